@@ -78,12 +78,12 @@ fn kinds(containers: Option<&Containers>) -> Vec<Kind> {
 struct Case {
     name: String,
     tree: &'static str,
-    bed: Arc<Bed>,
+    fixture: Arc<Fixture>,
     gone: Vec<Duration>,
     returned: Vec<Duration>,
 }
 
-struct Bed {
+struct Fixture {
     sandbox: Sandbox,
     workspace: tempfile::TempDir,
 }
@@ -94,18 +94,18 @@ async fn measure(kinds: Vec<Kind>) -> Result<()> {
         let workspace = tempfile::tempdir()?;
         let context = ExecutionContext::new(workspace.path());
         let sandbox = Sandbox::open(&*connector, &context, Arc::new(SystemClock), soon(30)).await?;
-        let bed = Arc::new(Bed { sandbox, workspace });
+        let fixture = Arc::new(Fixture { sandbox, workspace });
         cases.extend(TREES.map(|(name, tree)| Case {
             name: format!("{prefix}{name}"),
             tree,
-            bed: Arc::clone(&bed),
+            fixture: Arc::clone(&fixture),
             gone: Vec::new(),
             returned: Vec::new(),
         }));
     }
     for round in 0..WARM_UP + ROUNDS {
         for case in &mut cases {
-            let (gone, returned) = cancel(&case.bed, case.tree).await?;
+            let (gone, returned) = cancel(&case.fixture, case.tree).await?;
             if round >= WARM_UP {
                 case.gone.push(gone);
                 case.returned.push(returned);
@@ -130,19 +130,19 @@ async fn measure(kinds: Vec<Kind>) -> Result<()> {
                 case.name
             );
         }
-        case.bed.sandbox.cleanup().await;
+        case.fixture.sandbox.cleanup().await;
     }
     Ok(())
 }
 
 /// Until all processes of the tree are gone, and until the call has returned.
-async fn cancel(bed: &Arc<Bed>, tree: &str) -> Result<(Duration, Duration)> {
-    let mark = bed.workspace.path().to_str().ok_or("the workspace has no name")?.to_owned();
+async fn cancel(fixture: &Arc<Fixture>, tree: &str) -> Result<(Duration, Duration)> {
+    let mark = fixture.workspace.path().to_str().ok_or("the workspace has no name")?.to_owned();
     let options = CallOptions::until(soon(60));
     let token = options.cancel.clone();
     let script = tree.replace("MARK", &mark);
     let mut tasks = JoinSet::new();
-    let in_task = Arc::clone(bed);
+    let in_task = Arc::clone(fixture);
     tasks.spawn(async move {
         let outcome = in_task.sandbox.run(Command::bash(&script), options).await;
         (outcome, Instant::now())

@@ -29,9 +29,9 @@ use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use conjure::{
-    Block, Clock as _, Config, Environment, ExecutorKind, Gate, Limits, Model, Request, Response, Runtime,
-    RuntimeOptions, Session, SessionId, SessionSpec, Settings, Share, StopReason, SystemClock, TenantId,
-    TenantPolicy, TurnStop, Usage, model_fn,
+    AdmissionGate, Block, Clock as _, Config, ExecutorKind, Limits, Model, ProcessEnv, Request, Response,
+    Runtime, RuntimeOptions, Session, SessionId, SessionSpec, Settings, Share, StopReason, SystemClock,
+    TenantId, TenantPolicy, TurnStop, Usage, model_fn,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinSet;
@@ -96,13 +96,13 @@ async fn take(crowd: Crowd) -> Result<Times> {
         skill_paths: Some(Vec::new()),
         ..Settings::default()
     };
-    let config = Config::layered(settings, &Environment::of_process(), None)?;
+    let config = Config::from_layers(settings, &ProcessEnv::from_process(), None)?;
     let mut options = RuntimeOptions::from(config).model("echo", model());
     if let Crowd::Gated { sandboxes, of } = crowd {
         let share = |admitted| Share { admitted, weight: NonZeroU32::MIN, waiting: 1_000 };
         options = options
-            .sandbox_gate(Gate::new("the sandboxes", of, share(sandboxes)))
-            .model_gate(Gate::new("the model calls", 2, share(1)));
+            .sandbox_gate(AdmissionGate::new("the sandboxes", of, share(sandboxes)))
+            .model_gate(AdmissionGate::new("the model calls", 2, share(1)));
     }
     let flood_policy = TenantPolicy::new().live_sessions(FLOOD as u64).queued_messages(1);
     let runtime = Runtime::spawn(options.tenant(TenantId::new("flood")?, flood_policy)).await?;

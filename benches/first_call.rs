@@ -9,9 +9,9 @@
 //! of the same image by the engine's interface, which is all that the engine does for it; case `docker-cold-added` is what ours takes
 //! more, against the goal, 20 ms. They take turns with each other, after the jails.
 //!
-//! Cases `pool-hit-jail` and `pool-hit-docker`: from claiming a spare that is ready, for a session with a workspace of its own and one
+//! Cases `pool-hit-jail` and `pool-hit-docker`: from claiming a warm sandbox, for a session with a workspace of its own and one
 //! skill, to the end of `/bin/true` in it; against the goal, 5 ms. Case `pool-hit-session`: the same in a jail as a session's model
-//! sees it, from its answer to the result, through a runtime, with what is recorded of it on the disk. Excluded there: the making of the spare, which nobody waits for. Case
+//! sees it, from its answer to the result, through a runtime, with what is recorded of it on the disk. Excluded there: the creation of the warm sandbox, which nobody waits for. Case
 //! `pool-hit-docker-files`: the same for a workspace that has a file, as after the loss of a sandbox. Excluded everywhere: the
 //! connector, made once for a process, and the end of the sandbox. What any program in a container costs on this engine's storage
 //! driver shows the call after it, which is no part of the case; the driver is printed.
@@ -44,8 +44,8 @@ use bollard::query_parameters::{
 };
 use conjure_base::{Clock, SystemClock};
 use conjure_sandbox::{
-    CallOptions, Command, CommandEnd, Connector, DataFolder, ExecutionContext, Executor, Jail, Local,
-    Sandbox, SharedFolder, Spare, SpareSpec,
+    CallOptions, Command, CommandEnd, Connector, DataDir, ExecutionContext, Executor, Jail, Local, Sandbox,
+    SharedFolder, WarmSandbox, WarmSpec,
 };
 use tokio::task::JoinSet;
 
@@ -99,9 +99,9 @@ fn main() -> Result<()> {
     let in_task = containers.clone();
     harness::run(async move {
         jails().await?;
-        let house = House::make()?;
-        let jail = Jail::new([]).with_data(house.pool.clone());
-        house.measure("pool-hit-jail", &jail, (WARM_UP, ROUNDS), false).await?;
+        let fixture = WarmFixture::make()?;
+        let jail = Jail::new([]).with_data(fixture.pool.clone());
+        fixture.measure("pool-hit-jail", &jail, (WARM_UP, ROUNDS), false).await?;
         let whole = session_call::in_jails(PROGRAM, (WARM_UP, ROUNDS)).await?;
         println!("{PROGRAM} as the first call of a session, {ROUNDS} times, through a runtime");
         header();
@@ -110,10 +110,10 @@ fn main() -> Result<()> {
         result("pool-hit-session", &whole, HIT_GOAL, 50);
         let Some(containers) = in_task else { return Ok(()) };
         one_container(&containers).await?;
-        let docker = containers.connector().with_data(house.pool.clone());
+        let docker = containers.connector().with_data(fixture.pool.clone());
         let rounds = (CONTAINER_WARM_UP, CONTAINER_ROUNDS);
-        house.measure("pool-hit-docker-files", &docker, rounds, true).await?;
-        house.measure("pool-hit-docker", &docker, rounds, false).await
+        fixture.measure("pool-hit-docker-files", &docker, rounds, true).await?;
+        fixture.measure("pool-hit-docker", &docker, rounds, false).await
     })
 }
 
@@ -122,7 +122,7 @@ async fn jails() -> Result<()> {
     let context = ExecutionContext::new(workspace.path());
     let started = Instant::now();
     let folder = tempfile::tempdir()?;
-    let data = DataFolder::open(folder.path())?;
+    let data = DataDir::open(folder.path())?;
     let (jail, local) = (Jail::new([]).with_data(data), Local::without_isolation([]));
     println!("the connector was made in {:.2} ms", millis(started.elapsed()));
     let has_bwrap = match bwrap().await {
@@ -238,18 +238,18 @@ async fn first_call(connector: &dyn Connector, context: &ExecutionContext) -> Re
     }
 }
 
-/// The data folder of spares, and that of a tenant with a skill.
-struct House {
-    pool: DataFolder,
-    tenant: DataFolder,
+/// The data folder of warm sandboxes, and that of a tenant with a skill.
+struct WarmFixture {
+    pool: DataDir,
+    tenant: DataDir,
     skill: std::path::PathBuf,
     _folder: tempfile::TempDir,
 }
 
-impl House {
+impl WarmFixture {
     fn make() -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let [pool, tenant] = ["pool", "tenant"].map(|name| DataFolder::open(&folder.path().join(name)));
+        let [pool, tenant] = ["pool", "tenant"].map(|name| DataDir::open(&folder.path().join(name)));
         let skill = folder.path().join("skill");
         std::fs::create_dir(&skill)?;
         std::fs::write(skill.join("SKILL.md"), "---\nname: skill\ndescription: One.\n---\n")?;
@@ -271,10 +271,10 @@ impl House {
             }
             let read_only = vec![SharedFolder::new(&self.skill, "/mnt/skills/skill")];
             let context = ExecutionContext { read_only, ..ExecutionContext::new(workspace.path()) };
-            let spec = SpareSpec::of(&context);
-            let spare = Spare::open(connector, &self.pool, spec, Arc::new(SystemClock), soon()).await?;
+            let spec = WarmSpec::from_context(&context);
+            let warm = WarmSandbox::open(connector, &self.pool, spec, Arc::new(SystemClock), soon()).await?;
             let started = Instant::now();
-            let sandbox = spare.claim(&context, &self.tenant, soon()).await?;
+            let sandbox = warm.claim(&context, &self.tenant, soon()).await?;
             let ready = started.elapsed();
             let outcome = sandbox.run(Command::new([PROGRAM]), CallOptions::until(soon())).await?;
             let took = started.elapsed();
@@ -291,7 +291,7 @@ impl House {
                 next.add(again);
             }
         }
-        println!("{PROGRAM} as the first call in a spare, {rounds} times");
+        println!("{PROGRAM} as the first call in a warm sandbox, {rounds} times");
         header();
         claimed.print("claimed");
         done.print("first call");

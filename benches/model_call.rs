@@ -23,7 +23,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use conjure_anthropic::fake::{FakeMessages, Reply};
-use conjure_anthropic::{Client, Config, Messages, Options};
+use conjure_anthropic::{Client, Config, Messages, ModelOptions};
 use conjure_base::TurnId;
 use conjure_conversation::{Block, Message, Model as _, ModelEvent, Request};
 use futures_util::StreamExt as _;
@@ -148,7 +148,7 @@ fn measure(
         // The client keeps its connections within the runtime.
         let _within = runtime.enter();
         let config = Config::new(SecretString::from(KEY)).with_base_url(url);
-        Client::new(&config)?.messages(Options::new(model))?
+        Client::new(&config)?.messages(ModelOptions::new(model))?
     };
     let mut sdk = python.map(|python| Sdk::start(python, url, model)).transpose()?;
     let events = runtime.block_on(call(&messages))?;

@@ -5,8 +5,8 @@
 //! workspace is given back, its supervisor waits (at most 2 ms, by chance), and another jail is made for the
 //! same workspace and runs the program. For comparison, in turns: the same program in a jail that lives. Case `container`: the
 //! same with a container, whose first process is killed; without a pool, so that the start of a container is in it, against the
-//! goal for one of the pool. Case `container-pool`: the same, in a session's own workspace with a file, from a pool of one spare that is
-//! ready when the container is killed. Excluded: the looking for the process to kill, and the making of spares.
+//! goal for one of the pool. Case `container-pool`: the same, in a session's own workspace with a file, from a pool of one warm sandbox that is
+//! ready when the container is killed. Excluded: the looking for the process to kill, and the creation of warm sandboxes.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
@@ -32,8 +32,8 @@ use conjure_actors::executors::{
 use conjure_actors::supervision::{Backoff, ChildId, Intensity, Root, Strategy, SupervisorSpec};
 use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_sandbox::{
-    CallOptions, Command, CommandEnd, Connector, DataFolder, Docker, ExecutionContext, Executor, Jail,
-    Layout, SandboxError, Spare, SpareSpec,
+    CallOptions, Command, CommandEnd, Connector, DataDir, Docker, ExecutionContext, Executor, Jail, Layout,
+    SandboxError, WarmSandbox, WarmSpec,
 };
 use futures_util::future::BoxFuture;
 use rustix::process::{Pid, Signal, kill_process};
@@ -57,7 +57,7 @@ fn main() -> Result<()> {
     harness::run(async move {
         println!("{:24} {:>9} {:>9} {:>9}", "", "p50 ms", "p90 ms", "p99 ms");
         let folder = tempfile::tempdir()?;
-        let jail = Jail::new([]).with_data(DataFolder::open(folder.path())?);
+        let jail = Jail::new([]).with_data(DataDir::open(folder.path())?);
         let workspace = tempfile::tempdir()?;
         let context = ExecutionContext::new(workspace.path());
         let made = |connector| ConnectorSource::new(connector, context.clone());
@@ -89,36 +89,36 @@ impl Victim {
 /// From a pool of one.
 async fn pooled(victim: &Victim, connector: &Docker) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let pool = DataFolder::open(&folder.path().join("pool"))?;
-    let tenant = DataFolder::open(&folder.path().join("tenant"))?;
+    let pool = DataDir::open(&folder.path().join("pool"))?;
+    let tenant = DataDir::open(&folder.path().join("tenant"))?;
     let workspace = tenant.workspace()?;
     fs::write(workspace.path().join("file"), "kept")?;
     let context = ExecutionContext::new(workspace.path());
     let connector: Arc<dyn Connector> = Arc::new(connector.clone().with_data(pool.clone()));
     let made = ConnectorSource::new(Arc::clone(&connector), context.clone())?;
-    let spare = Mutex::new(None);
-    let pooled = Pooled { connector, pool, tenant, context, made, spare };
+    let warm = Mutex::new(None);
+    let pooled = Pooled { connector, pool, tenant, context, made, warm };
     measure(victim, "container-pool", Arc::new(pooled)).await
 }
 
-/// One spare that is ready, and the next one when the sandbox before is warm.
+/// One warm sandbox that is ready, and the next one when the sandbox before is warm.
 #[derive(Debug)]
 struct Pooled {
     connector: Arc<dyn Connector>,
-    pool: DataFolder,
-    tenant: DataFolder,
+    pool: DataDir,
+    tenant: DataDir,
     context: ExecutionContext,
     made: ConnectorSource,
-    spare: Mutex<Option<Spare>>,
+    warm: Mutex<Option<WarmSandbox>>,
 }
 
 impl Measured for Pooled {
     fn prepare(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
-            let spec = SpareSpec::of(&self.context);
+            let spec = WarmSpec::from_context(&self.context);
             let clock = Arc::new(SystemClock);
-            let spare = Spare::open(&*self.connector, &self.pool, spec, clock, soon()).await?;
-            *self.spare.lock().map_err(|error| error.to_string())? = Some(spare);
+            let warm = WarmSandbox::open(&*self.connector, &self.pool, spec, clock, soon()).await?;
+            *self.warm.lock().map_err(|error| error.to_string())? = Some(warm);
             Ok(())
         })
     }
@@ -138,15 +138,15 @@ impl ExecutorSource for Pooled {
         self.made.layout()
     }
 
-    fn open(
+    fn create(
         &self,
         deadline: Deadline,
     ) -> BoxFuture<'_, std::result::Result<Box<dyn Executor>, SandboxError>> {
         Box::pin(async move {
-            let spare = self.spare.lock().ok().and_then(|mut spare| spare.take());
-            match spare {
-                Some(spare) => Ok(Box::new(spare.claim(&self.context, &self.tenant, deadline).await?) as _),
-                None => self.made.open(deadline).await,
+            let warm = self.warm.lock().ok().and_then(|mut warm| warm.take());
+            match warm {
+                Some(warm) => Ok(Box::new(warm.claim(&self.context, &self.tenant, deadline).await?) as _),
+                None => self.made.create(deadline).await,
             }
         })
     }

@@ -25,7 +25,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use conjure::{
-    Clock as _, Config, Environment, ExecutorKind, Runtime, RuntimeOptions, SessionId, SessionSpec, Settings,
+    Clock as _, Config, ExecutorKind, ProcessEnv, Runtime, RuntimeOptions, SessionId, SessionSpec, Settings,
     SystemClock, TenantId, model_fn, parse_response,
 };
 use tokio::task::JoinSet;
@@ -62,7 +62,7 @@ async fn spawn(folder: &Path, idle_after: Duration) -> Result<Runtime> {
         skill_paths: Some(Vec::new()),
         ..Settings::default()
     };
-    let config = Config::layered(settings, &Environment::of_process(), None)?;
+    let config = Config::from_layers(settings, &ProcessEnv::from_process(), None)?;
     let answer = parse_response(r#"{"content":[{"type":"text","text":"Four."}],"stop_reason":"end_turn"}"#)?;
     let model = model_fn(move |_| std::future::ready(Ok(answer.clone())));
     let options = RuntimeOptions::from(config).model("scripted", model).sessions(move |sessions| {

@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use conjure_skill::{Bounds, Discovery, Mode, Scope, discover};
+use conjure_skill::{Discovery, DiscoveryLimits, Mode, Scope, discover};
 
 const SKILLS: usize = 10_000;
 const ROUNDS: usize = 15;
@@ -23,7 +23,7 @@ const ROUNDS: usize = 15;
 fn main() {
     let temp = tempfile::tempdir().unwrap();
     let files = make_skills(temp.path());
-    let bounds = Bounds { depth: 6, directories: SKILLS + 1, ..Bounds::default() };
+    let bounds = DiscoveryLimits { depth: 6, directories: SKILLS + 1, ..DiscoveryLimits::default() };
     let scopes = [Scope::named(temp.path())];
 
     let (mut ours, mut plain) = (Vec::new(), Vec::new());

@@ -22,14 +22,14 @@ use std::time::{Duration, Instant};
 
 use conjure_actors::executors::ConnectorSource;
 use conjure_actors::journal::OpenJournal;
-use conjure_actors::runtime::{Runtime, RuntimeOptions, SessionSpec};
-use conjure_actors::session::{Fitting, Outfit, Session, SessionParts};
+use conjure_actors::runtime::{NewSession, SessionRuntime, TreeOptions};
+use conjure_actors::session::{Session, SessionComponents, SessionFactory, SessionSetup};
 use conjure_actors::supervision::Failure;
 use conjure_base::{Clock, Redactor, SystemClock, TenantId};
 use conjure_conversation::scripted::{Script, ScriptFormat, ScriptedModel};
-use conjure_conversation::{Composition, StopReason, TurnStop};
-use conjure_journal::{Journal, JournalError, Owner, SqliteJournal, SqliteOptions};
-use conjure_sandbox::{DataFolder, ExecutionContext, Executor, Jail};
+use conjure_conversation::{PromptPrefix, StopReason, TurnStop};
+use conjure_journal::{Journal, JournalError, LeaseOwner, SqliteJournal, SqliteOptions};
+use conjure_sandbox::{DataDir, ExecutionContext, Executor, Jail};
 use conjure_toolbox::{AllowAll, Toolbox};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -80,18 +80,18 @@ async fn take(sessions: u32, turns: u32) -> Result<Taken> {
     let folder = tempfile::tempdir()?;
     let outfit = Workshop {
         folder: folder.path().to_owned(),
-        jail: Arc::new(Jail::new([]).with_data(DataFolder::open(&folder.path().join("data"))?)),
+        jail: Arc::new(Jail::new([]).with_data(DataDir::open(&folder.path().join("data"))?)),
         script: script(turns + 1)?,
     };
     let journal = sqlite(folder.path().join("journal"));
-    let mut options = RuntimeOptions::new(journal, Arc::new(outfit), Owner::new("benchmark")?);
+    let mut options = TreeOptions::new(journal, Arc::new(outfit), LeaseOwner::new("benchmark")?);
     // Many begin at once; nobody is late for that.
     options.sessions.deadline = Duration::from_secs(300);
-    let runtime = Runtime::spawn(options).await?;
+    let runtime = SessionRuntime::spawn(options).await?;
     let mut opened = Vec::new();
     for number in 0..sessions {
         let tenant = TenantId::new(format!("tenant-{}", number % 4))?;
-        let session = runtime.open(SessionSpec::new(tenant)).await?;
+        let session = runtime.open(NewSession::new(tenant)).await?;
         turn(&session).await?;
         opened.push(session);
     }
@@ -156,20 +156,21 @@ struct Workshop {
     script: Arc<Script>,
 }
 
-impl Outfit for Workshop {
-    fn outfit<'a>(
+impl SessionFactory for Workshop {
+    fn build<'a>(
         &'a self,
-        fitting: Fitting<'a>,
-    ) -> BoxFuture<'a, std::result::Result<SessionParts, Failure>> {
+        setup: SessionSetup<'a>,
+    ) -> BoxFuture<'a, std::result::Result<SessionComponents, Failure>> {
         async move {
-            let workspace = self.folder.join(fitting.key.session.to_string());
+            let workspace = self.folder.join(setup.key.session.to_string());
             std::fs::create_dir_all(&workspace)?;
             let source = ConnectorSource::new(Arc::clone(&self.jail) as _, ExecutionContext::new(workspace))?;
-            let executor: Arc<dyn Executor> = Arc::new(fitting.executors.supervise(Arc::new(source))?);
-            let toolbox = Toolbox::builder().executor(Arc::clone(&executor)).approver(AllowAll).build()?;
-            Ok(SessionParts {
+            let executor: Arc<dyn Executor> = Arc::new(setup.executors.supervise(Arc::new(source))?);
+            let toolbox =
+                Toolbox::builder().with_executor(Arc::clone(&executor)).with_approver(AllowAll).build()?;
+            Ok(SessionComponents {
                 model: Arc::new(ScriptedModel::new(Arc::clone(&self.script))),
-                composer: Arc::new(Composition { tools: toolbox.definitions(), ..Composition::default() }),
+                composer: Arc::new(PromptPrefix { tools: toolbox.definitions(), ..PromptPrefix::default() }),
                 tools: Arc::new(toolbox),
                 redactor: Redactor::default(),
                 executor: Some(executor),

@@ -9,13 +9,13 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use conjure::{
-    Authorization, Clock as _, Config, Decision, Environment, ExecutorKind, Runtime, RuntimeOptions,
+    Authorization, Clock as _, Config, Decision, ExecutorKind, ProcessEnv, Runtime, RuntimeOptions,
     ScriptedModel, Session, SessionEventKind, SessionSpec, SessionStopReason, Settings, SystemClock,
-    TenantId, ToolCall, Turn, TurnEvent, Update, approver_fn,
+    TenantId, ToolCall, TurnEvent, TurnHandle, Update, approver_fn,
 };
 
 /// Shows what happens, and asks whenever somebody must be asked.
-async fn follow(session: &Session, mut turn: Turn) -> Result<(), Box<dyn Error>> {
+async fn follow(session: &Session, mut turn: TurnHandle) -> Result<(), Box<dyn Error>> {
     let mut out = std::io::stdout();
     while let Some(event) = turn.next().await {
         let TurnEvent::Update(Update::Recorded(event)) = event? else { continue };
@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         skill_paths: Some(vec!["fixtures/skills".into()]),
         ..Settings::default()
     };
-    let config = Config::layered(settings, &Environment::of_process(), None)?;
+    let config = Config::from_layers(settings, &ProcessEnv::from_process(), None)?;
     // Reading is free; whatever runs or writes is asked for.
     let approver = approver_fn(|call: ToolCall| async move {
         match call.name.as_str() {

@@ -9,9 +9,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use conjure::{
-    AddressPolicy, ArtifactSettings, ArtifactSource, Clock as _, Config, Egress, EgressPolicy, Environment,
-    ExecutorKind, HttpFetch, Runtime, RuntimeOptions, Script, ScriptFormat, ScriptedModel, SessionSpec,
-    Settings, SystemClock, TenantId,
+    AddressPolicy, ArtifactSettings, Clock as _, Config, Egress, EgressPolicy, ExecutorKind, HttpFetch,
+    ProcessEnv, RegistrationSource, Runtime, RuntimeOptions, Script, ScriptFormat, ScriptedModel,
+    SessionSpec, Settings, SystemClock, TenantId,
 };
 use futures_util::StreamExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -49,11 +49,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }),
         ..Settings::default()
     };
-    let config = Config::layered(settings, &Environment::of_process(), None)?;
+    let config = Config::from_layers(settings, &ProcessEnv::from_process(), None)?;
 
     // No private address is dialled, either. This host permits that of its own server, and no other.
     let options = config.artifacts().ok_or("artifacts are switched off")?;
-    let addresses = AddressPolicy::public_only().allow_addresses([address.ip().to_string().parse()?]);
+    let addresses = AddressPolicy::public_only().with_allowed([address.ip().to_string().parse()?]);
     let way_out = Egress::new(EgressPolicy::Full).with_addresses(addresses);
     let fetch = HttpFetch::new(options.into(), way_out, std::sync::Arc::new(SystemClock))?;
 
@@ -61,12 +61,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let runtime = Runtime::spawn(RuntimeOptions::from(config).model("scripted", model).fetch(fetch)).await?;
     let tenant = TenantId::new("acme")?;
     let session = runtime
-        .open(SessionSpec::new(tenant.clone()).artifact("sales_data", ArtifactSource::file(&uploaded)))
+        .open(SessionSpec::new(tenant.clone()).artifact("sales_data", RegistrationSource::file(&uploaded)))
         .await?;
 
     // At any time, also while a turn runs. The URL is fetched when somebody first wants it.
     let artifacts = session.artifacts();
-    let url = ArtifactSource::url(format!("http://{address}/config.json"));
+    let url = RegistrationSource::url(format!("http://{address}/config.json"));
     assert_eq!(artifacts.register("config", url).await?.size(), None);
 
     let mut turn = session.send("Analyse file://sales_data as file://config says.").await?;

@@ -12,9 +12,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use conjure::{
-    Access, Block, BlockKind, CallTraits, Clock as _, Config, Environment, Message, Request, Response,
-    Runtime, RuntimeOptions, SessionEventKind, SessionSpec, Settings, SystemClock, TenantId, Tool,
-    ToolDefinition, ToolOutcome, model_fn, parse_response, tool_fn,
+    Block, BlockKind, CallConcurrency, CallTraits, Clock as _, Config, Message, ProcessEnv, Request,
+    Response, Runtime, RuntimeOptions, SessionEventKind, SessionSpec, Settings, SystemClock, TenantId, Tool,
+    ToolDefinition, ToolOutput, model_fn, parse_response, tool_fn,
 };
 
 /// Asked for it, the model has the invoice sent, and then says what came of it.
@@ -42,13 +42,13 @@ fn send_invoice(sent: PathBuf) -> impl Tool {
         description: "Sends the invoice.".to_owned(),
         input_schema: serde_json::json!({"type": "object", "properties": {}}),
     };
-    let traits = CallTraits { access: Access::Exclusive, idempotent: false };
+    let traits = CallTraits { concurrency: CallConcurrency::Exclusive, idempotent: false };
     tool_fn(definition, traits, move |_, _| {
         let sent = sent.clone();
         async move {
             let wrote = std::fs::OpenOptions::new().append(true).create(true).open(&sent);
             if let Err(error) = wrote.and_then(|mut file| writeln!(file, "an invoice")) {
-                return ToolOutcome::error(error.to_string());
+                return ToolOutput::error(error.to_string());
             }
             let _ = writeln!(std::io::stdout(), "sent");
             std::future::pending().await
@@ -58,7 +58,7 @@ fn send_invoice(sent: PathBuf) -> impl Tool {
 
 fn options(folder: &Path) -> Result<RuntimeOptions, Box<dyn Error>> {
     let settings = Settings { data: Some(folder.join("data")), ..Settings::default() };
-    let config = Config::layered(settings, &Environment::of_process(), None)?;
+    let config = Config::from_layers(settings, &ProcessEnv::from_process(), None)?;
     let model = model_fn(|request| async move { Ok(answer(&request)) });
     Ok(RuntimeOptions::from(config).model("scripted", model).tool(send_invoice(folder.join("sent"))))
 }

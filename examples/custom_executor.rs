@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use conjure::{
-    ArtifactFolder, BlockKind, CallOptions, Clock as _, Command, CommandEnd, CommandOutcome, CommandOutput,
-    Config, Deadline, ExecutionContext, Executor, ExecutorSource, Layout, LimitsReached, LineRange,
-    ModelError, ModelErrorKind, Request, Response, Runtime, RuntimeOptions, SandboxError, SandboxErrorKind,
-    SessionEventKind, SessionKey, SessionSpec, SystemClock, TenantId, TurnEvent, Update, View, Written,
-    model_fn, parse_response,
+    ArtifactDir, BlockKind, CallOptions, Clock as _, Command, CommandEnd, CommandOutcome, CommandOutput,
+    Config, Deadline, ExecutionContext, Executor, ExecutorSource, Layout, LineRange, ModelError,
+    ModelErrorKind, ReachedLimits, Request, Response, Runtime, RuntimeOptions, SandboxError,
+    SandboxErrorKind, SessionEventKind, SessionKey, SessionSpec, SystemClock, TenantId, TurnEvent, Update,
+    View, WriteResult, model_fn, parse_response,
 };
 use futures_util::future::BoxFuture;
 use serde_json::json;
@@ -60,8 +60,8 @@ impl Executor for InMemory {
                 ..CommandOutput::default()
             };
             let stderr = CommandOutput::default();
-            let (end, reached) = (CommandEnd::Exited(code), LimitsReached::default());
-            Ok(CommandOutcome { end, stdout, stderr, duration: Duration::ZERO, reached })
+            let (end, reached) = (CommandEnd::Exited(code), ReachedLimits::default());
+            Ok(CommandOutcome { end, stdout, stderr, duration: Duration::ZERO, limits_hit: reached })
         })
     }
 
@@ -92,11 +92,11 @@ impl Executor for InMemory {
         path: &'a str,
         content: &'a [u8],
         _: CallOptions,
-    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+    ) -> BoxFuture<'a, Result<WriteResult, SandboxError>> {
         Box::pin(async move {
             let text = String::from_utf8_lossy(content).into_owned();
             let existed = self.with_files(|files| files.insert(path.to_owned(), text)).is_some();
-            Ok(Written { size: content.len() as u64, existed })
+            Ok(WriteResult { size: content.len() as u64, existed })
         })
     }
 
@@ -106,7 +106,7 @@ impl Executor for InMemory {
         old: &'a str,
         new: &'a str,
         _: CallOptions,
-    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+    ) -> BoxFuture<'a, Result<WriteResult, SandboxError>> {
         Box::pin(async move {
             self.with_files(|files| {
                 let text = files.get_mut(path).ok_or_else(|| not_found(path))?;
@@ -117,7 +117,7 @@ impl Executor for InMemory {
                     1 => *text = text.replacen(old, new, 1),
                     _ => return fault(SandboxErrorKind::NotUnique, "more than once"),
                 }
-                Ok(Written { size: text.len() as u64, existed: true })
+                Ok(WriteResult { size: text.len() as u64, existed: true })
             })
         })
     }
@@ -133,18 +133,15 @@ impl ExecutorSource for Memory {
         self.0.layout()
     }
 
-    fn open(&self, _: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
+    fn create(&self, _: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
         Box::pin(async { Ok(Box::new(self.0.clone()) as Box<dyn Executor>) })
     }
 }
 
 /// Makes the sources, one for each session.
 fn in_memory(_: &SessionKey, _: ExecutionContext) -> Result<Arc<dyn ExecutorSource>, SandboxError> {
-    let layout = Layout {
-        workspace: PathBuf::from("/memory"),
-        read_only: Vec::new(),
-        artifacts: ArtifactFolder::Nowhere,
-    };
+    let layout =
+        Layout { workspace: PathBuf::from("/memory"), read_only: Vec::new(), artifacts: ArtifactDir::None };
     Ok(Arc::new(Memory(InMemory { layout, files: Arc::default() })))
 }
 

@@ -13,23 +13,23 @@ use std::time::Duration;
 
 use conjure::anthropic::SecretString;
 use conjure::{
-    Clock as _, Config, Environment, HostedSkill, Runtime, RuntimeOptions, SessionEventKind, SessionSpec,
+    Clock as _, Config, HostedSkill, ProcessEnv, Runtime, RuntimeOptions, SessionEventKind, SessionSpec,
     Settings, StopReason, SystemClock, TenantId, TurnEvent, Update,
 };
-use conjure_anthropic::fake::{FakeMessages, HostedRun};
+use conjure_anthropic::fake::{FakeMessages, FakeToolRun};
 use futures_util::TryStreamExt as _;
 
 /// The service that the environment names, or a fake of it, which ends with the returned value.
 async fn service(
-    environment: &Environment,
+    environment: &ProcessEnv,
     settings: &mut Settings,
 ) -> Result<(SecretString, Option<FakeMessages>), Box<dyn Error>> {
     if let Some(key) = environment.api_key() {
         return Ok((key, None));
     }
     let turns = [
-        HostedRun::new("python /skills/xlsx/make.py").paused().into(),
-        HostedRun::new("python /skills/xlsx/make.py")
+        FakeToolRun::new("python /skills/xlsx/make.py").paused().into(),
+        FakeToolRun::new("python /skills/xlsx/make.py")
             .with_file("sales.xlsx", "a table")
             .with_file("sales.pptx", "a slide")
             .saying("The north grew fastest: see sales.xlsx and sales.pptx.")
@@ -43,10 +43,10 @@ async fn service(
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let data = tempfile::tempdir()?;
-    let environment = Environment::of_process();
+    let environment = ProcessEnv::from_process();
     let mut settings = Settings { data: Some(data.path().join("data")), ..Settings::default() };
     let (key, _fake) = service(&environment, &mut settings).await?;
-    let config = Config::layered(settings, &environment, None)?;
+    let config = Config::from_layers(settings, &environment, None)?;
     let runtime = Runtime::spawn(RuntimeOptions::from(config).anthropic(key)).await?;
 
     let skills = [HostedSkill::anthropic("xlsx"), HostedSkill::anthropic("pptx")];

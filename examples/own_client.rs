@@ -6,8 +6,8 @@
 //! ```
 
 use conjure::{
-    Block, BlockKind, Composer as _, Config, ContextOptions, Environment, Error, ExecutorKind, Message,
-    Processed, Response, Settings, Workbench, build_tools_param, format_tool_results_message, load,
+    Block, BlockKind, Composer as _, Config, ContextOptions, Error, ExecutorKind, Message, ProcessEnv,
+    ProcessedResponse, Response, Settings, Workbench, build_tools_param, format_tool_results_message, load,
     parse_response, process_response,
 };
 
@@ -41,7 +41,7 @@ fn call_the_service(
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let skills = load("fixtures/skills")?.skills;
     let settings = Settings { executor: Some(ExecutorKind::Local), ..Settings::default() };
-    let config = Config::layered(settings, &Environment::of_process(), None)?;
+    let config = Config::from_layers(settings, &ProcessEnv::from_process(), None)?;
     let workbench = Workbench::open(skills, &config, ContextOptions::default()).await?;
     if let Some(context) = workbench.context() {
         context.workspace().add_file("fixtures/data/sales.csv".as_ref())?;
@@ -57,9 +57,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let processed = process_response(&response, &workbench).await;
         messages.push(Message::assistant(response.content));
         match processed {
-            Processed::Continue(results) => messages.push(format_tool_results_message(&results)),
-            Processed::Resume => {}
-            Processed::Done(text) | Processed::Stopped(text) => break text,
+            ProcessedResponse::Continue(results) => messages.push(format_tool_results_message(&results)),
+            ProcessedResponse::Resume => {}
+            ProcessedResponse::Done(text) | ProcessedResponse::Stopped(text) => break text,
         }
     };
     workbench.close().await;

@@ -13,9 +13,9 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 
 use conjure::{
-    ApiErrorKind, Block, Config, ContainerId, ContextOptions, Environment, ExecutorKind, Message, ModelError,
-    ModelErrorKind, Request, Response, Script, Settings, ToolDefinition, Workbench, final_text, load,
-    loop_options, model_fn, parse_response, run_loop,
+    ApiErrorKind, Block, Config, ContainerId, ContextOptions, ExecutorKind, Message, ModelError,
+    ModelErrorKind, ProcessEnv, Request, Response, Script, Settings, ToolDefinition, Workbench, final_text,
+    load, loop_options, model_fn, parse_response, run_loop,
 };
 use conjure_anthropic::fake::FakeMessages;
 use serde::{Deserialize, Serialize};
@@ -99,7 +99,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let host = fake.base_url().trim_start_matches("http://").to_owned();
 
     let settings = Settings { executor: Some(ExecutorKind::Local), ..Settings::default() };
-    let config = Config::layered(settings, &Environment::of_process(), None)?;
+    let config = Config::from_layers(settings, &ProcessEnv::from_process(), None)?;
     let workbench =
         Workbench::open(load("fixtures/skills")?.skills, &config, ContextOptions::default()).await?;
     if let Some(context) = workbench.context() {

@@ -8,7 +8,7 @@
 //!
 //! A runtime with spares (`RuntimeOptions::pool`) tells of its pools, too: `conjure_pool_claims_total` by `outcome` gives their hit rate.
 //!
-//! Labels have few values: only the first tenants have series of their own (`MeterOptions::tenants`), all others are `other`.
+//! Labels have few values: only the first tenants have series of their own (`MetricsOptions::tenants`), all others are `other`.
 
 use std::error::Error;
 use std::future::IntoFuture as _;
@@ -17,10 +17,10 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use conjure::metrics::{MeterOptions, names};
+use conjure::metrics::{MetricsOptions, names};
 use conjure::{
-    Access, CallTraits, Clock as _, Config, Request, Runtime, RuntimeOptions, SessionSpec, SystemClock,
-    TenantId, ToolDefinition, ToolOutcome, model_fn, parse_response, tool_fn,
+    CallConcurrency, CallTraits, Clock as _, Config, Request, Runtime, RuntimeOptions, SessionSpec,
+    SystemClock, TenantId, ToolDefinition, ToolOutput, model_fn, parse_response, tool_fn,
 };
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::net::TcpListener;
@@ -49,12 +49,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         description: "The time of the day.".to_owned(),
         input_schema: serde_json::json!({"type": "object", "properties": {}}),
     };
-    let traits = CallTraits { access: Access::Shared, idempotent: true };
-    let clock = tool_fn(clock, traits, |_, _| async { ToolOutcome::text("23:59") });
+    let traits = CallTraits { concurrency: CallConcurrency::Shared, idempotent: true };
+    let clock = tool_fn(clock, traits, |_, _| async { ToolOutput::text("23:59") });
     let options = RuntimeOptions::from(Config::default())
         .model("clockwatcher", model_fn(answer))
         .tool(clock)
-        .metrics(MeterOptions { tenants: 1, ..MeterOptions::default() });
+        .metrics(MetricsOptions { tenants: 1, ..MetricsOptions::default() });
     let runtime = Runtime::spawn(options).await?;
     for tenant in ["acme", "globex", "initech"] {
         let session = runtime.open(SessionSpec::new(TenantId::new(tenant)?).without_skills()).await?;

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use conjure::anthropic::{self, Client, Messages};
 use conjure::{
-    Block, Clock as _, Config, ContextOptions, Environment, ExecutorKind, LoopOptions, Message, Model,
-    Script, Settings, SystemClock, Workbench, final_text, load, loop_options, run_loop,
+    Block, Clock as _, Config, ContextOptions, ExecutorKind, LoopOptions, Message, Model, ProcessEnv, Script,
+    Settings, SystemClock, Workbench, final_text, load, loop_options, run_loop,
 };
 use conjure_anthropic::fake::FakeMessages;
 
@@ -40,7 +40,7 @@ async fn chat(model: &dyn Model, config: &Config, question: &str) -> Result<Stri
 /// A model of the service that the environment names, or of a fake that ends with the returned value.
 async fn model(
     config: &Config,
-    environment: &Environment,
+    environment: &ProcessEnv,
 ) -> Result<(Messages, Option<FakeMessages>), Box<dyn Error>> {
     let options = anthropic::options(config, "claude-sonnet-4-5");
     if let Some(key) = environment.api_key() {
@@ -54,10 +54,10 @@ async fn model(
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let environment = Environment::of_process();
+    let environment = ProcessEnv::from_process();
     let settings =
         Settings { executor: Some(ExecutorKind::Local), max_iterations: Some(15), ..Settings::default() };
-    let config = Config::layered(settings, &environment, None)?;
+    let config = Config::from_layers(settings, &environment, None)?;
     let (model, _fake) = model(&config, &environment).await?;
     let answer = chat(&model, &config, "Which region grew fastest in sales.csv?").await?;
     writeln!(std::io::stdout(), "{answer}")?;

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure::{
-    Access, Block, BlockKind, Budget, CallTraits, Clock as _, Config, Limit, Period, Quota, Request,
+    Block, BlockKind, Budget, CallConcurrency, CallTraits, Clock as _, Config, Limit, Period, Quota, Request,
     Response, Runtime, RuntimeError, RuntimeOptions, SessionError, SessionSpec, SystemClock, TenantId,
-    TenantPolicy, Tool, ToolDefinition, ToolOutcome, Turn, TurnEvent, TurnStop, model_fn, parse_response,
-    tool_fn,
+    TenantPolicy, Tool, ToolDefinition, ToolOutput, TurnEvent, TurnHandle, TurnStop, model_fn,
+    parse_response, tool_fn,
 };
 use tokio::sync::Semaphore;
 
@@ -41,18 +41,18 @@ fn next(listened_to: Arc<Semaphore>) -> impl Tool {
         description: "The next number.".to_owned(),
         input_schema: serde_json::json!({"type": "object"}),
     };
-    let traits = CallTraits { access: Access::Exclusive, idempotent: true };
+    let traits = CallTraits { concurrency: CallConcurrency::Exclusive, idempotent: true };
     tool_fn(definition, traits, move |_, _| {
         let listened_to = Arc::clone(&listened_to);
         async move {
             let _permit = listened_to.acquire().await;
-            ToolOutcome::text("one more")
+            ToolOutput::text("one more")
         }
     })
 }
 
 /// Follows a turn to its end.
-async fn follow(turn: &mut Turn) -> Result<TurnStop, SessionError> {
+async fn follow(turn: &mut TurnHandle) -> Result<TurnStop, SessionError> {
     loop {
         match turn.next().await {
             Some(Ok(TurnEvent::Ended { stop, .. })) => return Ok(stop),
@@ -74,8 +74,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut out = std::io::stdout();
     let [acme, globex] = [TenantId::new("acme")?, TenantId::new("globex")?];
     // Of an answer nothing is reserved before it is there: so each tenant may go beyond its budget by what one answer is.
-    let tokens =
-        |most| TenantPolicy::new().budget(Budget::default().reserving_output(0).tokens(Period::Total, most));
+    let tokens = |most| {
+        TenantPolicy::new().budget(Budget::default().with_reserved_output(0).tokens(Period::Total, most))
+    };
     let listened_to = Arc::new(Semaphore::new(0));
     let options = RuntimeOptions::from(Config::default())
         .model("counting", model_fn(|request| async move { Ok(answer(&request)) }))

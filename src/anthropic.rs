@@ -13,9 +13,9 @@
 //! // and so may the prices.
 //! let gateway = Some("http://localhost:8080".to_owned());
 //! let settings = conjure::Settings { max_tokens: Some(2000), base_url: gateway, ..conjure::Settings::default() };
-//! let config = conjure::Config::layered(settings, &conjure::Environment::default(), None)?;
+//! let config = conjure::Config::from_layers(settings, &conjure::ProcessEnv::default(), None)?;
 //! let price = ModelPrices { input: 1_000_000, output: 5_000_000, cache_write: 1_250_000, cache_read: 100_000 };
-//! let prices = Prices::default().with("my-model", price);
+//! let prices = Prices::default().with_model("my-model", price);
 //! let client = Client::new(&anthropic::config(&config, "sk-…".replace('…', "1").into()).with_prices(prices))?;
 //! let model = client.messages(anthropic::options(&config, "my-model"))?;
 //! assert_eq!(model.options().max_tokens(), 2000);
@@ -25,19 +25,19 @@
 
 pub use conjure_anthropic::hosted;
 pub use conjure_anthropic::{
-    Answer, AnswerEvent, AnswerLimits, AnswerStream, Caching, Client, Config, ConfigError, DEFAULT_BASE_URL,
-    Messages, ModelPrices, Options, Plaintext, Prices, Profile, Timeouts,
+    ApiProfile, ApiResponse, Caching, Client, Config, ConfigError, DEFAULT_BASE_URL, Messages, ModelOptions,
+    ModelPrices, PlaintextPolicy, Prices, ResponseEvent, ResponseEventStream, ResponseLimits, Timeouts,
 };
 pub use secrecy::SecretString;
 
-use crate::config::ApiProfile;
+use crate::config::ApiProfile as ConfiguredProfile;
 
 /// How to reach the service with this key, as the configuration says.
 #[must_use]
 pub fn config(configured: &crate::Config, key: SecretString) -> Config {
     let profile = match configured.profile() {
-        ApiProfile::Beta => Profile::Beta,
-        ApiProfile::Current => Profile::Current,
+        ConfiguredProfile::Beta => ApiProfile::Beta,
+        ConfiguredProfile::Current => ApiProfile::Current,
     };
     let mut timeouts = Timeouts::default();
     if let Some(total) = configured.model_timeout() {
@@ -52,8 +52,8 @@ pub fn config(configured: &crate::Config, key: SecretString) -> Config {
 
 /// The options of this model, as the configuration says.
 #[must_use]
-pub fn options(configured: &crate::Config, model: impl Into<String>) -> Options {
-    let options = Options::new(model);
+pub fn options(configured: &crate::Config, model: impl Into<String>) -> ModelOptions {
+    let options = ModelOptions::new(model);
     let options = match configured.max_tokens() {
         Some(max_tokens) => options.with_max_tokens(max_tokens),
         None => options,

@@ -4,13 +4,13 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use conjure_base::{Redactor, looks_sensitive};
-use conjure_sandbox::{DataFolder, ExecutionContext, SharedFolder, Shelf};
+use conjure_base::{Redactor, is_sensitive_variable};
+use conjure_sandbox::{ContentDir, DataDir, ExecutionContext, SharedFolder};
 use conjure_skill::Skill;
 
 use crate::config::Config;
 use crate::error::Error;
-use crate::workspace::{Workspace, temporary_data};
+use crate::workspace::{SessionWorkspace, temporary_data};
 
 /// What a session has of its own, beside the configuration.
 #[derive(Clone, Default)]
@@ -19,18 +19,17 @@ pub struct ContextOptions {
     pub workspace: Option<PathBuf>,
     /// Variables that commands see. Values whose names look like secrets' are redacted wherever they would leave.
     pub environment: BTreeMap<String, String>,
-    /// Values of the host's own that commands do not see, by name. Should they get hold of one, it is redacted
-    /// wherever it would leave.
+    /// Secrets of the embedder by name, which commands do not see. They are redacted wherever they would leave.
     pub secrets: BTreeMap<String, String>,
     /// Folders that tools may read and write beside the workspace and those of the configuration.
     pub allowed_paths: Vec<PathBuf>,
     /// Where its private folders and the snapshots of its skills lie; `None`: in the configuration's data folder, else in
     /// a temporary one. All sessions of a tenant may have the same, and open it once.
-    pub data: Option<DataFolder>,
+    pub data: Option<DataDir>,
 }
 
 impl ContextOptions {
-    /// Keeps the secrets, and the values of sensitive variables, out of what leaves.
+    /// The redactor for the secrets and the sensitive variables.
     #[must_use]
     pub fn redactor(&self) -> Redactor {
         redactor(self)
@@ -50,14 +49,14 @@ impl std::fmt::Debug for ContextOptions {
     }
 }
 
-/// A session's folder, and what a sandbox for it is made of. A temporary folder goes when this is dropped.
+/// A session's folder, and the execution context of its sandbox. A temporary folder is removed when this is dropped.
 pub struct SessionContext {
     execution: ExecutionContext,
-    workspace: Workspace,
-    /// The skills of packages: their folders are there as long as they are.
+    workspace: SessionWorkspace,
+    /// The skills of packages, whose unpacked folders live as long as these.
     _unpacked: Vec<Skill>,
     redactor: Redactor,
-    data: DataFolder,
+    data: DataDir,
 }
 
 /// Makes the context for a session with these skills: their folders may be read, the workspace and the allowed
@@ -82,14 +81,14 @@ pub fn create_context<S: Borrow<Skill>>(
     config: &Config,
     options: ContextOptions,
 ) -> Result<SessionContext, Error> {
-    let existing = options.workspace.as_deref().map(Workspace::existing).transpose()?;
+    let existing = options.workspace.as_deref().map(SessionWorkspace::existing).transpose()?;
     let data = match (options.data.clone(), config.data()) {
         (Some(data), _) => data,
-        (None, Some(path)) => DataFolder::open(path)
+        (None, Some(path)) => DataDir::open(path)
             .map_err(|error| Error::PermissionDenied { path: path.to_owned(), reason: error.to_string() })?,
         (None, None) => temporary_data()?,
     };
-    let workspace = existing.map_or_else(|| Workspace::private(&data), Ok)?;
+    let workspace = existing.map_or_else(|| SessionWorkspace::private(&data), Ok)?;
     let mut allowed_paths = Vec::new();
     for path in config.allowed_paths().iter().chain(&options.allowed_paths) {
         let resolved = path.canonicalize().map_err(|error| Error::io_of("the allowed path", path, &error))?;
@@ -99,7 +98,7 @@ pub fn create_context<S: Borrow<Skill>>(
     }
     let redactor = redactor(&options);
     let execution = ExecutionContext {
-        read_only: shared(skills)?,
+        read_only: shared_folders(skills)?,
         allowed_paths,
         environment: options.environment,
         timeout: config.tool_timeout(),
@@ -115,19 +114,19 @@ pub fn create_context<S: Borrow<Skill>>(
     Ok(SessionContext { execution, workspace, _unpacked: unpacked, redactor, data })
 }
 
-/// What the folders of a session belong to: they are there for as long as this is.
+/// Keeps the folders of a session alive.
 #[derive(Debug)]
-pub(crate) struct SessionFolders {
-    _workspace: Workspace,
+pub(crate) struct SessionDirsGuard {
+    _workspace: SessionWorkspace,
     _unpacked: Vec<Skill>,
-    _data: DataFolder,
+    _data: DataDir,
 }
 
 impl SessionContext {
-    /// The folders alone, for whoever knows what a sandbox is made of.
-    pub(crate) fn into_folders(self) -> SessionFolders {
+    /// The guard of the folders alone.
+    pub(crate) fn into_dirs_guard(self) -> SessionDirsGuard {
         let Self { workspace, _unpacked, data, .. } = self;
-        SessionFolders { _workspace: workspace, _unpacked, _data: data }
+        SessionDirsGuard { _workspace: workspace, _unpacked, _data: data }
     }
 
     /// What a sandbox for the session is made of.
@@ -142,36 +141,36 @@ impl SessionContext {
 
     /// The session's folder.
     #[must_use]
-    pub const fn workspace(&self) -> &Workspace {
+    pub const fn workspace(&self) -> &SessionWorkspace {
         &self.workspace
     }
 
     /// The session's folder, to keep it.
-    pub const fn workspace_mut(&mut self) -> &mut Workspace {
+    pub const fn workspace_mut(&mut self) -> &mut SessionWorkspace {
         &mut self.workspace
     }
 
     /// Where its private folders and the snapshots of its skills lie.
     #[must_use]
-    pub const fn data(&self) -> &DataFolder {
+    pub const fn data(&self) -> &DataDir {
         &self.data
     }
 
-    /// Keeps the session's secrets and the values of its sensitive variables out of what leaves.
+    /// The redactor for the session's secrets and sensitive variables.
     #[must_use]
     pub fn redactor(&self) -> Redactor {
         self.redactor.clone()
     }
 }
 
-/// The skills' folders, each by its name. A skill that was given twice is there once.
-fn shared<S: Borrow<Skill>>(skills: &[S]) -> Result<Vec<SharedFolder>, Error> {
+/// The skills' folders, each by its name. A skill that is given twice appears once.
+fn shared_folders<S: Borrow<Skill>>(skills: &[S]) -> Result<Vec<SharedFolder>, Error> {
     let mut folders: Vec<SharedFolder> = Vec::with_capacity(skills.len());
     let mut hosts: BTreeMap<&str, &Path> = BTreeMap::new();
     for skill in skills.iter().map(Borrow::borrow) {
         let (name, host) = (skill.name().as_str(), skill.root_dir());
         match hosts.insert(name, host) {
-            None => folders.push(SharedFolder::new(host, Path::new(Shelf::Skills.path()).join(name))),
+            None => folders.push(SharedFolder::new(host, Path::new(ContentDir::Skills.path()).join(name))),
             Some(first) if first == host => {}
             Some(first) => {
                 let (first, second) = (first.display(), host.display());
@@ -189,14 +188,14 @@ fn shared<S: Borrow<Skill>>(skills: &[S]) -> Result<Vec<SharedFolder>, Error> {
     Ok(folders)
 }
 
-/// Keeps the secrets of these options, and the values of their sensitive variables, out of what leaves.
+/// The redactor for the secrets of these options, and for their sensitive variables.
 fn redactor(options: &ContextOptions) -> Redactor {
     redactor_with(options, &BTreeMap::new())
 }
 
-/// The same with further secrets. One of them may have the name of another of a session's: both are kept in.
+/// The same with further secrets. Two secrets of the same name are both redacted.
 pub(crate) fn redactor_with(options: &ContextOptions, further: &BTreeMap<String, String>) -> Redactor {
-    let sensitive = options.environment.iter().filter(|(name, value)| looks_sensitive(name, value));
+    let sensitive = options.environment.iter().filter(|(name, value)| is_sensitive_variable(name, value));
     Redactor::new(sensitive.chain(&options.secrets).chain(further).flat_map(|(name, value)| {
         // Also in the form that it has inside JSON.
         let quoted = serde_json::Value::from(value.as_str()).to_string();

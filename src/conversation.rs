@@ -4,7 +4,7 @@
 //! that the model reads, never errors.
 
 use conjure_conversation::{
-    AfterAnswer, Limit, Limits, LoopOptions, LoopOutcome, Message, Model, Response, ToolCall, ToolResult,
+    AfterResponse, Limit, Limits, LoopOptions, LoopOutcome, Message, Model, Response, ToolCall, ToolResult,
     TurnOutcome, TurnStop, extract_tool_uses,
 };
 
@@ -12,49 +12,50 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::workbench::Workbench;
 
-/// What an answer of the model leads to.
+/// What a response of the model leads to.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Processed {
+pub enum ProcessedResponse {
     /// The model is done. This is its text.
     Done(String),
-    /// Tools ran. Send the answer and, in one message, these results (see
+    /// Tools ran. Send the response and these results in one message (see
     /// [`format_tool_results_message`](crate::format_tool_results_message)).
     Continue(Vec<ToolResult>),
-    /// The service paused: send the answer back as it is, without another message.
+    /// The service paused: send the response back as it is, without another message.
     Resume,
-    /// The answer was cut or refused; its tools did not run. This is what there is of its text. Who goes on talking
-    /// leaves its tool calls out of the history, or answers each with an error first.
+    /// The response was truncated or refused, and its tools did not run. This is its text. To continue, leave its
+    /// tool calls out of the history, or answer each with an error first.
     Stopped(String),
 }
 
-/// Runs one tool call (specification 5.1). What goes wrong is told in the result, under the call's id.
+/// Runs one tool call (specification 5.1). Errors are reported in the result, under the call's id.
 pub async fn execute(call: &ToolCall, workbench: &Workbench) -> ToolResult {
     workbench.execute(call).await
 }
 
-/// Runs the calls of one answer: in parallel where they do not disturb each other, results in call order
-/// (specification 5.10). Each call has its own timeout.
+/// Runs the calls of one response: in parallel where they are independent, with results in call order (specification
+/// 5.10). Each call has its own timeout.
 pub async fn execute_tool_calls(calls: &[ToolCall], workbench: &Workbench) -> Vec<ToolResult> {
     workbench.execute_all(calls).await
 }
 
-/// Does what an answer asks for (specification 5.10): runs its tools, or says that the conversation is over.
-pub async fn process_response(response: &Response, workbench: &Workbench) -> Processed {
+/// Processes a response (specification 5.10): runs its tools, or says that the conversation has ended.
+pub async fn process_response(response: &Response, workbench: &Workbench) -> ProcessedResponse {
     let text = || Message::assistant(response.content.clone()).text();
     let calls = extract_tool_uses(response);
-    match response.stop_reason.consequence() {
-        AfterAnswer::Stop => Processed::Done(text()),
-        AfterAnswer::StopWithoutTools => Processed::Stopped(text()),
-        // Also those of a pause: the service refuses an answer that comes back with a call that has no result.
-        AfterAnswer::RunTools | AfterAnswer::Resume if !calls.is_empty() => {
-            Processed::Continue(execute_tool_calls(&calls, workbench).await)
+    match response.stop_reason.after_response() {
+        AfterResponse::Stop => ProcessedResponse::Done(text()),
+        AfterResponse::StopWithoutTools => ProcessedResponse::Stopped(text()),
+        // This includes calls of a pause: the service refuses a response that comes back with a call without a
+        // result.
+        AfterResponse::RunTools | AfterResponse::Resume if !calls.is_empty() => {
+            ProcessedResponse::Continue(execute_tool_calls(&calls, workbench).await)
         }
-        AfterAnswer::Resume => Processed::Resume,
-        AfterAnswer::RunTools => Processed::Done(text()),
+        AfterResponse::Resume => ProcessedResponse::Resume,
+        AfterResponse::RunTools => ProcessedResponse::Done(text()),
     }
 }
 
-/// The bounds that a configuration sets for a conversation.
+/// The limits that a configuration sets for a conversation.
 #[must_use]
 pub fn loop_options(config: &Config) -> LoopOptions {
     let limits = Limits { model_calls: config.max_iterations(), ..Limits::default() };
@@ -64,19 +65,19 @@ pub fn loop_options(config: &Config) -> LoopOptions {
 /// Runs a conversation to its end (specification 5.10, 11): calls the model, runs its tools, and goes on until it is
 /// done, a limit is reached or it fails. `messages` end with the user's.
 ///
-/// The model is any [`Model`]; a host with a client of its own gives it as a callback with
+/// The model is any [`Model`]. An embedder with a client of its own makes it a model with
 /// [`model_fn`](crate::model_fn).
 ///
 /// ```
 /// use conjure::{
-///     Block, Config, ContextOptions, Environment, ExecutorKind, Message, Request, Settings, Workbench, final_text,
+///     Block, Config, ContextOptions, ProcessEnv, ExecutorKind, Message, Request, Settings, Workbench, final_text,
 ///     loop_options, model_fn, parse_response, run_loop,
 /// };
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let settings = Settings { executor: Some(ExecutorKind::Local), ..Settings::default() };
-/// let config = Config::layered(settings, &Environment::of_process(), None)?;
+/// let config = Config::from_layers(settings, &ProcessEnv::from_process(), None)?;
 /// let skills = conjure::load("fixtures/skills")?.skills;
 /// let workbench = Workbench::open(skills, &config, ContextOptions::default()).await?;
 ///
@@ -116,13 +117,14 @@ pub async fn run_loop(
     Ok(conjure_conversation::run_loop(messages, model, &composer, toolbox, options).await?)
 }
 
-/// The text of the last answer, when the conversation ended with one.
+/// The text of the last response, if the conversation ended with one.
 ///
 /// # Errors
-/// When it ended otherwise, as [`stop_error`] says.
+///
+/// If it ended otherwise, as [`stop_error`] says.
 pub fn final_text(outcome: &LoopOutcome) -> Result<String, Error> {
     match &outcome.stop {
-        TurnOutcome::RequiresAction(_) => Err(failed("a tool call waits for a person's approval")),
+        TurnOutcome::RequiresAction(_) => Err(loop_failed("a tool call waits for a person's approval")),
         TurnOutcome::Finished(stop) => {
             let turn = outcome.conversation.state().last_turn();
             stop_error(stop, turn.map_or(0, |turn| turn.model_calls)).map_or_else(|| Ok(outcome.text()), Err)
@@ -144,11 +146,11 @@ pub fn stop_error(stop: &TurnStop, model_calls: u32) -> Option<Error> {
         TurnStop::Deadline | TurnStop::Limit(Limit::WallClock) => {
             Error::ExecutionTimeout { reason: format!("the conversation took too long: {stop}") }
         }
-        other => failed(&other.to_string()),
+        other => loop_failed(&other.to_string()),
     })
 }
 
-fn failed(reason: &str) -> Error {
+fn loop_failed(reason: &str) -> Error {
     Error::ExecutionFailed {
         command: "the conversation".to_owned(),
         exit_code: None,

@@ -1,7 +1,7 @@
-//! What can go wrong, as a host sees it: the eleven kinds of specification 12.1.
+//! The error of the facade's functions: the eleven kinds of specification 12.1.
 //!
-//! Every room has an error of its own, with more detail; this one is what the facade's functions return. Failures
-//! of a tool that the model should read are not errors but results with `is_error` (12.2).
+//! Each crate has an error of its own, with more detail. Failures of a tool that the model should read are not errors
+//! but results with `is_error` (12.2).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub enum ErrorKind {
     DockerUnavailable,
     /// A sandbox could not be made, or was lost.
     ContainerError,
-    /// The model's service, or the host's own client for it, failed.
+    /// The model's service, or the embedder's own client for it, failed.
     ApiError,
     /// The model was called as often as allowed, and was not done.
     MaxIterationsReached,
@@ -66,7 +66,7 @@ impl std::fmt::Display for ErrorKind {
     }
 }
 
-/// A failure of a function of this crate. Its message says what failed, where, and why; [`Error::hint`] how to
+/// An error of a function of this crate. The message says what failed, where, and why. [`Error::hint`] says how to
 /// mend it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -86,7 +86,7 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong with it, and where.
         reason: String,
-        /// The room's own error, with all findings.
+        /// The error of the skill crate, with all findings.
         source: Option<Box<SkillError>>,
     },
     /// A skill's folder is not what a skill must be.
@@ -96,7 +96,7 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
-        /// The room's own error.
+        /// The error of the skill crate.
         source: Option<Box<SkillError>>,
     },
     /// A file or folder is not there.
@@ -147,8 +147,8 @@ pub enum Error {
         /// The sandbox's own error, where it gave one.
         source: Option<SandboxError>,
     },
-    /// The model's service, or the host's own client for it, failed.
-    #[error("the model failed: {0}{request}", request = request_of(.0))]
+    /// The model's service, or the embedder's own client for it, failed.
+    #[error("the model failed: {0}{request}", request = request_suffix(.0))]
     Api(#[from] ModelError),
     /// The model was called as often as allowed, and was not done.
     #[error("the model was called {iterations} {} and is not done", if *iterations == 1 { "time" } else { "times" })]
@@ -177,7 +177,7 @@ impl Error {
         }
     }
 
-    /// Whether the same call may well succeed later, with nothing changed.
+    /// Whether the same call may succeed later, without a change.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -188,7 +188,7 @@ impl Error {
         }
     }
 
-    /// When it may be worth to do the same again, where whoever refused it said so: the service, or a gate that tenants share.
+    /// How long to wait before another attempt, if the service or an admission gate said so.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -198,7 +198,7 @@ impl Error {
         }
     }
 
-    /// How to mend it, where we know.
+    /// How to mend it, if that is known.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         Some(match self {
@@ -219,17 +219,17 @@ impl Error {
         })
     }
 
-    /// A failure to reach `path`.
+    /// An I/O error at `path`.
     pub(crate) fn io(path: &Path, error: &io::Error) -> Self {
-        Self::unreached(path, format!("`{}`", path.display()), error)
+        Self::from_io(path, format!("`{}`", path.display()), error)
     }
 
-    /// A failure to reach `path`, which is `what` to the user.
+    /// An I/O error at `path`, which is `what` to the user.
     pub(crate) fn io_of(what: &str, path: &Path, error: &io::Error) -> Self {
-        Self::unreached(path, format!("{what} `{}`", path.display()), error)
+        Self::from_io(path, format!("{what} `{}`", path.display()), error)
     }
 
-    fn unreached(path: &Path, what: String, error: &io::Error) -> Self {
+    fn from_io(path: &Path, what: String, error: &io::Error) -> Self {
         let reason = match error.kind() {
             io::ErrorKind::NotFound => format!("{what} does not exist"),
             _ => format!("{what} cannot be used: {error}"),
@@ -242,8 +242,8 @@ impl Error {
     }
 }
 
-/// What the service's support asks for.
-fn request_of(error: &ModelError) -> String {
+/// The request id that the service's support asks for.
+fn request_suffix(error: &ModelError) -> String {
     error.request_id.as_ref().map_or_else(String::new, |id| format!(" (request id: {id})"))
 }
 
@@ -299,7 +299,7 @@ impl From<SkillError> for Error {
     }
 }
 
-/// A conversation that could not run: the service would refuse its messages, or its record failed.
+/// A conversation that could not run: its messages are invalid, or its event log failed.
 impl From<LoopError> for Error {
     fn from(error: LoopError) -> Self {
         let kind = match &error {
@@ -310,21 +310,21 @@ impl From<LoopError> for Error {
     }
 }
 
-/// What a host's client received is no answer.
+/// The embedder's client received something that is no response.
 impl From<ParseError> for Error {
     fn from(error: ParseError) -> Self {
         Self::Api(ModelError::new(ModelErrorKind::Protocol, error.to_string()))
     }
 }
 
-/// What should be a tool call is none.
+/// The value is no tool call.
 impl From<ParseToolUseError> for Error {
     fn from(error: ParseToolUseError) -> Self {
         Self::Api(ModelError::new(ModelErrorKind::Protocol, error.to_string()))
     }
 }
 
-/// The service would refuse to be told of the tools.
+/// The service would refuse the tool definitions.
 impl From<ToolboxError> for Error {
     fn from(error: ToolboxError) -> Self {
         Self::Api(ModelError::new(ModelErrorKind::Api(ApiErrorKind::InvalidRequest), error.to_string()))

@@ -1,10 +1,10 @@
-//! Making the sandbox that a configuration asks for.
+//! Creates the sandbox that a configuration asks for.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{Clock, SystemClock};
-use conjure_sandbox::{Connector, DataFolder, Executor, Jail, Local, NetworkPolicy, Sandbox};
+use conjure_sandbox::{Connector, DataDir, Executor, Jail, Local, NetworkPolicy, Sandbox};
 
 #[cfg(feature = "docker")]
 use crate::config::ConfigError;
@@ -12,8 +12,8 @@ use crate::config::{Config, ExecutorKind};
 use crate::context::SessionContext;
 use crate::error::Error;
 
-/// A sandbox that is not ready by then will not be.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the start of a sandbox may take.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Makes the sandbox of the configuration's kind for this context, and prepares it.
 ///
@@ -25,17 +25,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub async fn open_sandbox(config: &Config, context: &SessionContext) -> Result<Arc<dyn Executor>, Error> {
     let connector = connector(config, config.executor(), context.data())?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let deadline = clock.deadline(PATIENCE);
+    let deadline = clock.deadline(START_TIMEOUT);
     let sandbox = Sandbox::open(&*connector, context.execution(), clock, deadline).await?;
     sandbox.init().await?;
     Ok(Arc::new(sandbox))
 }
 
-/// What makes the sandboxes of this kind, as the configuration says, with their folders in this data folder.
+/// The connector for sandboxes of this kind, with their folders in this data folder.
 pub(crate) fn connector(
     config: &Config,
     kind: ExecutorKind,
-    data: &DataFolder,
+    data: &DataDir,
 ) -> Result<Arc<dyn Connector>, Error> {
     // What it cannot keep is refused, where it was asked for: "nothing" is also the default, and what the caller gives
     // up by the name `local`; a list of hosts is somebody's wish.
@@ -43,7 +43,7 @@ pub(crate) fn connector(
         let message = "the sandbox `local` cannot limit the network to some hosts: it isolates nothing";
         return Err(Error::Container { message: message.to_owned(), source: None });
     }
-    let host = config.handed_on().clone();
+    let host = config.passthrough_env().clone();
     Ok(match kind {
         ExecutorKind::Jail => Arc::new(Jail::new(host).with_data(data.clone())),
         #[cfg(feature = "docker")]

@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::path::{Path, PathBuf};
 
-use conjure_skill::{Bounds, Discovery, Mode, Skill, discover};
+use conjure_skill::{Discovery, DiscoveryLimits, Mode, Skill, discover};
 
 use crate::config::Config;
 use crate::error::Error;
@@ -38,7 +38,7 @@ pub fn load_all(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Result<D
 /// Loads the skills of the configuration's scopes, for a program that runs in `project`.
 #[must_use]
 pub fn load_configured(config: &Config, project: Option<&Path>) -> Discovery {
-    let found = discover(&config.skill_scopes(project), Bounds::default(), Mode::Lenient);
+    let found = discover(&config.skill_scopes(project), DiscoveryLimits::default(), Mode::Lenient);
     warn(&found);
     found
 }

@@ -1,16 +1,16 @@
-//! Where a conversation's tools run: a sandbox, the folder it works in, and the rules for calls, in one value.
+//! A sandbox for stateless calls: the sandbox, its folder and the tools in one value.
 //!
-//! The stateless functions of the facade take a [`Workbench`] where the specification has options
-//! (`executor`, `context`, `timeout`): it is made once and used for as many calls as wanted.
+//! The stateless functions of the facade take a [`Workbench`] where the specification has options (`executor`,
+//! `context`, `timeout`). It is created once, and used for as many calls as needed.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conjure_base::Redactor;
 use conjure_conversation::{
-    Activation, CallContext, Standing, ToolCall, ToolDefinition, ToolResult, execute_tool_calls,
+    CallContext, SessionView, SkillActivation, ToolCall, ToolDefinition, ToolResult, execute_tool_calls,
 };
-use conjure_prompt::{Locations, PromptOptions, SessionSkill, SessionSkills, SkillComposer};
+use conjure_prompt::{PromptOptions, SessionSkill, SessionSkills, SkillComposer, SkillLocations};
 use conjure_sandbox::{Executor, Layout};
 use conjure_skill::Skill;
 use conjure_toolbox::{SkillTools, Toolbox, ToolboxBuilder};
@@ -29,11 +29,11 @@ pub struct Workbench {
     session_skills: SessionSkills,
     prompting: PromptOptions,
     toolbox: Toolbox,
-    /// Which skills the calls made active that no conversation records.
-    standing: Mutex<Standing>,
+    /// The skills that the calls loaded, which no conversation records.
+    standing: Mutex<SessionView>,
     executor: Arc<dyn Executor>,
     redactor: Redactor,
-    // Last: its folder goes when it is dropped, and the sandbox must not work in it any more then.
+    // Last: its folder is removed when it is dropped, and the sandbox must have ended by then.
     context: Option<SessionContext>,
 }
 
@@ -67,11 +67,12 @@ impl Workbench {
         Self::build(skills, config, Toolbox::builder(), executor, redactor, Some(context))
     }
 
-    /// A workbench over a host's own executor, which is prepared by [`Executor::init`]. `toolbox` may hold tools of
-    /// the host and an approver.
+    /// A workbench over the embedder's own executor, which is prepared by [`Executor::init`]. `toolbox` may have
+    /// tools of the embedder and an approver.
     ///
     /// # Errors
-    /// When the executor cannot be prepared, or the model cannot be told of the tools.
+    ///
+    /// If the executor cannot be prepared, or if the tools cannot be offered to a model.
     pub async fn with_executor(
         skills: impl IntoIterator<Item = impl Into<Arc<Skill>>>,
         config: &Config,
@@ -93,16 +94,18 @@ impl Workbench {
     ) -> Result<Self, Error> {
         let chosen = config.skills();
         let prompting = PromptOptions {
-            activation: chosen.activation.unwrap_or(Activation::Load),
+            activation: chosen.activation.unwrap_or(SkillActivation::Load),
             delivery: chosen.delivery.unwrap_or_default(),
             ..prompt_options(executor.layout().clone())
         };
-        let known = skills.iter().map(|skill| Arc::new(SessionSkill::of(Arc::clone(skill))));
+        let known = skills.iter().map(|skill| Arc::new(SessionSkill::from_skill(Arc::clone(skill))));
         let session_skills = SessionSkills::new(known, prompting.locations.clone());
-        let toolbox =
-            toolbox.executor(Arc::clone(&executor)).timeout(config.tool_timeout()).redactor(redactor.clone());
+        let toolbox = toolbox
+            .with_executor(Arc::clone(&executor))
+            .with_timeout(config.tool_timeout())
+            .with_redactor(redactor.clone());
         let toolbox = match skill_tools(&session_skills, &prompting, config) {
-            Some(tools) => toolbox.skills(tools),
+            Some(tools) => toolbox.with_skills(tools),
             None => toolbox,
         };
         let (toolbox, standing) = (toolbox.build()?, Mutex::default());
@@ -127,60 +130,61 @@ impl Workbench {
         &self.toolbox
     }
 
-    /// What the model is told of the tools.
+    /// The tool definitions for the model.
     #[must_use]
     pub fn definitions(&self) -> Arc<[ToolDefinition]> {
         self.toolbox.definitions()
     }
 
-    /// Keeps the secrets of its environment out of what leaves.
+    /// The redactor for the secrets of its environment.
     #[must_use]
     pub const fn redactor(&self) -> &Redactor {
         &self.redactor
     }
 
-    /// The context that it works in, where it made the sandbox itself.
+    /// The context that it works in, if it created the sandbox itself.
     #[must_use]
     pub const fn context(&self) -> Option<&SessionContext> {
         self.context.as_ref()
     }
 
-    /// How the prompt names places, as the sandbox has them, and how the model gets at skills, as the configuration says: it loads
-    /// them, where that says nothing.
+    /// The paths for the prompt, as the sandbox has them, and how the model gets at skills, as configured. By default
+    /// it loads them with a tool.
     #[must_use]
     pub fn prompt_options(&self) -> PromptOptions {
         self.prompting.clone()
     }
 
-    /// Which skills the calls have loaded that were run by [`execute`](crate::execute),
-    /// [`execute_tool_calls`](crate::execute_tool_calls) and [`process_response`](crate::process_response): with a client of its own, a
-    /// host gives it to [`Workbench::composer`] before each request. A conversation of [`run_loop`](crate::run_loop) has one of its
-    /// own.
+    /// The skills that were loaded by calls of [`execute`](crate::execute),
+    /// [`execute_tool_calls`](crate::execute_tool_calls) and [`process_response`](crate::process_response). An
+    /// embedder with its own client gives this to [`Workbench::composer`] before each request. A conversation of
+    /// [`run_loop`](crate::run_loop) has its own.
     #[must_use]
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> SessionView {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What the model is told beside the messages: this base prompt, the workspace, the skills, the tools, and the instructions of
-    /// the active skills.
+    /// The composer of what the model gets beside the messages: this base prompt, the workspace, the skills, the
+    /// tools, and the instructions of active skills.
     #[must_use]
     pub fn composer(&self, base_prompt: &str) -> SkillComposer {
-        SkillComposer::of_session(base_prompt, &self.session_skills, self.definitions(), &self.prompting)
+        SkillComposer::for_session(base_prompt, &self.session_skills, self.definitions(), &self.prompting)
     }
 
-    /// Runs one call. What goes wrong is told in the result.
+    /// Runs one call. Errors are reported in the result.
     pub(crate) async fn execute(&self, call: &ToolCall) -> ToolResult {
         let mut results = self.execute_all(std::slice::from_ref(call)).await;
         results.pop().unwrap_or_else(|| ToolResult::error(&call.id, "the call gave no result"))
     }
 
-    /// Runs the calls of one answer outside a driver: no deadline but each tool's own, and nobody who cancels. What they make active
-    /// counts from the next answer on.
+    /// Runs the calls of one response without a driver: each tool has its own timeout, and nothing cancels them.
+    /// Loaded skills are active from the next response on.
     pub(crate) async fn execute_all(&self, calls: &[ToolCall]) -> Vec<ToolResult> {
-        let context = CallContext { standing: self.standing(), ..CallContext::default() };
+        let context = CallContext { view: self.standing(), ..CallContext::default() };
         let results = execute_tool_calls(&self.toolbox, calls, context).await;
         if let Some(active) = results.iter().rev().find_map(|result| result.active_skills.clone()) {
-            *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = Standing::with_active(active);
+            *self.standing.lock().unwrap_or_else(PoisonError::into_inner) =
+                SessionView::with_active_skills(active);
         }
         results
     }
@@ -203,27 +207,27 @@ impl Workbench {
     }
 }
 
-/// The runtime tools of a session with these skills; none where it reads them with `view`.
+/// The skill tools of a session with these skills; `None` if the model reads them with `view`.
 pub(crate) fn skill_tools(
     skills: &SessionSkills,
     prompting: &PromptOptions,
     config: &Config,
 ) -> Option<SkillTools> {
     let chosen = config.skills();
-    (prompting.activation == Activation::Load && !skills.is_empty()).then(|| {
+    (prompting.activation == SkillActivation::Load && !skills.is_empty()).then(|| {
         SkillTools::new(skills.clone())
-            .delivery(prompting.delivery)
-            .most_active(chosen.most_active())
-            .interpreters(chosen.table())
-            .allowed_tools(chosen.allowed_tools.unwrap_or_default())
-            .network(config.network().clone())
+            .with_delivery(prompting.delivery)
+            .with_max_active(chosen.active_limit())
+            .with_interpreters(chosen.interpreter_table())
+            .with_allowed_tools(chosen.allowed_tools.unwrap_or_default())
+            .with_network(config.network().clone())
     })
 }
 
-/// How a prompt names places where they lie so.
+/// The prompt options for these paths.
 pub(crate) fn prompt_options(layout: Layout) -> PromptOptions {
     let workspace = Some(layout.workspace.clone());
-    let locations = Locations::mapped(move |path: &Path| layout.sandbox_path(path));
+    let locations = SkillLocations::mapped(move |path: &Path| layout.sandbox_path(path));
     PromptOptions { locations, workspace, ..PromptOptions::default() }
 }
 

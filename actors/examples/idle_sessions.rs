@@ -10,15 +10,15 @@ use std::error::Error;
 use std::sync::Arc;
 
 use conjure_actors::journal::OpenJournal;
-use conjure_actors::runtime::{Runtime, RuntimeOptions, SessionSpec};
-use conjure_actors::session::{EVENT_KIND, Fitting, Outfit, SessionParts};
+use conjure_actors::runtime::{NewSession, SessionRuntime, TreeOptions};
+use conjure_actors::session::{EVENT_KIND, SessionComponents, SessionFactory, SessionSetup};
 use conjure_actors::supervision::Failure;
 use conjure_base::{Clock, Redactor, SessionId, SystemClock, TenantId};
 use conjure_conversation::{
-    Access, Authorization, CallContext, CallTraits, Composer, Composition, EVENT_FORMAT, Model, Request,
-    Standing, ToolCall, ToolResult, ToolRunner, model_fn, parse_response,
+    Authorization, CallConcurrency, CallContext, CallTraits, Composer, EVENT_FORMAT, Model, PromptPrefix,
+    Request, SessionView, ToolCall, ToolResult, ToolRunner, model_fn, parse_response,
 };
-use conjure_journal::{Epoch, Journal, MemoryJournal, NewEvent, Owner, PageLimit, SessionKey};
+use conjure_journal::{Epoch, Journal, LeaseOwner, MemoryJournal, NewEvent, PageLimit, SessionKey};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
@@ -34,10 +34,10 @@ struct NoTools;
 
 impl ToolRunner for NoTools {
     fn traits(&self, _: &ToolCall) -> CallTraits {
-        CallTraits { access: Access::Shared, idempotent: true }
+        CallTraits { concurrency: CallConcurrency::Shared, idempotent: true }
     }
 
-    fn authorize<'a>(&'a self, _: &'a ToolCall, _: &'a Standing) -> BoxFuture<'a, Authorization> {
+    fn authorize<'a>(&'a self, _: &'a ToolCall, _: &'a SessionView) -> BoxFuture<'a, Authorization> {
         std::future::ready(Authorization::Allow).boxed()
     }
 
@@ -46,9 +46,12 @@ impl ToolRunner for NoTools {
     }
 }
 
-impl Outfit for Parts {
-    fn outfit<'a>(&'a self, _: Fitting<'a>) -> BoxFuture<'a, std::result::Result<SessionParts, Failure>> {
-        let parts = SessionParts {
+impl SessionFactory for Parts {
+    fn build<'a>(
+        &'a self,
+        _: SessionSetup<'a>,
+    ) -> BoxFuture<'a, std::result::Result<SessionComponents, Failure>> {
+        let parts = SessionComponents {
             model: Arc::clone(&self.model),
             composer: Arc::clone(&self.composer),
             tools: Arc::new(NoTools),
@@ -74,7 +77,7 @@ async fn main() -> Result<()> {
     let most: u64 = std::env::args().nth(1).map_or(Ok(10_000), |count| count.parse())?;
     let answer = parse_response(r#"{"content":[{"type":"text","text":"Four."}],"stop_reason":"end_turn"}"#)?;
     let model = model_fn(move |_: Request| std::future::ready(Ok(answer.clone())));
-    let parts = Parts { model: Arc::new(model), composer: Arc::new(Composition::default()) };
+    let parts = Parts { model: Arc::new(model), composer: Arc::new(PromptPrefix::default()) };
     let journal = MemoryJournal::new();
     let opened = journal.clone();
     let open: Arc<OpenJournal> = Arc::new(move || {
@@ -82,10 +85,11 @@ async fn main() -> Result<()> {
         std::future::ready(Ok(journal)).boxed()
     });
     let tenant = TenantId::new("acme")?;
-    let runtime = Runtime::spawn(RuntimeOptions::new(open, Arc::new(parts), Owner::new("example")?)).await?;
+    let runtime =
+        SessionRuntime::spawn(TreeOptions::new(open, Arc::new(parts), LeaseOwner::new("example")?)).await?;
     let mut last = None;
     let open_one = || async {
-        let session = runtime.open(SessionSpec::new(tenant.clone())).await?;
+        let session = runtime.open(NewSession::new(tenant.clone())).await?;
         let id = session.id();
         session.send("What is two and two?").await?.end().await?;
         Ok::<_, Box<dyn Error>>(id)
@@ -94,7 +98,7 @@ async fn main() -> Result<()> {
         last = Some(open_one().await?);
     }
     let key = SessionKey::new(tenant.clone(), last.ok_or("no session")?);
-    let recorded = journal.load(&key, 0, PageLimit::default()).await?.events;
+    let recorded = journal.read(&key, 0, PageLimit::default()).await?.events;
     let mut open_so_far = 0;
     let mut sessions = Vec::new();
     let before = resident()?;

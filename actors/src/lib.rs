@@ -7,20 +7,18 @@
 //!
 //! [`supervision`] is a library of its own: OTP's semantics (child specs, strategies, restart intensity, ordered
 //! shutdown, monitors) on the actors of `ractor`, which this crate alone names. [`executors`] is the sandbox of a session,
-//! watched and replaced; [`artifacts`] is what a session is given, by name; [`registry`] keeps the catalogs of skills as their folders are; [`admission`] is who is next where
+//! watched and replaced; [`artifacts`] is what a session is given, by name; [`catalogs`] keeps the catalogs of skills as their folders are; [`admission`] is who is next where
 //! tenants share what a host has; [`tenants`] is what each of them may have, and what it has spent; [`metrics`] is what all of
 //! that is counted by.
 
-mod unwind;
-
 pub mod admission;
 pub mod artifacts;
+pub mod catalogs;
 pub mod executors;
-pub mod janitor;
 pub mod journal;
+pub mod maintenance;
 pub mod metrics;
 pub mod pool;
-pub mod registry;
 pub mod runtime;
 pub mod session;
 pub mod supervision;

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use conjure::{
-    Block, BlockKind, Clock as _, Config, Environment, ExecutorKind, Message, PoolSettings, Request,
-    Response, Runtime, RuntimeOptions, SessionSpec, Settings, StopReason, SystemClock, TenantId, TurnStop,
-    Usage, model_fn,
+    Block, BlockKind, Clock as _, Config, ExecutorKind, Message, PoolSettings, ProcessEnv, Request, Response,
+    Runtime, RuntimeOptions, SessionSpec, Settings, StopReason, SystemClock, TenantId, TurnStop, Usage,
+    model_fn,
 };
 
 use crate::harness::Result;
@@ -29,7 +29,7 @@ pub(crate) async fn in_jails(program: &'static str, (warm_up, rounds): (usize, u
         skill_paths: Some(Vec::new()),
         ..Settings::default()
     };
-    let config = Config::layered(settings, &Environment::of_process(), None)?;
+    let config = Config::from_layers(settings, &ProcessEnv::from_process(), None)?;
     let watch = Arc::new(Mutex::new(Watch::default()));
     let watched = Arc::clone(&watch);
     let model = model_fn(move |request: Request| {

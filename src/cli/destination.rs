@@ -1,10 +1,10 @@
-//! Where the command writes what the user named on its command line: a folder, or a file in one.
+//! Opens the folders and files that the user named for output on the command line.
 //!
-//! A tool may put a link wherever it may write, also in the moment before the command writes there. So the path is resolved once,
-//! component by component, and everything is written beneath the handle that comes of it. A link is followed where only people put
-//! one, and refused in the folders that tools write to ([`ToolFolders`]).
+//! A tool may create a link wherever it may write, even just before the command writes there. So the path is resolved
+//! once, component by component, and everything is written through the resulting handle. Links are followed where
+//! only people write, and refused in folders that tools write to ([`ToolDirs`]).
 //!
-//! State: none but the open folders.
+//! State: only the open folders.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -16,31 +16,31 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, fstat};
 use rustix::io::Errno;
 
-/// A folder as it stands there itself; no link.
+/// Opens a folder itself, and no link to it.
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Whatever stands there itself.
+/// Opens an entry itself, whatever it is.
 const ANYTHING: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// How many links a path may lead through, as with the kernel.
-const MOST_LINKS: usize = 40;
+/// The most links in a path, as in the kernel.
+const MAX_LINKS: usize = 40;
 
-/// Folders that tools may write to, with all that lies beneath them.
+/// Folders that tools may write to, including everything below them.
 #[derive(Debug, Default)]
-pub(crate) struct ToolFolders {
+pub(crate) struct ToolDirs {
     /// Their devices and inodes.
     ids: Vec<(u64, u64)>,
 }
 
 /// An open folder.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(crate) struct OpenDir {
     pub(crate) handle: OwnedFd,
-    /// Its path when it was opened, without links; for messages.
+    /// Its path without links when it was opened; for messages.
     pub(crate) path: PathBuf,
 }
 
-/// Why a place cannot be written to.
+/// Why a destination cannot be written to.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DestinationError {
     /// A tool may have put it there.
@@ -49,19 +49,19 @@ pub(crate) enum DestinationError {
         /// The link.
         at: PathBuf,
     },
-    /// The system said no.
+    /// The system refused it.
     #[error("`{}` cannot be used: {source}", at.display())]
     Failed {
-        /// What was looked at.
+        /// The path.
         at: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-impl ToolFolders {
-    /// Those of these paths that are there.
-    pub(crate) fn of<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Self {
+impl ToolDirs {
+    /// Those of these paths that exist.
+    pub(crate) fn new<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Self {
         let ids = paths.into_iter().filter_map(|path| rustix::fs::stat(path).ok());
         Self { ids: ids.map(|stat| (stat.st_dev, stat.st_ino)).collect() }
     }
@@ -72,75 +72,76 @@ impl ToolFolders {
     }
 }
 
-/// Opens a folder, which is made where it is missing. Blocks.
-pub(crate) fn folder(path: &Path, tools: &ToolFolders) -> Result<Folder, DestinationError> {
-    let mut walk = Walk::of(path, tools)?;
+/// Opens a folder, and creates it if it is missing. Blocks.
+pub(crate) fn open_dir(path: &Path, tools: &ToolDirs) -> Result<OpenDir, DestinationError> {
+    let mut walk = PathWalk::new(path, tools)?;
     while let Some(name) = walk.next() {
-        match walk.look(&name)? {
-            Found::Folder(handle) => walk.enter(&name, handle)?,
-            Found::Link(target) => walk.follow(&name, &target)?,
-            Found::Nothing => walk.make(&name)?,
-            Found::Other => return Err(walk.failed(&name, Errno::NOTDIR)),
+        match walk.inspect(&name)? {
+            EntryKind::Dir(handle) => walk.enter(&name, handle)?,
+            EntryKind::Link(target) => walk.follow(&name, &target)?,
+            EntryKind::Nothing => walk.make(&name)?,
+            EntryKind::Other => return Err(walk.failed(&name, Errno::NOTDIR)),
         }
     }
     Ok(walk.into_folder())
 }
 
-/// Opens the folder in which a file lies or is to lie; its name there, behind links. What stands there is no link. Blocks.
-pub(crate) fn file(path: &Path, tools: &ToolFolders) -> Result<(Folder, OsString), DestinationError> {
-    let mut walk = Walk::of(path, tools)?;
+/// Opens the parent folder of a file, which need not exist. Returns also its name there, after following links; the
+/// entry itself is no link. Blocks.
+pub(crate) fn open_parent(path: &Path, tools: &ToolDirs) -> Result<(OpenDir, OsString), DestinationError> {
+    let mut walk = PathWalk::new(path, tools)?;
     while let Some(name) = walk.next() {
         let is_last = walk.pending.is_empty();
-        match walk.look(&name)? {
-            Found::Link(target) => walk.follow(&name, &target)?,
+        match walk.inspect(&name)? {
+            EntryKind::Link(target) => walk.follow(&name, &target)?,
             _ if is_last => return Ok((walk.into_folder(), name)),
-            Found::Folder(handle) => walk.enter(&name, handle)?,
-            Found::Nothing => return Err(walk.failed(&name, Errno::NOENT)),
-            Found::Other => return Err(walk.failed(&name, Errno::NOTDIR)),
+            EntryKind::Dir(handle) => walk.enter(&name, handle)?,
+            EntryKind::Nothing => return Err(walk.failed(&name, Errno::NOENT)),
+            EntryKind::Other => return Err(walk.failed(&name, Errno::NOTDIR)),
         }
     }
     Err(DestinationError::Failed { at: path.to_owned(), source: Errno::ISDIR.into() })
 }
 
-/// What has a name.
-enum Found {
-    Folder(OwnedFd),
+/// The kind of an entry.
+enum EntryKind {
+    Dir(OwnedFd),
     Link(PathBuf),
     Nothing,
     Other,
 }
 
-/// A path on the way from the root to its end.
-struct Walk<'t> {
-    tools: &'t ToolFolders,
+/// A walk along a path from the root.
+struct PathWalk<'t> {
+    tools: &'t ToolDirs,
     root: Step,
-    /// The folders from the root on. `..` goes back in here: what is above a folder may have changed meanwhile.
+    /// The folders from the root on. `..` returns to the previous one: the parent may have changed meanwhile.
     steps: Vec<Step>,
     pending: VecDeque<OsString>,
     links: usize,
 }
 
 struct Step {
-    folder: Folder,
+    folder: OpenDir,
     writer: Writer,
 }
 
-/// Who may have put what lies in a folder.
+/// Who may have created the entries of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Writer {
     People,
     Tools,
 }
 
-impl<'t> Walk<'t> {
-    fn of(path: &Path, tools: &'t ToolFolders) -> Result<Self, DestinationError> {
+impl<'t> PathWalk<'t> {
+    fn new(path: &Path, tools: &'t ToolDirs) -> Result<Self, DestinationError> {
         let failed = |source: io::Error| DestinationError::Failed { at: path.to_owned(), source };
         let absolute = std::path::absolute(path).map_err(failed)?;
         let handle = rustix::fs::open("/", FOLDER, Mode::empty()).map_err(|errno| failed(errno.into()))?;
         let writer = writer_in(tools, &handle, Writer::People).map_err(|errno| failed(errno.into()))?;
-        let root = Step { folder: Folder { handle, path: PathBuf::from("/") }, writer };
+        let root = Step { folder: OpenDir { handle, path: PathBuf::from("/") }, writer };
         let mut walk = Self { tools, root, steps: Vec::new(), pending: VecDeque::new(), links: 0 };
-        walk.go_on_with(&absolute);
+        walk.prepend(&absolute);
         Ok(walk)
     }
 
@@ -148,7 +149,7 @@ impl<'t> Walk<'t> {
         self.steps.last().unwrap_or(&self.root)
     }
 
-    /// The next name to look at.
+    /// The next component.
     fn next(&mut self) -> Option<OsString> {
         while let Some(name) = self.pending.pop_front() {
             if name != ".." {
@@ -159,11 +160,11 @@ impl<'t> Walk<'t> {
         None
     }
 
-    fn look(&self, name: &OsStr) -> Result<Found, DestinationError> {
+    fn inspect(&self, name: &OsStr) -> Result<EntryKind, DestinationError> {
         let here = &self.here().folder.handle;
         let looked = match rustix::fs::openat(here, name, FOLDER, Mode::empty()) {
-            Ok(handle) => return Ok(Found::Folder(handle)),
-            Err(Errno::NOENT) => return Ok(Found::Nothing),
+            Ok(handle) => return Ok(EntryKind::Dir(handle)),
+            Err(Errno::NOENT) => return Ok(EntryKind::Nothing),
             Err(Errno::NOTDIR | Errno::LOOP) => rustix::fs::openat(here, name, ANYTHING, Mode::empty()),
             Err(errno) => Err(errno),
         };
@@ -172,9 +173,9 @@ impl<'t> Walk<'t> {
             is_link.then(|| rustix::fs::readlinkat(&found, "", Vec::new())).transpose()
         });
         match target {
-            Ok(Some(target)) => Ok(Found::Link(OsString::from_vec(target.into_bytes()).into())),
-            Ok(None) => Ok(Found::Other),
-            Err(Errno::NOENT) => Ok(Found::Nothing),
+            Ok(Some(target)) => Ok(EntryKind::Link(OsString::from_vec(target.into_bytes()).into())),
+            Ok(None) => Ok(EntryKind::Other),
+            Err(Errno::NOENT) => Ok(EntryKind::Nothing),
             Err(errno) => Err(self.failed(name, errno)),
         }
     }
@@ -183,14 +184,14 @@ impl<'t> Walk<'t> {
         let writer = writer_in(self.tools, &handle, self.here().writer);
         let writer = writer.map_err(|errno| self.failed(name, errno))?;
         let path = self.here().folder.path.join(name);
-        self.steps.push(Step { folder: Folder { handle, path }, writer });
+        self.steps.push(Step { folder: OpenDir { handle, path }, writer });
         Ok(())
     }
 
     fn make(&mut self, name: &OsStr) -> Result<(), DestinationError> {
         let here = &self.here().folder.handle;
         let made = match rustix::fs::mkdirat(here, name, Mode::from_raw_mode(0o777)) {
-            // Somebody else was faster.
+            // Another process was faster.
             Ok(()) | Err(Errno::EXIST) => rustix::fs::openat(here, name, FOLDER, Mode::empty()),
             Err(errno) => Err(errno),
         };
@@ -203,20 +204,20 @@ impl<'t> Walk<'t> {
             return Err(DestinationError::Link { at: self.here().folder.path.join(name) });
         }
         self.links += 1;
-        if self.links > MOST_LINKS {
+        if self.links > MAX_LINKS {
             return Err(self.failed(name, Errno::LOOP));
         }
-        self.go_on_with(target);
+        self.prepend(target);
         Ok(())
     }
 
-    /// Puts a path in front of what is still to be gone.
-    fn go_on_with(&mut self, path: &Path) {
+    /// Prepends a path to the components that remain.
+    fn prepend(&mut self, path: &Path) {
         for part in path.components().rev() {
             match part {
                 Component::Normal(name) => self.pending.push_front(name.to_owned()),
                 Component::ParentDir => self.pending.push_front(OsString::from("..")),
-                // The first one is the last here.
+                // The iteration is reversed, so this is the last component.
                 Component::RootDir => self.steps.clear(),
                 Component::CurDir | Component::Prefix(_) => {}
             }
@@ -227,13 +228,13 @@ impl<'t> Walk<'t> {
         DestinationError::Failed { at: self.here().folder.path.join(name), source: errno.into() }
     }
 
-    fn into_folder(mut self) -> Folder {
+    fn into_folder(mut self) -> OpenDir {
         self.steps.pop().unwrap_or(self.root).folder
     }
 }
 
-/// Who may have put what lies in this folder, which lies in one of theirs.
-fn writer_in(tools: &ToolFolders, folder: &OwnedFd, around: Writer) -> Result<Writer, Errno> {
+/// Who may have created the entries of this folder, given those of its parent.
+fn writer_in(tools: &ToolDirs, folder: &OwnedFd, around: Writer) -> Result<Writer, Errno> {
     Ok(if around == Writer::Tools || tools.has(folder)? { Writer::Tools } else { Writer::People })
 }
 
@@ -244,20 +245,20 @@ mod tests {
 
     use super::*;
 
-    /// `work` is the tools'; `own` is the user's.
-    fn bed() -> (tempfile::TempDir, PathBuf, ToolFolders) {
+    /// Tools write to `work`, and the user to `own`.
+    fn fixture() -> (tempfile::TempDir, PathBuf, ToolDirs) {
         let temp = tempfile::tempdir().unwrap();
         let top = temp.path().canonicalize().unwrap();
         for name in ["work/inner", "own"] {
             fs::create_dir_all(top.join(name)).unwrap();
         }
-        let tools = ToolFolders::of([&*top.join("work"), &*top.join("none")]);
+        let tools = ToolDirs::new([&*top.join("work"), &*top.join("none")]);
         (temp, top, tools)
     }
 
     #[test]
     fn folders_are_made_and_links_of_the_users_are_followed() {
-        let (_temp, top, tools) = bed();
+        let (_temp, top, tools) = fixture();
         symlink(top.join("own"), top.join("link")).unwrap();
         symlink("../link/../work", top.join("own/to-work")).unwrap();
         symlink("circle", top.join("circle")).unwrap();
@@ -269,29 +270,29 @@ mod tests {
             ("work/inner/../../own", "own"),
             ("work/./made", "work/made"),
         ] {
-            let found = folder(&top.join(given), &tools).unwrap();
+            let found = open_dir(&top.join(given), &tools).unwrap();
             assert_eq!(found.path, top.join(expected), "{given}");
             assert!(top.join(expected).is_dir(), "{given}");
         }
         fs::write(top.join("file"), "").unwrap();
         for given in ["file", "file/inner", "circle"] {
-            let error = folder(&top.join(given), &tools).unwrap_err();
+            let error = open_dir(&top.join(given), &tools).unwrap_err();
             assert!(matches!(error, DestinationError::Failed { .. }), "{given}: {error}");
         }
     }
 
     #[test]
     fn no_link_is_followed_where_tools_write() {
-        let (_temp, top, tools) = bed();
+        let (_temp, top, tools) = fixture();
         symlink(top.join("own"), top.join("work/planted")).unwrap();
         symlink("../../own", top.join("work/inner/planted")).unwrap();
         symlink(top.join("work"), top.join("link")).unwrap();
         for given in
             ["work/planted", "work/planted/made", "work/inner/planted", "link/planted", "own/../work/planted"]
         {
-            let error = folder(&top.join(given), &tools).unwrap_err();
+            let error = open_dir(&top.join(given), &tools).unwrap_err();
             assert!(matches!(error, DestinationError::Link { .. }), "{given}: {error}");
-            let error = file(&top.join(given), &tools).unwrap_err();
+            let error = open_parent(&top.join(given), &tools).unwrap_err();
             assert!(matches!(error, DestinationError::Link { .. }), "{given}: {error}");
         }
         assert_eq!(fs::read_dir(top.join("own")).unwrap().count(), 0);
@@ -299,24 +300,24 @@ mod tests {
 
     #[test]
     fn a_file_is_named_where_it_lies() {
-        let (_temp, top, tools) = bed();
+        let (_temp, top, tools) = fixture();
         fs::write(top.join("own/there"), "").unwrap();
         symlink("own/there", top.join("link")).unwrap();
         for (given, expected) in [("own/new", "own/new"), ("link", "own/there"), ("work/new", "work/new")] {
-            let (folder, name) = file(&top.join(given), &tools).unwrap();
+            let (folder, name) = open_parent(&top.join(given), &tools).unwrap();
             assert_eq!(folder.path.join(name), top.join(expected), "{given}");
         }
         assert!(!top.join("own/new").exists());
         for given in ["none/new", "own/there/new", "own/.."] {
-            let error = file(&top.join(given), &tools).unwrap_err();
+            let error = open_parent(&top.join(given), &tools).unwrap_err();
             assert!(matches!(error, DestinationError::Failed { .. }), "{given}: {error}");
         }
     }
 
     #[test]
     fn a_handle_stays_where_it_was_opened() {
-        let (_temp, top, tools) = bed();
-        let found = folder(&top.join("work/inner/out"), &tools).unwrap();
+        let (_temp, top, tools) = fixture();
+        let found = open_dir(&top.join("work/inner/out"), &tools).unwrap();
         fs::rename(top.join("work/inner"), top.join("work/moved")).unwrap();
         symlink(top.join("own"), top.join("work/inner")).unwrap();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;

@@ -1,41 +1,44 @@
-//! `conjure image build`: the image that containers are made of, with a word about all that is done for it.
+//! `conjure image build`: builds the image of containers, with progress.
 //!
-//! A signal cancels the build, which then clears up; a second one does not wait for that.
+//! A signal cancels the build, which then cleans up. A second signal does not wait for that.
 
 use std::sync::Arc;
 
 use conjure::{
-    Clock as _, Config, Environment, ImageErrorKind, ImageOptions, ImagePackages, ImageProgress, ImageSource,
+    Clock as _, Config, ImageErrorKind, ImageOptions, ImagePackages, ImageProgress, ImageSource, ProcessEnv,
     Settings, SystemClock, build_image,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::args::{ImageBuildArgs, ImageFrom, PackageSet};
-use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::signals::Signals;
 use crate::cli::terminal::{Style, Terminal, printable};
 
 /// The most characters of one line.
-const LINE: usize = 160;
+const MAX_LINE_CHARS: usize = 160;
 
 /// A megabyte, as engines count.
 const MEGABYTE: u64 = 1_000_000;
 
-/// Builds it, and says so when it cannot.
-pub(crate) async fn build(args: ImageBuildArgs, environment: Environment, terminal: Arc<Terminal>) -> Exit {
-    let done = built(args, &environment, &terminal).await;
+/// Builds the image, and prints an error if that fails.
+pub(crate) async fn build(
+    args: ImageBuildArgs,
+    environment: ProcessEnv,
+    terminal: Arc<Terminal>,
+) -> ExitStatus {
+    let done = run_build(args, &environment, &terminal).await;
     done.unwrap_or_else(|failure| {
-        terminal.failure(&failure);
+        terminal.error(&failure);
         failure.exit
     })
 }
 
-async fn built(
+async fn run_build(
     args: ImageBuildArgs,
-    environment: &Environment,
+    environment: &ProcessEnv,
     terminal: &Terminal,
-) -> Result<Exit, Failure> {
+) -> Result<ExitStatus, CliError> {
     let mut signals = Signals::catch()?;
     let deadline = SystemClock.deadline(args.timeout);
     let options = options(args, environment)?;
@@ -58,16 +61,16 @@ async fn built(
         (Ok(image), _) => {
             terminal.note(&format!("it takes {} MB", image.size / MEGABYTE));
             terminal.output(&format!("{} {}", image.name, image.id));
-            Ok(Exit::Done)
+            Ok(ExitStatus::Success)
         }
         (Err(error), Some(exit)) if error.kind() == ImageErrorKind::Cancelled => Ok(exit),
         (Err(error), _) => Err(error.into()),
     }
 }
 
-fn options(args: ImageBuildArgs, environment: &Environment) -> Result<ImageOptions, Failure> {
+fn options(args: ImageBuildArgs, environment: &ProcessEnv) -> Result<ImageOptions, CliError> {
     let config =
-        Config::layered(Settings::default(), environment, Config::default_file(environment).as_deref())?;
+        Config::from_layers(Settings::default(), environment, Config::default_file(environment).as_deref())?;
     Ok(ImageOptions {
         name: args.tag,
         source: match args.from {
@@ -82,9 +85,9 @@ fn options(args: ImageBuildArgs, environment: &Environment) -> Result<ImageOptio
         },
         add: args.add,
         mirror: args.mirror,
-        // That which its containers will be on.
+        // The engine that containers will use.
         engine: config.docker()?.engine,
-        ..ImageOptions::new(environment.for_builds())
+        ..ImageOptions::new(environment.build_env())
     })
 }
 
@@ -92,13 +95,13 @@ fn show(news: &ImageProgress, terminal: &Terminal) {
     match news {
         ImageProgress::Step(text) => terminal.styled(Style::Good, &printable(text)),
         ImageProgress::Line(text) => {
-            let line: String = printable(text).chars().take(LINE).collect();
+            let line: String = printable(text).chars().take(MAX_LINE_CHARS).collect();
             terminal.styled(Style::Dim, &format!("  {line}"));
         }
         ImageProgress::Sent(bytes) => {
             terminal.styled(Style::Dim, &format!("  {} MB have gone to the engine", bytes / MEGABYTE));
         }
-        // A later version's.
+        // A progress of a later version.
         _ => {}
     }
 }

@@ -1,18 +1,18 @@
-//! Standard output and standard error: who may write what, in which colours, and what a closed pipe means.
+//! Standard output and standard error: colours, redaction, and closed pipes.
 //!
-//! Holds the redactor of the run, because everything that leaves goes through here. A reader that goes away
-//! (`conjure … | head`) is no failure of ours: writing to it does nothing, and [`Terminal::output_is_closed`]
-//! says so to whoever would go on producing. A full disk is one: [`Terminal::output_failure`] tells it.
+//! It holds the redactor of the run, because all output goes through it. A closed reader (`conjure … | head`) is no
+//! error: writing does nothing, and [`Terminal::output_is_closed`] reports it. A full disk is an error:
+//! [`Terminal::output_failure`] reports it.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use conjure::{Environment, Redactor};
+use conjure::{ProcessEnv, Redactor};
 
-use crate::cli::failure::Failure;
+use crate::cli::cli_error::CliError;
 
-/// Where the command writes.
+/// The output of the command.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     colour: bool,
@@ -21,7 +21,7 @@ pub(crate) struct Terminal {
     output_failure: OnceLock<String>,
 }
 
-/// How a piece of text on standard error looks.
+/// The style of a text on standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     Plain,
@@ -44,76 +44,76 @@ impl Style {
 }
 
 impl Terminal {
-    /// The process' own, with colours only on a terminal whose user does not refuse them.
-    pub(crate) fn of_process(environment: &Environment) -> Self {
+    /// The terminal of this process, with colours unless the user disables them.
+    pub(crate) fn of_process(environment: &ProcessEnv) -> Self {
         Self {
-            colour: io::stderr().is_terminal() && !environment.refuses_colour(),
+            colour: io::stderr().is_terminal() && !environment.no_color(),
             redactor: OnceLock::new(),
             output_closed: AtomicBool::new(false),
             output_failure: OnceLock::new(),
         }
     }
 
-    /// From now on these secrets are kept out of everything that is written. Only the first call counts.
+    /// Redacts these secrets in everything that is written from now on. Only the first call counts.
     pub(crate) fn redact(&self, redactor: Redactor) {
         let _ = self.redactor.set(redactor);
     }
 
-    /// A line on standard error.
+    /// Prints a line on standard error.
     pub(crate) fn note(&self, line: &str) {
         self.styled(Style::Plain, line);
     }
 
-    /// A line on standard error that begins with `word` in this style.
+    /// Prints a line on standard error that begins with `word` in this style.
     pub(crate) fn marked(&self, style: Style, word: &str, rest: &str) {
         let line = self.redacted(&format!("{word}{rest}")).into_owned();
-        // Where a secret reaches over its end, the line begins with no word.
+        // If a secret spans the end of the word, the line is not styled.
         let (word, rest) = line.strip_prefix(word).map_or(("", line.as_str()), |rest| (word, rest));
-        let line = format!("{}{}\n", self.paint(style, &harmless(word)), harmless(rest));
-        // One write per line, so that lines of other threads do not get into it. A closed standard error leaves
-        // nobody to tell.
+        let line = format!("{}{}\n", self.paint(style, &printable_lines(word)), printable_lines(rest));
+        // One write per line, so that lines of other threads are not mixed in. A closed standard error cannot be
+        // reported.
         let _ = io::stderr().lock().write_all(line.as_bytes());
     }
 
-    /// A line on standard error, all in this style.
+    /// Prints a line on standard error in this style.
     pub(crate) fn styled(&self, style: Style, line: &str) {
         self.marked(style, line, "");
     }
 
-    /// Words on standard error to which somebody answers on the same line.
+    /// Prints a prompt on standard error; the reply follows on the same line.
     pub(crate) fn prompt(&self, words: &str) {
-        let words = self.paint(Style::Warning, &harmless(&self.redacted(words)));
+        let words = self.paint(Style::Warning, &printable_lines(&self.redacted(words)));
         let _ = io::stderr().lock().write_all(words.as_bytes());
     }
 
-    /// `warning: …` on standard error.
+    /// Prints `warning: …` on standard error.
     pub(crate) fn warning(&self, text: &str) {
         self.marked(Style::Warning, "warning", &format!(": {text}"));
     }
 
-    /// `error: …` and `hint: …` on standard error.
-    pub(crate) fn failure(&self, failure: &Failure) {
+    /// Prints `error: …` and `hint: …` on standard error.
+    pub(crate) fn error(&self, failure: &CliError) {
         self.marked(Style::Bad, "error", &format!(": {}", failure.message));
         if let Some(hint) = &failure.hint {
             self.marked(Style::Good, "hint", &format!(": {hint}"));
         }
     }
 
-    /// What clap has to say: help and version on standard output, mistakes on standard error.
+    /// Prints clap's message: help and version on standard output, errors on standard error.
     pub(crate) fn clap(&self, error: &clap::Error) {
         let text = error.render().to_string();
         if error.use_stderr() { self.note(text.trim_end()) } else { self.output(text.trim_end()) }
     }
 
-    /// A line, or several, on standard output: byte for byte, unless that is a terminal, which the words of a model, of a tool
-    /// or of a file must not be able to control.
+    /// Prints lines on standard output, byte for byte. On a terminal control characters are escaped, since a model, a
+    /// tool or a file must not control it.
     pub(crate) fn output(&self, text: &str) {
         if self.output_is_closed() {
             return;
         }
         let mut out = io::stdout().lock();
         let text = self.redacted(text);
-        let text = if out.is_terminal() { harmless(&text).into() } else { text };
+        let text = if out.is_terminal() { printable_lines(&text).into() } else { text };
         let written = out
             .write_all(text.as_bytes())
             .and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") })
@@ -126,12 +126,12 @@ impl Terminal {
         }
     }
 
-    /// Whether nobody reads standard output any more.
+    /// Whether the reader closed standard output.
     pub(crate) fn output_is_closed(&self) -> bool {
         self.output_closed.load(Ordering::Relaxed)
     }
 
-    /// Why standard output was not written, when that is not because its reader has gone away.
+    /// Why standard output could not be written, other than a closed reader.
     pub(crate) fn output_failure(&self) -> Option<&str> {
         self.output_failure.get().map(String::as_str)
     }
@@ -150,21 +150,20 @@ impl Terminal {
     }
 }
 
-/// `text` as a terminal shows it, on one line: control characters but the tab, with which a file's name or a tool's
-/// output could move the cursor or change colours, are written as escapes, and so is what is not seen or has text shown in
-/// another order than it has.
+/// `text` on one line for a terminal. Control characters except the tab are escaped, with which a file's name or a
+/// tool's output could move the cursor or change colours. Invisible and reordering characters are escaped, too.
 pub(crate) fn printable(text: &str) -> String {
-    escaped(text, |c| c == '\t')
+    escape(text, |c| c == '\t')
 }
 
-/// The same of several lines.
-fn harmless(text: &str) -> String {
-    escaped(text, |c| matches!(c, '\t' | '\n'))
+/// The same for several lines.
+fn printable_lines(text: &str) -> String {
+    escape(text, |c| matches!(c, '\t' | '\n'))
 }
 
-fn escaped(text: &str, is_fine: impl Fn(char) -> bool) -> String {
+fn escape(text: &str, is_fine: impl Fn(char) -> bool) -> String {
     let mut result = String::with_capacity(text.len());
-    for (c, deceives) in conjure_base::judged(text) {
+    for (c, deceives) in conjure_base::text::classify_chars(text) {
         if deceives || (c.is_control() && !is_fine(c)) {
             result.extend(c.escape_default());
         } else {

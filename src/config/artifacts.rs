@@ -3,65 +3,50 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::config::keys;
 use conjure_artifact::{ArtifactOptions, UrlCache, UrlFetch};
-use conjure_skill::nearest;
 use toml::{Table, Value};
 
 use super::paths;
 use super::sandbox::parse_size;
 
-/// The keys of `[artifacts]`.
-const KEYS: [&str; 12] = [
-    "enabled",
-    "allowed_dirs",
-    "max_file_size",
-    "url_fetch_enabled",
-    "url_timeout",
-    "url_max_size",
-    "blocked_hosts",
-    "allowed_schemes",
-    "cache_fetched_urls",
-    "cache_ttl",
-    "cache_max_size",
-    "session_ttl",
-];
-
-/// What sessions may be given, and what a fetch may cost. What is `None` is left to the layer below; the defaults are those of
-/// [`ArtifactOptions`].
+/// Whether sessions may have artifacts, and the limits of a fetch. A `None` is left to the layer below; the defaults
+/// are those of [`ArtifactOptions`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ArtifactSettings {
     /// Whether sessions have artifacts at all: they do, unless this is set.
     pub enabled: Option<bool>,
-    /// The folders beneath which files may be registered: any file of the host's, unless this is set. An empty list allows none.
+    /// The folders beneath which files may be registered. Default: any file on this machine. An empty list allows
+    /// none.
     pub allowed_dirs: Option<Vec<PathBuf>>,
-    /// The most bytes of a file or of given content.
+    /// The largest size of a registered file or content in bytes.
     pub max_file_size: Option<u64>,
     /// Whether URLs are fetched.
     pub url_fetch_enabled: Option<bool>,
-    /// The most time that a fetch takes.
+    /// The longest time of a fetch.
     pub url_timeout: Option<Duration>,
-    /// The most bytes that a URL leads to.
+    /// The largest size of a fetched content in bytes.
     pub url_max_size: Option<u64>,
-    /// Hosts that are never asked.
+    /// Hosts that are never fetched from.
     pub blocked_hosts: Option<Vec<String>>,
     /// The schemes of URLs that are fetched.
     pub allowed_schemes: Option<Vec<String>>,
-    /// Whether what was fetched is kept for later.
+    /// Whether fetched contents are cached.
     pub cache_fetched_urls: Option<bool>,
-    /// For how long nobody is asked again.
+    /// How long a cached content is used without asking the server again.
     pub cache_ttl: Option<Duration>,
-    /// The most bytes that are kept so for each tenant. A tenant's own quota holds beside it.
+    /// The size of each tenant's cache in bytes. A tenant's own quota applies, too.
     pub cache_max_size: Option<u64>,
-    /// For how long the artifacts of a session stay that nobody uses.
+    /// How long the artifacts of an unused session are kept.
     pub session_ttl: Option<SessionTtl>,
 }
 
-/// For how long the artifacts of a session stay that nobody uses.
+/// How long the artifacts of an unused session are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionTtl {
-    /// For so long, more than nothing.
+    /// For this time, which is greater than zero.
     For(Duration),
-    /// Until the session is deleted, or does not have them any more. In the file it is `"never"`: they never expire.
+    /// Until the session is deleted, or drops them. In the file: `"never"`.
     Unlimited,
 }
 
@@ -75,9 +60,9 @@ impl SessionTtl {
 }
 
 impl ArtifactSettings {
-    /// These laid over `lower`.
+    /// Merges these settings over `lower`.
     #[must_use]
-    pub fn over(self, lower: Self) -> Self {
+    pub fn merged_over(self, lower: Self) -> Self {
         Self {
             enabled: self.enabled.or(lower.enabled),
             allowed_dirs: self.allowed_dirs.or(lower.allowed_dirs),
@@ -94,7 +79,7 @@ impl ArtifactSettings {
         }
     }
 
-    /// Looks whether they can be used.
+    /// Checks the values.
     pub(super) fn check(&self, home: Option<&Path>) -> Result<(), String> {
         for (key, time) in [
             ("url_timeout", self.url_timeout),
@@ -116,7 +101,7 @@ impl ArtifactSettings {
         Ok(())
     }
 
-    /// What they come to; none where sessions have no artifacts.
+    /// The resulting options; `None` if sessions have no artifacts.
     pub(super) fn options(&self, home: Option<&Path>) -> Option<ArtifactOptions> {
         if self.enabled == Some(false) {
             return None;
@@ -145,7 +130,7 @@ impl ArtifactSettings {
     }
 }
 
-/// What the variable says: `on`, `off`, or `files`, with which nothing is fetched.
+/// Parses the variable: `on`, `off`, or `files`, which disables fetching.
 pub(super) fn parse_word(text: &str) -> Result<ArtifactSettings, String> {
     let with = |enabled, urls| ArtifactSettings {
         enabled: Some(enabled),
@@ -160,12 +145,9 @@ pub(super) fn parse_word(text: &str) -> Result<ArtifactSettings, String> {
     }
 }
 
-/// The table `[artifacts]` of the file, whose relative paths start at `folder`.
+/// Parses the table `[artifacts]` of the file, whose relative paths start at `folder`.
 pub(super) fn parse(table: &Table, folder: &Path) -> Result<ArtifactSettings, String> {
-    if let Some(key) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        let near = nearest(key, KEYS).map(|near| format!(", did you mean `{near}`?"));
-        return Err(format!("there is no `{key}`{}", near.unwrap_or_default()));
-    }
+    keys::check(table, "artifacts")?;
     let needs = |key: &str, what: &str, value: &Value| {
         format!("`{key}`: {what} is needed, not a {}", value.type_str())
     };

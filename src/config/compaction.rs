@@ -2,31 +2,28 @@
 
 use std::num::NonZeroU64;
 
+use crate::config::keys;
 use conjure_conversation::CompactionPolicy;
-use conjure_skill::nearest;
 use toml::{Table, Value};
 
-/// The keys of `[compaction]`.
-const KEYS: [&str; 3] = ["threshold", "keep", "service_threshold"];
-
-/// When the beginning of a conversation is replaced by a summary, which its own model writes. What is `None` is left to the layer
-/// below.
+/// When the beginning of a conversation is replaced by a summary, which the conversation's model writes. A `None` is
+/// left to the layer below.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CompactionSettings {
-    /// From how many tokens of input on, as the service counts a request with all that it read from its cache. Never, unless this
-    /// is set.
+    /// The input size in tokens from which it is replaced, as the service counts a request including cached input.
+    /// Default: never.
     pub threshold: Option<u64>,
-    /// How many of the last messages stay at least: six, unless this is set.
+    /// The least number of last messages that are kept. Default: six.
     pub keep: Option<usize>,
-    /// From how many tokens of input on the model's service compacts by itself, where it can (`compact-2026-01-12`): never, unless this
-    /// is set. It is one or the other: what both compact is summarised twice.
+    /// The input size in tokens from which the model's service compacts by itself, if it can (`compact-2026-01-12`).
+    /// Default: never. Only one of the two thresholds may be set, since the content would be summarised twice.
     pub service_threshold: Option<u64>,
 }
 
 impl CompactionSettings {
-    /// These laid over `lower`.
+    /// Merges these settings over `lower`.
     #[must_use]
-    pub fn over(self, lower: Self) -> Self {
+    pub fn merged_over(self, lower: Self) -> Self {
         Self {
             threshold: self.threshold.or(lower.threshold),
             keep: self.keep.or(lower.keep),
@@ -34,7 +31,7 @@ impl CompactionSettings {
         }
     }
 
-    /// Looks whether they can be used.
+    /// Checks the values.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.threshold == Some(0) {
             return Err("`threshold` must be at least 1".to_owned());
@@ -51,24 +48,21 @@ impl CompactionSettings {
         Ok(())
     }
 
-    /// From how many tokens on the service compacts.
-    pub(super) fn of_service(self) -> Option<NonZeroU64> {
+    /// The threshold of the service's compaction.
+    pub(super) fn service_compaction(self) -> Option<NonZeroU64> {
         self.service_threshold.and_then(NonZeroU64::new)
     }
 
-    /// What they come to; none where no threshold is set.
+    /// The resulting policy; `None` without a threshold.
     pub(super) fn policy(self) -> Option<CompactionPolicy> {
-        let policy = CompactionPolicy::at(self.threshold?);
-        Some(self.keep.map_or(policy, |keep| policy.keeping(keep)))
+        let policy = CompactionPolicy::with_threshold(self.threshold?);
+        Some(self.keep.map_or(policy, |keep| policy.with_kept_messages(keep)))
     }
 }
 
-/// The table `[compaction]` of the file.
+/// Parses the table `[compaction]` of the file.
 pub(super) fn parse(table: &Table) -> Result<CompactionSettings, String> {
-    if let Some(key) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        let near = nearest(key, KEYS).map(|near| format!(", did you mean `{near}`?"));
-        return Err(format!("there is no `{key}`{}", near.unwrap_or_default()));
-    }
+    keys::check(table, "compaction")?;
     let count = |key: &str| match table.get(key) {
         None => Ok(None),
         Some(Value::Integer(count)) => {

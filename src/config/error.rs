@@ -1,8 +1,8 @@
-//! Why a configuration cannot be used.
+//! The errors of a configuration.
 
 use std::path::PathBuf;
 
-/// A configuration that cannot be used. Nothing was started; the user mends it and tries again.
+/// A configuration that cannot be used. Nothing was started; the user corrects it and tries again.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -11,7 +11,7 @@ pub enum ConfigError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// The file is not TOML, or a value in it has the wrong type.
@@ -22,17 +22,17 @@ pub enum ConfigError {
         /// What is wrong and where.
         reason: String,
     },
-    /// The file holds a key that nothing reads.
+    /// The file has an unknown key.
     #[error("the configuration file `{}` has an unknown key `{key}`", path.display())]
     UnknownKey {
         /// The file.
         path: PathBuf,
         /// The key, with the tables it is in.
         key: String,
-        /// The known key that is most like it, where one is.
+        /// The most similar known key, if there is one.
         suggestion: Option<&'static str>,
         /// All keys known in its place.
-        known: &'static [&'static str],
+        known: Vec<&'static str>,
     },
     /// An environment variable has a value that cannot be used.
     #[error("the environment variable {name} cannot be used: {reason}")]
@@ -53,7 +53,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// How to mend it, where we know.
+    /// How to mend it, if that is known.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

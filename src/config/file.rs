@@ -2,49 +2,21 @@
 
 use std::path::{Path, PathBuf};
 
-use conjure_skill::nearest;
+use conjure_skill::closest_match;
 use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::config::artifacts;
 use crate::config::compaction;
 use crate::config::error::ConfigError;
+use crate::config::keys;
 use crate::config::pool;
 use crate::config::sandbox::{ExecutorKind, parse_disk_limit, parse_floor, parse_network, parse_size};
 use crate::config::settings::{ApiProfile, Settings, parse_seconds};
 use crate::config::skills;
 
 /// Larger than any configuration that a person writes.
-const LARGEST_FILE: u64 = 1024 * 1024;
-
-/// The keys of the file.
-const KEYS: &[&str] = &[
-    "skill_paths",
-    "trusted_projects",
-    "executor",
-    "image",
-    "runtime",
-    "container_user",
-    "volumes",
-    "engine",
-    "tool_timeout",
-    "max_iterations",
-    "network",
-    "allowed_paths",
-    "data",
-    "memory",
-    "cpus",
-    "disk_limit",
-    "require",
-    "base_url",
-    "profile",
-    "max_tokens",
-    "model_timeout",
-    "pool",
-    "compaction",
-    "skills",
-    "artifacts",
-];
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 #[derive(Deserialize)]
 struct File {
@@ -93,7 +65,7 @@ enum Size {
 pub(crate) fn read(path: &Path) -> Result<Settings, ConfigError> {
     let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
     let size = std::fs::metadata(path).map_err(unreadable)?;
-    if !size.is_file() || size.len() > LARGEST_FILE {
+    if !size.is_file() || size.len() > MAX_FILE_BYTES {
         let reason = "it must be a regular file of at most 1 MiB".to_owned();
         return Err(ConfigError::Invalid { path: path.to_owned(), reason });
     }
@@ -106,12 +78,12 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
     let in_key = |key: &'static str| move |reason: String| invalid(format!("`{key}`: {reason}"));
     let table: Table =
         toml::from_str(text).map_err(|error| invalid(error.to_string().trim_end().to_owned()))?;
-    if let Some(key) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
+    if let Some(key) = table.keys().find(|key| !keys::names("").any(|known| known == key.as_str())) {
         return Err(ConfigError::UnknownKey {
             path: path.to_owned(),
             key: key.clone(),
-            suggestion: nearest(key, KEYS.iter().copied()),
-            known: KEYS,
+            suggestion: closest_match(key, keys::names("")),
+            known: keys::names("").collect(),
         });
     }
     // From the text once more, so that a wrong type is reported with its line.

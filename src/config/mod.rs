@@ -1,32 +1,36 @@
-//! Configuration (specification 13): a file, the environment and code, in layers.
+//! The configuration (specification 13): a file, the environment and code, in layers.
 //!
-//! [`Settings`] is one layer, in which everything is optional; [`Config`] is what the layers come to. A layer
-//! that is laid over another wins where it says something: code over the environment over the file over the
-//! defaults, and a session's or a call's own layer over all of them ([`Config::with`]).
+//! [`Settings`] is one layer, in which everything is optional. [`Config`] is the result of merging the layers. Code wins over the
+//! environment, the environment over the file, and the file over the defaults. A session or a call may add its own layer over all
+//! of them ([`Config::with`]).
 //!
-//! Owns no state: a configuration is a value. But for the container engine: what is found of it is shared by a configuration's
-//! clones, as a host's sessions must. Nothing here is global, and only [`Environment::of_process`] looks at the process.
+//! State: none; a configuration is a value. One exception: its clones share the container engine that was detected. Nothing here
+//! is global, and only [`ProcessEnv::from_process`] reads the process.
+
+mod error;
+mod resolved_config;
+mod settings;
 
 mod artifacts;
 mod compaction;
-#[cfg(feature = "docker")]
-mod engine;
-mod environment;
-mod error;
-mod file;
-mod paths;
 mod pool;
 mod sandbox;
-mod settings;
 mod skills;
+
+mod file;
+mod keys;
+mod paths;
+mod process_env;
 
 pub use artifacts::{ArtifactSettings, SessionTtl};
 pub use compaction::CompactionSettings;
-pub use environment::{Environment, VARIABLES, Variable};
 pub use error::ConfigError;
+pub use keys::{CONFIG_KEYS, ConfigKey};
 pub use pool::PoolSettings;
+pub use process_env::{ProcessEnv, VARIABLES, Variable};
+pub use resolved_config::Config;
 pub use sandbox::{ExecutorKind, parse_network, parse_size};
-pub use settings::{ApiProfile, Config, Settings};
+pub use settings::{ApiProfile, Settings};
 pub use skills::{SkillSettings, parse_activation};
 
 #[cfg(test)]

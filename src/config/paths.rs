@@ -5,13 +5,13 @@ use std::path::{Component, Path, PathBuf};
 use conjure_skill::{Scope, ScopeKind, Trust};
 
 /// Where skills of a user and of a project lie, by the format's guide and by our own name.
-const FOLDERS: [&str; 3] = [".agents/skills", ".conjure/skills", ".claude/skills"];
+const SKILL_DIRS: [&str; 3] = [".agents/skills", ".conjure/skills", ".claude/skills"];
 
 /// The default scopes: the project's folders, then the user's. A project is not trusted unless the user says so:
 /// whoever wrote it would else decide what a model is told.
 pub(crate) fn scopes(project: Option<&Path>, trusted: &[PathBuf], home: Option<&Path>) -> Vec<Scope> {
     let of = |root: &Path, kind, trust| {
-        FOLDERS.iter().map(|folder| Scope { path: root.join(folder), kind, trust }).collect::<Vec<_>>()
+        SKILL_DIRS.iter().map(|folder| Scope { path: root.join(folder), kind, trust }).collect::<Vec<_>>()
     };
     // In the home folder itself, the user's own scopes are meant.
     let project = project.filter(|project| Some(*project) != home);

@@ -1,41 +1,38 @@
-//! Settings of the pools: sandboxes that are made before a session needs them.
+//! Settings of the warm pools: sandboxes that are created before a session needs them.
 
 use std::time::Duration;
 
-use conjure_skill::nearest;
+use crate::config::keys;
 use toml::{Table, Value};
 
-/// The keys of `[pool]`.
-const KEYS: [&str; 4] = ["jail", "docker", "max_age", "starts_at_once"];
+/// The greatest pool size.
+const MAX_SANDBOXES: usize = 10_000;
 
-/// More spares than any machine is the better for.
-const MOST: usize = 10_000;
-
-/// How many sandboxes are made before a session needs them: the first call of a session takes one of them instead of waiting
-/// until its own is made. What is `None` is left to the layer below.
+/// How many sandboxes are created before a session needs them. The first call of a session claims one instead of
+/// waiting for a new one. A `None` is left to the layer below.
 ///
-/// A spare has what the configuration says of the network, the limits and the isolation; the environment, the skills, and the
-/// workspace come when a session takes it, so tenants share one pool and nothing else. It is used once. Sessions that work in a
-/// folder of the host's, or have allowed paths, get a sandbox that is made for them, as all do whose pool is empty; engines that
-/// share no folders with the host have no spares.
+/// A warm sandbox has the configuration's network, limits and isolation. Its environment, skills and workspace are
+/// set when a session claims it, so tenants share only the pool. It is used once. A session gets a new sandbox if the
+/// pool is empty, if it works in a folder of the embedder, or if it has allowed paths. Engines that share no folders
+/// with this machine have no warm sandboxes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolSettings {
-    /// How many jails are ready: none, unless this is set.
+    /// The number of warm jails. Default: none.
     pub jail: Option<usize>,
-    /// How many containers are ready: none, unless this is set.
+    /// The number of warm containers. Default: none.
     pub docker: Option<usize>,
-    /// When a spare that waits is too old, and replaced: after 30 minutes, unless this is set.
+    /// The age at which a warm sandbox is replaced. Default: 30 minutes.
     pub max_age: Option<Duration>,
-    /// How many sandboxes of a kind are started at a time, spares and others together: as many as there are processors, unless
-    /// this is set. Tenants that wait for one have their parts by weight ([`TenantPolicy::weight`](crate::TenantPolicy::weight));
-    /// spares are made when none of them waits.
+    /// How many sandboxes of a kind are started concurrently, warm ones included. Default: the number of processors.
+    /// Waiting tenants are served by weight ([`TenantPolicy::weight`](crate::TenantPolicy::weight)); warm sandboxes
+    /// are started when no tenant waits.
     pub starts_at_once: Option<usize>,
 }
 
 impl PoolSettings {
-    /// These laid over `lower`.
+    /// Merges these settings over `lower`.
     #[must_use]
-    pub fn over(self, lower: Self) -> Self {
+    pub fn merged_over(self, lower: Self) -> Self {
         Self {
             jail: self.jail.or(lower.jail),
             docker: self.docker.or(lower.docker),
@@ -44,12 +41,14 @@ impl PoolSettings {
         }
     }
 
-    /// Looks whether they can be used.
+    /// Checks the values.
     pub(super) fn check(&self) -> Result<(), String> {
-        let too_many =
-            [self.jail, self.docker, self.starts_at_once].into_iter().flatten().find(|count| *count > MOST);
+        let too_many = [self.jail, self.docker, self.starts_at_once]
+            .into_iter()
+            .flatten()
+            .find(|count| *count > MAX_SANDBOXES);
         if let Some(count) = too_many {
-            return Err(format!("{count} is more than {MOST}"));
+            return Err(format!("{count} is more than {MAX_SANDBOXES}"));
         }
         if self.starts_at_once == Some(0) {
             return Err("`starts_at_once` must be at least 1".to_owned());
@@ -61,12 +60,9 @@ impl PoolSettings {
     }
 }
 
-/// The table `[pool]` of the file.
+/// Parses the table `[pool]` of the file.
 pub(super) fn parse(table: &Table) -> Result<PoolSettings, String> {
-    if let Some(key) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        let near = nearest(key, KEYS).map(|near| format!(", did you mean `{near}`?"));
-        return Err(format!("there is no `{key}`{}", near.unwrap_or_default()));
-    }
+    keys::check(table, "pool")?;
     let count = |key: &str| {
         let count = table.get(key).map(|value| match value {
             Value::Integer(count) => {

@@ -1,24 +1,28 @@
 //! Settings of the sandbox: its kind, what it may use and reach, and what it must enforce.
 
 use std::str::FromStr;
+#[cfg(feature = "docker")]
+use std::sync::{Arc, OnceLock};
 
 use conjure_sandbox::{Boundary, DiskLimit, Isolation, Limits, NetworkPolicy};
+#[cfg(feature = "docker")]
+use conjure_sandbox::{ContainerEngine, EngineAddress};
 
 /// Which kind of sandbox runs the tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ExecutorKind {
-    /// Namespaces of its own, made by the library itself, without a daemon and without root. Linux only.
+    /// Namespaces created by the library itself, without a daemon and without root. Linux only.
     #[default]
     Jail,
-    /// A container of Docker Engine or Podman, of an image of one's own.
+    /// A container of Docker Engine or Podman, from a configured image.
     Docker,
     /// A plain child process: **no isolation**, for trusted skills only.
     Local,
 }
 
 impl ExecutorKind {
-    /// Its name, as it is configured.
+    /// The name in the configuration.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -68,7 +72,7 @@ pub fn parse_network<'t>(words: impl Iterator<Item = &'t str>) -> Result<Network
     match words.as_slice() {
         [] | ["none"] => Ok(NetworkPolicy::None),
         ["full"] => Ok(NetworkPolicy::Full),
-        // The seed's names for it: a sandbox has no interface, so neither exists.
+        // Docker's names for networks: a sandbox has no interface, so neither exists.
         ["bridge" | "host"] => {
             Err(format!("there is no network `{}`: use `full` to reach any public address", words[0]))
         }
@@ -79,10 +83,11 @@ pub fn parse_network<'t>(words: impl Iterator<Item = &'t str>) -> Result<Network
     }
 }
 
-/// A number of bytes as people write it: `512m`, `1GiB`, `65536`. All units are powers of 1,024.
+/// Parses a number of bytes such as `512m`, `1GiB` or `65536`. All units are powers of 1,024.
 ///
 /// # Errors
-/// For what is no such number, or one beyond 64 bits.
+///
+/// If the text is no such number, or exceeds 64 bits.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, u32); 5] = [("b", 0), ("k", 10), ("m", 20), ("g", 30), ("t", 40)];
     let wrong = || format!("`{text}` is not a size, such as `512m` or `2g`");
@@ -104,12 +109,12 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(wrong)
 }
 
-/// A number of processors.
+/// Parses a number of processors.
 pub(crate) fn parse_cpus(text: &str) -> Result<f64, String> {
     text.trim().parse().map_err(|_| format!("`{text}` is not a number of processors, such as `2` or `0.5`"))
 }
 
-/// Who keeps workspaces within their limit of the disk.
+/// Parses who enforces the disk limit of workspaces.
 pub(crate) fn parse_disk_limit(text: &str) -> Result<DiskLimit, String> {
     match text.trim() {
         "watched" => Ok(DiskLimit::Watched),
@@ -118,7 +123,7 @@ pub(crate) fn parse_disk_limit(text: &str) -> Result<DiskLimit, String> {
     }
 }
 
-/// Names of boundaries that must be enforced.
+/// Parses the names of boundaries that must be enforced.
 pub(crate) fn parse_floor<'t>(words: impl Iterator<Item = &'t str>) -> Result<Isolation, String> {
     let mut floor = Isolation::NONE;
     for word in words {
@@ -135,7 +140,7 @@ pub(crate) fn parse_floor<'t>(words: impl Iterator<Item = &'t str>) -> Result<Is
     Ok(floor)
 }
 
-/// What a sandbox may use, and what it must enforce: a limit that was asked for is demanded.
+/// The resource limits, and what must be enforced: a limit that was set is required.
 pub(crate) fn limits(
     memory: Option<u64>,
     cpus: Option<f64>,
@@ -151,6 +156,29 @@ pub(crate) fn limits(
         floor.processor = Boundary::Enforced;
     }
     Ok((limits, floor))
+}
+
+/// The container engine that the sessions of a configuration share. Clones share it.
+///
+/// State: the engine that was detected, and the admission gate of its container starts; gone with the last configuration that shares it.
+#[cfg(feature = "docker")]
+#[derive(Debug, Clone, Default)]
+pub(super) struct SharedEngine(Arc<OnceLock<ContainerEngine>>);
+
+#[cfg(feature = "docker")]
+impl SharedEngine {
+    /// Returns the engine, and creates it with these addresses the first time.
+    pub(super) fn get_or_create(&self, addresses: Vec<EngineAddress>) -> ContainerEngine {
+        self.0.get_or_init(|| ContainerEngine::new(addresses)).clone()
+    }
+}
+
+/// The engine is no setting: configurations with the same settings are equal, whichever engine they have found.
+#[cfg(feature = "docker")]
+impl PartialEq for SharedEngine {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

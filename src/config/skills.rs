@@ -2,37 +2,34 @@
 
 use std::collections::BTreeMap;
 
-use conjure_conversation::{Activation, Delivery};
-use conjure_skill::nearest;
-use conjure_toolbox::{AllowedToolsPolicy, Interpreters, MOST_ACTIVE};
+use crate::config::keys;
+use conjure_conversation::{SkillActivation, SkillDelivery};
+use conjure_toolbox::{AllowedToolsPolicy, Interpreters, MAX_ACTIVE_SKILLS};
 use toml::{Table, Value};
 
-/// The keys of `[skills]`.
-const KEYS: [&str; 5] = ["activation", "delivery", "max_active", "allowed_tools", "interpreters"];
-
 /// More than any context takes.
-const MOST: usize = 256;
+const MAX_LIMIT: usize = 256;
 
-/// How sessions use their skills, unless they say otherwise. What is `None` is left to the layer below.
+/// How sessions use their skills, unless their specs say otherwise. A `None` is left to the layer below.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SkillSettings {
-    /// How the model gets at a skill's instructions: it loads the skill, unless this is set.
-    pub activation: Option<Activation>,
-    /// Where the instructions of a loaded skill stand: in the top-level instructions, unless this is set.
-    pub delivery: Option<Delivery>,
-    /// How many skills of a session may be loaded at a time: 8, unless this is set.
+    /// How the model gets at a skill's instructions. Default: it loads the skill with a tool.
+    pub activation: Option<SkillActivation>,
+    /// Where the instructions of a loaded skill are put. Default: in the top-level instructions.
+    pub delivery: Option<SkillDelivery>,
+    /// How many skills of a session may be active at the same time. Default: 8.
     pub max_active: Option<usize>,
-    /// Whether the `allowed-tools` of loaded skills stand for a person's answer: they do not, unless this is set.
+    /// Whether the `allowed-tools` of loaded skills replace the user's approval. Default: they do not.
     pub allowed_tools: Option<AllowedToolsPolicy>,
-    /// What scripts of these extensions are run with, over the usual table ([`Interpreters`]). No program: as files of any other
-    /// extension.
+    /// The programs that run scripts of these extensions, merged over the default table ([`Interpreters`]). An empty
+    /// list: as for files of unknown extensions.
     pub interpreters: BTreeMap<String, Vec<String>>,
 }
 
 impl SkillSettings {
-    /// These laid over `lower`.
+    /// Merges these settings over `lower`.
     #[must_use]
-    pub fn over(self, lower: Self) -> Self {
+    pub fn merged_over(self, lower: Self) -> Self {
         let mut interpreters = lower.interpreters;
         interpreters.extend(self.interpreters);
         Self {
@@ -44,34 +41,33 @@ impl SkillSettings {
         }
     }
 
-    /// What scripts are run with.
-    pub(crate) fn table(&self) -> Interpreters {
+    /// The interpreters of scripts.
+    pub(crate) fn interpreter_table(&self) -> Interpreters {
         let with =
             |table: Interpreters, (extension, argv): (&String, &Vec<String>)| table.with(extension, argv);
         self.interpreters.iter().fold(Interpreters::default(), with)
     }
 
-    /// How many may be loaded at a time.
-    pub(crate) fn most_active(&self) -> usize {
-        self.max_active.unwrap_or(MOST_ACTIVE)
+    /// How many skills may be active at the same time.
+    pub(crate) fn active_limit(&self) -> usize {
+        self.max_active.unwrap_or(MAX_ACTIVE_SKILLS)
     }
 
-    /// Looks whether they can be used.
+    /// Checks the values.
     pub(super) fn check(&self) -> Result<(), String> {
         match self.max_active {
             Some(0) => Err("`max_active` must be at least 1".to_owned()),
-            Some(count) if count > MOST => Err(format!("`max_active`: {count} is more than {MOST}")),
+            Some(count) if count > MAX_LIMIT => {
+                Err(format!("`max_active`: {count} is more than {MAX_LIMIT}"))
+            }
             _ => Ok(()),
         }
     }
 }
 
-/// The table `[skills]` of the file.
+/// Parses the table `[skills]` of the file.
 pub(super) fn parse(table: &Table) -> Result<SkillSettings, String> {
-    if let Some(key) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        let near = nearest(key, KEYS).map(|near| format!(", did you mean `{near}`?"));
-        return Err(format!("there is no `{key}`{}", near.unwrap_or_default()));
-    }
+    keys::check(table, "skills")?;
     let word = |key: &str| match table.get(key) {
         None => Ok(None),
         Some(Value::String(word)) => Ok(Some(word.as_str())),
@@ -126,22 +122,23 @@ fn interpreters(value: Option<&Value>) -> Result<BTreeMap<String, Vec<String>>, 
     table.iter().map(program).collect()
 }
 
-/// How the model gets at skills, in a word: `load` or `view`.
+/// Parses how the model gets at skills: `load` or `view`.
 ///
 /// # Errors
-/// When it is another word.
-pub fn parse_activation(word: &str) -> Result<Activation, String> {
+///
+/// For any other word.
+pub fn parse_activation(word: &str) -> Result<SkillActivation, String> {
     match word {
-        "load" => Ok(Activation::Load),
-        "view" => Ok(Activation::View),
+        "load" => Ok(SkillActivation::Load),
+        "view" => Ok(SkillActivation::View),
         _ => Err(format!("`{word}` is neither `load` nor `view`")),
     }
 }
 
-fn parse_delivery(word: &str) -> Result<Delivery, String> {
+fn parse_delivery(word: &str) -> Result<SkillDelivery, String> {
     match word {
-        "instructions" => Ok(Delivery::Instructions),
-        "result" => Ok(Delivery::Result),
+        "instructions" => Ok(SkillDelivery::Instructions),
+        "result" => Ok(SkillDelivery::Result),
         _ => Err(format!("`{word}` is neither `instructions` nor `result`")),
     }
 }

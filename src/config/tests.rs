@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use conjure_conversation::{Activation, CompactionPolicy};
+use conjure_conversation::{CompactionPolicy, SkillActivation};
 use conjure_sandbox::{Boundary, Isolation, NetworkPolicy};
 use conjure_skill::{Scope, ScopeKind, Trust};
 
@@ -18,7 +18,7 @@ fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
 
 fn layered(code: Settings, pairs: &[(&str, &str)], text: &str) -> Result<Config, ConfigError> {
     let (_folder, path) = file(text);
-    Config::layered(code, &Environment::from_pairs(pairs.iter().copied()), Some(&path))
+    Config::from_layers(code, &ProcessEnv::from_pairs(pairs.iter().copied()), Some(&path))
 }
 
 fn hint_of(text: &str) -> (String, Option<String>) {
@@ -41,7 +41,7 @@ fn code_wins_over_the_environment_and_that_over_the_file_and_that_over_the_defau
 
 #[test]
 fn the_defaults_are_those_of_the_specification() {
-    let config = Config::layered(Settings::default(), &Environment::default(), None).unwrap();
+    let config = Config::from_layers(Settings::default(), &ProcessEnv::default(), None).unwrap();
     assert_eq!(config, Config::default());
     assert_eq!((config.tool_timeout(), config.max_iterations()), (Duration::from_secs(30), 25));
     assert_eq!(config.network(), &NetworkPolicy::None);
@@ -123,8 +123,8 @@ fn an_empty_variable_says_nothing() {
 #[test]
 fn the_home_folder_is_expanded_and_relative_paths_start_at_the_file() {
     let (folder, path) = file("skill_paths = [\"~/s\", \"mine\", \"/abs\"]");
-    let environment = Environment::from_pairs([("HOME", "/home/u")]);
-    let config = Config::layered(Settings::default(), &environment, Some(&path)).unwrap();
+    let environment = ProcessEnv::from_pairs([("HOME", "/home/u")]);
+    let config = Config::from_layers(Settings::default(), &environment, Some(&path)).unwrap();
     let folders: Vec<PathBuf> = config.skill_scopes(None).into_iter().map(|folder| folder.path).collect();
     assert_eq!(folders, [PathBuf::from("/home/u/s"), folder.path().join("mine"), PathBuf::from("/abs")]);
 }
@@ -143,8 +143,8 @@ fn a_projects_own_skills_are_trusted_only_when_the_user_says_so() {
     let (home, project) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let pairs = [("HOME", home.path()), ("CONJURE_TRUSTED_PROJECTS", project.path())];
     let scopes = |pairs: &[(&str, &Path)]| {
-        let environment = Environment::from_pairs(pairs.iter().copied());
-        let config = Config::layered(Settings::default(), &environment, None).unwrap();
+        let environment = ProcessEnv::from_pairs(pairs.iter().copied());
+        let config = Config::from_layers(Settings::default(), &environment, None).unwrap();
         config.skill_scopes(Some(project.path()))
     };
     let of = |root: &Path, kind, trust| {
@@ -160,19 +160,20 @@ fn a_projects_own_skills_are_trusted_only_when_the_user_says_so() {
 
 #[test]
 fn a_file_that_cannot_be_read_is_an_error_and_a_device_is_not_read_at_all() {
-    let missing = Config::layered(
+    let missing = Config::from_layers(
         Settings::default(),
-        &Environment::default(),
+        &ProcessEnv::default(),
         Some(Path::new("/nowhere/config.toml")),
     );
     assert!(matches!(missing, Err(ConfigError::Unreadable { .. })));
-    let device = Config::layered(Settings::default(), &Environment::default(), Some(Path::new("/dev/zero")));
+    let device =
+        Config::from_layers(Settings::default(), &ProcessEnv::default(), Some(Path::new("/dev/zero")));
     assert!(matches!(device, Err(ConfigError::Invalid { .. })));
 }
 
 #[test]
 fn debug_shows_no_values_of_the_environment() {
-    let environment = Environment::from_pairs([("ANTHROPIC_API_KEY", "sk-secret"), ("UNKNOWN", "x")]);
+    let environment = ProcessEnv::from_pairs([("ANTHROPIC_API_KEY", "sk-secret"), ("UNKNOWN", "x")]);
     assert_eq!(format!("{environment:?}"), r#"["ANTHROPIC_API_KEY"]"#);
     assert!(environment.has_api_key());
 }
@@ -221,7 +222,7 @@ fn compaction_is_a_table_of_the_file_and_off_unless_it_has_a_threshold() {
     let code = Settings { compaction: Some(keep), ..Settings::default() };
     assert_eq!(layered(code.clone(), &[], "").unwrap().compaction(), None);
     let config = layered(code, &[], "[compaction]\nthreshold = 150000\nkeep = 9\n").unwrap();
-    assert_eq!(config.compaction(), Some(CompactionPolicy::at(150_000).keeping(4)));
+    assert_eq!(config.compaction(), Some(CompactionPolicy::with_threshold(150_000).with_kept_messages(4)));
     for (text, expected) in [
         ("treshold = 1", "there is no `treshold`, did you mean `threshold`?"),
         ("threshold = 0", "`threshold` must be at least 1"),
@@ -271,12 +272,15 @@ fn pools_are_a_table_of_the_file_and_each_setting_is_laid_over() {
 fn skills_are_a_table_of_the_file_and_each_setting_is_laid_over() {
     assert_eq!(Config::default().skills(), SkillSettings::default());
     let text = "[skills]\nactivation = \"view\"\nmax_active = 3\n[skills.interpreters]\nR = \"Rscript\"\n\".lua\" = []\n";
-    let code = SkillSettings { activation: Some(Activation::Load), ..SkillSettings::default() };
+    let code = SkillSettings { activation: Some(SkillActivation::Load), ..SkillSettings::default() };
     let config = layered(Settings { skills: Some(code), ..Settings::default() }, &[], text).unwrap();
     let skills = config.skills();
-    assert_eq!((skills.activation, skills.delivery, skills.most_active()), (Some(Activation::Load), None, 3));
-    assert_eq!(skills.table().of("plot.r").unwrap(), ["Rscript"]);
-    assert_eq!(skills.table().of("old.lua"), None);
+    assert_eq!(
+        (skills.activation, skills.delivery, skills.active_limit()),
+        (Some(SkillActivation::Load), None, 3)
+    );
+    assert_eq!(skills.interpreter_table().of("plot.r").unwrap(), ["Rscript"]);
+    assert_eq!(skills.interpreter_table().of("old.lua"), None);
     for (text, expected) in [
         ("activaton = \"load\"", "there is no `activaton`, did you mean `activation`?"),
         ("activation = \"push\"", "`activation`: `push` is neither `load` nor `view`"),
@@ -299,10 +303,10 @@ fn skills_are_a_table_of_the_file_and_each_setting_is_laid_over() {
 fn a_key_is_handed_out_and_never_shown() {
     use secrecy::ExposeSecret as _;
 
-    let environment = Environment::from_pairs([("ANTHROPIC_API_KEY", "sk-canary")]);
+    let environment = ProcessEnv::from_pairs([("ANTHROPIC_API_KEY", "sk-canary")]);
     assert_eq!(environment.api_key().unwrap().expose_secret(), "sk-canary");
     assert!(!format!("{environment:?}").contains("canary"));
-    assert!(Environment::from_pairs([("ANTHROPIC_API_KEY", "")]).api_key().is_none());
+    assert!(ProcessEnv::from_pairs([("ANTHROPIC_API_KEY", "")]).api_key().is_none());
 }
 
 #[test]

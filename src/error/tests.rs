@@ -9,7 +9,7 @@ fn check(error: impl Into<Error>, kind: ErrorKind, retryable: bool) {
 }
 
 #[test]
-fn failures_of_sandboxes_are_told_apart() {
+fn failures_of_sandboxes_are_reported_apart() {
     use SandboxErrorKind as Kind;
     let sandbox = |kind| SandboxError::new(kind, "it happened");
     check(sandbox(Kind::TimedOut), ErrorKind::ExecutionTimeout, true);
@@ -24,7 +24,7 @@ fn what_is_overloaded_says_when_to_come_back() {
     let overloaded = SandboxError::new(SandboxErrorKind::Overloaded, "too many");
     check(overloaded.clone(), ErrorKind::ContainerError, false);
     let after = Duration::from_millis(1_500);
-    let advised = Error::from(overloaded.after(after).told_as("there are too many"));
+    let advised = Error::from(overloaded.after(after).with_message("there are too many"));
     assert_eq!((advised.to_string(), advised.retry_after()), ("there are too many".to_owned(), Some(after)));
     check(advised, ErrorKind::ContainerError, true);
     let refused = ModelErrorKind::Api(ApiErrorKind::RateLimit);

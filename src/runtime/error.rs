@@ -1,69 +1,69 @@
-//! Why a runtime did not do what it was asked.
+//! The errors of a runtime.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use conjure_actors::artifacts::ArtifactFailure;
-use conjure_actors::registry::RegistryError;
+use conjure_actors::artifacts::SharedArtifactError;
+use conjure_actors::catalogs::RegistryError;
 use conjure_actors::session::SessionError;
 use conjure_actors::supervision::ShutdownError;
 use conjure_actors::tenants::QuotaExceeded;
 use conjure_base::{Digest, SessionId, TenantId};
-use conjure_conversation::Withheld;
+use conjure_conversation::SecretNames;
 use conjure_journal::JournalError;
 use conjure_sandbox::SandboxError;
 use conjure_toolbox::ToolboxError;
 
-use super::inputs::InputFault;
 use crate::error::Error;
+use crate::runtime::session::inputs::InputError;
 
-/// A failure of a [`Runtime`](crate::Runtime). Its message says what failed, where, and why; [`RuntimeError::hint`] how to mend
-/// it, where the message does not.
+/// An error of a [`Runtime`](crate::Runtime). The message says what failed, where, and why. [`RuntimeError::hint`]
+/// says how to mend it, if the message does not.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
     /// The tenant has no such session.
     #[error("there is no session {session}")]
     NotFound {
-        /// What was asked for.
+        /// The id.
         session: SessionId,
     },
-    /// A session did not do it.
+    /// The session failed.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// The tenant has as much as it may.
+    /// The tenant has reached a quota.
     #[error(transparent)]
     Quota(#[from] QuotaExceeded),
-    /// What the tenant has on the disk is limited, and cannot be measured.
+    /// The tenant has a disk quota, and its usage cannot be measured.
     #[error(
         "the tenant `{tenant}` gets no more of the disk, since its data folder cannot be measured: {reason}; delete sessions, or \
          files of their workspaces, or lift its quotas of the disk"
     )]
-    Unmeasured {
-        /// Whose.
+    UsageUnknown {
+        /// The tenant.
         tenant: TenantId,
-        /// What of the folder is in the way.
+        /// The reason.
         reason: &'static str,
     },
-    /// The tenant is being deleted, or its deletion has broken off.
+    /// The tenant is being deleted, or its deletion was interrupted.
     #[error("the tenant `{tenant}` is being deleted")]
-    BeingDeleted {
-        /// Which.
+    TenantBeingDeleted {
+        /// The tenant.
         tenant: TenantId,
     },
-    /// The runtime is being emptied, and opens no sessions.
-    #[error("the runtime is being emptied and opens no sessions")]
+    /// The runtime is draining, and opens no sessions.
+    #[error("the runtime is draining and opens no sessions")]
     Draining,
-    /// The journal did not do it; the error names the file.
+    /// The journal failed; the error names the file.
     #[error("the journal failed: {0}")]
     Journal(#[from] JournalError),
     /// The journal was not open in time.
     #[error("the journal failed: {reason}")]
-    JournalAway {
-        /// What is known of it.
+    JournalUnavailable {
+        /// The reason.
         reason: String,
     },
-    /// This build keeps no journal on the disk.
+    /// This build has no journal on the disk.
     #[error(
         "sessions cannot be recorded in `{}`: this build has no journal on the disk", path.display()
     )]
@@ -71,91 +71,91 @@ pub enum RuntimeError {
         /// Where it would be.
         path: PathBuf,
     },
-    /// The session's record is not one that this version reads.
+    /// This version cannot read the session's record.
     #[error("the session {session} cannot be read: {reason}")]
     Unreadable {
-        /// Which.
+        /// The session.
         session: SessionId,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// The catalog has no such skills.
-    #[error("the catalog `{catalog}` has no {}", listed(unknown))]
+    #[error("the catalog `{catalog}` has no {}", list_unknown(unknown))]
     UnknownSkills {
-        /// Those that it does not have.
+        /// The missing skills.
         unknown: Vec<UnknownSkill>,
-        /// Where they were looked for.
+        /// The catalog.
         catalog: String,
-        /// The names that there are.
+        /// The names of its skills.
         available: Vec<String>,
     },
-    /// The inputs are not what the manifests of the session's skills ask for. No message has a value that is sensitive.
+    /// The inputs do not fit the manifests of the session's skills. No message contains a sensitive value.
     #[error("the inputs cannot be used: {}", faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Inputs {
-        /// Everything that is wrong with them.
-        faults: Vec<InputFault>,
+        /// All errors of the inputs.
+        faults: Vec<InputError>,
     },
-    /// Nobody registered such a catalog.
+    /// There is no such catalog.
     #[error("there is no catalog `{name}`")]
     UnknownCatalog {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
-        /// The names that there are.
+        /// The names of the catalogs.
         available: Vec<String>,
     },
-    /// The registry of skills did not load a catalog.
+    /// The registry of skills could not load a catalog.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// A skill cannot be kept for a session.
-    #[error("the skill `{name}` cannot be kept for the session: {source}")]
-    Pin {
-        /// Which.
+    /// A skill could not be pinned for a session.
+    #[error("the skill `{name}` cannot be pinned for the session: {source}")]
+    SkillPin {
+        /// The skill.
         name: String,
-        /// Why.
+        /// The cause.
         source: SandboxError,
     },
-    /// A skill was edited since it was found, and what it is now cannot be used.
-    #[error("the skill `{name}` in `{}` was edited since it was found, and cannot be used now: {reason}", path.display())]
+    /// A skill was edited since it was discovered, and cannot be used as it is now.
+    #[error("the skill `{name}` in `{}` was edited since it was discovered, and cannot be used now: {reason}", path.display())]
     SkillChanged {
         /// Its name.
         name: String,
         /// Its folder.
         path: PathBuf,
-        /// What is wrong with it now.
+        /// The reason.
         reason: String,
     },
-    /// What a session keeps of a skill is not there any more, or not what it was.
+    /// A pinned skill of a session is missing or damaged.
     #[error("the session's skill `{name}` ({digest}) {what}: `{}`", path.display())]
     SkillLost {
         /// Its name.
         name: String,
-        /// Which content of it.
+        /// The digest of its content.
         digest: Digest,
-        /// What became of it.
+        /// What happened to it.
         what: &'static str,
         /// Where it should be.
         path: PathBuf,
     },
-    /// Nobody gave a model of this name.
+    /// There is no model of this name.
     #[error("there is no model `{name}`")]
     UnknownModel {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
-        /// The names that there are.
+        /// The names of the models.
         available: Vec<String>,
     },
     /// The session names no model, and the runtime has no default.
     #[error("the session names no model, and the runtime has no default")]
     NoModel,
-    /// The client of the models' service cannot be made.
+    /// The client of the models' service could not be created.
     #[error("the model `{name}` cannot be called: {reason}")]
     Client {
-        /// Which model.
+        /// The model.
         name: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// What results hold of a skill's instructions would be lost when the model's service compacts the history.
+    /// Skill instructions in tool results would be lost when the model's service compacts the history.
     #[error(
         "the instructions of skills cannot be delivered in results while the model's service compacts histories: it would drop them"
     )]
@@ -166,40 +166,41 @@ pub enum RuntimeError {
         /// The model.
         model: String,
     },
-    /// The model does not say where the files of hosted skills are, so that nobody knows under whose key they would lie.
+    /// The model does not say where the files of hosted skills are, so it is not known which key they would belong
+    /// to.
     #[error("the model `{model}` does not say where the files of hosted skills are")]
     NoHostedFiles {
         /// The model.
         model: String,
     },
-    /// The service takes no request with these hosted skills.
+    /// The service would refuse a request with these hosted skills.
     #[error("the hosted skills cannot be asked for: {reason}")]
     Hosted {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// There is no sandbox of this name.
     #[error("there is no sandbox `{name}`")]
     UnknownExecutor {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
-        /// The names that there are.
+        /// The names of the sandboxes.
         available: Vec<String>,
     },
-    /// The session needs what was not recorded, since it is secret or may be.
-    #[error("the session {session} needs {}, which {} not recorded", names(missing), if count(missing) == 1 { "is" } else { "are" })]
-    Missing {
-        /// Which session.
+    /// The session needs values that were not recorded, because they are secret or may be.
+    #[error("the session {session} needs {}, which {} not recorded", missing_names(missing), if count_missing(missing) == 1 { "is" } else { "are" })]
+    MissingSecrets {
+        /// The session.
         session: SessionId,
-        /// What is missing.
-        missing: Withheld,
+        /// The missing values.
+        missing: SecretNames,
     },
-    /// The folder that the session works in cannot be used.
+    /// The session's workspace cannot be used.
     #[error("the workspace `{}` cannot be used: {reason}", path.display())]
     Workspace {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The data folder cannot be used.
@@ -207,63 +208,63 @@ pub enum RuntimeError {
     Data {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Another runtime removed what a tenant's sessions do not use any more, or noted what deletions leave at a service, and did not end in
-    /// time.
+    /// Another process held a lock of the data folder for too long. It was removing unused content or writing a
+    /// cleanup note.
     #[error("the data folder is busy: another process holds the lock `{}`", path.display())]
-    Busy {
-        /// The lock.
+    DataDirBusy {
+        /// The lock's path.
         path: PathBuf,
     },
-    /// The host's tools are not what a model can be told of.
+    /// The embedder's tools cannot be offered to a model.
     #[error(transparent)]
     Tools(#[from] ToolboxError),
-    /// The sandbox cannot be had.
+    /// The session has no sandbox.
     #[error("the session has no sandbox: {0}")]
     Sandbox(#[source] Error),
-    /// It did not stop in time, and was ended.
+    /// The runtime did not stop in time and was ended.
     #[error(transparent)]
     Shutdown(#[from] ShutdownError),
-    /// The session was not given an artifact.
+    /// An artifact of a new session could not be registered.
     #[error("the artifact `{name}` was not registered: {failure}")]
     Artifact {
-        /// Its name, as it was given.
+        /// The name, as it was given.
         name: String,
-        /// Why.
-        failure: ArtifactFailure,
+        /// The cause.
+        failure: SharedArtifactError,
     },
-    /// URLs cannot be fetched so.
+    /// URLs cannot be fetched with these options.
     #[error("URLs cannot be fetched: {reason}")]
     Fetch {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Another failure of the tree.
+    /// Another error of the actors.
     #[error(transparent)]
-    Tree(conjure_actors::runtime::RuntimeError),
-    /// A part of the work ended by a defect.
-    #[error("{what} broke off: {reason}")]
-    BrokeOff {
-        /// What.
+    Supervision(conjure_actors::runtime::TreeError),
+    /// An operation was interrupted by a defect.
+    #[error("{what} was interrupted: {reason}")]
+    Interrupted {
+        /// The operation.
         what: &'static str,
-        /// How.
+        /// The reason.
         reason: String,
     },
 }
 
-/// A name that a catalog does not have.
+/// A skill that a catalog does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownSkill {
-    /// What was asked for.
+    /// The name that was asked for.
     pub name: String,
-    /// What may have been meant.
+    /// A similar name that exists.
     pub near: Option<String>,
 }
 
 impl RuntimeError {
-    /// How to mend it, where the message does not say so and we know.
+    /// How to mend it, if the message does not say so and it is known.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         Some(match self {
@@ -272,11 +273,11 @@ impl RuntimeError {
                     .iter()
                     .filter_map(|unknown| Some(format!("`{}`", unknown.near.as_ref()?)))
                     .collect();
-                if near.is_empty() { there_are(available)? } else { format!("did you mean {}?", near.join(", ")) }
+                if near.is_empty() { available_hint(available)? } else { format!("did you mean {}?", near.join(", ")) }
             }
             Self::UnknownCatalog { available, .. }
             | Self::UnknownModel { available, .. }
-            | Self::UnknownExecutor { available, .. } => there_are(available)?,
+            | Self::UnknownExecutor { available, .. } => available_hint(available)?,
             Self::NoModel => {
                 "name one by `SessionSpec::model`, or give the runtime one by `RuntimeOptions::model`".to_owned()
             }
@@ -296,8 +297,8 @@ impl RuntimeError {
             Self::NoJournal { .. } => {
                 "build it with the feature `sqlite`, or keep sessions in memory by `RuntimeOptions::ephemeral`".to_owned()
             }
-            Self::Missing { .. } => {
-                "give it by `Runtime::session_with`, or do without it by `Given::without_the_rest`".to_owned()
+            Self::MissingSecrets { .. } => {
+                "give it by `Runtime::session_with`, or start without it by `SessionSecrets::allow_missing`".to_owned()
             }
             Self::Inputs { .. } => {
                 "give inputs by `SessionSpec::input`, or name only skills that need none of them".to_owned()
@@ -306,7 +307,7 @@ impl RuntimeError {
                 "put the folder back from a backup, or open a new session, with the history of this one".to_owned()
             }
             Self::SkillChanged { .. } => "mend it, or open the session without it".to_owned(),
-            Self::BeingDeleted { .. } => {
+            Self::TenantBeingDeleted { .. } => {
                 "wait for `Runtime::delete_tenant`, or call it again where it failed".to_owned()
             }
             Self::Workspace { .. } => "put the folder back, or open a new session in another".to_owned(),
@@ -315,22 +316,22 @@ impl RuntimeError {
         })
     }
 
-    /// Whether the same call may well succeed a little later, with nothing changed.
+    /// Whether the same call may succeed a little later, without a change.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Session(error) => error.is_retryable(),
             Self::Quota(exceeded) => exceeded.is_retryable(),
             Self::Artifact { failure, .. } => failure.error().is_retryable(),
-            Self::BeingDeleted { .. } => true,
+            Self::TenantBeingDeleted { .. } => true,
             Self::Journal(error) => error.is_retryable(),
-            Self::JournalAway { .. } | Self::Busy { .. } => true,
+            Self::JournalUnavailable { .. } | Self::DataDirBusy { .. } => true,
             Self::Sandbox(error) => error.is_retryable(),
             _ => false,
         }
     }
 
-    /// When it is worth another try, where something was too full for this one.
+    /// How long to wait before another attempt, if something was full.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -345,14 +346,14 @@ impl RuntimeError {
         Self::Data { path: path.to_owned(), reason: error.to_string() }
     }
 
-    pub(crate) fn broke_off(what: &'static str, reason: &impl std::fmt::Display) -> Self {
-        Self::BrokeOff { what, reason: reason.to_string() }
+    pub(crate) fn interrupted(what: &'static str, reason: &impl std::fmt::Display) -> Self {
+        Self::Interrupted { what, reason: reason.to_string() }
     }
 }
 
-impl From<conjure_actors::runtime::RuntimeError> for RuntimeError {
-    fn from(error: conjure_actors::runtime::RuntimeError) -> Self {
-        use conjure_actors::runtime::RuntimeError as Tree;
+impl From<conjure_actors::runtime::TreeError> for RuntimeError {
+    fn from(error: conjure_actors::runtime::TreeError) -> Self {
+        use conjure_actors::runtime::TreeError as Tree;
         match error {
             Tree::NotFound { session } | Tree::Session(SessionError::NotFound { session }) => {
                 Self::NotFound { session }
@@ -361,28 +362,28 @@ impl From<conjure_actors::runtime::RuntimeError> for RuntimeError {
             Tree::Session(error) => Self::Session(error),
             Tree::Draining => Self::Draining,
             Tree::Journal(error) => Self::Journal(error),
-            Tree::JournalAway { reason } => Self::JournalAway { reason },
+            Tree::JournalUnavailable { reason } => Self::JournalUnavailable { reason },
             Tree::Shutdown(error) => Self::Shutdown(error),
-            other => Self::Tree(other),
+            other => Self::Supervision(other),
         }
     }
 }
 
-fn listed(unknown: &[UnknownSkill]) -> String {
+fn list_unknown(unknown: &[UnknownSkill]) -> String {
     let names: Vec<String> = unknown.iter().map(|unknown| format!("`{}`", unknown.name)).collect();
     let plural = if names.len() == 1 { "" } else { "s" };
     format!("skill{plural} {}", names.join(", "))
 }
 
-fn there_are(available: &[String]) -> Option<String> {
+fn available_hint(available: &[String]) -> Option<String> {
     (!available.is_empty()).then(|| format!("there are {}", available.join(", ")))
 }
 
-fn count(missing: &Withheld) -> usize {
+fn count_missing(missing: &SecretNames) -> usize {
     missing.environment.len() + missing.secrets.len() + missing.inputs.len()
 }
 
-fn names(missing: &Withheld) -> String {
+fn missing_names(missing: &SecretNames) -> String {
     let variables = missing.environment.iter().map(|name| format!("the variable `{name}`"));
     let secrets = missing.secrets.iter().map(|name| format!("the secret `{name}`"));
     let inputs = missing.inputs.iter().map(|name| format!("the input `{name}`"));

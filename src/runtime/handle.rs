@@ -1,30 +1,31 @@
-//! The runtime that a host holds.
+//! The handle of a runtime.
 
 use std::fmt;
 use std::sync::Arc;
 
-use conjure_actors::janitor::Janitor;
+use conjure_actors::catalogs::CatalogRegistry;
+use conjure_actors::maintenance::MaintenanceScheduler;
 use conjure_actors::pool::PoolStats;
-use conjure_actors::registry::Registry;
 use conjure_actors::runtime as tree;
-use conjure_actors::supervision::Tree;
+use conjure_actors::supervision::ActorTree;
 use conjure_base::{Clock as _, Deadline, SystemClock};
 
-use super::error::RuntimeError;
-use super::hosts::Presence;
-use super::outfit::Outfitter;
-use super::remains::Shelf;
-use super::storage::Storage;
-use super::work::{Closed, Work};
+use crate::runtime::data::journal_storage::JournalStorage;
+use crate::runtime::data::process_lock::ProcessLock;
+use crate::runtime::error::RuntimeError;
+use crate::runtime::remote_cleanup::NoteStore;
+use crate::runtime::session::session_factory::RuntimeSessionFactory;
+use crate::runtime::task_set::{CloseOutcome, TaskSet};
 
-/// Sessions of many tenants, supervised: whatever fails, is put right, and nothing that was acknowledged is lost.
+/// Supervised sessions of many tenants. Failed parts are restarted, and acknowledged messages survive.
 ///
-/// Cheap to clone; dropping the last clone stops everything in order, in the background: use [`Runtime::shutdown`] to know.
+/// Clones are cheap. Dropping the last clone stops everything in order in the background. [`Runtime::shutdown`] waits for
+/// that.
 ///
 /// ```
 /// use std::time::Duration;
 /// use conjure::{
-///     Clock as _, Config, Environment, ExecutorKind, Runtime, RuntimeOptions, ScriptedModel, SessionSpec, Settings,
+///     Clock as _, Config, ProcessEnv, ExecutorKind, Runtime, RuntimeOptions, ScriptedModel, SessionSpec, Settings,
 ///     SystemClock, TenantId, TurnEvent,
 /// };
 ///
@@ -38,7 +39,7 @@ use super::work::{Closed, Work};
 ///     data: Some(data),
 ///     ..Settings::default()
 /// };
-/// let config = Config::layered(settings, &Environment::of_process(), None)?;
+/// let config = Config::from_layers(settings, &ProcessEnv::from_process(), None)?;
 /// // The model's words come from a file here; `RuntimeOptions::anthropic` calls a live one.
 /// let model = ScriptedModel::from_file("fixtures/scripts/minimal-skill.yaml")?;
 /// let options = RuntimeOptions::from(config).model("scripted", model);
@@ -64,80 +65,84 @@ use super::work::{Closed, Work};
 /// ```
 #[derive(Clone)]
 pub struct Runtime {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<RuntimeInner>,
 }
 
-pub(super) struct Inner {
-    /// What is done for callers: ended first.
-    pub(super) work: Work,
-    pub(super) tree: tree::Runtime,
-    pub(super) outfitter: Outfitter,
-    /// What is to be deleted at services.
-    pub(super) remains: Shelf,
-    /// Closed when the tree has ended.
-    pub(super) storage: Storage,
-    /// Left last; `None`: nobody else has the data.
-    pub(super) presence: Option<Arc<Presence>>,
+pub(super) struct RuntimeInner {
+    /// The tracked operations; closed first.
+    pub(super) tasks: TaskSet,
+    pub(super) tree: tree::SessionRuntime,
+    pub(super) factory: RuntimeSessionFactory,
+    /// The notes of what is to be deleted at services.
+    pub(super) notes: NoteStore,
+    /// Closed after the actors.
+    pub(super) storage: JournalStorage,
+    /// Released last; `None`: no other process has the data.
+    pub(super) process_lock: Option<Arc<ProcessLock>>,
 }
 
 impl Runtime {
-    /// The registry of skills: the configuration's folders are its catalog `default`; a host may register more, for all tenants
-    /// or for one.
+    /// The registry of skills. The folders of the configuration are its catalog `default`. The embedder may register
+    /// more, for all tenants or for one.
     #[must_use]
-    pub fn registry(&self) -> &Registry {
+    pub fn registry(&self) -> &CatalogRegistry {
         self.inner.tree.registry()
     }
 
-    /// Who clears up in the background: after dead hosts, in folders, in the journal, and what is kept long enough.
+    /// The janitor, which runs the maintenance tasks in the background.
     #[must_use]
-    pub fn janitor(&self) -> &Janitor {
-        self.inner.tree.janitor()
+    pub fn maintenance(&self) -> &MaintenanceScheduler {
+        self.inner.tree.maintenance()
     }
 
-    /// Everything that runs, as it is now.
+    /// The tree of all actors, as it is now.
     #[must_use]
-    pub fn tree(&self) -> Tree {
+    pub fn tree(&self) -> ActorTree {
         self.inner.tree.tree()
     }
 
-    /// How it is.
+    /// The health of the runtime.
     #[must_use]
     pub fn health(&self) -> tree::Health {
         self.inner.tree.health()
     }
 
-    /// The pools of sandboxes that are made before a session needs them ([`PoolSettings`](crate::PoolSettings)): how many are ready, how
-    /// often sessions got one, and why there are none where there are none.
+    /// The pools of warm sandboxes ([`PoolSettings`](crate::PoolSettings)): how many are ready, how often sessions
+    /// got one, and why a pool is empty.
     #[must_use]
     pub fn pools(&self) -> Vec<PoolStats> {
-        self.inner.outfitter.pools()
+        self.inner.factory.pools()
     }
 
-    /// Begins no turn any more, and returns when those that run are over or wait for a person: what is queued stays queued.
-    /// There is no way back but a new runtime.
+    /// Starts no new turns, and returns when all running turns have ended or wait for an approval. Queued messages
+    /// stay queued. This cannot be undone; start a new runtime instead.
     ///
     /// # Errors
-    /// When turns still run at the deadline; they go on.
+    ///
+    /// If turns still run at the deadline; they continue.
     pub async fn drain(&self, deadline: Deadline) -> Result<(), RuntimeError> {
         Ok(self.inner.tree.drain(deadline).await?)
     }
 
-    /// Stops everything in order: sessions that are being opened or deleted are, turns that run are interrupted and their ends
-    /// recorded, sandboxes end, the journal is closed last. May be called as often as one likes.
+    /// Stops everything in order: it completes opening and deleting of sessions, interrupts running turns and records
+    /// their ends, ends sandboxes, and closes the journal last. May be called several times.
     ///
     /// # Errors
-    /// When the deadline passed before; what was left was killed, and is recovered by the next start.
+    ///
+    /// If the deadline passed first. The rest was killed, and the next start recovers it.
     pub async fn shutdown(&self, deadline: Deadline) -> Result<(), RuntimeError> {
         let half = SystemClock.deadline(SystemClock.remaining(deadline) / 2);
-        let closed = self.inner.work.close(half.earlier(deadline)).await;
+        let closed = self.inner.tasks.close(half.min(deadline)).await;
         let stopped = self.inner.tree.shutdown(deadline).await;
         tokio::select! {
             biased;
             () = self.inner.storage.close() => {}
             () = SystemClock.sleep_until(deadline) => {}
         }
-        if let (Ok(()), Closed::Whole, Some(presence)) = (&stopped, closed, &self.inner.presence) {
-            presence.leave();
+        if let (Ok(()), CloseOutcome::Completed, Some(process_lock)) =
+            (&stopped, closed, &self.inner.process_lock)
+        {
+            process_lock.release();
         }
         Ok(stopped?)
     }

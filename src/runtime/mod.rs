@@ -1,58 +1,42 @@
-//! The supervised runtime, as a host embeds it: [`Runtime::spawn`] starts it, [`Runtime::open`] opens a session.
+//! The supervised runtime: [`Runtime::spawn`] starts it, [`Runtime::open`] opens a session.
 //!
-//! The tree itself is `conjure-actors`; what is here makes it of a configuration: the journal in the data folder, the
-//! models by their names, the sandboxes, the skills that a session was opened with and keeps.
+//! The actors are those of `conjure-actors`. This module builds them from a configuration:
+//!
+//! - `data`: the layout of the data folder, its locks, intent records, pinned skills and artifacts, and the journal in it.
+//! - `session`: what one session is built from: its spec, its secrets and inputs, its model, tools and sandbox.
+//! - `operations`: opening, finding, reading and deleting sessions.
+//! - `tenants`: policies, disk quotas, usage, and the deletion of a tenant.
+//! - `maintenance`: the periodic background tasks.
+//! - `remote_cleanup`: the deletion of files and skills at models' services.
 
 mod error;
-mod models;
+mod handle;
+mod model_registry;
 mod options;
-mod spec;
+mod sandbox_kinds;
+mod task_set;
+mod warm_pools;
 
-#[cfg(feature = "sqlite")]
-mod disk;
-mod gate;
-mod home;
-mod hosted;
-mod hosts;
-mod marks;
-mod pins;
-mod slots;
-mod storage;
-mod temporary;
-
-mod artifacts;
-mod gist;
-mod given;
-mod inputs;
-mod kept;
-mod outfit;
-mod pools;
-mod records;
-mod sandboxes;
-mod skills;
+mod data;
+mod session;
 mod tenants;
 
-mod handle;
-mod remains;
-mod work;
+mod operations;
 
-mod broken_off;
-mod chores;
+mod recovery;
 mod start;
 mod sweep;
 
-mod deleting;
-mod finding;
-mod opening;
-mod reading;
+mod maintenance;
+mod remote_cleanup;
 
 pub use error::{RuntimeError, UnknownSkill};
-pub use given::Given;
 pub use handle::Runtime;
-pub use inputs::{InputFault, redactor_of_inputs};
 pub use options::RuntimeOptions;
-pub use records::{Contents, SessionContents, SessionList, SessionSummary};
-pub use remains::{Deletion, LeftAtService, SkillFate, SkillsAtService};
-pub use sandboxes::ExecutorFactory;
-pub use spec::SessionSpec;
+pub use remote_cleanup::{DeletionReport, RemainingFiles, RemainingSkills, RemoteSkillOutcome};
+pub use sandbox_kinds::ExecutorFactory;
+pub use session::inputs::{InputError, redactor_of_inputs};
+pub use session::session_reader::{SessionBody, SessionContents, SessionList, SessionSummary};
+pub use session::session_secrets::SessionSecrets;
+pub use session::spec::SessionSpec;
 pub use tenants::{DiskUsage, Tenant, TenantPolicy, TenantUsage};

@@ -1,4 +1,4 @@
-//! What a runtime is made of.
+//! The options of a runtime.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_actors::admission::Gate;
-use conjure_actors::metrics::MeterOptions;
-use conjure_actors::registry::RegistryOptions;
+use conjure_actors::admission::AdmissionGate;
+use conjure_actors::catalogs::RegistryOptions;
+use conjure_actors::metrics::MetricsOptions;
 use conjure_actors::session::SessionOptions;
 use conjure_artifact::Fetch;
 use conjure_base::{Clock, SystemClock, TenantId};
@@ -18,19 +18,19 @@ use conjure_journal::SqliteOptions;
 use conjure_sandbox::Connector;
 use conjure_toolbox::{AllowAll, Approver, Tool};
 
-use super::models::Models;
-use super::sandboxes::{ExecutorFactory, Own};
-use super::tenants::TenantPolicy;
-use crate::config::{Config, Environment, PoolSettings};
+use crate::config::{Config, PoolSettings, ProcessEnv};
+use crate::runtime::model_registry::ModelRegistry;
+use crate::runtime::sandbox_kinds::{CustomSandbox, ExecutorFactory};
+use crate::runtime::tenants::TenantPolicy;
 
-/// What a [`Runtime`](crate::Runtime) is made of. A [`Config`] alone makes one: its data folder, its kind of sandbox, its
-/// folders of skills.
+/// The options of a [`Runtime`](crate::Runtime). A [`Config`] alone is enough: it has the data folder, the kind of
+/// sandbox, and the folders of skills.
 ///
 /// ```
-/// use conjure::{Config, Environment, RuntimeOptions};
+/// use conjure::{Config, ProcessEnv, RuntimeOptions};
 ///
-/// let environment = Environment::from_pairs([("HOME", "/home/ada")]);
-/// let config = Config::layered(conjure::Settings::default(), &environment, None)?;
+/// let environment = ProcessEnv::from_pairs([("HOME", "/home/ada")]);
+/// let config = Config::from_layers(conjure::Settings::default(), &environment, None)?;
 /// // With the user's data folder, and the models of `ANTHROPIC_API_KEY` where that is set.
 /// let options = RuntimeOptions::from(config).for_user(&environment);
 /// # let _ = options;
@@ -39,33 +39,33 @@ use crate::config::{Config, Environment, PoolSettings};
 #[derive(Clone)]
 pub struct RuntimeOptions {
     pub(crate) config: Config,
-    /// The folder that the host names, beside the configuration.
+    /// The data folder that the embedder names beside the configuration.
     pub(crate) data: Option<PathBuf>,
-    pub(crate) record: Record,
-    pub(crate) models: Models,
+    pub(crate) journal_location: JournalLocation,
+    pub(crate) models: ModelRegistry,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) approver: Arc<dyn Approver>,
-    /// Instead of the guarded fetch.
+    /// Replaces the guarded fetch.
     pub(crate) fetch: Option<Arc<dyn Fetch>>,
-    /// Instead of that of the configuration.
+    /// Replaces the configuration's compaction.
     pub(crate) compaction: Option<Compaction>,
     pub(crate) owner: Option<String>,
-    pub(crate) own: BTreeMap<String, Own>,
-    pub(crate) sandbox_gate: Option<Gate>,
-    /// Over those of the configuration.
+    pub(crate) custom_sandboxes: BTreeMap<String, CustomSandbox>,
+    pub(crate) sandbox_gate: Option<AdmissionGate>,
+    /// Merged over the configuration's pool settings.
     pub(crate) pool: PoolSettings,
-    pub(crate) model_gate: Option<Gate>,
-    pub(crate) standard: TenantPolicy,
+    pub(crate) model_gate: Option<AdmissionGate>,
+    pub(crate) default_policy: TenantPolicy,
     pub(crate) tenants: BTreeMap<TenantId, TenantPolicy>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// The host's own connectors to container engines, whose leftovers the start removes.
+    /// The embedder's own connectors to container engines, whose leftovers are removed at the start.
     #[cfg(feature = "docker")]
-    pub(crate) engines: Vec<conjure_sandbox::Docker>,
+    pub(crate) extra_engines: Vec<conjure_sandbox::Docker>,
     pub(crate) project: Option<PathBuf>,
-    pub(crate) treat: Arc<dyn Fn(&mut SessionOptions) + Send + Sync>,
+    pub(crate) session_options_fn: Arc<dyn Fn(&mut SessionOptions) + Send + Sync>,
     pub(crate) registry: RegistryOptions,
     pub(crate) sessions_per_tenant: usize,
-    pub(crate) metrics: MeterOptions,
+    pub(crate) metrics: MetricsOptions,
     pub(crate) retention: Option<Duration>,
     #[cfg(feature = "sqlite")]
     pub(crate) journal: SqliteOptions,
@@ -73,8 +73,8 @@ pub struct RuntimeOptions {
 
 /// Where sessions are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Record {
-    /// In the data folder, where one is named.
+pub(crate) enum JournalLocation {
+    /// In the data folder, if there is one.
     OnDisk,
     InMemory,
 }
@@ -84,27 +84,27 @@ impl From<Config> for RuntimeOptions {
         Self {
             config,
             data: None,
-            record: Record::OnDisk,
-            models: Models::default(),
+            journal_location: JournalLocation::OnDisk,
+            models: ModelRegistry::default(),
             tools: Vec::new(),
             approver: Arc::new(AllowAll),
             fetch: None,
             compaction: None,
             owner: None,
-            own: BTreeMap::new(),
+            custom_sandboxes: BTreeMap::new(),
             sandbox_gate: None,
             pool: PoolSettings::default(),
             model_gate: None,
-            standard: TenantPolicy::default(),
+            default_policy: TenantPolicy::default(),
             tenants: BTreeMap::new(),
             clock: Arc::new(SystemClock),
             #[cfg(feature = "docker")]
-            engines: Vec::new(),
+            extra_engines: Vec::new(),
             project: None,
-            treat: Arc::new(|_| {}),
+            session_options_fn: Arc::new(|_| {}),
             registry: RegistryOptions::default(),
             sessions_per_tenant: usize::MAX,
-            metrics: MeterOptions::default(),
+            metrics: MetricsOptions::default(),
             retention: None,
             #[cfg(feature = "sqlite")]
             journal: SqliteOptions::default(),
@@ -113,10 +113,10 @@ impl From<Config> for RuntimeOptions {
 }
 
 impl RuntimeOptions {
-    /// For the user of this environment: with their data folder, unless the configuration names one, and with the models of
-    /// their key, where they have one.
+    /// Uses the data folder of the user of this environment, unless the configuration names one, and the models of
+    /// the user's key, if there is one.
     #[must_use]
-    pub fn for_user(mut self, environment: &Environment) -> Self {
+    pub fn for_user(mut self, environment: &ProcessEnv) -> Self {
         self.data = self.data.or_else(|| environment.data_folder());
         #[cfg(feature = "anthropic")]
         if let Some(key) = environment.api_key() {
@@ -125,30 +125,30 @@ impl RuntimeOptions {
         self
     }
 
-    /// With its data in this folder, unless the configuration names one. Where nobody names one, all is temporary, as with
-    /// [`RuntimeOptions::ephemeral`].
+    /// Keeps the data in this folder, unless the configuration names one. Without a data folder everything is
+    /// temporary, as with [`RuntimeOptions::ephemeral`].
     #[must_use]
     pub fn data(mut self, folder: impl Into<PathBuf>) -> Self {
         self.data = Some(folder.into());
         self
     }
 
-    /// Sessions are kept in memory, and end with the process; their own workspaces, too.
+    /// Keeps sessions in memory: they and their own workspaces end with the process.
     #[must_use]
     pub const fn ephemeral(mut self) -> Self {
-        self.record = Record::InMemory;
+        self.journal_location = JournalLocation::InMemory;
         self
     }
 
-    /// With this model. The first one is the default, unless [`RuntimeOptions::default_model`] names another.
+    /// Adds a model. The first one is the default, unless [`RuntimeOptions::default_model`] names another.
     #[must_use]
     pub fn model(mut self, name: impl Into<String>, model: impl Model + 'static) -> Self {
-        self.models.give(name.into(), Arc::new(model));
+        self.models.add(name.into(), Arc::new(model));
         self
     }
 
-    /// With the models of the service, by their own names, as the configuration says, with this key. It is never printed, and
-    /// redacted wherever a sandbox would let it out.
+    /// Adds the models of the service under this key, by their own names and with the configuration's settings. The
+    /// key is never printed, and redacted in all that leaves a sandbox.
     #[cfg(feature = "anthropic")]
     #[must_use]
     pub fn anthropic(mut self, key: secrecy::SecretString) -> Self {
@@ -156,30 +156,31 @@ impl RuntimeOptions {
         self
     }
 
-    /// Sessions that name no model have this one.
+    /// Names the model of sessions that name none.
     #[must_use]
     pub fn default_model(mut self, name: impl Into<String>) -> Self {
         self.models.default = Some(name.into());
         self
     }
 
-    /// With this tool of the host, in all sessions.
+    /// Offers this tool of the embedder in all sessions.
     #[must_use]
     pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
         self.tools.push(Arc::new(tool));
         self
     }
 
-    /// With this approver of tool calls; without one, every call is allowed.
+    /// Reviews tool calls with this approver. Without one, every call is allowed.
     #[must_use]
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Arc::new(approver);
         self
     }
 
-    /// With URLs of artifacts fetched so, and not by the guarded fetch under `[artifacts]` of the configuration: by a way out of the host's
-    /// own, such as a [`HttpFetch`](crate::HttpFetch) that may dial a private address. It sees to it by itself that nothing that one tenant
-    /// has fetched is another's, and that no more is kept of it than the tenant may have ([`FetchRequest::cache_bytes`](crate::FetchRequest)).
+    /// Fetches URLs of artifacts with this, instead of the guarded fetch of `[artifacts]` in the configuration. For
+    /// example, an [`HttpFetch`](crate::HttpFetch) with egress that may dial private addresses. The fetch must
+    /// separate the tenants itself, and keep no more for a tenant than
+    /// [`FetchRequest::cache_bytes`](crate::FetchRequest) allows.
     #[must_use]
     pub fn fetch(mut self, fetch: impl Fetch + 'static) -> Self {
         self.fetch = Some(Arc::new(fetch));
@@ -193,7 +194,7 @@ impl RuntimeOptions {
     /// ```
     /// use conjure::{CompactionPolicy, Config, RuntimeOptions};
     ///
-    /// let options = RuntimeOptions::from(Config::default()).compaction(CompactionPolicy::at(150_000));
+    /// let options = RuntimeOptions::from(Config::default()).compaction(CompactionPolicy::with_threshold(150_000));
     /// # let _ = options;
     /// ```
     #[must_use]
@@ -202,43 +203,45 @@ impl RuntimeOptions {
         self
     }
 
-    /// Under this name, by which other processes know who has a session: one for each process, and another one after each
-    /// start. A random one unless this is called.
+    /// The name by which other processes know who has a session. Each process needs its own, and a new one after each
+    /// start. The default is random.
     #[must_use]
     pub fn owner(mut self, name: impl Into<String>) -> Self {
         self.owner = Some(name.into());
         self
     }
 
-    /// With sandboxes of the host's own making, for sessions that name them so ([`SessionSpec::sandbox`](crate::SessionSpec::sandbox)).
+    /// Adds a connector for sandboxes of the embedder's own, for sessions that ask for this name
+    /// ([`SessionSpec::sandbox`](crate::SessionSpec::sandbox)).
     #[must_use]
     pub fn connector(mut self, name: impl Into<String>, connector: impl Connector + 'static) -> Self {
         #[cfg(feature = "docker")]
         if let Some(docker) = (&connector as &dyn std::any::Any).downcast_ref::<conjure_sandbox::Docker>() {
-            self.engines.push(docker.clone());
+            self.extra_engines.push(docker.clone());
         }
-        self.own.insert(name.into(), Own::Connector(Arc::new(connector)));
+        self.custom_sandboxes.insert(name.into(), CustomSandbox::Connector(Arc::new(connector)));
         self
     }
 
-    /// With executors of the host's own, for sessions that name them so.
+    /// Adds executors of the embedder's own, for sessions that ask for this name.
     #[must_use]
     pub fn executor(mut self, name: impl Into<String>, factory: impl ExecutorFactory + 'static) -> Self {
-        self.own.insert(name.into(), Own::Factory(Arc::new(factory)));
+        self.custom_sandboxes.insert(name.into(), CustomSandbox::Factory(Arc::new(factory)));
         self
     }
 
-    /// Every sandbox passes this gate, from before it is made until nothing of it is left: so many are live at a time, and
-    /// tenants that wait are served by their shares. A session has its sandbox until it is put away.
+    /// Admits every sandbox through this gate, from before its creation until it is completely removed. So the number
+    /// of live sandboxes is limited, and waiting tenants are served by their shares. A session has its sandbox until
+    /// it is passivated.
     ///
-    /// What runs in a sandbox is not bounded by it: a tenant whose share is as large as the number of processors can keep all of them
-    /// busy, and slows others down by what the system's scheduler lets it. Where that matters, give a smaller share, or limit the
-    /// processors of a sandbox ([`Limits`](crate::Limits)). `benches/fairness.rs` measures both.
+    /// The gate does not limit what runs in a sandbox. A tenant with as many sandboxes as there are processors can keep
+    /// all of them busy, and slow others down as far as the system's scheduler allows. To prevent that, give a smaller
+    /// share, or limit the processors of a sandbox ([`Limits`](crate::Limits)). `benches/fairness.rs` measures both.
     ///
     /// ```
-    /// use conjure::{Config, Gate, RuntimeOptions, Share, TenantId};
+    /// use conjure::{AdmissionGate, Config, RuntimeOptions, Share, TenantId};
     ///
-    /// let gate = Gate::new("the sandboxes", 64, Share { admitted: 16, ..Share::default() });
+    /// let gate = AdmissionGate::new("the sandboxes", 64, Share { admitted: 16, ..Share::default() });
     /// let options = RuntimeOptions::from(Config::default()).sandbox_gate(gate.clone());
     /// // At any time:
     /// gate.set_share(&TenantId::new("acme")?, Some(Share { admitted: 32, ..Share::default() }));
@@ -246,12 +249,12 @@ impl RuntimeOptions {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn sandbox_gate(mut self, gate: Gate) -> Self {
+    pub fn sandbox_gate(mut self, gate: AdmissionGate) -> Self {
         self.sandbox_gate = Some(gate);
         self
     }
 
-    /// With sandboxes that are made before a session needs them, over what the configuration says of that (`[pool]` in its file).
+    /// Creates warm sandboxes. These settings are merged over those of the configuration (`[pool]` in its file).
     ///
     /// ```
     /// use conjure::{Config, PoolSettings, RuntimeOptions};
@@ -265,37 +268,37 @@ impl RuntimeOptions {
         self
     }
 
-    /// Every call of a model passes this gate, from before its request is sent until its answer is there.
+    /// Admits every model call through this gate, from before its request until its response is complete.
     #[must_use]
-    pub fn model_gate(mut self, gate: Gate) -> Self {
+    pub fn model_gate(mut self, gate: AdmissionGate) -> Self {
         self.model_gate = Some(gate);
         self
     }
 
-    /// This tenant may have what this policy says, and nothing else counts for it but what the host has for all.
+    /// Sets the policy of this tenant. It replaces the default policy.
     #[must_use]
     pub fn tenant(mut self, tenant: TenantId, policy: TenantPolicy) -> Self {
         self.tenants.insert(tenant, policy);
         self
     }
 
-    /// Each tenant of which nothing else is said may have what this policy says: also those that nobody has heard of before. Unless
-    /// this is called, they may have whatever the host has. A host that serves only those that it names gives a policy with
+    /// Sets the default policy, for all tenants without one of their own, also unknown ones. Without this, they have
+    /// whatever the embedder allows in general. To serve only named tenants, give a policy with
     /// [`TenantPolicy::recorded_sessions`] of 0.
     #[must_use]
     pub fn tenants(mut self, policy: TenantPolicy) -> Self {
-        self.standard = policy;
+        self.default_policy = policy;
         self
     }
 
-    /// Which day it is, for the budgets of tenants, is known by this clock. The machine's unless this is called.
+    /// The clock that tells the day for tenants' budgets; the machine's by default.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// For a program that runs in this project: its own skills are among those of the default catalog, where it is trusted.
+    /// Adds the skills of this project to the default catalog, if the project is trusted.
     #[must_use]
     pub fn project(mut self, folder: impl Into<PathBuf>) -> Self {
         self.project = Some(folder.into());
@@ -313,49 +316,49 @@ impl RuntimeOptions {
     ///     sessions.executors.pause_after = Some(Duration::from_secs(30));
     ///     // The sandbox ends, its workspace stays; the next call has another made.
     ///     sessions.executors.unused_after = Some(Duration::from_secs(600));
-    ///     // The session is put away; the next message revives it.
+    ///     // The session is passivated; the next message revives it.
     ///     sessions.idle_after = Duration::from_secs(3600);
     /// });
     /// # let _ = options;
     /// ```
     #[must_use]
     pub fn sessions(mut self, treat: impl Fn(&mut SessionOptions) + Send + Sync + 'static) -> Self {
-        self.treat = Arc::new(treat);
+        self.session_options_fn = Arc::new(treat);
         self
     }
 
-    /// Notices changes of skills so.
+    /// How changes of skills are noticed.
     #[must_use]
     pub const fn registry(mut self, options: RegistryOptions) -> Self {
         self.registry = options;
         self
     }
 
-    /// No tenant has more live sessions than this; those that are put away do not count.
+    /// The most live sessions of each tenant. Passivated ones do not count.
     #[must_use]
     pub const fn sessions_per_tenant(mut self, most: usize) -> Self {
         self.sessions_per_tenant = most;
         self
     }
 
-    /// Sessions of which nothing was recorded for so long are deleted in the background, with their workspaces: unless somebody holds
-    /// a handle of them, also where a tool call waits for a person. Without this they stay until they are deleted. What counts is
-    /// the wall clock, while it goes on as time does: after it was set, nothing is deleted until the next look.
+    /// Deletes sessions without new events for this long, in the background and with their workspaces. A session with
+    /// a live handle is kept, also one that waits for an approval. Without this, sessions stay until they are
+    /// deleted. The wall clock counts while it advances steadily: after it was set, the next run deletes nothing.
     #[must_use]
     pub const fn retention(mut self, time: Duration) -> Self {
         self.retention = Some(time);
         self
     }
 
-    /// Counted so, by the `metrics` facade, where the host has installed a recorder before: [`metrics::names`](crate::metrics::names)
-    /// lists what there is.
+    /// How metrics are reported to the `metrics` facade, if the embedder installed a recorder before.
+    /// [`metrics::names`](crate::metrics::names) lists them.
     #[must_use]
-    pub const fn metrics(mut self, options: MeterOptions) -> Self {
+    pub const fn metrics(mut self, options: MetricsOptions) -> Self {
         self.metrics = options;
         self
     }
 
-    /// With such a journal.
+    /// The options of the SQLite journal.
     #[cfg(feature = "sqlite")]
     #[must_use]
     pub fn journal(mut self, options: SqliteOptions) -> Self {
@@ -368,9 +371,9 @@ impl fmt::Debug for RuntimeOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RuntimeOptions")
             .field("data", &self.config.data().or(self.data.as_deref()))
-            .field("record", &self.record)
+            .field("record", &self.journal_location)
             .field("models", &self.models)
-            .field("sandboxes", &self.own.keys())
+            .field("sandboxes", &self.custom_sandboxes.keys())
             .finish_non_exhaustive()
     }
 }

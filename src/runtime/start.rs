@@ -1,96 +1,101 @@
-//! Starting a runtime: its data folder, its journal, what dead hosts left, the tree, the skills of its folders.
+//! Starts a runtime: the data folder, the journal, the sweep after dead processes, the actors, and the skills of its
+//! folders.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_actors::admission::{Gate, Share};
-use conjure_actors::registry::CatalogSpec;
+use conjure_actors::admission::{AdmissionGate, Share};
+use conjure_actors::catalogs::CatalogSpec;
 use conjure_actors::runtime as tree;
 use conjure_base::{Clock as _, SessionId, SystemClock};
-use conjure_journal::{MemoryJournal, Owner};
+use conjure_journal::{LeaseOwner, MemoryJournal};
 
-use super::artifacts::ArtifactDesk;
-use super::broken_off::complete;
-use super::chores::{Premises, SERVICE_FILES, chores};
-use super::error::RuntimeError;
-use super::handle::{Inner, Runtime};
-use super::home::Home;
-use super::hosts::Presence;
-use super::models::Clients;
-use super::options::{Record, RuntimeOptions};
-use super::outfit::{Outfitter, blocking};
-use super::pools::Pools;
-use super::remains::Shelf;
-use super::sandboxes::Sandboxes;
-use super::skills::default_key;
-use super::storage::Storage;
-use super::sweep::{Engines, bury, sweep_groups, tidy_folders};
-use super::tenants::{Gates, Policies, complete_tenants};
-use super::work::Work;
+use crate::runtime::data::data_layout::RuntimeDir;
+use crate::runtime::data::journal_storage::JournalStorage;
+use crate::runtime::data::process_lock::ProcessLock;
+use crate::runtime::error::RuntimeError;
+use crate::runtime::handle::{Runtime, RuntimeInner};
+use crate::runtime::maintenance::{MaintenanceContext, SERVICE_FILES, maintenance_tasks};
+use crate::runtime::model_registry::ClientCache;
+use crate::runtime::options::{JournalLocation, RuntimeOptions};
+use crate::runtime::recovery::recover;
+use crate::runtime::remote_cleanup::NoteStore;
+use crate::runtime::sandbox_kinds::SandboxKinds;
+use crate::runtime::session::artifact_services::RuntimeArtifacts;
+use crate::runtime::session::select_skills::default_key;
+use crate::runtime::session::session_factory::RuntimeSessionFactory;
+use crate::runtime::sweep::{Engines, mark_swept, sweep_cgroups, sweep_dirs};
+use crate::runtime::task_set::TaskSet;
+use crate::runtime::task_set::run_blocking;
+use crate::runtime::tenants::{Gates, TenantPolicies, recover_tenant_deletions};
+use crate::runtime::warm_pools::WarmPools;
 
-/// How long the skills of the configuration's folders may take to be found.
-const LOADING: Duration = Duration::from_secs(60);
+/// How long discovering the skills of the configuration's folders may take.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long it is tried at the start what is left to be deleted at services. It goes on beside whatever else is done.
-const TRYING: Duration = Duration::from_secs(60);
+/// How long the start tries in the background to delete what remains at services.
+const REMOTE_CLEANUP_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Runtime {
-    /// Starts a runtime, and returns when its journal is open and the skills of its folders are found.
+    /// Starts a runtime. Returns when its journal is open and the skills of its folders are loaded.
     ///
     /// # Errors
-    /// When the data folder or the journal cannot be used, or the client of the models cannot be made; each says what and where.
+    ///
+    /// If the data folder or the journal cannot be used, or if the client of the models cannot be created. Each error
+    /// says what failed, and where.
     pub async fn spawn(options: impl Into<RuntimeOptions>) -> Result<Self, RuntimeError> {
         let mut options: RuntimeOptions = options.into();
         let folder = options.config.data().map(std::path::Path::to_owned).or_else(|| options.data.clone());
-        // What nobody finds again need not be on the disk.
-        let record = if folder.is_none() { Record::InMemory } else { options.record };
+        // A temporary data folder cannot be found again, so nothing is recorded on the disk.
+        let record = if folder.is_none() { JournalLocation::InMemory } else { options.journal_location };
         let is_shared = folder.is_some();
         let opening = move || match folder {
-            Some(folder) => Home::open(&folder, record),
-            None => Home::temporary(),
+            Some(folder) => RuntimeDir::open(&folder, record),
+            None => RuntimeDir::temporary(),
         };
-        let home = Arc::new(blocking("the opening of the data folder", opening).await?);
-        let clients = Clients::default();
+        let home = Arc::new(run_blocking("the opening of the data folder", opening).await?);
+        let clients = ClientCache::default();
         options.models.connect(&options.config, &clients)?;
-        let gate =
-            |given: Option<Gate>, what| given.unwrap_or_else(|| Gate::new(what, u32::MAX, Share::default()));
-        let settings = options.pool.over(options.config.pool());
-        let (pools, actors) = Pools::make(&options.config, settings, home.path())?;
-        let policies = Policies::new(
+        let gate = |given: Option<AdmissionGate>, what| {
+            given.unwrap_or_else(|| AdmissionGate::new(what, u32::MAX, Share::default()))
+        };
+        let settings = options.pool.merged_over(options.config.pool());
+        let (pools, actors) = WarmPools::new(&options.config, settings, home.path())?;
+        let policies = TenantPolicies::new(
             Gates {
                 sandboxes: gate(options.sandbox_gate.take(), "the sandboxes"),
                 model_calls: gate(options.model_gate.take(), "the model calls"),
                 starts: pools.starts(),
             },
-            std::mem::take(&mut options.standard),
+            std::mem::take(&mut options.default_policy),
             std::mem::take(&mut options.tenants),
             (clients, options.models.key_digest()),
             &options.config,
         )?;
         let storage = match record {
-            Record::InMemory => Storage::Memory(MemoryJournal::new()),
-            Record::OnDisk => Storage::on_disk(&home.journal(), &options).await?,
+            JournalLocation::InMemory => JournalStorage::Memory(MemoryJournal::new()),
+            JournalLocation::OnDisk => JournalStorage::on_disk(&home.journal(), &options).await?,
         };
-        let owner = Owner::new(match options.owner.take() {
+        let owner = LeaseOwner::new(match options.owner.take() {
             Some(name) => name,
             None => random_name()?,
         })?;
-        let presence = if is_shared { Some(announce(&home, &owner).await?) } else { None };
+        let process_lock = if is_shared { Some(acquire_and_sweep(&home, &owner).await?) } else { None };
         let engines = Engines::of(&options);
         engines.sweep(&home).await;
-        let premises = Premises::new(Arc::clone(&home), presence.clone(), engines);
+        let context = MaintenanceContext::new(Arc::clone(&home), process_lock.clone(), engines);
         if settings.docker.is_some_and(|size| size > 0) {
             let noting = Arc::clone(&home);
-            blocking("noting that there are containers", move || noting.note_containers()).await?;
+            run_blocking("recording that there are containers", move || noting.note_containers()).await?;
         }
         let of_config = || options.config.compaction().map(Into::into);
         let compaction = options.compaction.take().or_else(of_config);
         let scopes = options.config.skill_scopes(options.project.as_deref());
-        let sandboxes = Sandboxes::new(options.own, policies.clone(), &home, pools);
-        let meters = sandboxes.meters().clone();
-        let desk = ArtifactDesk::of(&options.config, options.fetch.take(), policies.clone(), meters)?;
+        let sandboxes = SandboxKinds::new(options.custom_sandboxes, policies.clone(), &home, pools);
+        let meters = sandboxes.disk_usage().clone();
+        let desk = RuntimeArtifacts::new(&options.config, options.fetch.take(), policies.clone(), meters)?;
         let artifacts = options.config.artifacts();
-        let outfitter = Outfitter::new(
+        let factory = RuntimeSessionFactory::new(
             options.config,
             Arc::clone(&home),
             options.models,
@@ -99,44 +104,44 @@ impl Runtime {
             sandboxes,
             desk,
         );
-        outfitter.check_tools()?;
+        factory.check_tools()?;
         let opener = storage.opener(policies.weights());
         let mut made =
-            tree::RuntimeOptions::new(opener, Arc::new(outfitter.holding(presence.clone())), owner);
+            tree::TreeOptions::new(opener, Arc::new(factory.with_presence(process_lock.clone())), owner);
         made.sessions.compaction = compaction;
-        (options.treat)(&mut made.sessions);
+        (options.session_options_fn)(&mut made.sessions);
         made.registry = options.registry;
         made.sessions_per_tenant = options.sessions_per_tenant;
         made.metrics = options.metrics;
-        made.chores = chores(&premises, options.retention, artifacts);
+        made.maintenance_tasks = maintenance_tasks(&context, options.retention, artifacts);
         made.clock = options.clock;
-        let tree = tree::Runtime::spawn_with_pools(made, actors).await?;
-        if let Some(bodies) = storage.bodies() {
-            outfitter.count_recorded(tree.tenancy().clone(), bodies);
+        let tree = tree::SessionRuntime::spawn_with_pools(made, actors).await?;
+        if let Some(bodies) = storage.blobs_dir() {
+            factory.set_journal(tree.accounts().clone(), bodies);
         }
-        tree.tenancy().set_standard(policies.standard().terms().clone());
-        for tenant in policies.own() {
-            tree.set_terms(&tenant, Some(policies.of(&tenant).terms().clone()));
+        tree.accounts().set_default(policies.default_policy().terms().clone());
+        for tenant in policies.overridden() {
+            tree.set_limits(&tenant, Some(policies.policy(&tenant).terms().clone()));
         }
-        let remains = Shelf::of(&home);
-        let inner = Inner { work: Work::default(), tree, outfitter, remains, storage, presence };
+        let notes = NoteStore::new(&home);
+        let inner = RuntimeInner { tasks: TaskSet::default(), tree, factory, notes, storage, process_lock };
         let runtime = Self { inner: Arc::new(inner) };
-        premises.opened(&runtime);
-        if record == Record::OnDisk {
-            complete_tenants(&runtime).await?;
-            complete(&home, &runtime.records().await?).await?;
-            // A process that lives for a moment may be all that there is.
-            if !runtime.inner.remains.names().await?.is_empty() {
-                let janitor = runtime.janitor().clone();
+        context.set_runtime(&runtime);
+        if record == JournalLocation::OnDisk {
+            recover_tenant_deletions(&runtime).await?;
+            recover(&home, &runtime.session_reader().await?).await?;
+            // A process that lives briefly may be the only one there is.
+            if !runtime.inner.notes.names().await?.is_empty() {
+                let janitor = runtime.maintenance().clone();
                 let trying = async move {
-                    // What comes of it, the janitor tells.
-                    let _ = janitor.run(SERVICE_FILES, SystemClock.deadline(TRYING)).await;
+                    // The janitor logs the outcome.
+                    let _ = janitor.run(SERVICE_FILES, SystemClock.deadline(REMOTE_CLEANUP_TIMEOUT)).await;
                 };
-                runtime.inner.work.aside(trying);
+                runtime.inner.tasks.spawn(trying);
             }
         }
         if let Some(key) = default_key() {
-            let deadline = SystemClock.deadline(LOADING);
+            let deadline = SystemClock.deadline(LOAD_TIMEOUT);
             let loaded = runtime.registry().register(key, CatalogSpec::of(scopes), deadline).await?;
             for diagnostic in &loaded.diagnostics {
                 tracing::warn!("{diagnostic}");
@@ -146,27 +151,30 @@ impl Runtime {
     }
 }
 
-/// Shows that this process has the folder, and removes what dead ones left in it.
-async fn announce(home: &Arc<Home>, owner: &Owner) -> Result<Arc<Presence>, RuntimeError> {
+/// Takes the process lock, and removes what dead processes left.
+async fn acquire_and_sweep(
+    home: &Arc<RuntimeDir>,
+    owner: &LeaseOwner,
+) -> Result<Arc<ProcessLock>, RuntimeError> {
     let (data, owner) = (Arc::clone(home), owner.clone());
     let announcing = move || {
-        let announced = Presence::announce(data.path(), &owner);
+        let announced = ProcessLock::acquire(data.path(), &owner);
         announced.map_err(|error| RuntimeError::data(data.path(), &error))
     };
-    let (presence, dead) = blocking("announcing this process", announcing).await?;
-    let presence = Arc::new(presence);
+    let (process_lock, dead) = run_blocking("locking the process's file", announcing).await?;
+    let process_lock = Arc::new(process_lock);
     if dead.count() > 0 {
-        tracing::info!(dead = dead.count(), "hosts have died; what they left is removed");
-        tidy_folders(home).await?;
-        sweep_groups().await?;
-        bury(Arc::clone(&presence), dead).await?;
+        tracing::info!(dead = dead.count(), "processes have died; their leftovers are removed");
+        sweep_dirs(home).await?;
+        sweep_cgroups().await?;
+        mark_swept(Arc::clone(&process_lock), dead).await?;
     }
-    Ok(presence)
+    Ok(process_lock)
 }
 
 /// A name that no other process has.
 fn random_name() -> Result<String, RuntimeError> {
-    let id = SessionId::random().map_err(|error| RuntimeError::broke_off("making a name", &error))?;
+    let id = SessionId::random().map_err(|error| RuntimeError::interrupted("making a name", &error))?;
     let digits = id.to_string();
     Ok(format!("host-{}-{}", std::process::id(), digits.trim_start_matches("ses_")))
 }

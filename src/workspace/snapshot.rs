@@ -1,19 +1,21 @@
-//! What is in a folder at one moment, and what changed between two.
+//! A snapshot of the files in a folder, and the changes between two snapshots.
 //!
-//! Commands may change the folder meanwhile, also such that a path leads elsewhere: [`walk`] follows no link, and is bounded.
+//! Commands may change the folder meanwhile, so that a path leads elsewhere: [`walk`] follows no link, and is
+//! bounded.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use conjure_artifact::{Walk, WalkBounds, Walked, walk};
+use conjure_artifact::{WalkBounds, WalkCoverage, walk};
 use rustix::fs::{CWD, Mode, OFlags, Statx, StatxTimestamp};
 
 /// The regular files of a folder at one moment. Links are not followed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct WorkspaceSnapshot {
     files: BTreeMap<PathBuf, Fingerprint>,
-    extent: Walked,
+    extent: WalkCoverage,
     /// When the look began, in seconds and nanoseconds since 1970.
     start: (i64, i64),
 }
@@ -49,21 +51,21 @@ pub struct ProducedFile {
     pub existed: bool,
 }
 
-impl Snapshot {
+impl WorkspaceSnapshot {
     /// What is in `root` now. What cannot be read is left out: it belongs to somebody else.
-    pub(super) fn of(root: &Path) -> Self {
-        Self::within(root, WalkBounds::default().entries)
+    pub(super) fn new(root: &Path) -> Self {
+        Self::with_limit(root, WalkBounds::default().entries)
     }
 
     /// The same of so many entries.
-    pub(super) fn within(root: &Path, most_entries: usize) -> Self {
+    pub(super) fn with_limit(root: &Path, most_entries: usize) -> Self {
         let (start, mut files) = (now(), BTreeMap::new());
         let bounds = WalkBounds { entries: most_entries, ..WalkBounds::default() };
-        let mut extent = Walked::Whole;
+        let mut extent = WalkCoverage::Complete;
         if let Ok(folder) = rustix::fs::openat(CWD, root, FOLDER, Mode::empty()) {
             extent = walk(&folder, bounds, |path, stat| {
-                files.insert(path, Fingerprint::of(stat));
-                Walk::On
+                files.insert(path, Fingerprint::from_stat(stat));
+                ControlFlow::Continue(())
             });
         }
         Self { files, extent, start }
@@ -73,10 +75,10 @@ impl Snapshot {
     /// file that is not in it may have been there all the same: then it counts only when the system changed its entry
     /// since, a date that no program can set back.
     pub(super) fn produced_since(self, before: &Self) -> ProducedFiles {
-        let complete = self.extent == Walked::Whole && before.extent == Walked::Whole;
+        let complete = self.extent == WalkCoverage::Complete && before.extent == WalkCoverage::Complete;
         let is_produced = |path: &PathBuf, now: &Fingerprint| match before.files.get(path) {
             Some(then) => then != now,
-            None => before.extent != Walked::Cut || now.changed >= before.start,
+            None => before.extent != WalkCoverage::Truncated || now.changed >= before.start,
         };
         let files = self
             .files
@@ -102,7 +104,7 @@ fn now() -> (i64, i64) {
 }
 
 impl Fingerprint {
-    fn of(stat: &Statx) -> Self {
+    fn from_stat(stat: &Statx) -> Self {
         let date = |stamp: StatxTimestamp| (stamp.tv_sec, i64::from(stamp.tv_nsec));
         Self {
             size: stat.stx_size,

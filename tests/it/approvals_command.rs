@@ -22,18 +22,18 @@ fn last_result() -> tempfile::NamedTempFile {
 }
 
 /// A data folder and a workspace.
-struct Bed {
+struct Fixture {
     data: tempfile::TempDir,
     workspace: tempfile::TempDir,
 }
 
-impl Bed {
+impl Fixture {
     fn new() -> Self {
         Self { data: tempfile::tempdir().unwrap(), workspace: tempfile::tempdir().unwrap() }
     }
 
     fn run(&self, script: &Path, rules: &[&str]) -> Conjure {
-        self.told(&["run"])
+        self.command(&["run"])
             .arg("--workspace")
             .arg(self.workspace.path())
             .arg("--script")
@@ -42,7 +42,7 @@ impl Bed {
             .arg("Go")
     }
 
-    fn told(&self, arguments: &[&str]) -> Conjure {
+    fn command(&self, arguments: &[&str]) -> Conjure {
         Conjure::new(arguments).env("CONJURE_DATA", self.data.path())
     }
 
@@ -91,16 +91,16 @@ fn session_of(text: &str) -> String {
 
 #[test]
 fn a_call_waits_where_nobody_can_be_asked_and_goes_on_when_it_is_allowed() {
-    let bed = Bed::new();
-    let waits = bed.run(effects(&["one"]).path(), &["--ask", "bash_tool"]).finish().code(6);
-    insta::assert_snapshot!("waits", bed.settled(&waits.stderr));
-    assert_eq!((waits.stdout.as_str(), bed.effects().as_str()), ("", ""));
+    let fixture = Fixture::new();
+    let waits = fixture.run(effects(&["one"]).path(), &["--ask", "bash_tool"]).finish().code(6);
+    insta::assert_snapshot!("waits", fixture.settled(&waits.stderr));
+    assert_eq!((waits.stdout.as_str(), fixture.effects().as_str()), ("", ""));
     let id = session_of(&waits.stderr);
 
-    let shown = bed.told(&["sessions", "show", &id]).finish().code(0);
+    let shown = fixture.command(&["sessions", "show", &id]).finish().code(0);
     let (_, waiting) = shown.stdout.split_once("waiting for a person:\n").unwrap();
-    insta::assert_snapshot!("waiting", bed.settled(waiting));
-    let shown = bed.told(&["sessions", "show", &id, "--format", "json"]).finish().code(0);
+    insta::assert_snapshot!("waiting", fixture.settled(waiting));
+    let shown = fixture.command(&["sessions", "show", &id, "--format", "json"]).finish().code(0);
     let shown: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
     assert_eq!(shown["status"], "waiting");
     assert_eq!(shown["approvals"][0]["tool_use_id"], "toolu_script_1");
@@ -108,33 +108,35 @@ fn a_call_waits_where_nobody_can_be_asked_and_goes_on_when_it_is_allowed() {
 
     // Going on without a decision changes nothing.
     let script = last_result();
-    let resume = || bed.told(&["sessions", "resume", &id, "--script"]).arg(script.path());
+    let resume = || fixture.command(&["sessions", "resume", &id, "--script"]).arg(script.path());
     resume().finish().code(6).says("conjure sessions decide ses_").says("toolu_script_1 --allow");
     resume().arg("And now?").finish().code(6);
-    let decide = bed.told(&["sessions", "decide", &id[..12], "toolu_s", "--allow", "--json", "--script"]);
+    let decide =
+        fixture.command(&["sessions", "decide", &id[..12], "toolu_s", "--allow", "--json", "--script"]);
     let done = decide.arg(script.path()).finish().code(0);
     let events = done.json_lines();
     assert_eq!(events[0]["type"], "user.tool_confirmation");
     assert_eq!(events[0]["result"], "allow");
     assert_eq!(events.last().unwrap()["stop_reason"]["type"], "end_turn");
-    assert_eq!(bed.effects(), "one");
-    let late =
-        bed.told(&["sessions", "decide", &id, "toolu_script_1", "--allow", "--script"]).arg(script.path());
+    assert_eq!(fixture.effects(), "one");
+    let late = fixture
+        .command(&["sessions", "decide", &id, "toolu_script_1", "--allow", "--script"])
+        .arg(script.path());
     late.finish().code(2).says("no tool call waits for a person in the session");
-    let read = bed.told(&["sessions", "export", &id, "--format", "markdown"]).finish().code(0);
+    let read = fixture.command(&["sessions", "export", &id, "--format", "markdown"]).finish().code(0);
     assert!(read.stdout.contains("*The user's decision on toolu_script_1: allow*"), "{}", read.stdout);
 }
 
 #[test]
 fn a_denial_and_its_reason_reach_the_model() {
-    let bed = Bed::new();
-    let waits = bed.run(effects(&["one"]).path(), &["--ask", "bash_tool", "--json"]).finish().code(6);
+    let fixture = Fixture::new();
+    let waits = fixture.run(effects(&["one"]).path(), &["--ask", "bash_tool", "--json"]).finish().code(6);
     let events = waits.json_lines();
     let last = &events.last().unwrap()["stop_reason"];
     assert_eq!((&last["type"], &last["tool_use_id"]), (&"requires_action".into(), &"toolu_script_1".into()));
     let script = last_result();
-    let deny = bed
-        .told(&[
+    let deny = fixture
+        .command(&[
             "sessions",
             "decide",
             &session_of(&waits.stderr),
@@ -147,20 +149,26 @@ fn a_denial_and_its_reason_reach_the_model() {
         .arg(script.path());
     let done = deny.finish().code(0).says("deny toolu_script_1: not here");
     assert_eq!(done.stdout, "So: denied: not here.\n");
-    assert_eq!(bed.effects(), "");
+    assert_eq!(fixture.effects(), "");
 }
 
 #[test]
 fn calls_that_wait_are_decided_on_one_after_the_other() {
-    let bed = Bed::new();
-    let waits = bed.run(effects(&["one", "two"]).path(), &["--ask", "bash_tool", "--json"]).finish().code(6);
+    let fixture = Fixture::new();
+    let waits =
+        fixture.run(effects(&["one", "two"]).path(), &["--ask", "bash_tool", "--json"]).finish().code(6);
     let events = waits.json_lines();
     let asked = events.iter().filter(|event| event["stop_reason"]["type"] == "requires_action");
     assert_eq!(asked.count(), 2);
     let id = session_of(&waits.stderr);
     let script = last_result();
     let decide = |call: &str, how: &[&str]| {
-        bed.told(&["sessions", "decide", &id, call]).args(how).arg("--script").arg(script.path()).finish()
+        fixture
+            .command(&["sessions", "decide", &id, call])
+            .args(how)
+            .arg("--script")
+            .arg(script.path())
+            .finish()
     };
     decide("toolu_script_", &["--allow"])
         .code(2)
@@ -174,23 +182,28 @@ fn calls_that_wait_are_decided_on_one_after_the_other() {
     decide("toolu_script_1", &["--allow", "--reason", "x"]).code(2).says("cannot be used with");
     // The other way round than they were asked for.
     decide("toolu_script_2", &["--deny"]).code(6).says("toolu_script_1 --allow");
-    assert_eq!(bed.effects(), "");
+    assert_eq!(fixture.effects(), "");
     assert!(decide("toolu_script_1", &["--allow"]).code(0).stdout.contains("denied: the user said no"));
-    assert_eq!(bed.effects(), "one");
+    assert_eq!(fixture.effects(), "one");
 }
 
 #[test]
 fn rules_stay_with_the_session_and_those_of_a_later_command_come_first() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let quiet = script("- content: Hello.\n");
-    let done = bed.run(quiet.path(), &["--allow", "view"]).finish().code(0);
+    let done = fixture.run(quiet.path(), &["--allow", "view"]).finish().code(0);
     let id = session_of(&done.stderr);
     let call = effects(&["one"]);
     let resume = |rules: &[&str]| {
-        bed.told(&["sessions", "resume", &id, "--script"]).arg(call.path()).args(rules).arg("Go on").finish()
+        fixture
+            .command(&["sessions", "resume", &id, "--script"])
+            .arg(call.path())
+            .args(rules)
+            .arg("Go on")
+            .finish()
     };
     resume(&["--allow", "bash_tool"]).code(0);
-    assert_eq!(bed.effects(), "one");
+    assert_eq!(fixture.effects(), "one");
     assert!(
         resume(&["--deny", "bash_tool"])
             .code(0)
@@ -199,23 +212,25 @@ fn rules_stay_with_the_session_and_those_of_a_later_command_come_first() {
             .contains("Done")
     );
     resume(&[]).code(6).says("the model wants to use `bash_tool`");
-    assert_eq!(bed.effects(), "one");
+    assert_eq!(fixture.effects(), "one");
 }
 
 #[test]
 fn rules_that_cannot_be_are_usage_errors() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let script = script("- content: x\n");
-    let told = |rules: &[&str]| bed.run(script.path(), rules).finish().code(2);
+    let told = |rules: &[&str]| fixture.run(script.path(), rules).finish().code(2);
     told(&["--ask", "bash"]).says("there are `view`, `bash_tool`, `create_file`, `str_replace`");
     told(&["--ask", "view", "--deny", "view"]).says("`--ask view` and `--deny view` exclude each other");
-    let waits = bed.run(effects(&["one"]).path(), &["--ask", "bash_tool", "--ephemeral"]).finish().code(6);
+    let waits =
+        fixture.run(effects(&["one"]).path(), &["--ask", "bash_tool", "--ephemeral"]).finish().code(6);
     waits.says("hint: run it at a terminal").does_not_say("sessions decide");
 }
 
 /// A run at a terminal with this script, which asks for `bash_tool`, and whose person types these answers, each at its prompt.
-fn answered(bed: &Bed, script: &Path, rules: &[&str], answers: &[&str]) -> Finished {
-    let mut running = bed.at_terminal(Terminal::new(), script, &[&["--ask", "bash_tool"], rules].concat());
+fn answered(fixture: &Fixture, script: &Path, rules: &[&str], answers: &[&str]) -> Finished {
+    let mut running =
+        fixture.at_terminal(Terminal::new(), script, &[&["--ask", "bash_tool"], rules].concat());
     for (place, answer) in answers.iter().enumerate() {
         running.shows(" > ", place + 1);
         running.types(answer);
@@ -225,16 +240,17 @@ fn answered(bed: &Bed, script: &Path, rules: &[&str], answers: &[&str]) -> Finis
 
 #[test]
 fn a_person_at_a_terminal_sees_the_call_and_decides() {
-    let bed = Bed::new();
-    let done = answered(&bed, effects(&["one", "two"]).path(), &[], &["y\n", "n that is enough\n"]).code(0);
-    assert_eq!((bed.effects().as_str(), done.stdout.as_str()), ("one", "Done.\n"));
+    let fixture = Fixture::new();
+    let done =
+        answered(&fixture, effects(&["one", "two"]).path(), &[], &["y\n", "n that is enough\n"]).code(0);
+    assert_eq!((fixture.effects().as_str(), done.stdout.as_str()), ("one", "Done.\n"));
     let done = done.says("    echo two >> effects\n    description: x\n");
     done.says("deny bash_tool: that is enough");
 
     // An answer that is not clear decides nothing.
-    let bed = Bed::new();
-    let done = answered(&bed, effects(&["one"]).path(), &[], &["\n", "yep\n", "n\n"]).code(0);
-    assert_eq!((bed.effects().as_str(), done.stderr.matches(" no, ").count()), ("", 3));
+    let fixture = Fixture::new();
+    let done = answered(&fixture, effects(&["one"]).path(), &[], &["\n", "yep\n", "n\n"]).code(0);
+    assert_eq!((fixture.effects().as_str(), done.stderr.matches(" no, ").count()), ("", 3));
 }
 
 /// A script whose answer runs these commands.
@@ -248,12 +264,12 @@ fn commands(commands: &[&str]) -> tempfile::NamedTempFile {
 
 #[test]
 fn a_person_at_a_terminal_allows_what_begins_alike_for_the_session() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let asked =
         commands(&["touch one", "touch two", "touch three; touch four", "cp one five", "A=b touch six"]);
     // The second is like the first, the third is more than that, the fourth begins otherwise; of the last there is none alike.
     let answers = ["a\n", "n\n", "n\n", "y\n"];
-    let done = answered(&bed, asked.path(), &[], &answers).code(0);
+    let done = answered(&fixture, asked.path(), &[], &answers).code(0);
     let done = done.says("a: yes, and always `bash_tool(touch:*)` in this session >");
     let done = done.says("decided allow bash_tool, and always `bash_tool(touch:*)` in this session");
     let names = |folder: &Path| {
@@ -262,8 +278,8 @@ fn a_person_at_a_terminal_allows_what_begins_alike_for_the_session() {
         names.sort();
         names
     };
-    assert_eq!(names(bed.workspace.path()), ["one", "six", "two"]);
-    let exported = bed.told(&["sessions", "export", &session_of(&done.stderr)]).finish().code(0);
+    assert_eq!(names(fixture.workspace.path()), ["one", "six", "two"]);
+    let exported = fixture.command(&["sessions", "export", &session_of(&done.stderr)]).finish().code(0);
     let granted: Vec<_> =
         exported.json_lines().into_iter().filter(|event| event["type"] == "session.grant_given").collect();
     assert_eq!(granted.len(), 1);
@@ -273,24 +289,31 @@ fn a_person_at_a_terminal_allows_what_begins_alike_for_the_session() {
     let id = session_of(&done.stderr);
     let later = |what: &[&str], code| {
         let script = commands(what);
-        let resume = bed.told(&["sessions", "resume", &id, "--script"]).arg(script.path()).arg("More");
+        let resume = fixture.command(&["sessions", "resume", &id, "--script"]).arg(script.path()).arg("More");
         resume.finish().code(code)
     };
     later(&["touch seven"], 0).does_not_say("asks");
-    assert_eq!(names(bed.workspace.path()), ["one", "seven", "six", "two"]);
+    assert_eq!(names(fixture.workspace.path()), ["one", "seven", "six", "two"]);
     later(&["touch eight; touch nine"], 6).says("--allow");
-    assert_eq!(names(bed.workspace.path()), ["one", "seven", "six", "two"]);
+    assert_eq!(names(fixture.workspace.path()), ["one", "seven", "six", "two"]);
 }
 
 #[test]
 fn a_call_is_allowed_for_the_session_without_a_terminal() {
-    let bed = Bed::new();
-    let waits =
-        bed.run(commands(&["touch one", "A=b touch two*"]).path(), &["--ask", "bash_tool"]).finish().code(6);
+    let fixture = Fixture::new();
+    let waits = fixture
+        .run(commands(&["touch one", "A=b touch two*"]).path(), &["--ask", "bash_tool"])
+        .finish()
+        .code(6);
     let id = session_of(&waits.stderr);
     let script = last_result();
     let decide = |call: &str, how: &[&str]| {
-        bed.told(&["sessions", "decide", &id, call]).args(how).arg("--script").arg(script.path()).finish()
+        fixture
+            .command(&["sessions", "decide", &id, call])
+            .args(how)
+            .arg("--script")
+            .arg(script.path())
+            .finish()
     };
     decide("toolu_script_1", &["--always", "--deny"]).code(2).says("cannot be used with");
     decide("toolu_script_1", &["--always", "--reason", "x"]).code(2).says("cannot be used with");
@@ -300,7 +323,7 @@ fn a_call_is_allowed_for_the_session_without_a_terminal() {
         .says("hint: allow it alone: `--allow`");
     decide("toolu_script_1", &["--always", "--json"]).code(6);
     decide("toolu_script_2", &["--allow"]).code(0);
-    let read = bed.told(&["sessions", "export", &id, "--format", "markdown"]).finish().code(0);
+    let read = fixture.command(&["sessions", "export", &id, "--format", "markdown"]).finish().code(0);
     let told =
         "*The user's decision on toolu_script_1: allow, and always `bash_tool(touch:*)` in this session*";
     assert!(read.stdout.contains(told), "{}", read.stdout);
@@ -308,60 +331,65 @@ fn a_call_is_allowed_for_the_session_without_a_terminal() {
 
 #[test]
 fn what_was_typed_before_the_question_is_no_answer() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let mut terminal = Terminal::new();
     terminal.types("y\n");
     let script = effects(&["one"]);
-    let mut running = bed.at_terminal(terminal, script.path(), &["--ask", "bash_tool"]);
+    let mut running = fixture.at_terminal(terminal, script.path(), &["--ask", "bash_tool"]);
     running.shows(" > ", 1);
     running.types("n\n");
     running.wait().code(0).says("deny bash_tool");
-    assert_eq!(bed.effects(), "");
+    assert_eq!(fixture.effects(), "");
 }
 
 #[test]
 fn a_question_that_nobody_answers_stays_and_is_asked_again_later() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     // The end of the input.
-    let left = answered(&bed, effects(&["one", "two"]).path(), &[], &["y\n", "\x04"]).code(6);
+    let left = answered(&fixture, effects(&["one", "two"]).path(), &[], &["y\n", "\x04"]).code(6);
     let left = left.says("toolu_script_2 --allow");
-    assert_eq!(bed.effects(), "");
+    assert_eq!(fixture.effects(), "");
     let id = session_of(&left.stderr);
     let script = last_result();
     let arguments = ["sessions", "resume", &id, "--script", script.path().to_str().unwrap()];
     let mut running =
-        Terminal::new().start(arguments, |conjure| conjure.env("CONJURE_DATA", bed.data.path()));
+        Terminal::new().start(arguments, |conjure| conjure.env("CONJURE_DATA", fixture.data.path()));
     running.shows(" > ", 1);
     running.types("y\n");
     running.wait().code(0).says("    echo two >> effects").does_not_say("    echo one >> effects");
-    assert_eq!(bed.effects(), "one two");
+    assert_eq!(fixture.effects(), "one two");
 }
 
 #[test]
 fn a_question_can_be_interrupted_and_its_time_can_be_over() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     // As the terminal sends it.
-    answered(&bed, effects(&["one"]).path(), &[], &["\x03"]).code(130);
-    answered(&bed, effects(&["one"]).path(), &["--timeout", "3"], &[]).code(3).says("the deadline passed");
-    assert_eq!(bed.effects(), "");
+    answered(&fixture, effects(&["one"]).path(), &[], &["\x03"]).code(130);
+    answered(&fixture, effects(&["one"]).path(), &["--timeout", "3"], &[])
+        .code(3)
+        .says("the deadline passed");
+    assert_eq!(fixture.effects(), "");
 }
 
 #[test]
 fn a_person_sees_no_secret() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let script = script(
         "- content: [{tool_use: {name: bash_tool, input: {command: 'echo hunter2-secret', description: x}}}]\n\
          - content: Done.\n",
     );
     let rules = ["--env", "API_KEY=hunter2-secret"];
-    let done = answered(&bed, script.path(), &rules, &["n\n"]).code(0).says("    echo [REDACTED:API_KEY]");
+    let done =
+        answered(&fixture, script.path(), &rules, &["n\n"]).code(0).says("    echo [REDACTED:API_KEY]");
     let id = session_of(&done.does_not_say("hunter2").stderr);
 
-    let waits =
-        bed.run(script.path(), &["--ask", "bash_tool", "--env", "API_KEY=hunter2-secret"]).finish().code(6);
+    let waits = fixture
+        .run(script.path(), &["--ask", "bash_tool", "--env", "API_KEY=hunter2-secret"])
+        .finish()
+        .code(6);
     let waiting = session_of(&waits.stderr);
     let shown = |id: &str, arguments: &[&str]| {
-        let show = bed.told(&["sessions", "show", id, "--env", "API_KEY"]).args(arguments);
+        let show = fixture.command(&["sessions", "show", id, "--env", "API_KEY"]).args(arguments);
         show.env("API_KEY", "hunter2-secret").finish().code(0).stdout
     };
     for told in [shown(&id, &[]), shown(&waiting, &[]), shown(&waiting, &["--format", "json"])] {

@@ -182,7 +182,7 @@ fn the_deadline_of_the_run_is_a_limit() {
 }
 
 #[test]
-fn a_tool_that_takes_too_long_is_told_to_the_model() {
+fn a_tool_that_takes_too_long_is_reported_to_the_model() {
     let turns = format!(
         "{}- expect: {{results: [{{is_error: true}}]}}\n  content: \"Too slow.\"\n",
         bash("echo begun; sleep 1000")

@@ -15,14 +15,14 @@ use crate::support::{Conjure, Finished, eventually};
 const KEY: &str = "sk-ant-canary-0123456789";
 
 /// A service, a folder of skills, and a data folder.
-struct Bed {
+struct Fixture {
     fake: FakeMessages,
     temp: tempfile::TempDir,
     // Dropped after the fake.
     runtime: tokio::runtime::Runtime,
 }
 
-impl Bed {
+impl Fixture {
     fn start(builder: FakeMessagesBuilder) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -33,9 +33,9 @@ impl Bed {
     }
 
     fn with(skills: &[&str]) -> Self {
-        let bed = Self::start(FakeMessages::builder());
-        skills.iter().for_each(|name| bed.write(name, "One."));
-        bed
+        let fixture = Self::start(FakeMessages::builder());
+        skills.iter().for_each(|name| fixture.write(name, "One."));
+        fixture
     }
 
     fn skills(&self) -> PathBuf {
@@ -113,40 +113,43 @@ impl Bed {
 
 #[test]
 fn a_push_uploads_what_changed_and_says_so() {
-    let bed = Bed::with(&["greeting", "report"]);
-    let planned = bed.push(&["--dry-run"]).code(0);
+    let fixture = Fixture::with(&["greeting", "report"]);
+    let planned = fixture.push(&["--dry-run"]).code(0);
     insta::assert_snapshot!("hosted_push_dry_run", planned.stdout);
-    assert!(bed.changes().is_empty() && !bed.data().exists());
-    insta::assert_snapshot!("hosted_push_first", bed.steady(&bed.push(&[]).code(0).says("uploading").stdout));
-    let again = bed.push(&[]).code(0).does_not_say("uploading");
-    insta::assert_snapshot!("hosted_push_again", bed.steady(&again.stdout));
-    assert_eq!(bed.changes(), ["POST", "POST"]);
+    assert!(fixture.changes().is_empty() && !fixture.data().exists());
+    insta::assert_snapshot!(
+        "hosted_push_first",
+        fixture.steady(&fixture.push(&[]).code(0).says("uploading").stdout)
+    );
+    let again = fixture.push(&[]).code(0).does_not_say("uploading");
+    insta::assert_snapshot!("hosted_push_again", fixture.steady(&again.stdout));
+    assert_eq!(fixture.changes(), ["POST", "POST"]);
 
-    bed.write("report", "Two.");
-    let planned = bed.push(&["--dry-run"]).code(0);
-    insta::assert_snapshot!("hosted_push_changed_dry_run", bed.steady(&planned.stdout));
-    insta::assert_snapshot!("hosted_push_changed", bed.steady(&bed.push(&[]).code(0).stdout));
-    assert_eq!(bed.changes().len(), 3);
+    fixture.write("report", "Two.");
+    let planned = fixture.push(&["--dry-run"]).code(0);
+    insta::assert_snapshot!("hosted_push_changed_dry_run", fixture.steady(&planned.stdout));
+    insta::assert_snapshot!("hosted_push_changed", fixture.steady(&fixture.push(&[]).code(0).stdout));
+    assert_eq!(fixture.changes().len(), 3);
     // The record is lost, as after a crash behind an upload.
-    fs::remove_file(bed.data().join("hosted/skills.json")).unwrap();
-    assert_eq!(bed.push(&[]).code(0).stdout.matches("unchanged").count(), 2);
-    assert_eq!(bed.changes().len(), 3);
-    let record = fs::read_to_string(bed.data().join("hosted/skills.json")).unwrap();
-    assert!(!record.contains(KEY) && record.contains(&bed.fake.base_url()), "{record}");
+    fs::remove_file(fixture.data().join("hosted/skills.json")).unwrap();
+    assert_eq!(fixture.push(&[]).code(0).stdout.matches("unchanged").count(), 2);
+    assert_eq!(fixture.changes().len(), 3);
+    let record = fs::read_to_string(fixture.data().join("hosted/skills.json")).unwrap();
+    assert!(!record.contains(KEY) && record.contains(&fixture.fake.base_url()), "{record}");
 }
 
 #[test]
-fn what_is_not_valid_or_left_the_folder_is_told_and_nothing_is_deleted() {
-    let bed = Bed::with(&["good", "left"]);
-    bed.push(&[]).code(0);
-    fs::rename(bed.skills().join("left"), bed.skills().join("renamed")).unwrap();
-    bed.write("renamed", "One.");
-    bed.write("bad", "One.");
-    fs::write(bed.skills().join("bad/SKILL.md"), "---\nname: bad\n---\n").unwrap();
-    let pushed = bed.push(&[]).code(1);
-    insta::assert_snapshot!("hosted_push_invalid", bed.steady(&pushed.stdout));
-    assert_eq!(bed.changes(), ["POST"; 3]);
-    let told: Value = serde_json::from_str(&bed.push(&["--json"]).code(1).stdout).unwrap();
+fn what_is_not_valid_or_left_the_folder_is_reported_and_nothing_is_deleted() {
+    let fixture = Fixture::with(&["good", "left"]);
+    fixture.push(&[]).code(0);
+    fs::rename(fixture.skills().join("left"), fixture.skills().join("renamed")).unwrap();
+    fixture.write("renamed", "One.");
+    fixture.write("bad", "One.");
+    fs::write(fixture.skills().join("bad/SKILL.md"), "---\nname: bad\n---\n").unwrap();
+    let pushed = fixture.push(&[]).code(1);
+    insta::assert_snapshot!("hosted_push_invalid", fixture.steady(&pushed.stdout));
+    assert_eq!(fixture.changes(), ["POST"; 3]);
+    let told: Value = serde_json::from_str(&fixture.push(&["--json"]).code(1).stdout).unwrap();
     let all = |key: &str| -> Vec<String> {
         let skills = told["skills"].as_array().unwrap().iter();
         skills.map(|skill| skill[key].as_str().unwrap().to_owned()).collect()
@@ -154,7 +157,7 @@ fn what_is_not_valid_or_left_the_folder_is_told_and_nothing_is_deleted() {
     assert_eq!(all("name"), ["bad", "good", "renamed"]);
     assert_eq!(all("status"), ["failed", "unchanged", "unchanged"]);
     assert!(told["skills"][0]["error"].as_str().unwrap().contains("description"), "{told}");
-    assert_eq!(told["skills"][1]["id"], bed.id("good"));
+    assert_eq!(told["skills"][1]["id"], fixture.id("good"));
     assert!(told["skills"][1]["version"].is_string() && told["skills"][1]["error"].is_null(), "{told}");
     assert_eq!(told["absent"][0]["name"], "left");
     assert_eq!(told["dry_run"], false);
@@ -163,60 +166,61 @@ fn what_is_not_valid_or_left_the_folder_is_told_and_nothing_is_deleted() {
 
 #[test]
 fn the_skills_of_the_service_are_listed_and_deleted() {
-    let bed = Bed::with(&["greeting", "report"]);
-    bed.push(&[]).code(0);
-    bed.write("greeting", "Two.");
-    bed.push(&[]).code(0);
-    let listed = bed.run(["remote", "list"]).finish().code(0);
-    let listed = bed.steady(&listed.stdout);
+    let fixture = Fixture::with(&["greeting", "report"]);
+    fixture.push(&[]).code(0);
+    fixture.write("greeting", "Two.");
+    fixture.push(&[]).code(0);
+    let listed = fixture.run(["remote", "list"]).finish().code(0);
+    let listed = fixture.steady(&listed.stdout);
     let (own, built_in): (Vec<&str>, Vec<&str>) = listed.lines().partition(|line| line.contains("custom"));
     // Both were uploaded at once.
     assert!(own.len() == 2 && listed.lines().take(2).eq(own.iter().copied()), "{listed}");
     assert!(listed.contains("[ID]  custom     version [VERSION]  greeting\n"), "{listed}");
     insta::assert_snapshot!("hosted_list_built_in", built_in.join("\n"));
-    let built_in = bed.run(["remote", "list", "--source", "anthropic"]).finish().code(0);
+    let built_in = fixture.run(["remote", "list", "--source", "anthropic"]).finish().code(0);
     assert_eq!(built_in.stdout.lines().count(), 4);
-    let (greeting, report) = (bed.id("greeting"), bed.id("report"));
+    let (greeting, report) = (fixture.id("greeting"), fixture.id("report"));
 
     // One that is not there does not hold up the other.
-    let deleted = bed.run(["remote", "delete", "skill_none", &greeting]).finish().code(2);
+    let deleted = fixture.run(["remote", "delete", "skill_none", &greeting]).finish().code(2);
     assert_eq!(deleted.stdout, format!("deleted {greeting} (greeting), with 2 versions\n"));
     insta::assert_snapshot!("hosted_delete_stderr", deleted.stderr);
-    let record = fs::read_to_string(bed.data().join("hosted/skills.json")).unwrap();
+    let record = fs::read_to_string(fixture.data().join("hosted/skills.json")).unwrap();
     assert!(!record.contains(&greeting) && record.contains(&report), "{record}");
-    assert!(bed.push(&[]).code(0).stdout.contains("created"));
+    assert!(fixture.push(&[]).code(0).stdout.contains("created"));
     // Those of the service are not ours.
-    bed.run(["remote", "delete", "xlsx"]).finish().code(1).says("403");
-    bed.run(["remote", "delete", ".."]).finish().code(2);
-    bed.run(["remote", "delete"]).finish().code(2);
+    fixture.run(["remote", "delete", "xlsx"]).finish().code(1).says("403");
+    fixture.run(["remote", "delete", ".."]).finish().code(2);
+    fixture.run(["remote", "delete"]).finish().code(2);
 }
 
 #[test]
 fn a_skill_above_the_limit_is_not_sent() {
-    let bed = Bed::with(&["greeting"]);
-    let large = bed.skills().join("greeting/large.bin");
+    let fixture = Fixture::with(&["greeting"]);
+    let large = fixture.skills().join("greeting/large.bin");
     fs::File::create(&large).unwrap().set_len(30_000_001).unwrap();
-    insta::assert_snapshot!("hosted_push_too_large", bed.steady(&bed.push(&[]).code(1).stdout));
-    assert!(bed.changes().is_empty());
+    insta::assert_snapshot!("hosted_push_too_large", fixture.steady(&fixture.push(&[]).code(1).stdout));
+    assert!(fixture.changes().is_empty());
     fs::remove_file(&large).unwrap();
-    bed.push(&[]).code(0);
+    fixture.push(&[]).code(0);
 }
 
 #[test]
-fn a_skill_that_fails_is_told_with_what_helps_and_the_others_go_on() {
-    let bed = Bed::with(&["greeting", "report"]);
+fn a_skill_that_fails_is_reported_with_what_helps_and_the_others_go_on() {
+    let fixture = Fixture::with(&["greeting", "report"]);
     // Somebody has uploaded it twice under its name.
     for _ in 0..2 {
-        bed.runtime.block_on(async {
-            let client = Client::new(&Config::new(KEY.into()).with_base_url(bed.fake.base_url())).unwrap();
+        fixture.runtime.block_on(async {
+            let client =
+                Client::new(&Config::new(KEY.into()).with_base_url(fixture.fake.base_url())).unwrap();
             let upload = Upload::new().with_title("greeting");
-            client.skills().upload(bed.skills().join("greeting"), upload).await.unwrap();
+            client.skills().upload(fixture.skills().join("greeting"), upload).await.unwrap();
         });
     }
-    let pushed = bed.push(&[]).code(1).says("hint: `conjure skills remote delete ID` deletes one\n");
+    let pushed = fixture.push(&[]).code(1).says("hint: `conjure skills remote delete ID` deletes one\n");
     assert!(pushed.stdout.starts_with("greeting  failed     the service has 2 skills of this title (skill_"));
     assert!(pushed.stdout.contains("report    created    skill_"), "{pushed:?}");
-    let told: Value = serde_json::from_str(&bed.push(&["--json", "--dry-run"]).code(1).stdout).unwrap();
+    let told: Value = serde_json::from_str(&fixture.push(&["--json", "--dry-run"]).code(1).stdout).unwrap();
     assert_eq!(
         (told["skills"][0]["status"].as_str(), &told["skills"][0]["id"]),
         (Some("failed"), &Value::Null)
@@ -229,7 +233,7 @@ fn a_skill_that_fails_is_told_with_what_helps_and_the_others_go_on() {
 
 #[test]
 fn each_failure_of_the_service_has_its_words_and_its_code() {
-    let bed = Bed::with(&["greeting"]);
+    let fixture = Fixture::with(&["greeting"]);
     let mut told = String::new();
     for (status, kind, code) in [
         (401, "authentication_error", 2),
@@ -241,45 +245,45 @@ fn each_failure_of_the_service_has_its_words_and_its_code() {
         (500, "api_error", 1),
         (529, "overloaded_error", 1),
     ] {
-        bed.refuse(status, kind);
-        let failed = bed.push(&[]).code(code);
+        fixture.refuse(status, kind);
+        let failed = fixture.push(&[]).code(code);
         assert_eq!(failed.stdout, "");
         told.push_str(&failed.stderr);
     }
     insta::assert_snapshot!("hosted_failures", told);
-    assert!(bed.changes().is_empty());
+    assert!(fixture.changes().is_empty());
 }
 
 #[test]
-fn what_is_missing_or_in_the_way_is_told_before_anything_is_sent() {
-    let bed = Bed::with(&["greeting"]);
+fn what_is_missing_or_in_the_way_is_reported_before_anything_is_sent() {
+    let fixture = Fixture::with(&["greeting"]);
     let keyless = || {
         Conjure::new(["skills", "push"])
-            .arg(bed.skills())
-            .env("ANTHROPIC_BASE_URL", bed.fake.base_url())
-            .env("CONJURE_DATA", bed.data())
+            .arg(fixture.skills())
+            .env("ANTHROPIC_BASE_URL", fixture.fake.base_url())
+            .env("CONJURE_DATA", fixture.data())
     };
     let mut told = keyless().finish().code(2).stderr;
     told += &keyless().env("ANTHROPIC_API_KEY", "two words").finish().code(2).stderr;
-    told += &bed.run(["push", "no/such/folder"]).finish().code(2).stderr;
-    bed.push(&[]).code(0);
-    let record = bed.data().join("hosted/skills.json");
+    told += &fixture.run(["push", "no/such/folder"]).finish().code(2).stderr;
+    fixture.push(&[]).code(0);
+    let record = fixture.data().join("hosted/skills.json");
     fs::write(&record, "{\"format\": 1, \"accounts\": 7}").unwrap();
-    told += &bed.push(&[]).code(2).stderr;
+    told += &fixture.push(&[]).code(2).stderr;
     fs::remove_file(&record).unwrap();
     let lock = fs::File::open(record.with_extension("lock")).unwrap();
     lock.try_lock().unwrap();
-    told += &bed.push(&[]).code(1).stderr;
+    told += &fixture.push(&[]).code(1).stderr;
     drop(lock);
     // A process that another test is just starting has what was open here until it runs its program.
     eventually("nobody has the lock", || {
         fs::File::open(record.with_extension("lock")).unwrap().try_lock_shared().is_ok()
     });
-    insta::assert_snapshot!("hosted_missing", bed.steady(&told));
-    assert_eq!(bed.changes(), ["POST"]);
-    let empty = bed.temp.path().join("empty");
+    insta::assert_snapshot!("hosted_missing", fixture.steady(&told));
+    assert_eq!(fixture.changes(), ["POST"]);
+    let empty = fixture.temp.path().join("empty");
     fs::create_dir(&empty).unwrap();
-    bed.run(["push"]).arg(&empty).finish().code(0).says("no skills found in");
+    fixture.run(["push"]).arg(&empty).finish().code(0).says("no skills found in");
     let nobody = Conjure::new(["skills", "remote", "list"])
         .env("ANTHROPIC_API_KEY", KEY)
         .env("ANTHROPIC_BASE_URL", "http://127.0.0.1:1")
@@ -293,11 +297,11 @@ fn help_says_where_the_key_comes_from_and_the_data_folder_may_be_named() {
         "hosted_push_help",
         Conjure::new(["skills", "push", "--help"]).finish().code(0).stdout
     );
-    let bed = Bed::with(&["greeting"]);
-    let data = bed.temp.path().join("other");
-    bed.run(["push"]).arg(bed.skills()).arg("--data").arg(&data).finish().code(0);
-    assert!(data.join("hosted/skills.json").exists() && !bed.data().exists());
-    let id = bed.id("greeting");
-    bed.run(["remote", "delete", &id]).arg("--data").arg(&data).finish().code(0);
+    let fixture = Fixture::with(&["greeting"]);
+    let data = fixture.temp.path().join("other");
+    fixture.run(["push"]).arg(fixture.skills()).arg("--data").arg(&data).finish().code(0);
+    assert!(data.join("hosted/skills.json").exists() && !fixture.data().exists());
+    let id = fixture.id("greeting");
+    fixture.run(["remote", "delete", &id]).arg("--data").arg(&data).finish().code(0);
     assert!(!fs::read_to_string(data.join("hosted/skills.json")).unwrap().contains(&id));
 }

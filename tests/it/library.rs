@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use conjure::{
-    ArtifactFolder, Block, Boundary, CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, Config,
-    ContextOptions, Environment, Error, ErrorKind, Executor, ExecutorKind, Isolation, Layout, LimitsReached,
-    LineRange, Message, Processed, Request, Response, SandboxError, SandboxErrorKind, Settings, Skill,
-    ToolCall, Toolbox, View, Workbench, Written, conversation_complete, create_context, execute,
-    execute_tool_calls, extract_tool_uses, final_text, find_skill, format_tool_results_message, load,
-    load_body, loop_options, model_fn, parse_response, process_response, read_resource, run_loop,
+    ArtifactDir, Block, Boundary, CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, Config,
+    ContextOptions, Error, ErrorKind, Executor, ExecutorKind, Isolation, Layout, LineRange, Message,
+    ProcessEnv, ProcessedResponse, ReachedLimits, Request, Response, SandboxError, SandboxErrorKind,
+    Settings, Skill, ToolCall, Toolbox, View, Workbench, WriteResult, conversation_complete, create_context,
+    execute, execute_tool_calls, extract_tool_uses, final_text, find_skill, format_tool_results_message,
+    load, load_body, loop_options, model_fn, parse_response, process_response, read_resource, run_loop,
 };
 use futures_util::future::BoxFuture;
 use serde_json::json;
@@ -23,7 +23,7 @@ fn skills() -> Vec<Arc<Skill>> {
 
 fn local() -> Config {
     let settings = Settings { executor: Some(ExecutorKind::Local), ..Settings::default() };
-    Config::layered(settings, &Environment::of_process(), None).unwrap()
+    Config::from_layers(settings, &ProcessEnv::from_process(), None).unwrap()
 }
 
 async fn workbench() -> Workbench {
@@ -148,25 +148,25 @@ async fn an_answer_leads_to_results_to_an_end_or_to_neither() {
     let wants = answer("tool_use", &calls(&["echo hello"]));
     assert!(!conversation_complete(&wants));
     assert_eq!(extract_tool_uses(&wants).len(), 1);
-    let Processed::Continue(results) = process_response(&wants, &workbench).await else {
+    let ProcessedResponse::Continue(results) = process_response(&wants, &workbench).await else {
         panic!("tools run")
     };
     assert!(results[0].text().contains("hello"));
     let text = json!([{"type": "text", "text": "Done."}]);
     assert_eq!(
         process_response(&answer("end_turn", &text), &workbench).await,
-        Processed::Done("Done.".to_owned())
+        ProcessedResponse::Done("Done.".to_owned())
     );
-    assert_eq!(process_response(&answer("pause_turn", &text), &workbench).await, Processed::Resume);
+    assert_eq!(process_response(&answer("pause_turn", &text), &workbench).await, ProcessedResponse::Resume);
     // A pause with calls cannot be sent back as it is: they have no results yet.
     let paused = process_response(&answer("pause_turn", &calls(&["echo resumed"])), &workbench).await;
     assert!(
-        matches!(&paused, Processed::Continue(results) if results[0].text().contains("resumed")),
+        matches!(&paused, ProcessedResponse::Continue(results) if results[0].text().contains("resumed")),
         "{paused:?}"
     );
     // The tool of a cut answer never runs.
     let cut = answer("max_tokens", &calls(&["touch ran"]));
-    assert_eq!(process_response(&cut, &workbench).await, Processed::Stopped(String::new()));
+    assert_eq!(process_response(&cut, &workbench).await, ProcessedResponse::Stopped(String::new()));
     assert!(!workbench.context().unwrap().workspace().path().join("ran").exists());
     workbench.close().await;
 }
@@ -273,8 +273,14 @@ impl Executor for Remembering {
         let stdout = CommandOutput { total: head.len() as u64, head, ..CommandOutput::default() };
         Box::pin(async move {
             let stderr = CommandOutput::default();
-            let (end, reached) = (CommandEnd::Exited(0), LimitsReached::default());
-            Ok(CommandOutcome { end, stdout, stderr, duration: std::time::Duration::ZERO, reached })
+            let (end, reached) = (CommandEnd::Exited(0), ReachedLimits::default());
+            Ok(CommandOutcome {
+                end,
+                stdout,
+                stderr,
+                duration: std::time::Duration::ZERO,
+                limits_hit: reached,
+            })
         })
     }
 
@@ -294,9 +300,9 @@ impl Executor for Remembering {
         path: &'a str,
         content: &'a [u8],
         _: CallOptions,
-    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+    ) -> BoxFuture<'a, Result<WriteResult, SandboxError>> {
         self.remember(format!("create {path}"));
-        Box::pin(async move { Ok(Written { size: content.len() as u64, existed: false }) })
+        Box::pin(async move { Ok(WriteResult { size: content.len() as u64, existed: false }) })
     }
 
     fn str_replace<'a>(
@@ -305,7 +311,7 @@ impl Executor for Remembering {
         _: &'a str,
         _: &'a str,
         _: CallOptions,
-    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+    ) -> BoxFuture<'a, Result<WriteResult, SandboxError>> {
         self.remember(format!("replace {path}"));
         Box::pin(async { Err(SandboxError::new(SandboxErrorKind::NoMatch, "not there")) })
     }
@@ -322,13 +328,13 @@ impl Executor for Remembering {
 }
 
 #[tokio::test]
-async fn an_executor_of_the_hosts_own_runs_the_tools() {
+async fn an_executor_of_the_embedders_own_runs_the_tools() {
     let skills = skills();
     let root = skills[0].root_dir().to_owned();
     let layout = Layout {
         workspace: "/elsewhere".into(),
         read_only: vec![(root.clone(), "/mnt/skills/first".into())],
-        artifacts: ArtifactFolder::Nowhere,
+        artifacts: ArtifactDir::None,
     };
     let executor = Arc::new(Remembering { layout, asked: Mutex::default() });
     let shared: Arc<dyn Executor> = executor.clone();
@@ -343,7 +349,7 @@ async fn an_executor_of_the_hosts_own_runs_the_tools() {
     // The model is told where the sandbox has the skill, not where the host has it.
     let options = workbench.prompt_options();
     assert_eq!(
-        options.locations.of(&root.join("SKILL.md")).as_deref(),
+        options.locations.location_of(&root.join("SKILL.md")).as_deref(),
         Some(Path::new("/mnt/skills/first/SKILL.md"))
     );
     assert!(workbench.close().await.is_none());

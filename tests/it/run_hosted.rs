@@ -1,17 +1,17 @@
 //! `conjure run --hosted` against the fake of the service, over HTTP: what is attached goes there, what is made comes here.
 
-use conjure_anthropic::fake::{FakeMessages, HostedRun, Reply};
+use conjure_anthropic::fake::{FakeMessages, FakeToolRun, Reply};
 use serde_json::Value;
 
 use crate::support::Conjure;
 
-struct Bed {
+struct Fixture {
     fake: FakeMessages,
     temp: tempfile::TempDir,
     _runtime: tokio::runtime::Runtime,
 }
 
-impl Bed {
+impl Fixture {
     fn start(turns: Vec<Reply>) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -40,17 +40,23 @@ impl Bed {
 
 #[test]
 fn a_file_goes_to_the_service_and_what_it_makes_comes_here() {
-    let made = HostedRun::new("python make.py").with_file("table.xlsx", "cells").saying("Made it.");
-    let bed = Bed::start(vec![HostedRun::new("python make.py").paused().into(), made.into()]);
-    let (sales, out) = (bed.temp.path().join("sales.csv"), bed.temp.path().join("out"));
+    let made = FakeToolRun::new("python make.py").with_file("table.xlsx", "cells").saying("Made it.");
+    let fixture = Fixture::start(vec![FakeToolRun::new("python make.py").paused().into(), made.into()]);
+    let (sales, out) = (fixture.temp.path().join("sales.csv"), fixture.temp.path().join("out"));
     std::fs::write(&sales, "region,2024\n").unwrap();
-    let finished =
-        bed.run(&["--attach"]).arg(&sales).arg("--out").arg(&out).arg("Make a table of it.").finish().code(0);
+    let finished = fixture
+        .run(&["--attach"])
+        .arg(&sales)
+        .arg("--out")
+        .arg(&out)
+        .arg("Make a table of it.")
+        .finish()
+        .code(0);
     assert_eq!(finished.stdout, "Made it.\n");
     assert!(finished.stderr.contains("the model's service runs xlsx, pptx"), "{}", finished.stderr);
     assert!(!finished.stderr.contains("sandbox"), "nothing runs here: {}", finished.stderr);
     assert_eq!(std::fs::read_to_string(out.join("table.xlsx")).unwrap(), "cells");
-    let sent = bed.fake.requests().into_iter().find(|request| request.path().starts_with("/v1/messages"));
+    let sent = fixture.fake.requests().into_iter().find(|request| request.path().starts_with("/v1/messages"));
     let sent: Value = serde_json::from_slice(sent.unwrap().body()).unwrap();
     assert_eq!(sent["container"]["skills"][1]["skill_id"], "pptx");
     assert!(sent["messages"][0]["content"].to_string().contains("container_upload"), "{sent}");
@@ -61,32 +67,33 @@ fn a_file_goes_to_the_service_and_what_it_makes_comes_here() {
 
 #[test]
 fn what_needs_a_workspace_is_told_what_to_do_instead() {
-    let bed = Bed::start(Vec::new());
-    let finished = bed.run(&["--file", "Cargo.toml", "Hi"]).finish().code(2);
+    let fixture = Fixture::start(Vec::new());
+    let finished = fixture.run(&["--file", "Cargo.toml", "Hi"]).finish().code(2);
     assert!(
         finished.stderr.contains("`--attach` gives the file to the model's service"),
         "{}",
         finished.stderr
     );
-    assert!(bed.fake.requests().is_empty());
+    assert!(fixture.fake.requests().is_empty());
     let nine = ["a", "b", "c", "d", "e", "f", "g", "h", "i"].join(",");
-    let finished = bed.run(&["--hosted", &nine, "Hi"]).finish();
+    let finished = fixture.run(&["--hosted", &nine, "Hi"]).finish();
     assert!(finished.stderr.contains("are too many for one request, which takes 8"), "{}", finished.stderr);
-    let finished = bed.run(&["--hosted", "docx@1", "Hi"]).finish().code(1);
+    let finished = fixture.run(&["--hosted", "docx@1", "Hi"]).finish().code(1);
     assert!(finished.stderr.contains("skill `docx` of version `1` not found"), "{}", finished.stderr);
-    let finished = bed.run(&["--hosted", "a/b", "Hi"]).finish().code(2);
+    let finished = fixture.run(&["--hosted", "a/b", "Hi"]).finish().code(2);
     assert!(finished.stderr.contains("a hosted skill is `ID` or `ID@VERSION`"), "{}", finished.stderr);
 }
 
 #[test]
 fn a_session_goes_on_with_another_prompt() {
-    let said = |text: &str| HostedRun::new("python make.py").saying(text).into();
-    let bed = Bed::start(vec![said("Made it."), said("By quarter, too.")]);
-    bed.run(&["Make a table."]).finish().code(0);
-    let id = bed.session();
-    let refused = bed.conjure(&["sessions", "resume", &id, "--file", "Cargo.toml", "This, too."]).finish();
+    let said = |text: &str| FakeToolRun::new("python make.py").saying(text).into();
+    let fixture = Fixture::start(vec![said("Made it."), said("By quarter, too.")]);
+    fixture.run(&["Make a table."]).finish().code(0);
+    let id = fixture.session();
+    let refused =
+        fixture.conjure(&["sessions", "resume", &id, "--file", "Cargo.toml", "This, too."]).finish();
     assert!(refused.code(2).stderr.contains("`--file`: there is no workspace to copy it to"));
-    let finished = bed.conjure(&["sessions", "resume", &id, "And by quarter?"]).finish().code(0);
+    let finished = fixture.conjure(&["sessions", "resume", &id, "And by quarter?"]).finish().code(0);
     assert_eq!(finished.stdout, "By quarter, too.\n");
     assert!(finished.stderr.contains("the model's service runs xlsx, pptx"), "{}", finished.stderr);
     assert!(!finished.stderr.contains("working in"), "nothing works here: {}", finished.stderr);
@@ -94,11 +101,11 @@ fn a_session_goes_on_with_another_prompt() {
 
 #[test]
 fn the_newest_of_the_files_of_one_name_is_copied() {
-    let made = |content: &str| HostedRun::new("python make.py").with_file("table.xlsx", content.to_owned());
+    let made = |content: &str| FakeToolRun::new("python make.py").with_file("table.xlsx", content.to_owned());
     let versions = (0..3).map(|version| made(&version.to_string()).paused().into());
-    let bed = Bed::start(versions.chain([made("corrected").saying("Made it.").into()]).collect());
-    let out = bed.temp.path().join("out");
-    let finished = bed.run(&["--out"]).arg(&out).arg("Make a table.").finish().code(0);
+    let fixture = Fixture::start(versions.chain([made("corrected").saying("Made it.").into()]).collect());
+    let out = fixture.temp.path().join("out");
+    let finished = fixture.run(&["--out"]).arg(&out).arg("Make a table.").finish().code(0);
     assert_eq!(std::fs::read_to_string(out.join("table.xlsx")).unwrap(), "corrected");
     let left = finished.stderr.matches("an older `table.xlsx` is not copied").count();
     assert_eq!(left, 3, "{}", finished.stderr);
@@ -107,14 +114,14 @@ fn the_newest_of_the_files_of_one_name_is_copied() {
 
 #[test]
 fn what_the_service_keeps_is_listed() {
-    let made = |name: &str, text: &str| HostedRun::new("make").with_file(name, "cells").saying(text).into();
-    let bed = Bed::start(vec![made("table.xlsx", "Made it."), made("quarters.xlsx", "That, too.")]);
-    let finished = bed.run(&["Make a table."]).finish().code(0);
+    let made = |name: &str, text: &str| FakeToolRun::new("make").with_file(name, "cells").saying(text).into();
+    let fixture = Fixture::start(vec![made("table.xlsx", "Made it."), made("quarters.xlsx", "That, too.")]);
+    let finished = fixture.run(&["Make a table."]).finish().code(0);
     let (table, quarters) = ("       5 B  table.xlsx  file_", "       5 B  quarters.xlsx  file_");
     assert!(finished.stderr.contains(table), "{}", finished.stderr);
     assert!(finished.stderr.contains("`--out DIR` copies them"), "{}", finished.stderr);
-    let (id, out) = (bed.session(), bed.temp.path().join("out"));
-    let resumed = bed.conjure(&["sessions", "resume", &id, "And by quarter?", "--out"]).arg(&out);
+    let (id, out) = (fixture.session(), fixture.temp.path().join("out"));
+    let resumed = fixture.conjure(&["sessions", "resume", &id, "And by quarter?", "--out"]).arg(&out);
     let resumed = resumed.finish().code(0);
     assert!(resumed.stderr.contains(quarters), "{}", resumed.stderr);
     assert!(!resumed.stderr.contains(table), "it was there before: {}", resumed.stderr);
@@ -123,28 +130,28 @@ fn what_the_service_keeps_is_listed() {
     for name in ["table.xlsx", "quarters.xlsx"] {
         assert_eq!(std::fs::read_to_string(out.join(name)).unwrap(), "cells");
     }
-    let shown = bed.conjure(&["sessions", "show", &id]).finish().code(0).stdout;
+    let shown = fixture.conjure(&["sessions", "show", &id]).finish().code(0).stdout;
     assert!(shown.find(table).unwrap() < shown.find(quarters).unwrap(), "{shown}");
     assert!(shown.contains("hosted     xlsx latest"), "{shown}");
 }
 
 #[test]
-fn what_the_service_keeps_goes_with_the_session_or_is_told() {
-    let made = || HostedRun::new("make").with_file("table.xlsx", "cells").saying("Made it.").into();
-    let bed = Bed::start(vec![made(), made()]);
-    bed.run(&["Make a table."]).finish().code(0);
-    let deleted = bed.conjure(&["sessions", "delete", &bed.session()]).finish().code(0);
+fn what_the_service_keeps_goes_with_the_session_or_is_reported() {
+    let made = || FakeToolRun::new("make").with_file("table.xlsx", "cells").saying("Made it.").into();
+    let fixture = Fixture::start(vec![made(), made()]);
+    fixture.run(&["Make a table."]).finish().code(0);
+    let deleted = fixture.conjure(&["sessions", "delete", &fixture.session()]).finish().code(0);
     assert!(
         deleted.stderr.contains("is forgotten") && !deleted.stderr.contains("left"),
         "{}",
         deleted.stderr
     );
-    assert!(bed.fake.files().is_empty());
+    assert!(fixture.fake.files().is_empty());
     // Without the key there is nobody who could.
-    bed.run(&["Make a table."]).finish().code(0);
-    let id = bed.session();
-    let deleted = bed.conjure(&["sessions", "delete", &id]).env("ANTHROPIC_API_KEY", "").finish().code(0);
+    fixture.run(&["Make a table."]).finish().code(0);
+    let id = fixture.session();
+    let deleted = fixture.conjure(&["sessions", "delete", &id]).env("ANTHROPIC_API_KEY", "").finish().code(0);
     let told = format!("1 file of {id} is left at its model's service: ");
     assert!(deleted.stderr.contains("is forgotten") && deleted.stderr.contains(&told), "{}", deleted.stderr);
-    assert_eq!(bed.fake.files().len(), 1);
+    assert_eq!(fixture.fake.files().len(), 1);
 }

@@ -26,7 +26,7 @@ fn journal_holds(data: &Path, secret: &str) -> bool {
 }
 
 #[test]
-fn a_secret_in_the_name_of_a_file_is_told_nowhere() {
+fn a_secret_in_the_name_of_a_file_is_reported_nowhere() {
     let data = tempfile::tempdir().unwrap();
     let script =
         command("echo 1 > report-$API_KEY.txt; mkdir $API_KEY; echo 2 > $API_KEY/a.txt; echo 3 > plain.txt");

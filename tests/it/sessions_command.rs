@@ -140,7 +140,7 @@ fn a_prompt_goes_on_with_the_conversation_and_its_files() {
 }
 
 #[test]
-fn ids_that_name_no_session_or_several_are_told() {
+fn ids_that_name_no_session_or_several_are_reported() {
     let data = tempfile::tempdir().unwrap();
     let script = script("- content: Done.\n");
     run(data.path(), script.path(), "Go").code(0);
@@ -278,7 +278,7 @@ fn runs_at_once_share_a_data_folder() {
 }
 
 #[test]
-fn the_help_of_sessions_is_told() {
+fn the_help_of_sessions_is_reported() {
     for (name, arguments) in [
         ("sessions_help", &["sessions", "--help"][..]),
         ("sessions_resume_help", &["sessions", "resume", "--help"]),

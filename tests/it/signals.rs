@@ -74,7 +74,7 @@ fn a_second_signal_ends_the_run_at_once_and_still_leaves_no_process() {
 }
 
 #[test]
-fn a_kill_of_the_host_leaves_no_process_either() {
+fn a_kill_of_the_process_leaves_no_process_either() {
     let workspace = tempfile::tempdir().unwrap();
     let (run, pids) = sleeping(workspace.path());
     run.signal(Signal::KILL);

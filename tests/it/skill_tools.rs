@@ -5,14 +5,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex};
 
 use conjure::{
-    Activation, Authorization, Block, BlockKind, Decision, Delivery, ExecutorKind, Grant, GrantScope,
-    Message, Model, Request, Response, Role, Runtime, RuntimeOptions, Session, SessionEventKind, SessionSpec,
-    SessionStopReason, Settings, SkillSettings, StopReason, ToolCall, TurnEvent, Update, Usage, approver_fn,
-    model_fn,
+    Authorization, Block, BlockKind, Decision, ExecutorKind, Grant, GrantScope, Message, Model, Request,
+    Response, Role, Runtime, RuntimeOptions, Session, SessionEventKind, SessionSpec, SessionStopReason,
+    Settings, SkillActivation, SkillDelivery, SkillSettings, StopReason, ToolCall, TurnEvent, Update, Usage,
+    approver_fn, model_fn,
 };
 use serde_json::{Value, json};
 
-use crate::runtime_bed::{Host, ask, follow, soon, spec, tenant};
+use crate::runtime::fixture::{Fixture, ask, follow, soon, spec, tenant};
 
 /// Everything that a model was sent.
 #[derive(Clone, Default)]
@@ -94,7 +94,7 @@ fn active(request: &Request) -> Option<&str> {
 }
 
 /// A skill with these files.
-fn write(host: &Host, name: &str, body: &str, files: &[(&str, &str)]) {
+fn write(host: &Fixture, name: &str, body: &str, files: &[(&str, &str)]) {
     let folder = host.skill(name);
     let text = format!("---\nname: {name}\ndescription: About {name}.\n---\n{body}\n");
     for (path, content) in files.iter().copied().chain([("SKILL.md", text.as_str())]) {
@@ -105,8 +105,8 @@ fn write(host: &Host, name: &str, body: &str, files: &[(&str, &str)]) {
 }
 
 /// A host with two skills beside `greeting`.
-fn host(kind: ExecutorKind) -> Host {
-    let host = Host::new(kind);
+fn host(kind: ExecutorKind) -> Fixture {
+    let host = Fixture::new(kind);
     write(
         &host,
         "alpha",
@@ -120,11 +120,11 @@ fn host(kind: ExecutorKind) -> Host {
     host
 }
 
-fn options(host: &Host, sent: &Sent) -> RuntimeOptions {
+fn options(host: &Fixture, sent: &Sent) -> RuntimeOptions {
     RuntimeOptions::from(host.config()).model("echo", sent.model())
 }
 
-async fn open(host: &Host, spec: SessionSpec) -> (Runtime, Session, Sent) {
+async fn open(host: &Fixture, spec: SessionSpec) -> (Runtime, Session, Sent) {
     let sent = Sent::default();
     let runtime = Runtime::spawn(options(host, &sent)).await.unwrap();
     let session = runtime.open(spec).await.unwrap();
@@ -196,7 +196,7 @@ async fn switching_skills_changes_the_instructions_and_no_message() {
 #[tokio::test]
 async fn in_results_instructions_are_delivered_once_and_no_request_changes_what_was_sent() {
     let host = host(ExecutorKind::Jail);
-    let (runtime, session, sent) = open(&host, spec().delivery(Delivery::Result)).await;
+    let (runtime, session, sent) = open(&host, spec().delivery(SkillDelivery::Result)).await;
     assert!(
         make(&session, &[load(&["alpha"])]).await.contains("<skill_instructions>\nInstructions of alpha.\n")
     );
@@ -210,9 +210,9 @@ async fn in_results_instructions_are_delivered_once_and_no_request_changes_what_
 }
 
 #[tokio::test]
-async fn skills_that_are_read_with_view_are_told_as_ever() {
+async fn skills_that_are_read_with_view_are_listed_as_before() {
     let host = host(ExecutorKind::Jail);
-    let (runtime, session, sent) = open(&host, spec().activation(Activation::View)).await;
+    let (runtime, session, sent) = open(&host, spec().activation(SkillActivation::View)).await;
     let read = call("view", json!({"path": "/mnt/skills/alpha/SKILL.md"}));
     assert!(make(&session, &[read]).await.contains("Instructions of alpha."));
     let requests = sent.take();
@@ -237,10 +237,10 @@ async fn without_skills_there_is_no_block_and_no_tool() {
 }
 
 #[tokio::test]
-async fn bad_input_is_told_and_changes_nothing() {
+async fn bad_input_is_reported_and_changes_nothing() {
     let interpreters = [("xyz".to_owned(), vec!["no-such-interpreter".to_owned()])].into();
     let skills = SkillSettings { interpreters, max_active: Some(2), ..SkillSettings::default() };
-    let host = Host::with(ExecutorKind::Jail, Settings { skills: Some(skills), ..Settings::default() });
+    let host = Fixture::with(ExecutorKind::Jail, Settings { skills: Some(skills), ..Settings::default() });
     write(&host, "alpha", "Text.", &[("scripts/run.xyz", ""), ("scripts/run.sh", "touch beside-me\n")]);
     write(&host, "beta", "Text.", &[]);
     let (runtime, session, _) = open(&host, spec()).await;
@@ -283,7 +283,7 @@ async fn bad_input_is_told_and_changes_nothing() {
 /// The folders of several public authors' skills: code in packages, references under another name, themes, files in the root.
 #[tokio::test]
 async fn skills_of_many_layouts_load_and_run() {
-    let host = Host::new(ExecutorKind::Jail);
+    let host = Fixture::new(ExecutorKind::Jail);
     let modules = [
         ("core/__init__.py", ""),
         ("core/frames.py", "def frames():\n    return 12\n"),

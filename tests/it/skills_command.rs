@@ -53,7 +53,7 @@ fn a_list_for_programs_names_every_skill() {
 }
 
 #[test]
-fn what_is_broken_is_told_and_hides_nothing_else() {
+fn what_is_broken_is_reported_and_hides_nothing_else() {
     let folder = mixed();
     let listed = Conjure::new(["skills", "list", "--skills"]).arg(folder.path()).finish().code(0);
     insta::assert_snapshot!("mixed_stdout", listed.stdout);
@@ -61,7 +61,7 @@ fn what_is_broken_is_told_and_hides_nothing_else() {
 }
 
 #[test]
-fn the_first_folder_wins_and_the_collision_is_told() {
+fn the_first_folder_wins_and_the_collision_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let own = folder.path().join("minimal-skill");
     std::fs::create_dir(&own).unwrap();
@@ -108,7 +108,7 @@ fn a_valid_skill_is_said_to_be_so_and_the_code_is_0() {
 }
 
 #[test]
-fn what_is_wrong_is_told_in_the_words_of_the_reference_and_the_code_is_1() {
+fn what_is_wrong_is_reported_in_the_words_of_the_reference_and_the_code_is_1() {
     let folder = mixed();
     let invalid = Conjure::new(["skills", "validate"])
         .arg(folder.path().join("renamed"))
@@ -179,7 +179,7 @@ fn what_is_there_and_is_no_valid_skill_has_the_code_1() {
 
 /// The reference prints what it does not call valid, as long as there is a name and a description.
 #[test]
-fn what_is_not_valid_is_printed_as_by_the_reference_and_the_finding_is_told() {
+fn what_is_not_valid_is_printed_as_by_the_reference_and_the_finding_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let skill = folder.path().join("folder");
     std::fs::create_dir(&skill).unwrap();
@@ -252,7 +252,7 @@ fn a_packed_skill_is_a_skill() {
 }
 
 #[test]
-fn a_packages_private_folder_is_told_to_nobody() {
+fn a_packages_private_folder_is_reported_to_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     skills(["pack", "fixtures/skills/minimal-skill", "-o", root.to_str().unwrap()]).code(0);

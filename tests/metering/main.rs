@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use conjure::metrics::MeterOptions;
+use conjure::metrics::MetricsOptions;
 use conjure::{
-    ApiErrorKind, Clock as _, Config, Deadline, Environment, ExecutorKind, Gate, Model, ModelError,
-    ModelErrorKind, PoolSettings, Request, Runtime, RuntimeOptions, Session, SessionSpec, Settings, Share,
-    SystemClock, TenantId, model_fn, parse_response,
+    AdmissionGate, ApiErrorKind, Clock as _, Config, Deadline, ExecutorKind, Model, ModelError,
+    ModelErrorKind, PoolSettings, ProcessEnv, Request, Runtime, RuntimeOptions, Session, SessionSpec,
+    Settings, Share, SystemClock, TenantId, model_fn, parse_response,
 };
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
@@ -67,7 +67,7 @@ fn tenant(name: &str) -> TenantId {
 }
 
 #[tokio::test]
-async fn a_host_can_count_what_its_tenants_do_and_no_tenant_and_no_model_makes_series_without_end() {
+async fn an_embedder_can_count_what_its_tenants_do_and_no_tenant_and_no_model_makes_series_without_end() {
     let handle = PrometheusBuilder::new().install_recorder().unwrap();
     conjure::metrics::names::describe();
     let folder = tempfile::tempdir().unwrap();
@@ -81,14 +81,14 @@ async fn a_host_can_count_what_its_tenants_do_and_no_tenant_and_no_model_makes_s
         skill_paths: Some(Vec::new()),
         ..Settings::default()
     };
-    let config = Config::layered(settings, &Environment::of_process(), None).unwrap();
-    let gate = Gate::new("the sandboxes", 1, Share { waiting: 0, ..Share::default() });
+    let config = Config::from_layers(settings, &ProcessEnv::from_process(), None).unwrap();
+    let gate = AdmissionGate::new("the sandboxes", 1, Share { waiting: 0, ..Share::default() });
     let options = RuntimeOptions::from(config.clone())
         .pool(PoolSettings { jail: Some(1), ..PoolSettings::default() })
         .model("echo", model())
         .sandbox_gate(gate)
         .sessions(|sessions| sessions.executors.pause_after = Some(Duration::from_millis(20)))
-        .metrics(MeterOptions { tenants: 2, tools: 1 });
+        .metrics(MetricsOptions { tenants: 2, tools: 1 });
     let runtime = Runtime::spawn(options).await.unwrap();
     let open =
         async |name: &str| runtime.open(SessionSpec::new(tenant(name)).without_skills()).await.unwrap();

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use conjure::{
-    Block, Clock as _, Config, Environment, ExecutorKind, Model, Request, Response, Runtime, RuntimeOptions,
+    Block, Clock as _, Config, ExecutorKind, Model, ProcessEnv, Request, Response, Runtime, RuntimeOptions,
     Session, SessionSpec, Settings, StopReason, SystemClock, TenantId, Usage, model_fn,
 };
 
@@ -73,7 +73,7 @@ impl Site {
             skill_paths: Some(Vec::new()),
             ..Settings::default()
         };
-        let config = Config::layered(settings, &Environment::of_process(), None)?;
+        let config = Config::from_layers(settings, &ProcessEnv::from_process(), None)?;
         let runtime = Runtime::spawn(RuntimeOptions::from(config).model("echo", model())).await?;
         Ok(Self { runtime, folder })
     }

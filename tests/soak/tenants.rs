@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use conjure::{
-    Clock as _, Config, Deadline, Environment, ExecutorKind, Runtime, RuntimeOptions, SessionId, SessionSpec,
+    Clock as _, Config, Deadline, ExecutorKind, ProcessEnv, Runtime, RuntimeOptions, SessionId, SessionSpec,
     Settings, SystemClock, TenantId,
 };
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -58,7 +58,7 @@ async fn check() -> Result<()> {
         skill_paths: Some(Vec::new()),
         ..Settings::default()
     };
-    let config = Config::layered(settings, &Environment::of_process(), None)?;
+    let config = Config::from_layers(settings, &ProcessEnv::from_process(), None)?;
     let options = RuntimeOptions::from(config).model("echo", model());
     let options = options.sessions(|sessions| sessions.idle_after = Duration::from_millis(20));
     let runtime = Runtime::spawn(options).await?;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use conjure::{
-    ApiErrorKind, Clock as _, Config, Environment, ExecutorKind, Model, ModelError, ModelErrorKind, Request,
+    ApiErrorKind, Clock as _, Config, ExecutorKind, Model, ModelError, ModelErrorKind, ProcessEnv, Request,
     Runtime, RuntimeOptions, SessionSpec, Settings, SystemClock, TenantId, TurnStop, model_fn,
     parse_response,
 };
@@ -139,7 +139,7 @@ fn model() -> impl Model {
 }
 
 #[tokio::test]
-async fn a_host_sees_whose_each_call_was_and_how_it_ended_and_no_content_and_no_secret() {
+async fn an_embedder_sees_whose_each_call_was_and_how_it_ended_and_no_content_and_no_secret() {
     let collector = Collector::default();
     let guard = tracing::subscriber::set_default(Registry::default().with(collector.clone()));
     let folder = tempfile::tempdir().unwrap();
@@ -155,7 +155,7 @@ async fn a_host_sees_whose_each_call_was_and_how_it_ended_and_no_content_and_no_
         tool_timeout: Some(Duration::from_secs(10)),
         ..Settings::default()
     };
-    let config = Config::layered(settings, &Environment::of_process(), None).unwrap();
+    let config = Config::from_layers(settings, &ProcessEnv::from_process(), None).unwrap();
     let runtime = Runtime::spawn(RuntimeOptions::from(config).model("echo", model())).await.unwrap();
     let spec = SessionSpec::new(TenantId::new("acme").unwrap()).secret("API_KEY", SECRET);
     let session = runtime.open(spec).await.unwrap();
@@ -254,7 +254,7 @@ fn runs_the_script() -> impl Model {
 
 /// What a manifest calls sensitive is in no span and no event, whatever a script does with it.
 #[tokio::test]
-async fn a_host_sees_no_sensitive_input_and_no_sensitive_variable() {
+async fn an_embedder_sees_no_sensitive_input_and_no_sensitive_variable() {
     let collector = Collector::default();
     let guard = tracing::subscriber::set_default(Registry::default().with(collector.clone()));
     let folder = tempfile::tempdir().unwrap();
@@ -284,7 +284,7 @@ async fn a_host_sees_no_sensitive_input_and_no_sensitive_variable() {
         skill_paths: Some(vec![folder.path().join("skills")]),
         ..Settings::default()
     };
-    let config = Config::layered(settings, &Environment::of_process(), None).unwrap();
+    let config = Config::from_layers(settings, &ProcessEnv::from_process(), None).unwrap();
     let options = RuntimeOptions::from(config).model("echo", runs_the_script());
     let runtime = Runtime::spawn(options).await.unwrap();
     let acme = TenantId::new("acme").unwrap();

@@ -1,12 +1,12 @@
 //! Artifacts of a tenant whose disk is limited: what does not fit is refused before a byte of it is copied.
 
 use conjure::{
-    ArtifactSource as Source, DiskUsage, Quota, QuotaExceeded, Runtime, RuntimeError, Session, SessionError,
+    DiskUsage, Quota, QuotaExceeded, RegistrationSource, Runtime, RuntimeError, Session, SessionError,
     TenantPolicy,
 };
 use futures_util::future::join_all;
 
-use crate::bed::{Host, ask, soon, spec, tenant};
+use crate::fixture::{Host, ask, soon, spec, tenant};
 
 const MIB: u64 = 1 << 20;
 
@@ -15,8 +15,8 @@ fn bytes(number: u8, length: u64) -> Vec<u8> {
     vec![number; usize::try_from(length).unwrap()]
 }
 
-fn content(number: u8, length: u64) -> Source {
-    Source::content(bytes(number, length), "application/octet-stream")
+fn content(number: u8, length: u64) -> RegistrationSource {
+    RegistrationSource::content(bytes(number, length), "application/octet-stream")
 }
 
 fn exceeded<T: std::fmt::Debug>(result: Result<T, SessionError>) -> QuotaExceeded {
@@ -53,7 +53,8 @@ async fn an_artifact_that_does_not_fit_is_refused_and_leaves_nothing() {
     let (given, made) = (tempfile::tempdir().unwrap(), 3 * MIB);
     let file = given.path().join("large");
     std::fs::write(&file, bytes(2, made)).unwrap();
-    for source in [content(2, made), Source::file(&file), Source::frozen_file(&file)] {
+    for source in [content(2, made), RegistrationSource::file(&file), RegistrationSource::linked_file(&file)]
+    {
         let refused = exceeded(artifacts.register("large", source).await);
         assert_eq!((refused.quota, refused.limit), (Quota::DiskBytes, limit));
         assert_eq!(refused.current, before.bytes + made, "what it would come to");
@@ -84,7 +85,11 @@ async fn many_at_once_have_no_more_than_there_is() {
     for _ in 0..4 {
         let session = runtime.open(spec("acme")).await.unwrap();
         // Its folders are there.
-        session.artifacts().register("mark", Source::content("mark", "text/plain")).await.unwrap();
+        session
+            .artifacts()
+            .register("mark", RegistrationSource::content("mark", "text/plain"))
+            .await
+            .unwrap();
         sessions.push(session);
     }
     let limit = leave(&runtime, 5 * MIB).await;
@@ -113,7 +118,7 @@ async fn a_disk_that_is_used_up_takes_no_artifact_however_it_is_given() {
     assert_eq!(exceeded(artifacts.register("small", content(1, 1)).await).quota, Quota::DiskBytes);
     assert_eq!(exceeded(session.artifact_of(file).await).quota, Quota::DiskBytes);
     // A URL is nothing before it is fetched.
-    artifacts.register("url", Source::url("https://example.com/data.json")).await.unwrap();
+    artifacts.register("url", RegistrationSource::url("https://example.com/data.json")).await.unwrap();
     // A session that is opened with one is refused by the same error, and nothing is left of it.
     leave(&runtime, MIB).await;
     let before = disk(&runtime).await;

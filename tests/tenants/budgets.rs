@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure::{
-    Limit, Money, Period, Price, Quota, Request, RuntimeOptions, SessionError, Settings, TenantPolicy,
+    CostLimit, Limit, Period, Price, Quota, Request, RuntimeOptions, SessionError, Settings, TenantPolicy,
     TurnStop, model_fn,
 };
 use futures_util::future::join_all;
 use tokio::sync::Barrier;
 
-use crate::bed::{ANSWER, HandClock, Host, answer, ask, budget, follow, say, soon, spec, tenant, until};
+use crate::fixture::{ANSWER, HandClock, Host, answer, ask, budget, follow, say, soon, spec, tenant, until};
 
 /// Room for so many answers, and the requests of one more that is not allowed.
 fn room_for(answers: u64) -> TenantPolicy {
@@ -111,7 +111,7 @@ async fn many_sessions_at_once_do_not_spend_more_than_there_is() {
     let host = Host::new();
     let policy = |answers: u64| {
         // So much is reserved for each that no two answers more fit than there is room for.
-        let reserving = conjure::Budget::default().reserving_output(ANSWER);
+        let reserving = conjure::Budget::default().with_reserved_output(ANSWER);
         TenantPolicy::new().budget(reserving.tokens(Period::Total, answers * ANSWER + 4_000))
     };
     let runtime = host.start(host.options().tenant(tenant("acme"), policy(4))).await;
@@ -149,7 +149,7 @@ async fn a_clock_that_jumps_gives_no_day_twice() {
     let options = host.options().tenant(tenant("acme"), policy).clock(clock.clone());
     let runtime = host.start(options).await;
     let session = runtime.open(spec("acme")).await.unwrap();
-    let is_refused = |result: Result<conjure::Turn, SessionError>, period| match result.map(drop) {
+    let is_refused = |result: Result<conjure::TurnHandle, SessionError>, period| match result.map(drop) {
         Err(SessionError::Quota(exceeded)) => exceeded.quota == Quota::Tokens(period),
         other => panic!("{other:?}"),
     };
@@ -184,7 +184,7 @@ async fn money_is_reckoned_by_the_budgets_price_where_no_other_is_known() {
     let host = Host::new();
     // 4,999 tokens in at 2 dollars a million, and one out at 1,000 dollars a million.
     let price = Price { input: 2_000_000, output: 1_000_000_000 };
-    let money = Money { micros: 25_000, price };
+    let money = CostLimit { micros: 25_000, price };
     let policy = TenantPolicy::new().budget(budget().money(Period::Month, money));
     let runtime = host.start(host.options().tenant(tenant("acme"), policy)).await;
     let session = runtime.open(spec("acme")).await.unwrap();

@@ -1,8 +1,8 @@
 //! What tenants spent long ago is forgotten, and nothing else.
 
-use conjure_journal::{Charge, Journal as _, SqliteJournal, SqliteOptions};
+use conjure_journal::{CounterIncrement, Journal as _, SqliteJournal, SqliteOptions};
 
-use crate::bed::{Host, ask, soon, spec, tenant};
+use crate::fixture::{Host, ask, soon, spec, tenant};
 
 /// A hundred days of long ago.
 fn days() -> Vec<String> {
@@ -21,16 +21,16 @@ async fn counters_of_days_that_are_long_over_are_forgotten_and_what_was_spent_in
     runtime.shutdown(soon()).await.unwrap();
     let path = host.data().join("journal");
     let journal = SqliteJournal::open(&path, SqliteOptions::default()).unwrap();
-    let before = journal.counter_names(&tenant("acme")).await.unwrap();
-    let others = journal.counter_names(&tenant("globex")).await.unwrap();
-    let charges = days().into_iter().map(|day| Charge::new(day, 7)).collect();
-    journal.charge(&tenant("acme"), charges).await.unwrap();
+    let before = journal.list_counters(&tenant("acme")).await.unwrap();
+    let others = journal.list_counters(&tenant("globex")).await.unwrap();
+    let charges = days().into_iter().map(|day| CounterIncrement::new(day, 7)).collect();
+    journal.increment_counters(&tenant("acme"), charges).await.unwrap();
     let total = journal.counters(&tenant("acme"), vec!["tokens".to_owned()]).await.unwrap();
     journal.close().await;
     drop(journal);
 
     let runtime = host.start(host.options()).await;
-    let janitor = runtime.janitor();
+    let janitor = runtime.maintenance();
     assert_eq!(janitor.run("counters", soon()).await, Ok(0), "whether the clock is right is not known yet");
     let spent_since = before.iter().filter(|name| name.starts_with("tokens 2") && name.len() == 17).count();
     let forgotten = (100 - (62 - spent_since)) as u64;
@@ -38,12 +38,12 @@ async fn counters_of_days_that_are_long_over_are_forgotten_and_what_was_spent_in
     assert_eq!(janitor.run("counters", soon()).await, Ok(0));
     runtime.shutdown(soon()).await.unwrap();
     let journal = SqliteJournal::open(&path, SqliteOptions::default()).unwrap();
-    let left = journal.counter_names(&tenant("acme")).await.unwrap();
+    let left = journal.list_counters(&tenant("acme")).await.unwrap();
     assert!(before.iter().all(|name| left.contains(name)), "{left:?}");
     let newest = &days()[usize::try_from(forgotten).unwrap()..];
     assert_eq!(left.len(), before.len() + newest.len());
     assert!(newest.iter().all(|name| left.contains(name)), "{left:?}");
     assert_eq!(journal.counters(&tenant("acme"), vec!["tokens".to_owned()]).await.unwrap(), total);
-    assert_eq!(journal.counter_names(&tenant("globex")).await.unwrap(), others);
+    assert_eq!(journal.list_counters(&tenant("globex")).await.unwrap(), others);
     journal.close().await;
 }

@@ -6,7 +6,7 @@ use conjure::{Clock as _, RuntimeError, SessionError, SystemClock, TenantPolicy}
 use conjure_journal::{Journal as _, SqliteJournal, SqliteOptions};
 use futures_util::future::join_all;
 
-use crate::bed::{Host, ask, soon, spec, tenant};
+use crate::fixture::{Host, ask, soon, spec, tenant};
 
 fn exists(host: &Host, path: &str) -> bool {
     host.data().join(path).exists()
@@ -54,7 +54,7 @@ async fn a_tenant_goes_under_load_with_all_that_it_has() {
         for _ in 0..20 {
             match runtime.open(spec("acme")).await {
                 Ok(_) => {}
-                Err(RuntimeError::BeingDeleted { tenant }) => {
+                Err(RuntimeError::TenantBeingDeleted { tenant }) => {
                     assert_eq!(tenant.as_str(), "acme");
                     refused += 1;
                 }
@@ -147,7 +147,7 @@ async fn a_tenant_of_which_another_process_has_a_session_is_not_deleted() {
     let error = two.delete_tenant(&tenant("acme")).await.unwrap_err();
     assert!(matches!(error, RuntimeError::Session(SessionError::TakenOver { .. })), "{error}");
     // Nobody opens more of it anywhere, and nothing is lost.
-    assert!(matches!(one.open(spec("acme")).await, Err(RuntimeError::BeingDeleted { .. })));
+    assert!(matches!(one.open(spec("acme")).await, Err(RuntimeError::TenantBeingDeleted { .. })));
     assert_eq!(ask(&session, "hello").await, "heard: hello");
     one.shutdown(soon()).await.unwrap();
     two.delete_tenant(&tenant("acme")).await.unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use conjure::{Quota, RuntimeError, Session, SqliteOptions, TenantPolicy};
 use futures_util::future::{join, join_all};
 
-use crate::bed::{Host, ask, follow, soon, spec, tenant, until};
+use crate::fixture::{Host, ask, follow, soon, spec, tenant, until};
 
 /// Sessions of each tenant.
 const SESSIONS: usize = 24;
@@ -76,7 +76,7 @@ fn check(order: &[String], of_acme: usize) {
 async fn a_tenant_has_its_part_of_a_busy_journal_by_its_weight() {
     let host = Host::new();
     let journal =
-        SqliteOptions { group: 1, busy_timeout: Duration::from_secs(60), ..SqliteOptions::default() };
+        SqliteOptions { batch: 1, busy_timeout: Duration::from_secs(60), ..SqliteOptions::default() };
     // No lease is renewed before the end, however long this takes: that is recorded among the rest.
     let lease = Duration::from_secs(600);
     let options = host.options().journal(journal).sessions(move |sessions| sessions.lease = lease);

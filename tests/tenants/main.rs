@@ -6,12 +6,12 @@
 )]
 
 mod artifacts;
-mod bed;
-mod broken_off;
 mod budgets;
 mod counters;
 mod deletion;
+mod fixture;
 mod journal;
 mod policies;
 mod quotas;
-mod spares;
+mod recovery;
+mod warm_sandboxes;

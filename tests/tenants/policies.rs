@@ -7,7 +7,7 @@ use conjure::{
     parse_response,
 };
 
-use crate::bed::{Host, ask, say, soon, spec, tenant};
+use crate::fixture::{Host, ask, say, soon, spec, tenant};
 
 #[tokio::test]
 async fn a_tenant_has_models_limits_and_secrets_of_its_own() {
@@ -52,7 +52,7 @@ async fn a_tenant_has_models_limits_and_secrets_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_tenants_floor_is_laid_over_the_hosts_and_idle_sessions_are_put_away() {
+async fn a_tenants_floor_is_laid_over_the_embedders_and_idle_sessions_are_passivated() {
     let host = Host::of(ExecutorKind::Local);
     let floor = Isolation { filesystem: Boundary::Enforced, ..Isolation::NONE };
     let policy = TenantPolicy::new().floor(floor).idle_after(Duration::from_millis(1));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use conjure::{ModelErrorKind, Quota, Request, RuntimeError, SessionError, TenantPolicy, TurnStop, model_fn};
 use tokio::sync::Semaphore;
 
-use crate::bed::{Host, answer, ask, budget, follow, say, soon, spec, tenant};
+use crate::fixture::{Host, answer, ask, budget, follow, say, soon, spec, tenant};
 
 fn refused<T>(result: Result<T, RuntimeError>) -> conjure::QuotaExceeded {
     match result {
@@ -163,7 +163,7 @@ async fn what_is_hidden_deep_down_is_not_had_for_nothing() {
     runtime.set_tenant(&tenant("acme"), TenantPolicy::new().disk_bytes(2_000_000)).unwrap();
     let error = runtime.open(spec("acme")).await.map(drop).unwrap_err();
     assert!(
-        matches!(&error, RuntimeError::Unmeasured { tenant, .. } if tenant.as_str() == "acme"),
+        matches!(&error, RuntimeError::UsageUnknown { tenant, .. } if tenant.as_str() == "acme"),
         "{error}"
     );
     assert!(ask(&session, "$ echo here").await.contains("128 deep"));

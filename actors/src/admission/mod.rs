@@ -1,20 +1,19 @@
 //! Who is next: what many tenants share of a host (sandboxes, calls of a model), each gets its share of.
 //!
-//! A [`Gate`] stands in front of one such thing. It is busy without being crowded: while there is room, whoever asks is
+//! A [`AdmissionGate`] stands in front of one such thing. It is busy without being crowded: while there is room, whoever asks is
 //! admitted at once; else those who wait are admitted in the order of their tenants' [`Share`]s, not in the order in which
 //! they came, so that a tenant that asks a thousand times waits behind itself. The order is a pure machine
-//! (`schedule`). [`AdmittedModel`] and [`AdmittedSource`] put a model and sandboxes behind one.
+//! (`scheduler`). [`AdmittedModel`] and [`AdmittedSource`] put a model and sandboxes behind one.
 
-mod gate;
-mod party;
-mod schedule;
-mod share;
+mod admission_gate;
+mod fair_scheduler;
 
-mod model;
-mod source;
+mod admitted_model;
+mod admitted_source;
 
-pub use gate::{Gate, GateLoad, Overloaded, Permit};
-pub use model::AdmittedModel;
-pub use share::Share;
-pub use source::AdmittedSource;
-pub(crate) use source::turn_before;
+pub use admission_gate::{AdmissionGate, AdmissionLoad, Overloaded, Permit};
+pub use admitted_model::AdmittedModel;
+pub use admitted_source::AdmittedSource;
+pub use fair_scheduler::Share;
+
+pub(crate) use admitted_source::deadline_before;

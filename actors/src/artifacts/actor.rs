@@ -7,43 +7,47 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use conjure_artifact::{ArtifactError, ArtifactUri, OutputContent, Registration, Resolved, Source};
+use conjure_artifact::{
+    ArtifactError, ArtifactUri, OutputContent, Registration, RegistrationSource, ResolvedReference,
+};
 use conjure_base::{Clock as _, Deadline, SystemClock};
 use conjure_conversation::{Artifact, ArtifactChange, ArtifactName, Rejection};
 use tokio_util::sync::CancellationToken;
 
-use super::keeping::Keeping;
-use super::parts::ArtifactParts;
+use super::pinning::ContentPinning;
 use super::request::ArtifactRequest;
-use crate::session::{Answer, Mail, Parcel, SessionError, SessionMessage, Shared, lock};
+use super::services::ArtifactServices;
+use crate::session::{
+    ActorMessage, ReplyTo, ReturnableRequest, SessionEntry, SessionError, SessionRequest, lock,
+};
 use crate::supervision::{Address, Context, Failure, Flow, Job, Reply, SendError, Worker};
 
 /// How many requests may be under way.
-const MOST: usize = 32;
+const MAX_REQUESTS: usize = 32;
 
 /// What it is made of.
 #[derive(Clone)]
-pub(crate) struct Makings {
-    pub(crate) parts: ArtifactParts,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) keeping: Arc<Keeping>,
+pub(crate) struct RegistryDeps {
+    pub(crate) services: ArtifactServices,
+    pub(crate) entry: Arc<SessionEntry>,
+    pub(crate) pinning: Arc<ContentPinning>,
     /// Who records.
-    pub(crate) session: Address<Mail>,
+    pub(crate) session: Address<ActorMessage>,
 }
 
 pub(crate) struct ArtifactRegistryActor {
-    makings: Makings,
-    taking_in: Arc<Mutex<BTreeSet<ArtifactName>>>,
-    under_way: Vec<Job>,
+    deps: RegistryDeps,
+    reserved_names: Arc<Mutex<BTreeSet<ArtifactName>>>,
+    jobs: Vec<Job>,
 }
 
 impl ArtifactRegistryActor {
-    pub(crate) fn new(makings: Makings) -> Self {
-        Self { makings, taking_in: Arc::default(), under_way: Vec::new() }
+    pub(crate) fn new(deps: RegistryDeps) -> Self {
+        Self { deps, reserved_names: Arc::default(), jobs: Vec::new() }
     }
 
     fn run(&mut self, work: impl Future<Output = ()> + Send + 'static, context: &Context<ArtifactRequest>) {
-        self.under_way.push(context.spawn(work));
+        self.jobs.push(context.spawn(work));
     }
 }
 
@@ -55,43 +59,43 @@ impl Worker for ArtifactRegistryActor {
         request: ArtifactRequest,
         context: &Context<ArtifactRequest>,
     ) -> Result<Flow, Failure> {
-        self.under_way.retain(|job| !job.is_finished());
-        if self.under_way.len() >= MOST {
-            request.refuse(SessionError::overloaded("what works with the session's artifacts"));
+        self.jobs.retain(|job| !job.is_finished());
+        if self.jobs.len() >= MAX_REQUESTS {
+            request.reject(SessionError::overloaded("what works with the session's artifacts"));
             return Ok(Flow::Continue);
         }
-        let makings = self.makings.clone();
+        let deps = self.deps.clone();
         match request {
             ArtifactRequest::Register { registration, reply } => {
                 let name = registration.name.clone();
-                let Some(taking_in) = TakingIn::begin(&self.taking_in, &name) else {
+                let Some(reserved_names) = NameReservation::new(&self.reserved_names, &name) else {
                     reply.send(Err(ArtifactError::Exists { name }.into()));
                     return Ok(Flow::Continue);
                 };
                 let registering = async move {
-                    let _until_settled = taking_in;
-                    makings.register(*registration, reply).await;
+                    let _until_settled = reserved_names;
+                    deps.register(*registration, reply).await;
                 };
                 self.run(registering, context);
             }
             ArtifactRequest::Resolve { uri, reply } => {
-                let work = |until| async move { makings.resolve(&uri, until).await };
-                self.run(answered(reply, work), context);
+                let work = |deadline| async move { deps.resolve(&uri, deadline).await };
+                self.run(run_and_reply(reply, work), context);
             }
             ArtifactRequest::Open { uri, reply } => {
-                let work = |until| async move { makings.open(&uri, until).await };
-                self.run(answered(reply, work), context);
+                let work = |deadline| async move { deps.open(&uri, deadline).await };
+                self.run(run_and_reply(reply, work), context);
             }
             ArtifactRequest::Store { file, content, reply } => {
                 let work = |_| async move {
-                    let ArtifactParts { resolver, room, .. } = &makings.parts;
-                    let (store, most) = (resolver.store().clone(), resolver.options().max_file_size);
+                    let ArtifactServices { resolver, quota, .. } = &deps.services;
+                    let (store, max) = (resolver.store().clone(), resolver.options().max_file_size);
                     // Where nobody knows how much it is, it may be as much as it may be.
-                    let _room = room.set_aside(content.size.map_or(most, |size| size.min(most))).await?;
-                    let stored = content.store(&store, most).await?;
-                    Ok(Source::stored(&store, stored.digest, file.content_type))
+                    let _room = quota.reserve(content.size.map_or(max, |size| size.min(max))).await?;
+                    let stored = content.store(&store, max).await?;
+                    Ok(RegistrationSource::stored(&store, stored.digest, file.content_type))
                 };
-                self.run(answered(reply, work), context);
+                self.run(run_and_reply(reply, work), context);
             }
         }
         Ok(Flow::Continue)
@@ -99,29 +103,29 @@ impl Worker for ArtifactRegistryActor {
 }
 
 /// Does the work until nobody wants it any more, and answers.
-async fn answered<T, F, W>(reply: Answer<T>, work: F)
+async fn run_and_reply<T, F, W>(reply: ReplyTo<T>, work: F)
 where
     T: Send + 'static,
     F: FnOnce(Deadline) -> W,
     W: Future<Output = Result<T, SessionError>>,
 {
-    let until = reply.deadline();
-    if let Some((reply, done)) = while_wanted(reply, work(until)).await {
+    let deadline = reply.deadline();
+    if let Some((reply, done)) = until_abandoned(reply, work(deadline)).await {
         reply.send(Ok(done));
     }
 }
 
 /// Does the work until nobody wants it any more. Where it is not done, whoever waits is told why.
-async fn while_wanted<T: Send + 'static, D>(
-    mut reply: Answer<T>,
+async fn until_abandoned<T: Send + 'static, D>(
+    mut reply: ReplyTo<T>,
     work: impl Future<Output = Result<D, SessionError>>,
-) -> Option<(Answer<T>, D)> {
-    let until = reply.deadline();
+) -> Option<(ReplyTo<T>, D)> {
+    let deadline = reply.deadline();
     let outcome = tokio::select! {
         biased;
         outcome = work => outcome,
         () = reply.abandoned() => return None,
-        () = SystemClock.sleep_until(until) => Err(SessionError::DeadlinePassed),
+        () = SystemClock.sleep_until(deadline) => Err(SessionError::DeadlinePassed),
     };
     match outcome {
         Ok(done) => Some((reply, done)),
@@ -133,7 +137,10 @@ async fn while_wanted<T: Send + 'static, D>(
 }
 
 /// Answers with what comes of it, in time. It comes to its end even so, as what is on its way cannot be called back.
-async fn settled<T: Send + 'static>(reply: Answer<T>, work: impl Future<Output = Result<T, SessionError>>) {
+async fn to_result<T: Send + 'static>(
+    reply: ReplyTo<T>,
+    work: impl Future<Output = Result<T, SessionError>>,
+) {
     tokio::pin!(work);
     let outcome = tokio::select! {
         biased;
@@ -147,61 +154,65 @@ async fn settled<T: Send + 'static>(reply: Answer<T>, work: impl Future<Output =
     reply.send(outcome);
 }
 
-impl Makings {
+impl RegistryDeps {
     /// Takes it in, where there is room, holds its content, has it recorded, in this order. What is held is let go when it is known what was
     /// recorded.
-    async fn register(&self, registration: Registration, reply: Answer<Artifact>) {
-        let until = reply.deadline();
+    async fn register(&self, registration: Registration, reply: ReplyTo<Artifact>) {
+        let deadline = reply.deadline();
         let holding = async {
-            let artifact = self.take_in(registration).await?;
-            let held = match &artifact.content {
-                Some(content) => Some(self.keeping.hold(content.clone()).await?),
+            let artifact = self.ingest(registration).await?;
+            let pin = match &artifact.content {
+                Some(content) => Some(self.pinning.pin(content.clone()).await?),
                 None => None,
             };
-            Ok((artifact, held))
+            Ok((artifact, pin))
         };
-        let Some((reply, (artifact, _held))) = while_wanted(reply, holding).await else { return };
+        let Some((reply, (artifact, _pin))) = until_abandoned(reply, holding).await else { return };
         let recording = async {
             let change = ArtifactChange::Register(Box::new(artifact.clone()));
-            self.record(change, until).await?;
-            let artifacts = self.shared.artifacts(&self.parts);
+            self.record(change, deadline).await?;
+            let artifacts = self.entry.artifacts(&self.services);
             let recorded = artifacts.iter().find(|recorded| recorded.name == artifact.name).cloned();
             // It may have been unregistered since.
             Ok(recorded.map_or(artifact, Arc::unwrap_or_clone))
         };
-        settled(reply, recording).await;
+        to_result(reply, recording).await;
     }
 
-    async fn take_in(&self, registration: Registration) -> Result<Artifact, SessionError> {
-        let Self { parts, shared, .. } = self;
+    async fn ingest(&self, registration: Registration) -> Result<Artifact, SessionError> {
+        let Self { services, entry, .. } = self;
         let name = registration.name.clone();
         // Nothing is read for a name that is taken.
-        if shared.artifacts(parts).iter().any(|artifact| artifact.name == name) {
+        if entry.artifacts(services).iter().any(|artifact| artifact.name == name) {
             return Err(ArtifactError::Exists { name }.into());
         }
-        if let Source::Stored { store, .. } = &registration.source
-            && store.root() != parts.resolver.store().root()
+        if let RegistrationSource::Stored { store, .. } = &registration.source
+            && store.root() != services.resolver.store().root()
         {
             let reason = "the content lies in another store than that of the session's tenant".to_owned();
             return Err(ArtifactError::Unsupported(reason).into());
         }
         // Dropping the future ends the work.
         let cancel = CancellationToken::new();
-        let opened = parts.intake.open(registration, parts.resolver.store(), &cancel).await?;
+        let opened = services.ingestor.open(registration, services.resolver.store(), &cancel).await?;
         let _room = match opened.is_stored() {
-            true => Some(parts.room.set_aside(opened.size()).await?),
+            true => Some(services.quota.reserve(opened.size()).await?),
             false => None,
         };
-        Ok(opened.take_in(&cancel).await?)
+        Ok(opened.ingest(&cancel).await?)
     }
 
-    async fn resolve(&self, uri: &ArtifactUri, until: Deadline) -> Result<Resolved, SessionError> {
-        let Self { parts, shared, .. } = self;
-        let artifacts = shared.artifacts(parts);
+    async fn resolve(
+        &self,
+        uri: &ArtifactUri,
+        deadline: Deadline,
+    ) -> Result<ResolvedReference, SessionError> {
+        let Self { services, entry, .. } = self;
+        let artifacts = entry.artifacts(services);
         let cancel = CancellationToken::new();
-        let resolved = parts.resolver.resolve(uri, &artifacts, until, &cancel).await?;
-        if let Some(fetched) = &resolved.fetched {
-            match self.record(ArtifactChange::Fetch(Box::new(fetched.clone())), until).await {
+        let resolved = services.resolver.resolve(uri, &artifacts, deadline, &cancel).await?;
+        if let Some(fetched) = &resolved.newly_fetched {
+            match self.record(ArtifactChange::Fetch(Box::new(fetched.clone())), deadline).await {
                 // It was unregistered meanwhile.
                 Ok(()) | Err(SessionError::Rejected(Rejection::NoArtifact { .. })) => {}
                 Err(error) => return Err(error),
@@ -210,19 +221,19 @@ impl Makings {
         Ok(resolved)
     }
 
-    async fn open(&self, uri: &ArtifactUri, until: Deadline) -> Result<OutputContent, SessionError> {
-        let resolved = self.resolve(uri, until).await?;
-        Ok(self.parts.resolver.open(&resolved).await?)
+    async fn open(&self, uri: &ArtifactUri, deadline: Deadline) -> Result<OutputContent, SessionError> {
+        let resolved = self.resolve(uri, deadline).await?;
+        Ok(self.services.resolver.open(&resolved).await?)
     }
 
     /// Returns when it is known whether the session has recorded it: by then, it is not sent any more.
-    async fn record(&self, change: ArtifactChange, until: Deadline) -> Result<(), SessionError> {
-        let (reply, answer) = Reply::new(until);
+    async fn record(&self, change: ArtifactChange, deadline: Deadline) -> Result<(), SessionError> {
+        let (reply, answer) = Reply::new(deadline);
         tokio::pin!(answer);
-        let mut message = SessionMessage::ChangeArtifacts { change, reply };
+        let mut message = SessionRequest::ChangeArtifacts { change, reply };
         loop {
-            let (parcel, returned) = Parcel::new(message);
-            match self.session.send_by(Mail::Said(parcel), until).await {
+            let (request, returned) = ReturnableRequest::new(message);
+            match self.session.send_with_deadline(ActorMessage::Request(request), deadline).await {
                 Ok(()) => {}
                 Err(SendError::DeadlinePassed(_)) => return Err(SessionError::DeadlinePassed),
                 // It ends, and this with it.
@@ -239,19 +250,19 @@ impl Makings {
 }
 
 /// A name that is being taken in, until this is dropped.
-struct TakingIn {
+struct NameReservation {
     name: ArtifactName,
     names: Arc<Mutex<BTreeSet<ArtifactName>>>,
 }
 
-impl TakingIn {
-    fn begin(names: &Arc<Mutex<BTreeSet<ArtifactName>>>, name: &ArtifactName) -> Option<Self> {
+impl NameReservation {
+    fn new(names: &Arc<Mutex<BTreeSet<ArtifactName>>>, name: &ArtifactName) -> Option<Self> {
         let is_free = lock(names).insert(name.clone());
         is_free.then(|| Self { name: name.clone(), names: Arc::clone(names) })
     }
 }
 
-impl Drop for TakingIn {
+impl Drop for NameReservation {
     fn drop(&mut self) {
         lock(&self.names).remove(&self.name);
     }

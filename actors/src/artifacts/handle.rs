@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use conjure_artifact::{ArtifactError, ArtifactUri, OutputContent, Registration, Resolved, Source};
+use conjure_artifact::{
+    ArtifactError, ArtifactUri, OutputContent, Registration, RegistrationSource, ResolvedReference,
+};
 use conjure_conversation::{Artifact, ArtifactChange, ArtifactName};
 
-use crate::session::{Session, SessionError, SessionMessage};
+use crate::session::{Session, SessionError, SessionRequest};
 
 use super::request::ArtifactRequest;
 
@@ -18,7 +20,7 @@ pub struct Artifacts {
 }
 
 impl Artifacts {
-    pub(crate) const fn of(session: Session) -> Self {
+    pub(crate) const fn new(session: Session) -> Self {
         Self { session }
     }
 
@@ -28,7 +30,7 @@ impl Artifacts {
     /// # Errors
     /// [`SessionError::Artifact`] says what is wrong with the name or the source, and that there is one of this name already.
     /// [`SessionError::Quota`]: its tenant has as much on the disk as it may, or would have more with it; nothing is left of it then.
-    pub async fn register(&self, name: &str, source: Source) -> Result<Artifact, SessionError> {
+    pub async fn register(&self, name: &str, source: RegistrationSource) -> Result<Artifact, SessionError> {
         let name = ArtifactName::new(name).map_err(ArtifactError::from)?;
         self.register_with(Registration::new(name, source)).await
     }
@@ -39,8 +41,8 @@ impl Artifacts {
     /// As for [`Artifacts::register`].
     pub async fn register_with(&self, registration: Registration) -> Result<Artifact, SessionError> {
         let registration = Box::new(registration);
-        let ask = |reply| SessionMessage::Artifacts(ArtifactRequest::Register { registration, reply });
-        self.session.ask(ask).await
+        let message = |reply| SessionRequest::Artifacts(ArtifactRequest::Register { registration, reply });
+        self.session.request(message).await
     }
 
     /// What a reference stands for: a file of a skill, an artifact, what a URL leads to. URLs are fetched for that, where what was
@@ -48,9 +50,9 @@ impl Artifacts {
     ///
     /// # Errors
     /// [`SessionError::Artifact`] says why it is not to be had.
-    pub async fn resolve(&self, uri: &str) -> Result<Resolved, SessionError> {
+    pub async fn resolve(&self, uri: &str) -> Result<ResolvedReference, SessionError> {
         let uri = ArtifactUri::parse(uri)?;
-        self.session.ask(|reply| SessionMessage::Artifacts(ArtifactRequest::Resolve { uri, reply })).await
+        self.session.request(|reply| SessionRequest::Artifacts(ArtifactRequest::Resolve { uri, reply })).await
     }
 
     /// The bytes of what a reference stands for, as a stream.
@@ -59,7 +61,7 @@ impl Artifacts {
     /// As for [`Artifacts::resolve`].
     pub async fn open(&self, uri: &str) -> Result<OutputContent, SessionError> {
         let uri = ArtifactUri::parse(uri)?;
-        self.session.ask(|reply| SessionMessage::Artifacts(ArtifactRequest::Open { uri, reply })).await
+        self.session.request(|reply| SessionRequest::Artifacts(ArtifactRequest::Open { uri, reply })).await
     }
 
     /// All of them, in the order in which they were registered. Nothing is fetched.
@@ -67,7 +69,7 @@ impl Artifacts {
     /// # Errors
     /// When the session cannot be started.
     pub async fn list(&self) -> Result<Vec<Artifact>, SessionError> {
-        Ok(self.shared().await?.iter().map(|artifact| Artifact::clone(artifact)).collect())
+        Ok(self.all().await?.iter().map(|artifact| Artifact::clone(artifact)).collect())
     }
 
     /// One of them. Nothing is fetched.
@@ -75,7 +77,7 @@ impl Artifacts {
     /// # Errors
     /// When the session has none of this name.
     pub async fn info(&self, name: &str) -> Result<Artifact, SessionError> {
-        let artifacts = self.shared().await?;
+        let artifacts = self.all().await?;
         let known = || artifacts.iter().map(|artifact| artifact.name.as_str()).take(20).collect::<Vec<_>>();
         let found = artifacts.iter().find(|artifact| artifact.name.as_str() == name);
         found.map(|artifact| Artifact::clone(artifact)).ok_or_else(|| {
@@ -100,11 +102,11 @@ impl Artifacts {
         self.change(ArtifactChange::Clear).await
     }
 
-    async fn shared(&self) -> Result<Arc<[Arc<Artifact>]>, SessionError> {
-        self.session.ask(|reply| SessionMessage::ListArtifacts { reply }).await
+    async fn all(&self) -> Result<Arc<[Arc<Artifact>]>, SessionError> {
+        self.session.request(|reply| SessionRequest::ListArtifacts { reply }).await
     }
 
     async fn change(&self, change: ArtifactChange) -> Result<(), SessionError> {
-        self.session.ask(|reply| SessionMessage::ChangeArtifacts { change, reply }).await
+        self.session.request(|reply| SessionRequest::ChangeArtifacts { change, reply }).await
     }
 }

@@ -1,7 +1,7 @@
 //! The artifacts of a session (ADR-0018, section 2): what it is given, by name, and what its host asks of them.
 //!
 //! What a session has is recorded by its conversation, and its bytes lie in its tenant's store, where they are kept from before that is
-//! recorded until after it is recorded that the session has them no more ([`ContentKeeper`]): a crash loses nothing. The
+//! recorded until after it is recorded that the session has them no more ([`ContentPinner`]): a crash loses nothing. The
 //! `ArtifactRegistryActor` does what takes long, beside the session's actor: it takes files in, resolves references, fetches URLs for
 //! the host; then the session's actor records what came of it, also while a turn runs: the next call of a tool sees it. It is started by
 //! the first request that needs it, stands below the session's actor, so that its death is not the session's, and goes when nobody asks
@@ -20,20 +20,18 @@
 //! that was stored and not recorded is garbage of its store, when nobody keeps it any more.
 
 mod actor;
-mod expiry;
-mod failure;
 mod handle;
-mod keeping;
-mod parts;
-mod place;
+mod lazy_registry;
+mod pinning;
 mod request;
+mod services;
+mod shared_error;
 
-pub use expiry::have_expired;
-pub use failure::ArtifactFailure;
 pub use handle::Artifacts;
-pub use parts::{ArtifactParts, ContentKeeper, SetAside, StoreRoom};
 pub use request::ArtifactRequest;
+pub use services::{ArtifactServices, ContentPinner, SpaceReservation, StoreQuota, have_expired};
+pub use shared_error::SharedArtifactError;
 
-pub(crate) use actor::Makings;
-pub(crate) use keeping::Keeping;
-pub(crate) use place::RegistryPlace;
+pub(crate) use actor::RegistryDeps;
+pub(crate) use lazy_registry::LazyRegistry;
+pub(crate) use pinning::ContentPinning;

@@ -1,10 +1,10 @@
 //! What is asked of a session's registry of artifacts.
 
-use conjure_artifact::{ArtifactUri, OutputContent, Registration, Resolved, Source};
+use conjure_artifact::{ArtifactUri, OutputContent, Registration, RegistrationSource, ResolvedReference};
 use conjure_base::Deadline;
 use conjure_conversation::{Artifact, SessionFile};
 
-use crate::session::{Answer, SessionError};
+use crate::session::{ReplyTo, SessionError};
 
 /// What a host asks of a session's artifacts and takes longer than a moment.
 #[derive(Debug)]
@@ -15,21 +15,21 @@ pub enum ArtifactRequest {
         /// Which.
         registration: Box<Registration>,
         /// Told what was recorded.
-        reply: Answer<Artifact>,
+        reply: ReplyTo<Artifact>,
     },
     /// What does this reference stand for?
     Resolve {
         /// The reference.
         uri: ArtifactUri,
         /// Told.
-        reply: Answer<Resolved>,
+        reply: ReplyTo<ResolvedReference>,
     },
     /// The bytes of what a reference stands for are wanted.
     Open {
         /// The reference.
         uri: ArtifactUri,
         /// Given them.
-        reply: Answer<OutputContent>,
+        reply: ReplyTo<OutputContent>,
     },
     /// A file that the session produced is to be a content of its tenant's store, for other sessions to be given.
     Store {
@@ -38,13 +38,13 @@ pub enum ArtifactRequest {
         /// Where it is read.
         content: Box<OutputContent>,
         /// Given the source of an artifact.
-        reply: Answer<Source>,
+        reply: ReplyTo<RegistrationSource>,
     },
 }
 
 impl ArtifactRequest {
     /// Answers a request that is not carried out.
-    pub(crate) fn refuse(self, error: SessionError) {
+    pub(crate) fn reject(self, error: SessionError) {
         match self {
             Self::Register { reply, .. } => reply.send(Err(error)),
             Self::Resolve { reply, .. } => reply.send(Err(error)),

@@ -9,27 +9,27 @@ use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SystemClock};
 #[cfg(target_os = "linux")]
-use conjure_sandbox::Provision;
-use conjure_sandbox::{CallOptions, Executor, SandboxError, SandboxErrorKind, Sharing};
+use conjure_sandbox::ContentItem;
+use conjure_sandbox::{CallOptions, Executor, HostAccess, SandboxError, SandboxErrorKind};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::live_sandbox::{LiveSandbox, pause};
 #[cfg(target_os = "linux")]
-use super::berth::Remembered;
-use super::berth::{Berth, Mooring, Occupant};
-use super::pausing::pause;
+use super::sandbox_slot::InstalledItem;
+use super::sandbox_slot::{SandboxLifecycle, SandboxSlot};
 use super::source::ExecutorSource;
-use super::stay::{Due, Idling, Rest, Stay};
-use crate::metrics::SandboxMeter;
-use crate::supervision::{Address, Context, Failure, Flow, Waiting, Worker};
+use super::usage::{IdleAction, IdlePolicy, PauseState, SandboxUsage};
+use crate::metrics::SandboxMetrics;
+use crate::supervision::{Address, Context, Failure, Flow, WaitReasonGuard, Worker};
 
 /// Beyond this, a sandbox that is cleared away is complained about.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WARN_AFTER: Duration = Duration::from_secs(20);
 
 /// Watches over one sandbox.
 pub(crate) struct ExecutorActor {
     /// Says in the tree that its sandbox is paused, while it is.
-    paused: Option<Waiting>,
+    paused: Option<WaitReasonGuard>,
 }
 
 /// What it understands.
@@ -37,7 +37,7 @@ pub(crate) enum ExecutorMessage {
     /// Its sandbox has ended.
     Lost(SandboxError),
     /// Nobody used its sandbox, which is put away.
-    PutAway,
+    StopIdle,
     /// Nobody uses its sandbox, in which everything stands still.
     Paused,
     /// Somebody uses it, and all goes on.
@@ -46,26 +46,29 @@ pub(crate) enum ExecutorMessage {
 
 /// What it is made of.
 #[derive(Clone)]
-pub(crate) struct Makings {
+pub(crate) struct ExecutorDeps {
     pub(crate) source: Arc<dyn ExecutorSource>,
-    pub(crate) berth: Arc<Berth>,
-    pub(crate) start_within: Duration,
-    pub(crate) clear_within: Duration,
-    pub(crate) idling: Idling,
+    pub(crate) slot: Arc<SandboxSlot>,
+    pub(crate) start_timeout: Duration,
+    pub(crate) cleanup_timeout: Duration,
+    pub(crate) idle_policy: IdlePolicy,
 }
 
 impl ExecutorActor {
     /// Has the sandbox made, and returns when it serves calls.
-    pub(crate) async fn start(makings: Makings, context: Context<ExecutorMessage>) -> Result<Self, Failure> {
-        let _waiting = context.waits_for("its sandbox");
+    pub(crate) async fn start(
+        deps: ExecutorDeps,
+        context: Context<ExecutorMessage>,
+    ) -> Result<Self, Failure> {
+        let _waiting = context.waiting_for("its sandbox");
         let (ready, started) = oneshot::channel();
         let (address, path) = (context.address().clone(), context.path().to_owned());
-        let deadline = SystemClock.deadline(makings.start_within);
-        context.spawn_lasting(move |over| async move {
-            let kept = keep(&makings, deadline, (&path, &address), ready, &over).await;
+        let deadline = SystemClock.deadline(deps.start_timeout);
+        context.spawn_joined(move |stop| async move {
+            let kept = run_sandbox(&deps, deadline, (&path, &address), ready, &stop).await;
             if let Err((error, ready)) = kept {
-                if let Some(meter) = &makings.berth.meter {
-                    meter.refused(&error);
+                if let Some(metrics) = &deps.slot.metrics {
+                    metrics.start_failed(&error);
                 }
                 // Told when nothing of it is left.
                 let _ = ready.send(Err(error));
@@ -89,10 +92,10 @@ impl Worker for ExecutorActor {
     ) -> Result<Flow, Failure> {
         match message {
             ExecutorMessage::Lost(reason) => return Err(reason.into()),
-            ExecutorMessage::PutAway => return Ok(Flow::Stop),
+            ExecutorMessage::StopIdle => return Ok(Flow::Stop),
             ExecutorMessage::Paused => {
                 self.paused = None;
-                self.paused = Some(context.waits_for("a call; its sandbox is paused"));
+                self.paused = Some(context.waiting_for("a call; its sandbox is paused"));
             }
             ExecutorMessage::Resumed => self.paused = None,
         }
@@ -100,37 +103,37 @@ impl Worker for ExecutorActor {
     }
 }
 
-type Ready = oneshot::Sender<Result<(), SandboxError>>;
+type ReadySender = oneshot::Sender<Result<(), SandboxError>>;
 
 /// Makes a sandbox, keeps it until it or the actor ends, and clears it away.
-async fn keep(
-    makings: &Makings,
+async fn run_sandbox(
+    deps: &ExecutorDeps,
     deadline: Deadline,
     (path, address): (&str, &Address<ExecutorMessage>),
-    ready: Ready,
-    over: &CancellationToken,
-) -> Result<(), (SandboxError, Ready)> {
-    let Makings { source, berth, .. } = makings;
-    let Mooring { rope, closed, .. } = &*berth.mooring;
+    ready: ReadySender,
+    stop: &CancellationToken,
+) -> Result<(), (SandboxError, ReadySender)> {
+    let ExecutorDeps { source, slot, .. } = deps;
+    let SandboxLifecycle { exclusive, closed, .. } = &*slot.lifecycle;
     // The supervisor sees to it that the one before is gone. This says so again, where it matters.
-    let Some(_moored) = over.run_until_cancelled(rope.lock()).await else { return Ok(()) };
+    let Some(_moored) = stop.run_until_cancelled(exclusive.lock()).await else { return Ok(()) };
     if closed.is_cancelled() {
-        return Err((closing(), ready));
+        return Err((closed_error(), ready));
     }
-    let over = Over { actor: over, session: closed };
-    let Some(admitted) = over.unless(source.admit(deadline)).await else { return Ok(()) };
+    let stop = StopSignal { actor: stop, session: closed };
+    let Some(admitted) = stop.run_until(source.acquire_permit(deadline)).await else { return Ok(()) };
     let admitted = match admitted {
         // What is left of the one before counts until it is gone, and may be all that is in the way.
-        Err(error) if error.kind() == SandboxErrorKind::Overloaded && berth.mooring.is_leaving() => {
+        Err(error) if error.kind() == SandboxErrorKind::Overloaded && slot.lifecycle.has_cleanups() => {
             let left = async {
                 tokio::select! {
                     biased;
-                    () = berth.mooring.left() => {}
+                    () = slot.lifecycle.wait_cleanups() => {}
                     () = SystemClock.sleep_until(deadline) => {}
                 }
-                source.admit(deadline).await
+                source.acquire_permit(deadline).await
             };
-            let Some(admitted) = over.unless(left).await else { return Ok(()) };
+            let Some(admitted) = stop.run_until(left).await else { return Ok(()) };
             admitted
         }
         admitted => admitted,
@@ -139,196 +142,196 @@ async fn keep(
         Ok(permit) => permit,
         Err(error) => return Err((error, ready)),
     };
-    let Some(opened) = over.unless(source.open(deadline)).await else { return Ok(()) };
+    let Some(opened) = stop.run_until(source.create(deadline)).await else { return Ok(()) };
     let executor: Arc<dyn Executor> = match opened {
         Ok(executor) => Arc::from(executor),
         Err(error) => return Err((error, ready)),
     };
-    let furnished = over.unless(furnish(&executor, makings, deadline)).await;
-    let within = makings.clear_within;
-    let outcome = match furnished {
+    let install_previous_items = stop.run_until(prepare_sandbox(&executor, deps, deadline)).await;
+    let within = deps.cleanup_timeout;
+    let outcome = match install_previous_items {
         None => Ok(()),
         Some(Err(error)) => Err((error, ready)),
-        Some(Ok(occupant)) => {
-            let took = makings.start_within.saturating_sub(SystemClock.remaining(deadline));
-            let counted = berth.meter.as_ref().map(|meter| meter.live(took));
+        Some(Ok(sandbox)) => {
+            let took = deps.start_timeout.saturating_sub(SystemClock.remaining(deadline));
+            let counted = slot.metrics.as_ref().map(|metrics| metrics.live(took));
             // Whoever waited may have given up: then the actor is over.
             let _ = ready.send(Ok(()));
-            let parting = watch(&occupant, makings, address, over).await;
+            let end_reason = watch(&sandbox, deps, address, stop).await;
             drop(counted);
-            if parting == Parting::Lost {
+            if end_reason == EndReason::Lost {
                 let given_up = SystemClock.deadline(within);
-                clear_away(executor.vacate(), &*executor, given_up, path).await;
+                stop_and_clean(executor.stop(), &*executor, given_up, path).await;
                 let path = path.to_owned();
-                berth.mooring.leave(async move {
+                slot.lifecycle.cleanup_later(async move {
                     // It counts until nothing of it is left.
                     let _permit = permit;
-                    clear_away(executor.cleanup(), &*executor, given_up, &path).await;
+                    stop_and_clean(executor.cleanup(), &*executor, given_up, &path).await;
                 });
                 return Ok(());
             }
             Ok(())
         }
     };
-    clear_away(executor.cleanup(), &*executor, SystemClock.deadline(within), path).await;
-    berth.mooring.left().await;
+    stop_and_clean(executor.cleanup(), &*executor, SystemClock.deadline(within), path).await;
+    slot.lifecycle.wait_cleanups().await;
     outcome
 }
 
 /// How a sandbox ceases to serve calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Parting {
+enum EndReason {
     /// It ended by itself, and the next one is to take its place soon.
     Lost,
     /// Nobody wants it any more: whoever waits for that waits for all of it.
     Ended,
 }
 
-fn closing() -> SandboxError {
+fn closed_error() -> SandboxError {
     SandboxError::new(SandboxErrorKind::Unavailable, "the session's sandbox was closed")
 }
 
 /// What ends a sandbox from outside: its actor's end, or that nobody wants one any more.
 #[derive(Clone, Copy)]
-struct Over<'a> {
+struct StopSignal<'a> {
     actor: &'a CancellationToken,
     session: &'a CancellationToken,
 }
 
-impl Over<'_> {
+impl StopSignal<'_> {
     /// What comes of `work`, unless that comes first.
-    async fn unless<T>(self, work: impl Future<Output = T>) -> Option<T> {
+    async fn run_until<T>(self, work: impl Future<Output = T>) -> Option<T> {
         self.actor.run_until_cancelled(self.session.run_until_cancelled(work)).await.flatten()
     }
 }
 
 /// Prepares a sandbox, puts on its shelves what was on those of the one before, and has it serve calls.
-async fn furnish(
+async fn prepare_sandbox(
     executor: &Arc<dyn Executor>,
-    makings: &Makings,
+    deps: &ExecutorDeps,
     deadline: Deadline,
-) -> Result<Arc<Occupant>, SandboxError> {
-    let Makings { source, .. } = makings;
+) -> Result<Arc<LiveSandbox>, SandboxError> {
+    let ExecutorDeps { source, .. } = deps;
     if executor.layout() != source.layout() {
         let message = "things lie elsewhere in the sandbox than its source had said; mend the source";
         return Err(SandboxError::new(SandboxErrorKind::Unavailable, message));
     }
     executor.init().await?;
-    furnished(executor, makings, deadline).await
+    install_previous_items(executor, deps, deadline).await
 }
 
 #[cfg(target_os = "linux")]
-async fn furnished(
+async fn install_previous_items(
     executor: &Arc<dyn Executor>,
-    Makings { berth, idling, .. }: &Makings,
+    ExecutorDeps { slot, idle_policy, .. }: &ExecutorDeps,
     deadline: Deadline,
-) -> Result<Arc<Occupant>, SandboxError> {
-    let mut given: Vec<Remembered> = Vec::new();
+) -> Result<Arc<LiveSandbox>, SandboxError> {
+    let mut given: Vec<InstalledItem> = Vec::new();
     loop {
-        let wanted = berth.provisions();
+        let wanted = slot.items();
         let is_among =
-            |some: &[Remembered], one: &Remembered| some.iter().any(|other| other.number == one.number);
+            |some: &[InstalledItem], one: &InstalledItem| some.iter().any(|other| other.number == one.number);
         // Somebody withdrew it meanwhile.
-        for gone in given.iter().filter(|one| !is_among(&wanted, one)) {
-            let Provision { shelf, name, .. } = &gone.provision;
-            executor.withdraw(*shelf, name, CallOptions::until(deadline)).await?;
+        for removed in given.iter().filter(|one| !is_among(&wanted, one)) {
+            let ContentItem { dir, name, .. } = &removed.item;
+            executor.remove_content(*dir, name, CallOptions::until(deadline)).await?;
         }
         for new in wanted.iter().filter(|one| !is_among(&given, one)) {
-            executor.provide(new.provision.clone(), CallOptions::until(deadline)).await?;
+            executor.install_content(new.item.clone(), CallOptions::until(deadline)).await?;
         }
         given = wanted;
-        if let Some(occupant) = berth.occupy_with(executor, &given, || Stay::new(*idling)) {
-            return Ok(occupant);
+        if let Some(sandbox) = slot.set_if_unchanged(executor, &given, || SandboxUsage::new(*idle_policy)) {
+            return Ok(sandbox);
         }
     }
 }
 
 #[cfg(not(target_os = "linux"))]
 #[expect(clippy::unused_async, reason = "elsewhere there is something to wait for")]
-async fn furnished(
+async fn install_previous_items(
     executor: &Arc<dyn Executor>,
-    Makings { berth, idling, .. }: &Makings,
+    ExecutorDeps { slot, idle_policy, .. }: &ExecutorDeps,
     _: Deadline,
-) -> Result<Arc<Occupant>, SandboxError> {
-    Ok(berth.occupy(Arc::clone(executor), Stay::new(*idling)))
+) -> Result<Arc<LiveSandbox>, SandboxError> {
+    Ok(slot.set(Arc::clone(executor), SandboxUsage::new(*idle_policy)))
 }
 
 /// Waits for the end of the sandbox or of its actor, or until nobody uses it, and has no more calls served.
 async fn watch(
-    occupant: &Arc<Occupant>,
-    makings: &Makings,
+    sandbox: &Arc<LiveSandbox>,
+    deps: &ExecutorDeps,
     address: &Address<ExecutorMessage>,
-    over: Over<'_>,
-) -> Parting {
-    let berth = &makings.berth;
+    stop: StopSignal<'_>,
+) -> EndReason {
+    let slot = &deps.slot;
     let ended = async {
         tokio::select! {
             biased;
-            reason = occupant.ended() => Some(reason),
-            () = unused(occupant, makings, address) => None,
+            reason = sandbox.ended() => Some(reason),
+            () = wait_idle(sandbox, deps, address) => None,
         }
     };
-    match over.unless(ended).await {
+    match stop.run_until(ended).await {
         Some(None) => {
-            berth.put_away(occupant);
+            slot.clear_idle(sandbox);
             // It may just be ending by itself.
-            let _ = address.send(ExecutorMessage::PutAway);
-            Parting::Ended
+            let _ = address.send(ExecutorMessage::StopIdle);
+            EndReason::Ended
         }
         Some(Some(reason)) => {
-            if let Some(meter) = &berth.meter {
-                meter.lost();
+            if let Some(metrics) = &slot.metrics {
+                metrics.lost();
             }
-            berth.vacate(occupant, reason.clone());
+            slot.clear(sandbox, reason.clone());
             // It may just be ending by itself.
             let _ = address.send(ExecutorMessage::Lost(reason));
-            Parting::Lost
+            EndReason::Lost
         }
-        None if over.session.is_cancelled() => {
-            berth.vacate(occupant, closing());
-            Parting::Ended
+        None if stop.session.is_cancelled() => {
+            slot.clear(sandbox, closed_error());
+            EndReason::Ended
         }
         None => {
             let message = "the sandbox was lost: it was ended together with the actor that kept it";
-            berth.vacate(occupant, SandboxError::new(SandboxErrorKind::Lost, message));
-            Parting::Ended
+            slot.clear(sandbox, SandboxError::new(SandboxErrorKind::Lost, message));
+            EndReason::Ended
         }
     }
 }
 
 /// Pauses the sandbox while nobody uses it. Returns when nobody has used it for long enough, and nobody may any more. What is not
 /// on the host yet is, then.
-async fn unused(occupant: &Occupant, makings: &Makings, address: &Address<ExecutorMessage>) {
-    let stay = &occupant.stay;
-    let (mut rest, mut counted) = (Rest::Awake, None);
+async fn wait_idle(sandbox: &LiveSandbox, deps: &ExecutorDeps, address: &Address<ExecutorMessage>) {
+    let usage = &sandbox.usage;
+    let (mut pause_state, mut counted) = (PauseState::Running, None);
     loop {
-        match stay.due(rest).await {
-            Due::Pause => {
-                rest = pause(occupant).await;
-                if rest == Rest::Paused {
-                    counted = makings.berth.meter.as_ref().map(SandboxMeter::paused);
+        match usage.next_action(pause_state).await {
+            IdleAction::Pause => {
+                pause_state = pause(sandbox).await;
+                if pause_state == PauseState::Paused {
+                    counted = deps.slot.metrics.as_ref().map(SandboxMetrics::paused);
                     // It may just be ending by itself, as below.
                     let _ = address.send(ExecutorMessage::Paused);
                 }
                 continue;
             }
-            Due::Awake => {
-                rest = Rest::Awake;
+            IdleAction::Resumed => {
+                pause_state = PauseState::Running;
                 drop(counted.take());
                 let _ = address.send(ExecutorMessage::Resumed);
                 continue;
             }
-            Due::PutAway => {}
+            IdleAction::Stop => {}
         }
-        if occupant.executor.sharing() == Sharing::Transferred {
-            let options = CallOptions::until(SystemClock.deadline(makings.clear_within));
-            if let Err(error) = occupant.executor.bring_back(options).await {
+        if sandbox.executor.host_access() == HostAccess::Copied {
+            let options = CallOptions::until(SystemClock.deadline(deps.cleanup_timeout));
+            if let Err(error) = sandbox.executor.copy_out(options).await {
                 tracing::warn!(%error, "a sandbox that nobody uses stays, as its files cannot be brought to the host");
-                stay.prolong();
+                usage.extend();
                 continue;
             }
         }
-        if stay.end() {
+        if usage.try_end() {
             return;
         }
     }
@@ -336,7 +339,7 @@ async fn unused(occupant: &Occupant, makings: &Makings, address: &Address<Execut
 
 /// Waits for the end of a sandbox, as far as the next one that gets its workspace has to. One that does not go in time is given
 /// up, as nothing of its session would ever end else.
-async fn clear_away(
+async fn stop_and_clean(
     cleaning: impl Future<Output = ()>,
     executor: &dyn Executor,
     given_up: Deadline,
@@ -346,7 +349,7 @@ async fn clear_away(
     tokio::select! {
         biased;
         () = &mut cleaning => return,
-        () = SystemClock.sleep_until(SystemClock.deadline(PATIENCE).earlier(given_up)) => {}
+        () = SystemClock.sleep_until(SystemClock.deadline(WARN_AFTER).min(given_up)) => {}
     }
     tracing::warn!(actor, ?executor, "a sandbox is not gone yet");
     tokio::select! {

@@ -1,6 +1,6 @@
 //! The sandbox of a session, supervised: it is made when the first call needs it, watched, and replaced when it is lost.
 //!
-//! Below a session's actor stands a supervisor for it, from the first call on ([`Executors`] makes of an [`ExecutorSource`] a
+//! Below a session's actor stands a supervisor for it, from the first call on ([`SupervisedExecutorBuilder`] makes of an [`ExecutorSource`] a
 //! [`SupervisedExecutor`], which is what the session's tools hold). [`ExecutorsSpec`] is the same for a tree of one's own. Calls
 //! go straight to the sandbox, at the speed of a fork; the actor beside it only watches. What to rely on:
 //!
@@ -9,12 +9,12 @@
 //!   deadline. What was provided to the one before is provided again.
 //! - **There are never two sandboxes of a session at once**: the next one is made only when nothing of the one before is
 //!   left, whatever ended it; behind one that was lost, as soon as nothing of it changes the workspace any more
-//!   ([`Executor::vacate`](conjure_sandbox::Executor::vacate)). For that the end of a sandbox belongs to lasting work of its actor
-//!   ([`Context::spawn_lasting`](crate::supervision::Context::spawn_lasting)), and not to the actor's last words. Under
+//!   ([`Executor::stop`](conjure_sandbox::Executor::stop)). For that the end of a sandbox belongs to lasting work of its actor
+//!   ([`Context::spawn_joined`](crate::supervision::Context::spawn_joined)), and not to the actor's last words. Under
 //!   `local`, which holds nothing together, what a killed guest ran ends a moment after it.
 //! - A sandbox belongs to one session: its source hands it over by value.
 //! - What the model cannot see by itself, that the sandbox is another one and what is gone, it is told once, with the
-//!   next result ([`Executor::take_notice`](conjure_sandbox::Executor::take_notice)).
+//!   next result ([`Executor::take_model_notice`](conjure_sandbox::Executor::take_model_notice)).
 //! - A sandbox that no call uses is paused, where the host wants that ([`ExecutorOptions::pause_after`]): what runs in the background
 //!   stands still. The next call has it go on first. Nobody begins a pause while a call is under way.
 //! - A first start that fails is the error of the call that needed it; the next call tries again. A sandbox that cannot be
@@ -24,17 +24,20 @@
 //! ([`ExecutorsSpec::resumed`]).
 
 mod actor;
-mod berth;
+mod lazy_supervisor;
+mod live_sandbox;
 mod notice;
-mod pausing;
+mod options;
+mod sandbox_slot;
 mod source;
 mod spec;
-mod stay;
 mod supervised;
+mod usage;
 
-pub(crate) use berth::Mooring;
+pub(crate) use sandbox_slot::SandboxLifecycle;
+pub(crate) use spec::PriorSandbox;
+
+pub use options::ExecutorOptions;
 pub use source::{ConnectorSource, ExecutorSource};
-pub(crate) use spec::Began;
-
-pub use spec::{ExecutorOptions, Executors, ExecutorsSpec};
+pub use spec::{ExecutorsSpec, SupervisedExecutorBuilder};
 pub use supervised::SupervisedExecutor;

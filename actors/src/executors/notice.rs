@@ -3,78 +3,78 @@
 use std::fmt;
 use std::path::Path;
 
-use conjure_sandbox::{Boundary, Isolation, SandboxError, Sharing};
+use conjure_sandbox::{Boundary, HostAccess, Isolation, SandboxError};
 
 /// Characters of a reason that are told.
 const REASON: usize = 400;
 
 /// Why the sandbox is another one than the model knows, and what went with that.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Notice {
-    why: Why,
-    files: Files,
+pub(crate) struct ModelNotice {
+    reason: NoticeReason,
+    files: FilesLost,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Why {
+enum NoticeReason {
     /// It was lost, for this reason.
     Lost(String),
     /// The conversation rested, and the sandbox ended then.
-    Resumed,
+    Revived,
     /// Nobody used it for a while.
-    PutAway,
+    StoppedIdle,
 }
 
 /// What becomes of files outside the workspace when a sandbox ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Files {
+enum FilesLost {
     /// They are the sandbox's own, and go with it.
     Own,
     /// They are the host's.
     OfHost,
 }
 
-impl Notice {
+impl ModelNotice {
     pub(crate) fn lost(reason: &SandboxError, isolation: Isolation) -> Self {
         Self {
-            why: Why::Lost(reason.to_string().chars().take(REASON).collect()),
-            files: Files::of(isolation),
+            reason: NoticeReason::Lost(reason.to_string().chars().take(REASON).collect()),
+            files: FilesLost::of(isolation),
         }
     }
 
-    pub(super) const fn put_away(isolation: Isolation) -> Self {
-        Self { why: Why::PutAway, files: Files::of(isolation) }
+    pub(super) const fn stopped_idle(isolation: Isolation) -> Self {
+        Self { reason: NoticeReason::StoppedIdle, files: FilesLost::of(isolation) }
     }
 
-    pub(crate) const fn resumed(isolation: Isolation) -> Self {
-        Self { why: Why::Resumed, files: Files::of(isolation) }
+    pub(crate) const fn revived(isolation: Isolation) -> Self {
+        Self { reason: NoticeReason::Revived, files: FilesLost::of(isolation) }
     }
 
     /// The note, for a sandbox with this workspace, that has it so.
-    pub(crate) fn text(&self, workspace: &Path, sharing: Sharing) -> String {
+    pub(crate) fn text(&self, workspace: &Path, sharing: HostAccess) -> String {
         let workspace = workspace.display();
         let files = match (self.files, sharing) {
-            (_, Sharing::Transferred) => format!(
+            (_, HostAccess::Copied) => format!(
                 ", all files that were not in `{workspace}`, such as those in `/tmp`, and what was changed in `{workspace}` \
                  since it was last copied to the host. Still there: `{workspace}` as it was then, and the skills"
             ),
-            (Files::Own, Sharing::Shared) => format!(
+            (FilesLost::Own, HostAccess::Mounted) => format!(
                 ", and all files that were not in `{workspace}`, such as those in `/tmp`. Still there: `{workspace}` \
                  as it was left, and the skills"
             ),
-            (Files::OfHost, Sharing::Shared) => {
+            (FilesLost::OfHost, HostAccess::Mounted) => {
                 format!(". Still there: all files, those in `{workspace}` as they were left")
             }
         };
         format!(
             "[{}. This ran in a new sandbox. Gone with the one before: everything that ran in it, also in the \
              background{files}.]",
-            self.why
+            self.reason
         )
     }
 }
 
-impl Files {
+impl FilesLost {
     const fn of(isolation: Isolation) -> Self {
         match isolation.filesystem {
             Boundary::Enforced | Boundary::Watched => Self::Own,
@@ -83,14 +83,16 @@ impl Files {
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for NoticeReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lost(reason) => {
                 write!(f, "Before this call the sandbox ended: {reason}")
             }
-            Self::Resumed => f.write_str("The conversation was taken up again"),
-            Self::PutAway => f.write_str("The sandbox was put away, as nothing was called in it for a while"),
+            Self::Revived => f.write_str("The conversation was taken up again"),
+            Self::StoppedIdle => {
+                f.write_str("The sandbox was put away, as nothing was called in it for a while")
+            }
         }
     }
 }
@@ -107,17 +109,17 @@ mod tests {
             SandboxErrorKind::Lost,
             "the sandbox was lost: the guest ended (killed by signal 9)",
         );
-        let lost = Notice::lost(&reason, Isolation::FULL);
+        let lost = ModelNotice::lost(&reason, Isolation::FULL);
         assert_eq!(
-            lost.text(Path::new("/workspace"), Sharing::Shared),
+            lost.text(Path::new("/workspace"), HostAccess::Mounted),
             "[Before this call the sandbox ended: the sandbox was lost: the guest ended (killed by signal 9). This ran in a \
              new sandbox. Gone with the one before: everything that ran in it, also in the background, and all files \
              that were not in `/workspace`, such as those in `/tmp`. Still there: `/workspace` as it was left, and the \
              skills.]"
         );
-        let resumed = Notice::resumed(Isolation::NONE);
+        let resumed = ModelNotice::revived(Isolation::NONE);
         assert_eq!(
-            resumed.text(Path::new("/home/me/project"), Sharing::Shared),
+            resumed.text(Path::new("/home/me/project"), HostAccess::Mounted),
             "[The conversation was taken up again. This ran in a new sandbox. Gone with the one before: everything that ran \
              in it, also in the background. Still there: all files, those in `/home/me/project` as they were left.]"
         );
@@ -125,9 +127,9 @@ mod tests {
 
     #[test]
     fn a_workspace_that_travels_is_as_it_was_when_it_was_last_copied() {
-        let resumed = Notice::resumed(Isolation::FULL);
+        let resumed = ModelNotice::revived(Isolation::FULL);
         assert_eq!(
-            resumed.text(Path::new("/workspace"), Sharing::Transferred),
+            resumed.text(Path::new("/workspace"), HostAccess::Copied),
             "[The conversation was taken up again. This ran in a new sandbox. Gone with the one before: everything that ran \
              in it, also in the background, all files that were not in `/workspace`, such as those in `/tmp`, and what was \
              changed in `/workspace` since it was last copied to the host. Still there: `/workspace` as it was then, and \
@@ -138,7 +140,8 @@ mod tests {
     #[test]
     fn a_reason_of_any_length_is_cut() {
         let reason = SandboxError::new(SandboxErrorKind::Lost, "ä".repeat(10_000));
-        let text = Notice::lost(&reason, Isolation::FULL).text(Path::new("/workspace"), Sharing::Shared);
+        let text =
+            ModelNotice::lost(&reason, Isolation::FULL).text(Path::new("/workspace"), HostAccess::Mounted);
         assert!(text.chars().count() < 1_000, "{text}");
     }
 }

@@ -12,7 +12,7 @@ use crate::admission::Permit;
 
 /// Makes the sandboxes of one session, one after another, each with the same workspace.
 ///
-/// It is asked again only when nothing of the sandbox before changes the workspace any more ([`Executor::vacate`]). What it makes it gives away: no two sessions can have
+/// It is asked again only when nothing of the sandbox before changes the workspace any more ([`Executor::stop`]). What it makes it gives away: no two sessions can have
 /// the same sandbox.
 pub trait ExecutorSource: Send + Sync + fmt::Debug {
     /// Where things lie in each of them. It is known before the first is made, as the model is told then.
@@ -27,7 +27,7 @@ pub trait ExecutorSource: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// When there may be none, or not before `deadline`.
-    fn admit(&self, deadline: Deadline) -> BoxFuture<'_, Result<Option<Permit>, SandboxError>> {
+    fn acquire_permit(&self, deadline: Deadline) -> BoxFuture<'_, Result<Option<Permit>, SandboxError>> {
         let _ = deadline;
         Box::pin(async { Ok(None) })
     }
@@ -36,7 +36,7 @@ pub trait ExecutorSource: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// When there is none to be had, or not before `deadline`. Nothing is left of it then.
-    fn open(&self, deadline: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>>;
+    fn create(&self, deadline: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>>;
 }
 
 /// Sandboxes of a [`Connector`], for one context.
@@ -60,7 +60,7 @@ impl ConnectorSource {
 
     /// Keeps this for as long as sandboxes may be made: what owns the context's folders, a temporary workspace for instance.
     #[must_use]
-    pub fn holding(mut self, held: Arc<dyn Any + Send + Sync>) -> Self {
+    pub fn with_resource(mut self, held: Arc<dyn Any + Send + Sync>) -> Self {
         self._held = Some(held);
         self
     }
@@ -75,7 +75,7 @@ impl ExecutorSource for ConnectorSource {
         self.connector.isolation()
     }
 
-    fn open(&self, deadline: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
+    fn create(&self, deadline: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
         Box::pin(async move {
             let sandbox =
                 Sandbox::open(&*self.connector, &self.context, Arc::new(SystemClock), deadline).await?;

@@ -1,30 +1,30 @@
 //! The executor that a session's tools hold: whichever sandbox serves at the moment.
 
 use std::fmt;
-use std::num::NonZeroU32;
 #[cfg(target_os = "linux")]
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_sandbox::{
-    BroughtBack, CallOptions, Command, CommandOutcome, ContentStream, Executor, Isolation, Layout, LineRange,
-    Listing, SandboxError, SandboxErrorKind, Sharing, View, Written,
+    CallOptions, Command, CommandOutcome, ContentStream, CopyOutReport, Executor, HostAccess, Isolation,
+    Layout, LineRange, Listing, SandboxError, SandboxErrorKind, View, WriteResult,
 };
 #[cfg(target_os = "linux")]
-use conjure_sandbox::{Provision, Shelf};
+use conjure_sandbox::{ContentDir, ContentItem};
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 
-use super::actor::{ExecutorActor, Makings};
-use super::berth::Berth;
+use super::actor::{ExecutorActor, ExecutorDeps};
+use super::lazy_supervisor::SupervisorRef;
+use super::live_sandbox::UseGuard;
+use super::options::ExecutorOptions;
+use super::sandbox_slot::SandboxSlot;
 use super::source::ExecutorSource;
-use super::spec::ExecutorOptions;
-use super::stay::{Idling, Visit};
+use super::usage::IdlePolicy;
 use crate::supervision::{
-    ChildId, ChildSpec, Domain, Exit, Ground, Intensity, RequestError, Restart, StartError, StartFailure,
-    Supervisor, SupervisorSpec, WorkerSpec,
+    ChildId, ChildSpec, Exit, RequestError, Restart, StartError, StartFailure, Supervisor, WorkerSpec,
 };
 
 /// How long a session waits for the end of its sandbox.
@@ -39,100 +39,26 @@ pub struct SupervisedExecutor {
 struct Inner {
     id: ChildId,
     source: Arc<dyn ExecutorSource>,
-    place: Place,
-    berth: Arc<Berth>,
+    supervisor_ref: SupervisorRef,
+    slot: Arc<SandboxSlot>,
     options: ExecutorOptions,
-}
-
-/// Where the sandbox's actor is started.
-pub(crate) enum Place {
-    /// In a tree that others start.
-    Tree(Supervisor),
-    /// Below a session, by the first call.
-    Stand(Stand),
-}
-
-/// The place of a supervisor that is made and started when it is first needed.
-pub(crate) struct Stand {
-    id: ChildId,
-    intensity: Intensity,
-    attempts: NonZeroU32,
-    ground: Ground,
-    made: OnceLock<(Arc<ChildSpec>, Supervisor)>,
-    /// One caller at a time has it started.
-    opening: tokio::sync::Mutex<()>,
-}
-
-/// The supervisor of a session's sandbox.
-pub(crate) fn supervisor(id: ChildId, intensity: Intensity, attempts: NonZeroU32) -> (ChildSpec, Supervisor) {
-    SupervisorSpec::dynamic(id)
-        .capacity(1)
-        .domain(Domain::EachChild)
-        .intensity(intensity)
-        .quarantine_after(attempts)
-        .build()
-}
-
-impl Stand {
-    pub(crate) fn new(id: ChildId, options: &ExecutorOptions, ground: Ground) -> Self {
-        let (intensity, attempts) = (options.intensity, options.attempts);
-        Self {
-            id,
-            intensity,
-            attempts,
-            ground,
-            made: OnceLock::new(),
-            opening: tokio::sync::Mutex::default(),
-        }
-    }
-
-    fn made(&self) -> &(Arc<ChildSpec>, Supervisor) {
-        self.made.get_or_init(|| {
-            let (spec, supervisor) = supervisor(self.id.clone(), self.intensity, self.attempts);
-            (Arc::new(spec), supervisor)
-        })
-    }
-}
-
-impl Place {
-    fn supervisor(&self) -> &Supervisor {
-        match self {
-            Self::Tree(supervisor) => supervisor,
-            Self::Stand(stand) => &stand.made().1,
-        }
-    }
-
-    /// Returns when the supervisor runs, where it is for calls to have it started.
-    async fn open(&self, deadline: Deadline) -> Result<(), StartError> {
-        let Self::Stand(stand) = self else { return Ok(()) };
-        let (spec, supervisor) = stand.made();
-        let _one = stand.opening.lock().await;
-        if supervisor.is_running() {
-            return Ok(());
-        }
-        // Nothing is left of one that was ended.
-        if let Some(last) = supervisor.monitor() {
-            last.await;
-        }
-        stand.ground.start(Arc::clone(spec), deadline).await
-    }
 }
 
 impl SupervisedExecutor {
     pub(crate) fn new(
         id: ChildId,
         source: Arc<dyn ExecutorSource>,
-        place: Place,
-        berth: Arc<Berth>,
+        supervisor_ref: SupervisorRef,
+        slot: Arc<SandboxSlot>,
         options: ExecutorOptions,
     ) -> Self {
-        Self { inner: Arc::new(Inner { id, source, place, berth, options }) }
+        Self { inner: Arc::new(Inner { id, source, supervisor_ref, slot, options }) }
     }
 
     /// The supervisor of its actor.
     #[must_use]
     pub fn supervisor(&self) -> &Supervisor {
-        self.inner.place.supervisor()
+        self.inner.supervisor_ref.supervisor()
     }
 
     /// Has a sandbox made before a call needs it; returns when there is one.
@@ -140,17 +66,17 @@ impl SupervisedExecutor {
     /// # Errors
     /// As a call that needs one.
     pub async fn warm(&self, deadline: Deadline) -> Result<(), SandboxError> {
-        self.occupant(&CallOptions::until(deadline)).await.map(drop)
+        self.acquire(&CallOptions::until(deadline)).await.map(drop)
     }
 
     /// The sandbox, waited for within the bounds of the call that needs it. Nothing stands still in it.
-    async fn occupant(&self, options: &CallOptions) -> Result<Visit, SandboxError> {
+    async fn acquire(&self, options: &CallOptions) -> Result<UseGuard, SandboxError> {
         let inner = &*self.inner;
-        if let Some(occupant) = inner.berth.visit().filter(|occupant| occupant.stay.is_awake()) {
-            return Ok(occupant);
+        if let Some(sandbox) = inner.slot.acquire().filter(|sandbox| sandbox.usage.is_running()) {
+            return Ok(sandbox);
         }
         let late = || {
-            let message = format!("the sandbox was not ready in time{}; try again", inner.last_words());
+            let message = format!("the sandbox was not ready in time{}; try again", inner.end_reason());
             SandboxError::new(SandboxErrorKind::TimedOut, message)
         };
         tokio::select! {
@@ -160,7 +86,7 @@ impl SupervisedExecutor {
                 Err(SandboxError::new(SandboxErrorKind::Cancelled, message))
             }
             closed = inner.closed() => Err(closed),
-            found = inner.find_awake(options) => found.map_err(|error| error.unwrap_or_else(late)),
+            found = inner.find_running(options) => found.map_err(|error| error.unwrap_or_else(late)),
             () = SystemClock.sleep_until(options.deadline) => Err(late()),
         }
     }
@@ -168,27 +94,27 @@ impl SupervisedExecutor {
 
 impl Inner {
     /// As [`Inner::find`], and has all go on in it.
-    async fn find_awake(&self, options: &CallOptions) -> Result<Visit, Option<SandboxError>> {
+    async fn find_running(&self, options: &CallOptions) -> Result<UseGuard, Option<SandboxError>> {
         loop {
-            let occupant = self.find(options.deadline).await?;
-            match occupant.wake(options).await {
-                Ok(()) => return Ok(occupant),
+            let sandbox = self.find(options.deadline).await?;
+            match sandbox.resume(options).await {
+                Ok(()) => return Ok(sandbox),
                 // Nothing of the call was done: it has the one that takes its place.
                 Err(error) if error.kind() == SandboxErrorKind::Lost => {}
-                Err(error) => return Err(Some(not_resumed(&error))),
+                Err(error) => return Err(Some(resume_error(&error))),
             }
         }
     }
 
     /// Has the sandbox made when nobody is at it, or waits for it. The error is `None` when the time is up.
-    async fn find(&self, deadline: Deadline) -> Result<Visit, Option<SandboxError>> {
+    async fn find(&self, deadline: Deadline) -> Result<UseGuard, Option<SandboxError>> {
         let mut is_tried_again = false;
         loop {
-            if let Some(occupant) = self.berth.visit() {
-                return Ok(occupant);
+            if let Some(sandbox) = self.slot.acquire() {
+                return Ok(sandbox);
             }
-            let opened = self.place.open(deadline).await;
-            let supervisor = self.place.supervisor();
+            let opened = self.supervisor_ref.ensure_running(deadline).await;
+            let supervisor = self.supervisor_ref.supervisor();
             let started = match opened {
                 Ok(()) => supervisor.start_child(self.child(), deadline).await,
                 Err(error) => Err(error),
@@ -206,7 +132,7 @@ impl Inner {
                 Ok(_) => {}
                 Err(StartError::AlreadyStarted(_)) => self.await_replacement(deadline).await,
                 Err(StartError::Request(RequestError::DeadlinePassed(_))) => return Err(None),
-                Err(error) => return Err(Some(not_started(&error))),
+                Err(error) => return Err(Some(start_error(&error))),
             }
         }
     }
@@ -215,44 +141,47 @@ impl Inner {
     async fn await_replacement(&self, deadline: Deadline) {
         tokio::select! {
             biased;
-            () = self.berth.occupied() => {}
+            () = self.slot.wait_ready() => {}
             // Whoever asks next is told why.
-            _ = self.place.supervisor().left_alone(&self.id, deadline) => {}
+            _ = self.supervisor_ref.supervisor().wait_settled(&self.id, deadline) => {}
         }
     }
 
     fn child(&self) -> ChildSpec {
-        let makings = Makings {
+        let deps = ExecutorDeps {
             source: Arc::clone(&self.source),
-            berth: Arc::clone(&self.berth),
-            start_within: self.options.start_within,
-            clear_within: self.options.clear_within,
-            idling: Idling { pause_after: self.options.pause_after, unused_after: self.options.unused_after },
+            slot: Arc::clone(&self.slot),
+            start_timeout: self.options.start_timeout,
+            cleanup_timeout: self.options.cleanup_timeout,
+            idle_policy: IdlePolicy {
+                pause_after: self.options.pause_after,
+                unused_after: self.options.unused_after,
+            },
         };
-        let start = move |context| ExecutorActor::start(makings.clone(), context);
+        let start = move |context| ExecutorActor::start(deps.clone(), context);
         WorkerSpec::new(self.id.clone(), start)
             .restart(Restart::TRANSIENT)
             .backoff(self.options.backoff)
-            .start_within(self.options.start_within)
+            .start_timeout(self.options.start_timeout)
             .queue(8)
             .build()
             .0
     }
 
     /// How its last end is told to a call that waited in vain.
-    fn last_words(&self) -> String {
-        let exit = self.place.supervisor().child(&self.id).and_then(|child| child.last_exit);
+    fn end_reason(&self) -> String {
+        let exit = self.supervisor_ref.supervisor().child(&self.id).and_then(|child| child.last_exit);
         exit.map(|exit| format!(" (the last time it {exit})")).unwrap_or_default()
     }
 
     async fn closed(&self) -> SandboxError {
-        self.berth.mooring.closed.cancelled().await;
+        self.slot.lifecycle.closed.cancelled().await;
         SandboxError::new(SandboxErrorKind::Unavailable, "the session's sandbox was closed")
     }
 }
 
 /// Why a call was not begun.
-fn not_resumed(error: &SandboxError) -> SandboxError {
+fn resume_error(error: &SandboxError) -> SandboxError {
     let kind = match error.kind() {
         kind @ (SandboxErrorKind::TimedOut | SandboxErrorKind::Cancelled) => kind,
         // Other kinds would be taken for those of the call's own file or command.
@@ -265,13 +194,13 @@ fn not_resumed(error: &SandboxError) -> SandboxError {
 }
 
 /// Why there is no sandbox, with the words of whoever failed at making it.
-fn not_started(error: &StartError) -> SandboxError {
+fn start_error(error: &StartError) -> SandboxError {
     let exit = match error {
         StartError::Failed(exit) => Some(exit),
         StartError::Quarantined { exit, .. } => exit.as_ref(),
         _ => None,
     };
-    let unavailable = |why| SandboxError::new(SandboxErrorKind::Unavailable, why);
+    let unavailable = |reason| SandboxError::new(SandboxErrorKind::Unavailable, reason);
     let error = match exit {
         Some(Exit::StartFailed(StartFailure::Failed(cause))) => {
             let cause = cause.error();
@@ -281,16 +210,16 @@ fn not_started(error: &StartError) -> SandboxError {
         Some(exit) => unavailable(format!("it ends each time; the last time it {exit}")),
         None => unavailable(error.to_string()),
     };
-    let told = format!("the sandbox could not be started: {error}");
+    let reported = format!("the sandbox could not be started: {error}");
     match error.kind() {
         SandboxErrorKind::EngineUnavailable
         | SandboxErrorKind::ImageNotFound
         | SandboxErrorKind::NotEnforced
         | SandboxErrorKind::NoSpace
         | SandboxErrorKind::Exhausted
-        | SandboxErrorKind::Overloaded => error.told_as(told),
+        | SandboxErrorKind::Overloaded => error.with_message(reported),
         // What is about the sandbox as a whole; other kinds would be taken for those of the call's own file or command.
-        _ => unavailable(told),
+        _ => unavailable(reported),
     }
 }
 
@@ -300,13 +229,13 @@ impl Executor for SupervisedExecutor {
     }
 
     fn isolation(&self) -> Isolation {
-        let occupant = self.inner.berth.live();
-        occupant.map_or_else(|| self.inner.source.isolation(), |occupant| occupant.executor.isolation())
+        let sandbox = self.inner.slot.current();
+        sandbox.map_or_else(|| self.inner.source.isolation(), |sandbox| sandbox.executor.isolation())
     }
 
-    fn sharing(&self) -> Sharing {
-        let occupant = self.inner.berth.live();
-        occupant.map_or(Sharing::Shared, |occupant| occupant.executor.sharing())
+    fn host_access(&self) -> HostAccess {
+        let sandbox = self.inner.slot.current();
+        sandbox.map_or(HostAccess::Mounted, |sandbox| sandbox.executor.host_access())
     }
 
     fn run<'a>(
@@ -315,8 +244,8 @@ impl Executor for SupervisedExecutor {
         options: CallOptions,
     ) -> BoxFuture<'a, Result<CommandOutcome, SandboxError>> {
         Box::pin(async move {
-            let occupant = self.occupant(&options).await?;
-            occupant.follow(occupant.executor.run(command, options)).await
+            let sandbox = self.acquire(&options).await?;
+            sandbox.run_call(sandbox.executor.run(command, options)).await
         })
     }
 
@@ -328,8 +257,8 @@ impl Executor for SupervisedExecutor {
         options: CallOptions,
     ) -> BoxFuture<'a, Result<View, SandboxError>> {
         Box::pin(async move {
-            let occupant = self.occupant(&options).await?;
-            occupant.follow(occupant.executor.view(path, range, max_bytes, options)).await
+            let sandbox = self.acquire(&options).await?;
+            sandbox.run_call(sandbox.executor.view(path, range, max_bytes, options)).await
         })
     }
 
@@ -338,10 +267,10 @@ impl Executor for SupervisedExecutor {
         path: &'a str,
         content: &'a [u8],
         options: CallOptions,
-    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+    ) -> BoxFuture<'a, Result<WriteResult, SandboxError>> {
         Box::pin(async move {
-            let occupant = self.occupant(&options).await?;
-            occupant.follow(occupant.executor.create_file(path, content, options)).await
+            let sandbox = self.acquire(&options).await?;
+            sandbox.run_call(sandbox.executor.create_file(path, content, options)).await
         })
     }
 
@@ -351,10 +280,10 @@ impl Executor for SupervisedExecutor {
         old: &'a str,
         new: &'a str,
         options: CallOptions,
-    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+    ) -> BoxFuture<'a, Result<WriteResult, SandboxError>> {
         Box::pin(async move {
-            let occupant = self.occupant(&options).await?;
-            occupant.follow(occupant.executor.str_replace(path, old, new, options)).await
+            let sandbox = self.acquire(&options).await?;
+            sandbox.run_call(sandbox.executor.str_replace(path, old, new, options)).await
         })
     }
 
@@ -362,9 +291,9 @@ impl Executor for SupervisedExecutor {
     fn cleanup(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             let inner = &self.inner;
-            inner.berth.mooring.closed.cancel();
+            inner.slot.lifecycle.closed.cancel();
             let deadline = SystemClock.deadline(CLEANUP);
-            match inner.place.supervisor().terminate_child(&inner.id, deadline).await {
+            match inner.supervisor_ref.supervisor().terminate_child(&inner.id, deadline).await {
                 // No call has needed one, or nothing of it is left.
                 Ok(()) | Err(RequestError::NotFound(_)) => {}
                 // What stops the supervisor stops all below it.
@@ -372,7 +301,7 @@ impl Executor for SupervisedExecutor {
             }
             tokio::select! {
                 biased;
-                () = inner.berth.mooring.left() => {}
+                () = inner.slot.lifecycle.wait_cleanups() => {}
                 () = SystemClock.sleep_until(deadline) => {
                     tracing::debug!("what is left of a sandbox was not waited for");
                 }
@@ -380,24 +309,24 @@ impl Executor for SupervisedExecutor {
         })
     }
 
-    fn ended(&self) -> BoxFuture<'_, SandboxError> {
+    fn wait_ended(&self) -> BoxFuture<'_, SandboxError> {
         Box::pin(self.inner.closed())
     }
 
-    fn take_notice(&self) -> Option<String> {
-        let notice = self.inner.berth.take_notice();
-        let notice = notice.map(|notice| notice.text(&self.layout().workspace, self.sharing()));
+    fn take_model_notice(&self) -> Option<String> {
+        let notice = self.inner.slot.take_notice();
+        let notice = notice.map(|notice| notice.text(&self.layout().workspace, self.host_access()));
         // What the sandbox itself has to tell comes after what it is.
-        let own = self.inner.berth.live().and_then(|occupant| occupant.executor.take_notice());
+        let own = self.inner.slot.current().and_then(|sandbox| sandbox.executor.take_model_notice());
         notice.into_iter().chain(own).reduce(|notice, own| format!("{notice}\n{own}"))
     }
 
     /// Of the sandbox that there is; none is made for it. What stands still in it goes on doing so.
-    fn bring_back(&self, options: CallOptions) -> BoxFuture<'_, Result<BroughtBack, SandboxError>> {
+    fn copy_out(&self, options: CallOptions) -> BoxFuture<'_, Result<CopyOutReport, SandboxError>> {
         Box::pin(async move {
-            match self.inner.berth.visit() {
-                Some(occupant) => occupant.follow(occupant.executor.bring_back(options)).await,
-                None => Ok(BroughtBack::default()),
+            match self.inner.slot.acquire() {
+                Some(sandbox) => sandbox.run_call(sandbox.executor.copy_out(options)).await,
+                None => Ok(CopyOutReport::default()),
             }
         })
     }
@@ -410,8 +339,8 @@ impl Executor for SupervisedExecutor {
         options: CallOptions,
     ) -> BoxFuture<'a, Result<Listing, SandboxError>> {
         Box::pin(async move {
-            let occupant = self.occupant(&options).await?;
-            occupant.follow(occupant.executor.list(path, depth, max_entries, options)).await
+            let sandbox = self.acquire(&options).await?;
+            sandbox.run_call(sandbox.executor.list(path, depth, max_entries, options)).await
         })
     }
 
@@ -421,9 +350,9 @@ impl Executor for SupervisedExecutor {
         options: CallOptions,
     ) -> BoxFuture<'a, Result<ContentStream, SandboxError>> {
         Box::pin(async move {
-            let occupant = self.occupant(&options).await?;
-            let content = occupant.follow(occupant.executor.read(path, options)).await?;
-            Ok(followed(content, occupant))
+            let sandbox = self.acquire(&options).await?;
+            let content = sandbox.run_call(sandbox.executor.read(path, options)).await?;
+            Ok(forward(content, sandbox))
         })
     }
 
@@ -432,26 +361,26 @@ impl Executor for SupervisedExecutor {
         path: &'a str,
         content: ContentStream,
         options: CallOptions,
-    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+    ) -> BoxFuture<'a, Result<WriteResult, SandboxError>> {
         Box::pin(async move {
-            let occupant = self.occupant(&options).await?;
-            occupant.follow(occupant.executor.write(path, content, options)).await
+            let sandbox = self.acquire(&options).await?;
+            sandbox.run_call(sandbox.executor.write(path, content, options)).await
         })
     }
 
     /// Also on the shelves of every sandbox that takes the place of this one.
     #[cfg(target_os = "linux")]
-    fn provide<'a>(
+    fn install_content<'a>(
         &'a self,
-        provision: Provision,
+        item: ContentItem,
         options: CallOptions,
     ) -> BoxFuture<'a, Result<PathBuf, SandboxError>> {
         Box::pin(async move {
             loop {
-                let occupant = self.occupant(&options).await?;
-                let providing = occupant.executor.provide(provision.clone(), options.clone());
-                let path = occupant.follow(providing).await?;
-                if self.inner.berth.remember(&provision, occupant.occupant()) {
+                let sandbox = self.acquire(&options).await?;
+                let providing = sandbox.executor.install_content(item.clone(), options.clone());
+                let path = sandbox.run_call(providing).await?;
+                if self.inner.slot.add_item(&item, sandbox.sandbox()) {
                     return Ok(path);
                 }
                 // It was replaced just now, by one that does not have this.
@@ -461,16 +390,16 @@ impl Executor for SupervisedExecutor {
 
     /// Also none that takes the place of this one has it, and none is made for it.
     #[cfg(target_os = "linux")]
-    fn withdraw<'a>(
+    fn remove_content<'a>(
         &'a self,
-        shelf: Shelf,
+        dir: ContentDir,
         name: &'a str,
         options: CallOptions,
     ) -> BoxFuture<'a, Result<(), SandboxError>> {
         Box::pin(async move {
-            self.inner.berth.forget(shelf, name);
-            let Some(occupant) = self.inner.berth.visit() else { return Ok(()) };
-            match occupant.follow(occupant.executor.withdraw(shelf, name, options)).await {
+            self.inner.slot.remove_item(dir, name);
+            let Some(sandbox) = self.inner.slot.acquire() else { return Ok(()) };
+            match sandbox.run_call(sandbox.executor.remove_content(dir, name, options)).await {
                 // Whatever takes its place does not get it.
                 Err(error) if error.kind() == SandboxErrorKind::Lost => Ok(()),
                 done => done,
@@ -480,18 +409,18 @@ impl Executor for SupervisedExecutor {
 }
 
 /// A content that ends with its sandbox.
-fn followed(content: ContentStream, occupant: Visit) -> ContentStream {
-    stream::unfold(Some((content, occupant)), |following| async move {
-        let (mut content, occupant) = following?;
+fn forward(content: ContentStream, sandbox: UseGuard) -> ContentStream {
+    stream::unfold(Some((content, sandbox)), |forwarding| async move {
+        let (mut content, sandbox) = forwarding?;
         let piece = tokio::select! {
             biased;
             piece = content.next() => piece?,
-            lost = occupant.lost() => Err(lost),
+            lost = sandbox.lost() => Err(lost),
         };
         match piece {
-            Ok(piece) => Some((Ok(piece), Some((content, occupant)))),
+            Ok(piece) => Some((Ok(piece), Some((content, sandbox)))),
             Err(error) => {
-                occupant.look_at(&error);
+                sandbox.check_error(&error);
                 Some((Err(error), None))
             }
         }
@@ -503,7 +432,7 @@ impl fmt::Debug for SupervisedExecutor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SupervisedExecutor")
             .field("source", &self.inner.source)
-            .field("berth", &self.inner.berth)
+            .field("berth", &self.inner.slot)
             .finish_non_exhaustive()
     }
 }

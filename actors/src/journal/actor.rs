@@ -12,25 +12,12 @@ use conjure_journal::{Journal, JournalError};
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
-use super::access::{JournalAccess, Published};
+use super::handle::{JournalHandle, JournalMessage, OpenJournalRef};
 use crate::supervision::{ChildId, ChildSpec, Context, Failure, Flow, SpecError, Worker, WorkerSpec};
 
 /// Opens the journal. Called for each incarnation of its actor; what blocks belongs on a blocking thread.
 pub type OpenJournal =
     dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Journal>, JournalError>> + Send + Sync + 'static;
-
-/// What the journal's actor understands.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum JournalMessage {
-    /// Somebody found the journal lost.
-    Lost {
-        /// Which one, so that the loss of one that was replaced is not taken for that of its successor.
-        generation: u64,
-        /// What it said.
-        reason: String,
-    },
-}
 
 /// The journal's actor, and the way to whatever it has open. Callers wait for at most `patience` while it is not.
 ///
@@ -38,8 +25,8 @@ pub enum JournalMessage {
 /// None but that of an id, which is given here.
 pub fn journal_actor(
     open: Arc<OpenJournal>,
-    patience: Duration,
-) -> Result<(ChildSpec, JournalAccess), SpecError> {
+    timeout: Duration,
+) -> Result<(ChildSpec, JournalHandle), SpecError> {
     let (publish, current) = watch::channel(None);
     let publish = Arc::new(publish);
     let generations = Arc::new(AtomicU64::new(0));
@@ -47,20 +34,20 @@ pub fn journal_actor(
         let (open, publish, generations) =
             (Arc::clone(&open), Arc::clone(&publish), Arc::clone(&generations));
         async move {
-            let waiting = context.waits_for("the opening of the journal");
+            let waiting = context.waiting_for("the opening of the journal");
             let journal = open().await?;
             drop(waiting);
             let generation = generations.fetch_add(1, Ordering::Relaxed) + 1;
-            publish.send_replace(Some(Published { generation, journal }));
+            publish.send_replace(Some(OpenJournalRef { generation, journal }));
             Ok(JournalActor { publish, generation })
         }
     };
     let (spec, address) = WorkerSpec::new(ChildId::new("journal")?, start).build();
-    Ok((spec, JournalAccess::new(current, address, patience)))
+    Ok((spec, JournalHandle::new(current, address, timeout)))
 }
 
 struct JournalActor {
-    publish: Arc<watch::Sender<Option<Published>>>,
+    publish: Arc<watch::Sender<Option<OpenJournalRef>>>,
     generation: u64,
 }
 

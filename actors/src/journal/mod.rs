@@ -1,8 +1,9 @@
-//! The journal in the tree: an actor that owns it and opens it anew when it is lost, and the way to it for everybody else.
+//! The journal in the tree: an actor that owns it and reopens it when it is lost, and a handle for everyone else.
 
-mod access;
 mod actor;
+mod handle;
 
-pub(crate) use access::CallFailure;
-pub use access::{JournalAccess, Waited};
-pub use actor::{JournalMessage, OpenJournal, journal_actor};
+pub(crate) use handle::JournalCallError;
+
+pub use actor::{OpenJournal, journal_actor};
+pub use handle::{JournalHandle, JournalMessage, JournalUnavailable};

@@ -3,16 +3,15 @@
 //! [`names`] lists every metric with its unit and labels. A label has few values, whatever tenants and models come up with: the first
 //! ones have a label of their own. State: which those are, in memory; after a crash they are given out anew.
 
+mod bounded_labels;
+mod gauge_share;
+mod runtime_metrics;
+mod session_metrics;
+
 pub mod names;
 
-mod book;
-mod labels;
-mod level;
-mod meter;
-mod service;
+pub(crate) use gauge_share::GaugeShare;
+pub(crate) use runtime_metrics::{GaugeGuard, SandboxMetrics};
+pub(crate) use session_metrics::SessionMetrics;
 
-pub(crate) use book::Book;
-pub(crate) use level::Level;
-pub(crate) use meter::{Counted, SandboxMeter};
-pub use meter::{Meter, MeterOptions};
-pub use service::ServiceFiles;
+pub use runtime_metrics::{MetricsOptions, RemoteDeletion, RuntimeMetrics};

@@ -1,6 +1,6 @@
 //! The metrics, by name. Durations are seconds, as histograms; `_total` are counters; the rest are gauges.
 //!
-//! `tenant` is the tenant's id, or `other` beyond [`MeterOptions::tenants`](super::MeterOptions::tenants). Where a label has a
+//! `tenant` is the tenant's id, or `other` beyond [`MetricsOptions::tenants`](super::MetricsOptions::tenants). Where a label has a
 //! closed set of values, they are listed.
 //!
 //! All runtimes of a process count together: a series is the sum of what they have of it, gauges too, so also where two have gates or

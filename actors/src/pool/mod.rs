@@ -19,9 +19,13 @@
 //! actor retires its spares, and its successor makes new ones; after a crash of the host, who made them sweeps.
 
 mod actor;
+mod handle;
+mod item;
 mod machine;
-mod meter;
-mod shelf;
-mod spec;
+mod pool_shared;
+mod ready_items;
+mod stats;
 
-pub use spec::{Pool, PoolOptions, PoolSpec, PoolStats, Spare, SpareSource};
+pub use handle::{Pool, PoolSpec, PoolStats};
+pub use item::{PoolItem, PoolItemFactory};
+pub use pool_shared::PoolOptions;

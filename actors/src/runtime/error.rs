@@ -6,10 +6,10 @@ use conjure_journal::JournalError;
 use crate::session::SessionError;
 use crate::supervision::{ShutdownError, SpecError, StartError};
 
-/// A failure of the runtime itself; those of a session are in [`RuntimeError::Session`].
+/// A failure of the runtime itself; those of a session are in [`TreeError::Session`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum RuntimeError {
+pub enum TreeError {
     /// The tree did not start.
     #[error("the runtime did not start: {0}")]
     NotStarted(#[source] StartError),
@@ -30,7 +30,7 @@ pub enum RuntimeError {
     Journal(#[source] JournalError),
     /// The journal was not open in time, or an event could not be written.
     #[error("the journal failed: {reason}")]
-    JournalAway {
+    JournalUnavailable {
         /// What is known.
         reason: String,
     },

@@ -6,24 +6,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{Clock, SessionId, SystemClock, TenantId};
-use conjure_conversation::{Message, Profile};
-use conjure_journal::Owner;
+use conjure_conversation::{Message, SessionProfile};
+use conjure_journal::LeaseOwner;
 
-use crate::janitor::Chore;
+use crate::catalogs::RegistryOptions;
 use crate::journal::OpenJournal;
-use crate::metrics::MeterOptions;
-use crate::registry::RegistryOptions;
-use crate::session::{Outfit, SessionOptions};
+use crate::maintenance::MaintenanceTask;
+use crate::metrics::MetricsOptions;
+use crate::session::{SessionFactory, SessionOptions};
 
 /// What a runtime is made of.
 #[derive(Clone)]
-pub struct RuntimeOptions {
+pub struct TreeOptions {
     /// Opens the journal, also anew when it is lost.
     pub journal: Arc<OpenJournal>,
     /// How long a call waits while the journal is being opened.
-    pub journal_patience: Duration,
+    pub journal_timeout: Duration,
     /// Makes the parts of sessions.
-    pub outfit: Arc<dyn Outfit>,
+    pub session_factory: Arc<dyn SessionFactory>,
     /// How sessions are treated.
     pub sessions: SessionOptions,
     /// How the registry of skills notices changes.
@@ -33,36 +33,36 @@ pub struct RuntimeOptions {
     /// How many sessions of a tenant may be live at a time; those that are put away do not count.
     pub sessions_per_tenant: usize,
     /// What is done again and again in the background.
-    pub chores: Vec<Arc<dyn Chore>>,
+    pub maintenance_tasks: Vec<Arc<dyn MaintenanceTask>>,
     /// How it is counted.
-    pub metrics: MeterOptions,
+    pub metrics: MetricsOptions,
     /// By which tenants' budgets know what day it is.
     pub clock: Arc<dyn Clock>,
     /// How long the tree may take to start.
-    pub start_within: Duration,
+    pub start_timeout: Duration,
 }
 
-impl RuntimeOptions {
+impl TreeOptions {
     /// Any number of sessions for each tenant, half a minute to start.
     #[must_use]
-    pub fn new(journal: Arc<OpenJournal>, outfit: Arc<dyn Outfit>, owner: Owner) -> Self {
+    pub fn new(journal: Arc<OpenJournal>, outfit: Arc<dyn SessionFactory>, owner: LeaseOwner) -> Self {
         Self {
             journal,
-            journal_patience: Duration::from_secs(10),
-            outfit,
+            journal_timeout: Duration::from_secs(10),
+            session_factory: outfit,
             sessions: SessionOptions::new(owner),
             registry: RegistryOptions::default(),
             partitions: NonZeroUsize::MIN.saturating_add(7),
             sessions_per_tenant: usize::MAX,
-            chores: Vec::new(),
-            metrics: MeterOptions::default(),
+            maintenance_tasks: Vec::new(),
+            metrics: MetricsOptions::default(),
             clock: Arc::new(SystemClock),
-            start_within: Duration::from_secs(30),
+            start_timeout: Duration::from_secs(30),
         }
     }
 }
 
-impl fmt::Debug for RuntimeOptions {
+impl fmt::Debug for TreeOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RuntimeOptions").field("sessions", &self.sessions).finish_non_exhaustive()
     }
@@ -70,27 +70,27 @@ impl fmt::Debug for RuntimeOptions {
 
 /// A session that is to be opened.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SessionSpec {
+pub struct NewSession {
     /// Whose it is.
     pub tenant: TenantId,
     /// What it is; recorded with its first event.
-    pub profile: Profile,
+    pub profile: SessionProfile,
     /// A history from elsewhere, where it goes on with one.
     pub history: Vec<Message>,
     /// Its id, which nobody else has; `None`: a random one.
     pub id: Option<SessionId>,
 }
 
-impl SessionSpec {
+impl NewSession {
     /// A session of this tenant with the default profile.
     #[must_use]
     pub fn new(tenant: TenantId) -> Self {
-        Self { tenant, profile: Profile::default(), history: Vec::new(), id: None }
+        Self { tenant, profile: SessionProfile::default(), history: Vec::new(), id: None }
     }
 
     /// The same with this profile.
     #[must_use]
-    pub fn profile(mut self, profile: Profile) -> Self {
+    pub fn profile(mut self, profile: SessionProfile) -> Self {
         self.profile = profile;
         self
     }
@@ -112,11 +112,11 @@ impl SessionSpec {
 
 /// Whether turns begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turns {
+pub enum TurnAdmission {
     /// They do.
-    Welcome,
+    Open,
     /// The runtime is being emptied.
-    Refused,
+    Draining,
 }
 
 /// How a runtime is.
@@ -126,7 +126,7 @@ pub struct Health {
     /// Whether a journal is open.
     pub journal_is_open: bool,
     /// Whether turns begin.
-    pub turns: Turns,
+    pub turn_admission: TurnAdmission,
     /// How many tenants have a supervisor: those of which sessions are live or held by somebody, or were not long ago.
     pub tenants: usize,
     /// How many sessions are live.
@@ -139,6 +139,6 @@ impl Health {
     /// Whether it does all that it is for.
     #[must_use]
     pub const fn is_good(&self) -> bool {
-        self.journal_is_open && matches!(self.turns, Turns::Welcome)
+        self.journal_is_open && matches!(self.turn_admission, TurnAdmission::Open)
     }
 }

@@ -13,58 +13,58 @@ use std::time::Duration;
 
 use conjure_base::{CallId, Redactor, Timestamp, TurnId};
 use conjure_conversation::{
-    Block, CallStatus, Decision, Event, EventKind, Grant, GrantScope, ResultContent, State, ToolCall,
-    ToolEnding, ToolOutcome, ToolResult,
+    Block, CallOutcome, CallStatus, Decision, Event, EventKind, Grant, GrantScope, ResultContent,
+    SessionState, ToolCall, ToolEnding, ToolResult,
 };
 use conjure_journal::SessionKey;
 use conjure_sandbox::{Boundary, Executor};
 
 use super::redaction::redact_json;
-use crate::metrics::Meter;
+use crate::metrics::RuntimeMetrics;
 
 /// Bytes of an input, and of a name, that are told.
 const INPUT: usize = 2_048;
 const NAME: usize = 128;
 
 /// The audit log of one session.
-pub(crate) struct Audit {
-    meter: Meter,
-    book: Mutex<Book>,
+pub(crate) struct AuditLog {
+    metrics: RuntimeMetrics,
+    state: Mutex<AuditState>,
 }
 
 #[derive(Default)]
-struct Book {
+struct AuditState {
     turn: Option<TurnId>,
     /// The calls without a result.
-    open: BTreeMap<CallId, Open>,
+    open: BTreeMap<CallId, AuditedCall>,
     /// Told of as soon as it is known what must not leave.
-    pending: Vec<Entry>,
-    granted: Vec<Granted>,
-    fittings: Option<Fittings>,
+    pending: Vec<FinishedCall>,
+    granted: Vec<GrantRecord>,
+    facts: Option<AuditFacts>,
 }
 
 /// What is known when the session's parts are made.
-struct Fittings {
+struct AuditFacts {
     /// Of the tools: it learns what they learn.
     redactor: Redactor,
     sandbox: &'static str,
 }
 
-struct Open {
+struct AuditedCall {
     call: ToolCall,
-    run: Run,
+    run: RunState,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Run {
-    NotBegun,
-    Begun(Timestamp),
+enum RunState {
+    NotStarted,
+    Started(Timestamp),
     /// Before the session was loaded.
-    BegunBefore,
+    StartedEarlier,
 }
 
 /// What a person allowed beyond one call.
-struct Granted {
+struct GrantRecord {
     turn: Option<TurnId>,
     call: CallId,
     grant: Grant,
@@ -72,139 +72,146 @@ struct Granted {
 }
 
 /// A call that has ended.
-struct Entry {
+struct FinishedCall {
     turn: Option<TurnId>,
-    open: Open,
+    open: AuditedCall,
     ended: Option<Timestamp>,
     outcome: &'static str,
     output: Option<usize>,
 }
 
-impl Audit {
+impl AuditLog {
     /// An empty one; what it tells of is counted, too.
-    pub(crate) fn counted_by(meter: Meter) -> Self {
-        Self { meter, book: Mutex::default() }
+    pub(crate) fn with_metrics(metrics: RuntimeMetrics) -> Self {
+        Self { metrics, state: Mutex::default() }
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, AuditState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The conversation was read from the record, and goes on from there.
-    pub(crate) fn loaded(&self, state: &State) {
-        let mut book = self.book();
-        let mut known = std::mem::take(&mut book.open);
-        for open in state.open_calls() {
-            let before = known.remove(&open.call.id).map_or(Run::NotBegun, |known| known.run);
+    pub(crate) fn on_loaded(&self, conversation: &SessionState) {
+        let mut state = self.state();
+        let mut known = std::mem::take(&mut state.open);
+        for open in conversation.open_calls() {
+            let before = known.remove(&open.call.id).map_or(RunState::NotStarted, |known| known.run);
             let run = match (&open.status, before) {
-                (CallStatus::Finished(result), Run::Begun(_)) => {
+                (CallStatus::Finished(result), RunState::Started(_)) => {
                     // Its end was recorded when this was not told any more.
-                    let open = Open { call: open.call.clone(), run: before };
-                    let how = how(ToolOutcome::Finished, result).unwrap_or("unknown");
-                    book.end(open, None, how, Some(bytes(result)));
+                    let open = AuditedCall { call: open.call.clone(), run: before };
+                    let outcome = outcome_label(CallOutcome::Finished, result).unwrap_or("unknown");
+                    state.end(open, None, outcome, Some(bytes(result)));
                     continue;
                 }
                 (CallStatus::Finished(_), _) => continue,
-                (CallStatus::Started { .. }, Run::NotBegun) => Run::BegunBefore,
+                (CallStatus::Started { .. }, RunState::NotStarted) => RunState::StartedEarlier,
                 _ => before,
             };
-            book.open.insert(open.call.id.clone(), Open { call: open.call.clone(), run });
+            state.open.insert(open.call.id.clone(), AuditedCall { call: open.call.clone(), run });
         }
         for (_, open) in known {
-            if open.run != Run::NotBegun {
-                book.end(open, None, "unknown", None);
+            if open.run != RunState::NotStarted {
+                state.end(open, None, "unknown", None);
             }
         }
-        book.turn = state.turn().map(conjure_conversation::Turn::id);
+        state.turn = conversation.turn().map(conjure_conversation::RunningTurn::id);
     }
 
     /// The session's parts are made.
-    pub(crate) fn fitted(&self, key: &SessionKey, redactor: &Redactor, executor: Option<&dyn Executor>) {
+    pub(crate) fn set_facts(&self, key: &SessionKey, redactor: &Redactor, executor: Option<&dyn Executor>) {
         let sandbox = match executor.map(Executor::isolation) {
             None => "none",
             Some(isolation) if isolation.filesystem == Boundary::Enforced => "isolated",
             Some(_) => "open",
         };
-        let mut book = self.book();
-        book.fittings = Some(Fittings { redactor: redactor.clone(), sandbox });
-        book.tell(key, &self.meter);
+        let mut state = self.state();
+        state.facts = Some(AuditFacts { redactor: redactor.clone(), sandbox });
+        state.emit(key, &self.metrics);
     }
 
     /// This was recorded.
-    pub(crate) fn recorded(&self, key: &SessionKey, event: &Event) {
-        let mut book = self.book();
+    pub(crate) fn on_recorded(&self, key: &SessionKey, event: &Event) {
+        let mut state = self.state();
         match &event.kind {
-            EventKind::TurnStarted { turn, .. } => book.turn = Some(*turn),
+            EventKind::TurnStarted { turn, .. } => state.turn = Some(*turn),
             EventKind::ModelAnswered { response, .. } => {
-                book.forget();
+                state.finish_open_calls();
                 let calls = response.content.iter().filter_map(Block::tool_call);
-                let open =
-                    |call: &ToolCall| (call.id.clone(), Open { call: call.clone(), run: Run::NotBegun });
-                book.open = calls.map(open).collect();
+                let open = |call: &ToolCall| {
+                    (call.id.clone(), AuditedCall { call: call.clone(), run: RunState::NotStarted })
+                };
+                state.open = calls.map(open).collect();
             }
-            EventKind::TurnFinished { .. } => book.forget(),
+            EventKind::TurnFinished { .. } => state.finish_open_calls(),
             EventKind::ToolStarted { call, .. } => {
-                if let Some(open) = book.open.get_mut(call) {
-                    open.run = Run::Begun(event.at);
+                if let Some(open) = state.open.get_mut(call) {
+                    open.run = RunState::Started(event.at);
                 }
             }
             EventKind::ApprovalDecided { call, decision: Decision::Grant { grant } } => {
-                let (turn, call, grant) = (book.turn, call.clone(), grant.clone());
-                book.granted.push(Granted { turn, call, grant, at: event.at });
+                let (turn, call, grant) = (state.turn, call.clone(), grant.clone());
+                state.granted.push(GrantRecord { turn, call, grant, at: event.at });
             }
             EventKind::ToolAbandoned { call } => {
                 // It ran, and will run again.
-                if let Some(open) = book.open.get_mut(call) {
-                    let run = std::mem::replace(&mut open.run, Run::NotBegun);
-                    let open = Open { call: open.call.clone(), run };
-                    book.end(open, Some(event.at), "unknown", None);
+                if let Some(open) = state.open.get_mut(call) {
+                    let run = std::mem::replace(&mut open.run, RunState::NotStarted);
+                    let open = AuditedCall { call: open.call.clone(), run };
+                    state.end(open, Some(event.at), "unknown", None);
                 }
             }
             EventKind::ToolFinished { result, outcome } => {
-                if let Some(open) = book.open.remove(&result.tool_use_id)
-                    && let Some(how) = how(*outcome, result)
+                if let Some(open) = state.open.remove(&result.tool_use_id)
+                    && let Some(label) = outcome_label(*outcome, result)
                 {
-                    let output = (*outcome == ToolOutcome::Finished).then(|| bytes(result));
-                    book.end(open, Some(event.at), how, output);
+                    let output = (*outcome == CallOutcome::Finished).then(|| bytes(result));
+                    state.end(open, Some(event.at), label, output);
                 }
             }
             _ => return,
         }
-        book.tell(key, &self.meter);
+        state.emit(key, &self.metrics);
     }
 }
 
-impl Book {
+impl AuditState {
     /// What has begun has ended, and that was recorded when nobody could be told, as the journal failed.
-    fn forget(&mut self) {
+    fn finish_open_calls(&mut self) {
         for (_, open) in std::mem::take(&mut self.open) {
-            if open.run != Run::NotBegun {
+            if open.run != RunState::NotStarted {
                 self.end(open, None, "unknown", None);
             }
         }
     }
 
-    fn end(&mut self, open: Open, ended: Option<Timestamp>, outcome: &'static str, output: Option<usize>) {
-        self.pending.push(Entry { turn: self.turn, open, ended, outcome, output });
+    fn end(
+        &mut self,
+        open: AuditedCall,
+        ended: Option<Timestamp>,
+        outcome: &'static str,
+        output: Option<usize>,
+    ) {
+        self.pending.push(FinishedCall { turn: self.turn, open, ended, outcome, output });
     }
 
-    fn tell(&mut self, key: &SessionKey, meter: &Meter) {
-        let Some(Fittings { redactor, sandbox }) = &self.fittings else { return };
+    fn emit(&mut self, key: &SessionKey, metrics: &RuntimeMetrics) {
+        let Some(AuditFacts { redactor, sandbox }) = &self.facts else { return };
         for granted in self.granted.drain(..) {
-            granted.tell(key, redactor);
+            granted.emit(key, redactor);
         }
         for entry in self.pending.drain(..) {
             let (tool, took) = (&entry.open.call.name, entry.took());
-            meter.tool_call(&key.tenant, tool, entry.outcome, took);
+            metrics.tool_call(&key.tenant, tool, entry.outcome, took);
             if tracing::enabled!(target: "conjure::audit", tracing::Level::INFO) {
-                entry.tell(key, redactor, sandbox);
+                entry.emit(key, redactor, sandbox);
             }
         }
     }
 }
 
-impl Granted {
-    fn tell(self, key: &SessionKey, redactor: &Redactor) {
+impl GrantRecord {
+    fn emit(self, key: &SessionKey, redactor: &Redactor) {
         let Self { turn, call, grant, at } = self;
         let (id, rule) = (redactor.redact(call.as_str()), redactor.redact(&grant.rule));
         let skill = match &grant.scope {
@@ -225,22 +232,22 @@ impl Granted {
     }
 }
 
-impl Entry {
+impl FinishedCall {
     /// When it began, where that is known.
     const fn began(&self) -> Option<Timestamp> {
         match self.open.run {
-            Run::Begun(at) => Some(at),
-            Run::NotBegun | Run::BegunBefore => None,
+            RunState::Started(at) => Some(at),
+            RunState::NotStarted | RunState::StartedEarlier => None,
         }
     }
 
     fn took(&self) -> Option<Duration> {
-        self.began().zip(self.ended).map(|(began, ended)| ended.since(began))
+        self.began().zip(self.ended).map(|(began, ended)| ended.duration_since(began))
     }
 
-    fn tell(self, key: &SessionKey, redactor: &Redactor, sandbox: &str) {
+    fn emit(self, key: &SessionKey, redactor: &Redactor, sandbox: &str) {
         let (began, took) = (self.began(), self.took());
-        let Self { turn, open: Open { call, .. }, outcome, output, .. } = self;
+        let Self { turn, open: AuditedCall { call, .. }, outcome, output, .. } = self;
         // What the model chose may hold what it was told.
         let id = redactor.redact(call.id.as_str());
         let name = redactor.redact(&call.name);
@@ -264,17 +271,17 @@ impl Entry {
 }
 
 /// How a call ended; `None` when it never ran and nobody denied it.
-const fn how(outcome: ToolOutcome, result: &ToolResult) -> Option<&'static str> {
+const fn outcome_label(outcome: CallOutcome, result: &ToolResult) -> Option<&'static str> {
     Some(match (outcome, result.ending) {
-        (ToolOutcome::Denied, _) => "denied",
-        (ToolOutcome::Cancelled, _) | (ToolOutcome::Finished, ToolEnding::Cancelled) => "cancelled",
-        (ToolOutcome::Finished, ToolEnding::Rejected) => "rejected",
-        (ToolOutcome::Finished, ToolEnding::TimedOut) => "timed_out",
-        (ToolOutcome::Finished, ToolEnding::Lost) => "lost",
-        (ToolOutcome::Finished, ToolEnding::Crashed) => "crashed",
-        (ToolOutcome::Finished, _) if result.is_error => "error",
-        (ToolOutcome::Finished, _) => "ok",
-        (ToolOutcome::NotRun, _) => return None,
+        (CallOutcome::Denied, _) => "denied",
+        (CallOutcome::Cancelled, _) | (CallOutcome::Finished, ToolEnding::Cancelled) => "cancelled",
+        (CallOutcome::Finished, ToolEnding::Rejected) => "rejected",
+        (CallOutcome::Finished, ToolEnding::TimedOut) => "timed_out",
+        (CallOutcome::Finished, ToolEnding::Lost) => "lost",
+        (CallOutcome::Finished, ToolEnding::Crashed) => "crashed",
+        (CallOutcome::Finished, _) if result.is_error => "error",
+        (CallOutcome::Finished, _) => "ok",
+        (CallOutcome::Skipped, _) => return None,
         // What a later version may add is not known here.
         _ => "unknown",
     })

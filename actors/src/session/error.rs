@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use conjure_artifact::{ArtifactError, OutputError};
 use conjure_base::{SessionId, TenantId};
-use conjure_conversation::{LedgerError, Rejection};
+use conjure_conversation::{EventLogError, Rejection};
 use conjure_sandbox::SandboxErrorKind;
 
-use crate::artifacts::ArtifactFailure;
+use crate::artifacts::SharedArtifactError;
 use crate::supervision::{CallError, RequestError, StartError};
 use crate::tenants::QuotaExceeded;
 
@@ -28,7 +28,7 @@ pub enum SessionError {
     #[error("no turn is running any more; send the message instead")]
     NotRunning,
     /// Too much waits already. Nothing was done.
-    #[error("{what} is full{}; try again in {retry_after:?}", at(*limit))]
+    #[error("{what} is full{}; try again in {retry_after:?}", limit_text(*limit))]
     Overloaded {
         /// What is full.
         what: &'static str,
@@ -44,7 +44,7 @@ pub enum SessionError {
     #[error(
         "the tenant `{tenant}` gets no more of the disk, since its data folder cannot be measured: {reason}"
     )]
-    Unmeasured {
+    UsageUnknown {
         /// Whose.
         tenant: TenantId,
         /// What is in the way.
@@ -81,7 +81,7 @@ pub enum SessionError {
         /// Why.
         reason: String,
     },
-    /// It failed so often in a row that it is left alone. `Session::lift_quarantine` has it tried again.
+    /// It failed so often in a row that it is left alone. `Session::clear_quarantine` has it tried again.
     #[error(
         "the session is in quarantine after {failures} failures in a row, the last: {last}; mend the cause, then \
          lift the quarantine"
@@ -111,7 +111,7 @@ pub enum SessionError {
     Output(#[from] OutputError),
     /// An artifact is not to be had, or not registered.
     #[error(transparent)]
-    Artifact(#[from] ArtifactFailure),
+    Artifact(#[from] SharedArtifactError),
 }
 
 impl SessionError {
@@ -148,7 +148,7 @@ impl SessionError {
         }
     }
 
-    pub(crate) fn of_start(error: &StartError) -> Self {
+    pub(crate) fn from_start_error(error: &StartError) -> Self {
         match error {
             StartError::Full { .. } => Self::overloaded("the number of the tenant's sessions"),
             StartError::Request(RequestError::DeadlinePassed(_)) => Self::DeadlinePassed,
@@ -158,7 +158,7 @@ impl SessionError {
     }
 }
 
-fn at(limit: Option<usize>) -> String {
+fn limit_text(limit: Option<usize>) -> String {
     limit.map_or_else(String::new, |limit| format!(", at {limit}"))
 }
 
@@ -168,10 +168,10 @@ impl From<ArtifactError> for SessionError {
     }
 }
 
-impl From<LedgerError> for SessionError {
-    fn from(error: LedgerError) -> Self {
+impl From<EventLogError> for SessionError {
+    fn from(error: EventLogError) -> Self {
         match error {
-            LedgerError::TakenOver { reason } => Self::TakenOver { reason },
+            EventLogError::Fenced { reason } => Self::TakenOver { reason },
             other => Self::Journal { reason: other.to_string() },
         }
     }

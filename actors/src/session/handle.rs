@@ -3,18 +3,18 @@
 use std::fmt;
 use std::sync::Arc;
 
-use conjure_artifact::{OutputContent, Source};
+use conjure_artifact::{OutputContent, RegistrationSource};
 use conjure_base::{CallId, Clock, Deadline, Redactor, SessionId, SystemClock, TenantId};
 use conjure_conversation::{Block, Decision, Limits, QueueId, SessionFile};
 use conjure_journal::SessionKey;
 use conjure_sandbox::{Executor, Listing};
 
+use super::actor_message::{ActorMessage, ReturnableRequest};
 use super::error::SessionError;
-use super::mail::{Mail, Parcel};
-use super::message::{Answer, SessionMessage, SessionSnapshot};
-use super::shared::Shared;
-use super::spec::Setting;
-use super::subscription::{Subscription, Turn};
+use super::message::{ReplyTo, SessionRequest, SessionSnapshot};
+use super::session_entry::SessionEntry;
+use super::spec::SessionServices;
+use super::subscription::{Answer, Subscription, TurnHandle};
 use crate::artifacts::Artifacts;
 use crate::supervision::{Reply, SendError, Supervisor};
 
@@ -22,7 +22,7 @@ use crate::supervision::{Reply, SendError, Supervisor};
 /// ends nothing.
 #[derive(Clone)]
 pub struct Session {
-    shared: Arc<Shared>,
+    entry: Arc<SessionEntry>,
     deadline: Option<Deadline>,
     _attached: Arc<()>,
 }
@@ -53,25 +53,25 @@ impl Session {
     /// A session that is in the journal, under this dynamic supervisor. One process has one such handle of a session and
     /// clones of it: a runtime's index sees to that.
     #[must_use]
-    pub fn new(key: SessionKey, setting: Setting, parent: Supervisor) -> Self {
-        Self::of(Shared::new(key, setting, parent))
+    pub fn new(key: SessionKey, services: SessionServices, parent: Supervisor) -> Self {
+        Self::from_entry(SessionEntry::new(key, services, parent))
     }
 
-    pub(crate) fn of(shared: Arc<Shared>) -> Self {
-        let attached = Arc::clone(&shared.attached);
-        Self { shared, deadline: None, _attached: attached }
+    pub(crate) fn from_entry(entry: Arc<SessionEntry>) -> Self {
+        let attached = entry.handle_token();
+        Self { entry, deadline: None, _attached: attached }
     }
 
     /// Its id.
     #[must_use]
     pub fn id(&self) -> SessionId {
-        self.shared.key.session
+        self.entry.key.session
     }
 
     /// Whose it is.
     #[must_use]
     pub fn tenant(&self) -> &TenantId {
-        &self.shared.key.tenant
+        &self.entry.key.tenant
     }
 
     /// The same session, whose calls wait until then and not for the usual time.
@@ -86,8 +86,8 @@ impl Session {
     /// # Errors
     /// Why it cannot be started.
     pub async fn attach(&self) -> Result<(), SessionError> {
-        let address = self.shared.revive(self.until()).await?;
-        match address.send(Mail::Attached) {
+        let address = self.entry.revive(self.call_deadline()).await?;
+        match address.send(ActorMessage::Attached) {
             // Where it has just ended, the next message starts it.
             Ok(()) | Err(SendError::NotRunning(_) | SendError::DeadlinePassed(_)) => Ok(()),
             Err(SendError::Full(_)) => Err(SessionError::overloaded("the session's queue of messages")),
@@ -98,22 +98,33 @@ impl Session {
     ///
     /// # Errors
     /// [`SessionError`] says why it was not recorded, or that this is not known.
-    pub async fn send(&self, input: impl Into<Input> + Send) -> Result<Turn, SessionError> {
-        self.send_within(input, None).await
+    pub async fn send(&self, input: impl Into<Input> + Send) -> Result<TurnHandle, SessionError> {
+        self.send_with_limits(input, None).await
     }
 
-    /// The same with limits of its own, a deadline of the whole turn among them ([`Limits::wall_clock`]).
+    /// Sends a message and waits until its turn is over. A call that waits for a person ends no turn: follow
+    /// [`Session::send`] where an approver may ask.
+    ///
+    /// Dropping the future does not end the turn.
+    ///
+    /// # Errors
+    /// As [`Session::send`] and [`TurnHandle::answer`].
+    pub async fn ask(&self, input: impl Into<Input> + Send) -> Result<Answer, SessionError> {
+        self.send(input).await?.answer().await
+    }
+
+    /// As [`Session::send`], with limits of its own, a deadline of the whole turn among them ([`Limits::wall_clock`]).
     ///
     /// # Errors
     /// As [`Session::send`].
-    pub async fn send_within(
+    pub async fn send_with_limits(
         &self,
         input: impl Into<Input> + Send,
         limits: Option<Limits>,
-    ) -> Result<Turn, SessionError> {
+    ) -> Result<TurnHandle, SessionError> {
         let Input(input) = input.into();
-        let accepted = self.ask(|reply| SessionMessage::Send { input, limits, reply }).await?;
-        Ok(Turn::new(self.listen(accepted.seq()), accepted))
+        let accepted = self.request(|reply| SessionRequest::Send { input, limits, reply }).await?;
+        Ok(TurnHandle::new(self.subscription(accepted.seq()), accepted))
     }
 
     /// Adds something to the turn that runs: the model reads it after the next results. Returns the sequence number under
@@ -123,15 +134,15 @@ impl Session {
     /// [`SessionError::NotRunning`] where no turn runs, or the turn ended before it took the message: send it instead.
     pub async fn steer(&self, input: impl Into<Input> + Send) -> Result<u64, SessionError> {
         let Input(input) = input.into();
-        self.ask(|reply| SessionMessage::Steer { input, reply }).await
+        self.request(|reply| SessionRequest::Steer { input, reply }).await
     }
 
     /// Takes back what waits for its turn.
     ///
     /// # Errors
     /// When it does not wait any more.
-    pub async fn take_back(&self, id: QueueId) -> Result<(), SessionError> {
-        self.ask(|reply| SessionMessage::TakeBack { id, reply }).await
+    pub async fn unqueue(&self, id: QueueId) -> Result<(), SessionError> {
+        self.request(|reply| SessionRequest::Unqueue { id, reply }).await
     }
 
     /// Ends the turn that runs or waits for a person; returns when the end is recorded.
@@ -139,7 +150,7 @@ impl Session {
     /// # Errors
     /// When that is not known.
     pub async fn interrupt(&self) -> Result<(), SessionError> {
-        self.ask(|reply| SessionMessage::Interrupt { reply }).await
+        self.request(|reply| SessionRequest::Interrupt { reply }).await
     }
 
     /// Decides on a tool call that waits for a person.
@@ -147,7 +158,7 @@ impl Session {
     /// # Errors
     /// When it does not wait.
     pub async fn decide(&self, call: CallId, decision: Decision) -> Result<(), SessionError> {
-        self.ask(|reply| SessionMessage::Decide { call, decision, reply }).await
+        self.request(|reply| SessionRequest::Decide { call, decision, reply }).await
     }
 
     /// Listens from this event on.
@@ -155,15 +166,15 @@ impl Session {
     /// # Errors
     /// When the session cannot be started.
     pub async fn subscribe(&self, from_seq: u64) -> Result<Subscription, SessionError> {
-        self.ask(|reply| SessionMessage::Subscribe { from_seq, reply }).await
+        self.request(|reply| SessionRequest::Subscribe { from_seq, reply }).await
     }
 
     /// All that lies in its workspace now, whoever put it there.
     ///
     /// # Errors
     /// When it has none, or it cannot be listed.
-    pub async fn listing(&self) -> Result<Listing, SessionError> {
-        self.ask(|reply| SessionMessage::Listing { reply }).await
+    pub async fn list_files(&self) -> Result<Listing, SessionError> {
+        self.request(|reply| SessionRequest::ListFiles { reply }).await
     }
 
     /// The files that its turns created or changed, in its workspace and with whoever ran its hosted skills, with their sizes, types and
@@ -173,7 +184,7 @@ impl Session {
     /// # Errors
     /// When the session cannot be started.
     pub async fn files(&self) -> Result<Vec<SessionFile>, SessionError> {
-        self.ask(|reply| SessionMessage::Files { reply }).await
+        self.request(|reply| SessionRequest::Files { reply }).await
     }
 
     /// Opens one of them, as it is now. The stream is good for as long as the session is live; one that breaks off ends with an error.
@@ -182,13 +193,13 @@ impl Session {
     /// [`SessionError::Output`]: the session has produced no such file, or it is gone or changed into something else.
     pub async fn open_file(&self, file: &SessionFile) -> Result<OutputContent, SessionError> {
         let file = Box::new(file.clone());
-        self.ask(|reply| SessionMessage::OpenFile { file, reply }).await
+        self.request(|reply| SessionRequest::OpenFile { file, reply }).await
     }
 
     /// The files and data that it is given, by name.
     #[must_use]
     pub fn artifacts(&self) -> Artifacts {
-        Artifacts::of(self.clone())
+        Artifacts::new(self.clone())
     }
 
     /// One of its produced files as the source of an artifact of another session of the same tenant: its bytes, as they are now, are put
@@ -197,9 +208,9 @@ impl Session {
     /// # Errors
     /// As for [`Session::open_file`]; [`SessionError::Artifact`] when it cannot be kept, [`SessionError::Quota`] when it does not fit on what
     /// its tenant may have on the disk.
-    pub async fn artifact_of(&self, file: &SessionFile) -> Result<Source, SessionError> {
+    pub async fn artifact_of(&self, file: &SessionFile) -> Result<RegistrationSource, SessionError> {
         let file = Box::new(file.clone());
-        self.ask(|reply| SessionMessage::StoreFile { file, reply }).await
+        self.request(|reply| SessionRequest::StoreFile { file, reply }).await
     }
 
     /// What its tools run in: to look at its files, to know what it keeps apart, to bring
@@ -208,7 +219,7 @@ impl Session {
     /// # Errors
     /// When it has none, or cannot be started.
     pub async fn executor(&self) -> Result<Arc<dyn Executor>, SessionError> {
-        self.ask(|reply| SessionMessage::Executor { reply }).await
+        self.request(|reply| SessionRequest::Executor { reply }).await
     }
 
     /// How far it is.
@@ -216,7 +227,7 @@ impl Session {
     /// # Errors
     /// When it cannot be started.
     pub async fn snapshot(&self) -> Result<SessionSnapshot, SessionError> {
-        self.ask(|reply| SessionMessage::Snapshot { reply }).await
+        self.request(|reply| SessionRequest::Snapshot { reply }).await
     }
 
     /// Puts it away when its turn is over. The next message revives it, also one that waited behind this.
@@ -224,7 +235,7 @@ impl Session {
     /// # Errors
     /// When it did not answer. A runtime that shuts down puts it away, too.
     pub async fn close(&self) -> Result<(), SessionError> {
-        match self.ask(|reply| SessionMessage::Close { reply }).await {
+        match self.request(|reply| SessionRequest::Close { reply }).await {
             Err(SessionError::ShuttingDown) => Ok(()),
             answer => answer,
         }
@@ -232,42 +243,42 @@ impl Session {
 
     /// What this knows must not leave either, from now on: not through anybody who listens already, nor in results, the audit
     /// log and snapshots, for as long as the session is live or held here. What was told before is told.
-    pub fn conceal(&self, secrets: &Redactor) {
-        self.shared.conceal(secrets);
+    pub fn add_secrets(&self, secrets: &Redactor) {
+        self.entry.add_secrets(secrets);
     }
 
     /// Lets a session be tried again that failed too often.
-    pub fn lift_quarantine(&self) {
-        self.shared.did_well();
+    pub fn clear_quarantine(&self) {
+        self.entry.revival.reset_failures();
     }
 
     /// Ends its actor at whatever it awaits, without asking; its supervisor starts it again, and what is recorded goes on.
     pub fn kill(&self) {
-        if let Some(address) = self.shared.address() {
+        if let Some(address) = self.entry.revival.address() {
             address.kill();
         }
     }
 
-    fn until(&self) -> Deadline {
-        self.deadline.unwrap_or_else(|| SystemClock.deadline(self.shared.setting.options.deadline))
+    fn call_deadline(&self) -> Deadline {
+        self.deadline.unwrap_or_else(|| SystemClock.deadline(self.entry.services.options.deadline))
     }
 
-    fn listen(&self, from_seq: u64) -> Subscription {
-        self.shared.listen(from_seq)
+    fn subscription(&self, from_seq: u64) -> Subscription {
+        self.entry.subscription(from_seq)
     }
 
-    pub(crate) async fn ask<T: Send + 'static>(
+    pub(crate) async fn request<T: Send + 'static>(
         &self,
-        message: impl FnOnce(Answer<T>) -> SessionMessage + Send,
+        message: impl FnOnce(ReplyTo<T>) -> SessionRequest + Send,
     ) -> Result<T, SessionError> {
-        let deadline = self.until();
+        let deadline = self.call_deadline();
         let (reply, answer) = Reply::new(deadline);
         tokio::pin!(answer);
         let mut message = message(reply);
         loop {
-            let address = self.shared.revive(deadline).await?;
-            let (parcel, returned) = Parcel::new(message);
-            if let Err(SendError::Full(_)) = address.send(Mail::Said(parcel)) {
+            let address = self.entry.revive(deadline).await?;
+            let (request, returned) = ReturnableRequest::new(message);
+            if let Err(SendError::Full(_)) = address.send(ActorMessage::Request(request)) {
                 return Err(SessionError::overloaded("the session's queue of messages"));
             }
             message = tokio::select! {
@@ -281,14 +292,14 @@ impl Session {
     }
 }
 
-impl Shared {
-    pub(crate) fn listen(self: &Arc<Self>, from_seq: u64) -> Subscription {
+impl SessionEntry {
+    pub(crate) fn subscription(self: &Arc<Self>, from_seq: u64) -> Subscription {
         Subscription::new(self, from_seq)
     }
 }
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Session({})", self.shared.key)
+        write!(f, "Session({})", self.entry.key)
     }
 }

@@ -9,18 +9,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SystemClock};
-use conjure_conversation::LedgerError;
-use conjure_journal::{Epoch, Owner, SessionKey};
+use conjure_conversation::EventLogError;
+use conjure_journal::{Epoch, LeaseOwner, SessionKey};
 use tokio_util::sync::CancellationToken;
 
-use super::ledger::failure;
-use crate::executors::Mooring;
-use crate::journal::{CallFailure, JournalAccess};
+use super::journal_event_log::to_log_error;
+use crate::executors::SandboxLifecycle;
+use crate::journal::{JournalCallError, JournalHandle};
 
 /// A lease that is held.
 #[derive(Debug, Clone)]
-pub(crate) struct HeldLease {
-    journal: JournalAccess,
+pub(crate) struct SessionLease {
+    journal: JournalHandle,
     key: Arc<SessionKey>,
     epoch: Epoch,
     time: Duration,
@@ -30,11 +30,11 @@ pub(crate) struct HeldLease {
 
 /// Why a lease is held no more.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum LeaseEnd {
+pub(crate) enum LeaseLoss {
     #[error("the session was taken over: {0}")]
-    Taken(String),
+    TakenOver(String),
     #[error("the lease could not be renewed before its end: {last}")]
-    NotRenewed {
+    Expired {
         /// Why not, the last time.
         last: String,
         /// Until when it holds even so.
@@ -42,16 +42,16 @@ pub(crate) enum LeaseEnd {
     },
 }
 
-impl HeldLease {
+impl SessionLease {
     /// Takes the lease.
     pub(crate) async fn acquire(
-        journal: JournalAccess,
+        journal: JournalHandle,
         key: Arc<SessionKey>,
-        owner: &Owner,
+        owner: &LeaseOwner,
         time: Duration,
-    ) -> Result<Self, CallFailure> {
+    ) -> Result<Self, JournalCallError> {
         let until = SystemClock.deadline(time);
-        let lease = journal.call(|journal| journal.acquire(&key, owner, time)).await?;
+        let lease = journal.call(|journal| journal.acquire_lease(&key, owner, time)).await?;
         Ok(Self { journal, key, epoch: lease.epoch, time, until })
     }
 
@@ -60,23 +60,23 @@ impl HeldLease {
     }
 
     /// Keeps it until its owner is over and the sandbox is gone, and gives it back. Where it ends before, `tell` tells its owner.
-    pub(crate) async fn hold<F>(
+    pub(crate) async fn renew_until<F>(
         self,
-        mooring: Arc<Mooring>,
-        over: CancellationToken,
-        tell: impl FnOnce(LeaseEnd) -> F,
+        lifecycle: Arc<SandboxLifecycle>,
+        shutdown: CancellationToken,
+        notify: impl FnOnce(LeaseLoss) -> F,
     ) where
         F: Future<Output = ()>,
     {
-        let keeping = self.clone().keep();
-        tokio::pin!(keeping);
-        let ended = over.run_until_cancelled(&mut keeping).await;
+        let renewing = self.clone().renew_loop();
+        tokio::pin!(renewing);
+        let ended = shutdown.run_until_cancelled(&mut renewing).await;
         if let Some(end) = ended {
-            Box::pin(over.run_until_cancelled(tell(end))).await;
-            over.cancelled().await;
-            return Box::pin(mooring.close()).await;
+            Box::pin(shutdown.run_until_cancelled(notify(end))).await;
+            shutdown.cancelled().await;
+            return Box::pin(lifecycle.close()).await;
         }
-        let mut closing = Box::pin(mooring.close());
+        let mut closing = Box::pin(lifecycle.close());
         tokio::select! {
             biased;
             () = &mut closing => {
@@ -84,7 +84,7 @@ impl HeldLease {
                     tracing::debug!(session = %self.key, %error, "a lease was not given back; it ends by itself");
                 }
             }
-            end = keeping => {
+            end = renewing => {
                 tracing::warn!(session = %self.key, %end, "a session's lease has ended, and its sandbox is not gone yet");
                 closing.await;
             }
@@ -92,28 +92,28 @@ impl HeldLease {
     }
 
     /// Renews it for ever; returns when that is over, in time for the owner to stop before the lease ends.
-    async fn keep(mut self) -> LeaseEnd {
+    async fn renew_loop(mut self) -> LeaseLoss {
         let mut last = String::new();
         let mut pause = self.time / 3;
         loop {
-            let stop_by = before(self.until, self.time / 6);
-            let next = SystemClock.deadline(pause).earlier(stop_by);
+            let stop_by = earlier(self.until, self.time / 6);
+            let next = SystemClock.deadline(pause).min(stop_by);
             SystemClock.sleep_until(next).await;
             if SystemClock.remaining(stop_by).is_zero() {
-                return LeaseEnd::NotRenewed { last, until: self.until };
+                return LeaseLoss::Expired { last, until: self.until };
             }
             let until = SystemClock.deadline(self.time);
             // A session renews for moments, and has its task all the time.
             let Some(renewed) = Box::pin(self.renew(stop_by)).await else {
                 let last = "the journal did not answer".to_owned();
-                return LeaseEnd::NotRenewed { last, until: self.until };
+                return LeaseLoss::Expired { last, until: self.until };
             };
             match renewed {
                 Ok(()) => {
                     self.until = until;
                     pause = self.time / 3;
                 }
-                Err(LedgerError::TakenOver { reason }) => return LeaseEnd::Taken(reason),
+                Err(EventLogError::Fenced { reason }) => return LeaseLoss::TakenOver(reason),
                 Err(error) => {
                     tracing::warn!(session = %self.key, %error, "a lease was not renewed, and is tried again");
                     last = error.to_string();
@@ -124,23 +124,23 @@ impl HeldLease {
     }
 
     /// Renews it once; nothing when the journal does not answer in time.
-    async fn renew(&self, stop_by: Deadline) -> Option<Result<(), LedgerError>> {
+    async fn renew(&self, stop_by: Deadline) -> Option<Result<(), EventLogError>> {
         let (epoch, time) = (self.epoch, self.time);
-        let renewal = self.journal.call(|journal| journal.renew(&self.key, epoch, time));
+        let renewal = self.journal.call(|journal| journal.renew_lease(&self.key, epoch, time));
         tokio::select! {
             biased;
-            renewed = renewal => Some(renewed.map(drop).map_err(failure)),
+            renewed = renewal => Some(renewed.map(drop).map_err(to_log_error)),
             () = SystemClock.sleep_until(stop_by) => None,
         }
     }
 
     /// Gives it back.
-    async fn release(&self) -> Result<(), LedgerError> {
-        self.journal.call(|journal| journal.release(&self.key, self.epoch)).await.map_err(failure)
+    async fn release(&self) -> Result<(), EventLogError> {
+        self.journal.call(|journal| journal.release_lease(&self.key, self.epoch)).await.map_err(to_log_error)
     }
 }
 
 /// The moment so long before a deadline; now where that has passed.
-fn before(deadline: Deadline, time: Duration) -> Deadline {
+fn earlier(deadline: Deadline, time: Duration) -> Deadline {
     SystemClock.deadline(SystemClock.remaining(deadline).saturating_sub(time))
 }

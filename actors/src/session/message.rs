@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conjure_artifact::{OutputContent, Source};
+use conjure_artifact::{OutputContent, RegistrationSource};
 use conjure_base::{CallId, TurnId};
 use conjure_conversation::{
     Approval, Artifact, ArtifactChange, Block, Decision, FinishedTurn, Grant, Limits, PinnedSkill, QueueId,
@@ -16,12 +16,12 @@ use crate::artifacts::ArtifactRequest;
 use crate::supervision::Reply;
 
 /// An answer of a session.
-pub type Answer<T> = Reply<Result<T, SessionError>>;
+pub type ReplyTo<T> = Reply<Result<T, SessionError>>;
 
 /// A message to a session. What changes the conversation is answered when that is recorded.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum SessionMessage {
+pub enum SessionRequest {
     /// The user says something: it is a turn, now, or after those before it.
     Send {
         /// What.
@@ -30,26 +30,26 @@ pub enum SessionMessage {
         /// given.
         limits: Option<Limits>,
         /// Told where it is recorded.
-        reply: Answer<Accepted>,
+        reply: ReplyTo<Accepted>,
     },
     /// The user adds something to the turn that runs.
     Steer {
         /// What.
         input: Vec<Block>,
         /// Told at which sequence number it is recorded.
-        reply: Answer<u64>,
+        reply: ReplyTo<u64>,
     },
     /// The user takes back what was queued.
-    TakeBack {
+    Unqueue {
         /// Which.
         id: QueueId,
         /// Told when it is recorded.
-        reply: Answer<()>,
+        reply: ReplyTo<()>,
     },
     /// The turn that runs, or waits for a person, ends. What is queued is not touched.
     Interrupt {
         /// Told when the end is recorded; at once when no turn runs.
-        reply: Answer<()>,
+        reply: ReplyTo<()>,
     },
     /// A person decides on a tool call.
     Decide {
@@ -58,67 +58,67 @@ pub enum SessionMessage {
         /// What.
         decision: Decision,
         /// Told when it is recorded.
-        reply: Answer<()>,
+        reply: ReplyTo<()>,
     },
     /// Somebody listens from this event on.
     Subscribe {
         /// The first event that is told.
         from_seq: u64,
         /// Given the subscription.
-        reply: Answer<Subscription>,
+        reply: ReplyTo<Subscription>,
     },
     /// Somebody asks for all that lies in the session's workspace.
-    Listing {
+    ListFiles {
         /// Given the listing.
-        reply: Answer<Listing>,
+        reply: ReplyTo<Listing>,
     },
     /// Somebody asks for the files that its turns produced.
     Files {
         /// Given them, by where they lie.
-        reply: Answer<Vec<SessionFile>>,
+        reply: ReplyTo<Vec<SessionFile>>,
     },
     /// Somebody wants to read one of them.
     OpenFile {
         /// Which.
         file: Box<SessionFile>,
         /// Given its bytes.
-        reply: Answer<OutputContent>,
+        reply: ReplyTo<OutputContent>,
     },
     /// Somebody wants the bytes of one of them for another session of the tenant.
     StoreFile {
         /// Which.
         file: Box<SessionFile>,
         /// Given the source of an artifact.
-        reply: Answer<Source>,
+        reply: ReplyTo<RegistrationSource>,
     },
     /// Somebody asks for the session's artifacts.
     ListArtifacts {
         /// Given them.
-        reply: Answer<Arc<[Arc<Artifact>]>>,
+        reply: ReplyTo<Arc<[Arc<Artifact>]>>,
     },
     /// The session's artifacts change.
     ChangeArtifacts {
         /// How.
         change: ArtifactChange,
         /// Told when it is recorded.
-        reply: Answer<()>,
+        reply: ReplyTo<()>,
     },
     /// Something is asked of its artifacts that takes longer.
     Artifacts(ArtifactRequest),
     /// Somebody asks for what its tools run in.
     Executor {
         /// Given it.
-        reply: Answer<Arc<dyn Executor>>,
+        reply: ReplyTo<Arc<dyn Executor>>,
     },
     /// Somebody asks how far the session is.
     Snapshot {
         /// Told so.
-        reply: Answer<SessionSnapshot>,
+        reply: ReplyTo<SessionSnapshot>,
     },
     /// The session is to be put away: when its turn is over it stops, and the next message revives it.
     Close {
         /// Told when it is about to stop.
-        reply: Answer<()>,
+        reply: ReplyTo<()>,
     },
 }
 

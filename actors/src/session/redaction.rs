@@ -4,6 +4,7 @@
 //! anew only where something was in it. Everything else stays as it was, to the byte.
 
 use std::borrow::Cow;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use conjure_base::Redactor;
 use conjure_conversation::{ApiErrorKind, Event, ModelErrorKind, StopReason, TurnStop};
@@ -35,7 +36,8 @@ pub fn redact_stop(redactor: &Redactor, stop: &TurnStop) -> TurnStop {
                 redact(kind);
             }
         }
-        TurnStop::Answered(StopReason::Unknown(reason)) | TurnStop::Cut(StopReason::Unknown(reason)) => {
+        TurnStop::Answered(StopReason::Unknown(reason))
+        | TurnStop::Truncated(StopReason::Unknown(reason)) => {
             redact(reason);
         }
         _ => {}
@@ -72,22 +74,61 @@ pub(crate) fn redact_json<'j>(redactor: &Redactor, json: &'j str) -> Cow<'j, str
     Cow::Owned(result)
 }
 
+/// The secrets of one session, across restarts of its actor.
+#[derive(Debug, Default)]
+pub(crate) struct SessionRedactors {
+    state: Mutex<RedactorsState>,
+}
+
+#[derive(Debug, Default)]
+struct RedactorsState {
+    /// The redactor of the running incarnation, or of the last one. Its tools share it.
+    current: Redactor,
+    /// Secrets that callers added while the session was known in this process.
+    added: Redactor,
+}
+
+impl SessionRedactors {
+    fn lock(&self) -> MutexGuard<'_, RedactorsState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The redactor for what leaves now.
+    pub(crate) fn current(&self) -> Redactor {
+        self.lock().current.clone()
+    }
+
+    /// Replaces the current redactor by that of a new incarnation, which learns the added secrets.
+    pub(crate) fn set_current(&self, redactor: &Redactor) {
+        let mut state = self.lock();
+        redactor.extend(&state.added);
+        state.current = redactor.clone();
+    }
+
+    /// Adds secrets to the current redactor and to those of later incarnations.
+    pub(crate) fn add(&self, secrets: &Redactor) {
+        let state = self.lock();
+        state.added.extend(secrets);
+        state.current.extend(secrets);
+    }
+}
+
 /// Pieces of a text that is still being written, redacted: the end of what is there is held back for as long as it may
 /// be the beginning of a secret.
 #[derive(Debug, Default)]
-pub(crate) struct Pieces {
+pub(crate) struct StreamingRedactor {
     pending: String,
 }
 
 /// The longest end of a text that is ever held back.
 const LONGEST_HELD: usize = 64 << 10;
 
-impl Pieces {
+impl StreamingRedactor {
     /// What can be shown now that this piece came.
     pub(crate) fn push(&mut self, redactor: &Redactor, piece: &str) -> Option<String> {
         self.pending.push_str(piece);
         let redacted = redactor.redact(&self.pending);
-        let held = redactor.held_back(&redacted);
+        let held = redactor.partial_secret_len(&redacted);
         let (shown, rest) = redacted.split_at(redacted.len() - held.min(LONGEST_HELD));
         let (shown, rest) = (shown.to_owned(), rest.to_owned());
         self.pending = rest;
@@ -120,12 +161,12 @@ mod tests {
         let redactor = Redactor::new([("KEY", "s3cr3t-välue")]);
         let text = "a s3cr3t-välue b s3cr3x s3cr3t-välue";
         for width in 1..8 {
-            let mut pieces = Pieces::default();
+            let mut redactors = StreamingRedactor::default();
             let mut shown = String::new();
             let characters: Vec<char> = text.chars().collect();
             for piece in characters.chunks(width) {
                 let piece: String = piece.iter().collect();
-                shown.extend(pieces.push(&redactor, &piece));
+                shown.extend(redactors.push(&redactor, &piece));
             }
             assert_eq!(shown, "a [REDACTED:KEY] b s3cr3x [REDACTED:KEY]", "{width}");
         }

@@ -4,24 +4,24 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_artifact::{OutputStore, Uploads};
+use conjure_artifact::{ArtifactUploader, OutputStore};
 use conjure_base::Redactor;
-use conjure_conversation::{CANCEL_GRACE, Compaction, Composer, Model, Profile, ToolRunner};
-use conjure_journal::{Owner, SessionKey};
+use conjure_conversation::{CANCEL_GRACE, Compaction, Composer, Model, SessionProfile, ToolRunner};
+use conjure_journal::{LeaseOwner, SessionKey};
 use conjure_sandbox::Executor;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use crate::artifacts::ArtifactParts;
-use crate::executors::{ExecutorOptions, Executors};
-use crate::journal::JournalAccess;
-use crate::metrics::Meter;
+use crate::artifacts::ArtifactServices;
+use crate::executors::{ExecutorOptions, SupervisedExecutorBuilder};
+use crate::journal::JournalHandle;
+use crate::metrics::RuntimeMetrics;
 use crate::supervision::Failure;
-use crate::tenants::Tenancy;
+use crate::tenants::TenantAccounts;
 
 /// What a session's owner works with. Made anew for each incarnation.
 #[derive(Clone)]
-pub struct SessionParts {
+pub struct SessionComponents {
     /// Who answers.
     pub model: Arc<dyn Model>,
     /// Who says what the model is told beside the messages.
@@ -35,12 +35,12 @@ pub struct SessionParts {
     /// Where the files lie that its turns produce. Each is asked behind every turn that ran tools.
     pub outputs: Vec<Arc<dyn OutputStore>>,
     /// What its artifacts are worked with, where it may have some.
-    pub artifacts: Option<ArtifactParts>,
+    pub artifacts: Option<ArtifactServices>,
     /// What gives its artifacts to the service that runs its hosted skills, where one does.
-    pub uploads: Option<Uploads>,
+    pub uploads: Option<ArtifactUploader>,
 }
 
-impl fmt::Debug for SessionParts {
+impl fmt::Debug for SessionComponents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionParts").field("executor", &self.executor).finish_non_exhaustive()
     }
@@ -49,22 +49,22 @@ impl fmt::Debug for SessionParts {
 /// What a session's parts are made from.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Fitting<'a> {
+pub struct SessionSetup<'a> {
     /// Which session.
     pub key: &'a SessionKey,
     /// What it was opened with.
-    pub profile: &'a Profile,
+    pub profile: &'a SessionProfile,
     /// Where its sandboxes are supervised, for tools that have one.
-    pub executors: Executors,
+    pub executors: SupervisedExecutorBuilder,
 }
 
 /// Makes the parts of sessions from what is recorded of them. The host gives it.
-pub trait Outfit: Send + Sync + 'static {
+pub trait SessionFactory: Send + Sync + 'static {
     /// The parts of this session. Called at each start of its actor, on the actor's own task, within its time to start.
     ///
     /// # Errors
     /// Whatever is missing; the session does not start then, and is tried again with the next message.
-    fn outfit<'a>(&'a self, fitting: Fitting<'a>) -> BoxFuture<'a, Result<SessionParts, Failure>>;
+    fn build<'a>(&'a self, setup: SessionSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>>;
 }
 
 /// When a turn that was under way is driven on.
@@ -81,7 +81,7 @@ pub enum Resume {
 #[derive(Debug, Clone)]
 pub struct SessionOptions {
     /// Under whose name leases are taken. A process that takes the name of one that is dead need not wait for its leases.
-    pub owner: Owner,
+    pub owner: LeaseOwner,
     /// For how long a lease is taken. After a crash of the process, so long those of other names wait.
     pub lease: Duration,
     /// When an idle session is put away.
@@ -108,7 +108,7 @@ pub struct SessionOptions {
 impl SessionOptions {
     /// Leases of a minute, 15 minutes until a session is put away, 30 seconds for a call.
     #[must_use]
-    pub fn new(owner: Owner) -> Self {
+    pub fn new(owner: LeaseOwner) -> Self {
         Self {
             owner,
             lease: Duration::from_secs(60),
@@ -127,22 +127,22 @@ impl SessionOptions {
 
 /// What all sessions of a runtime have in common.
 #[derive(Clone)]
-pub struct Setting {
+pub struct SessionServices {
     /// Where they are recorded.
-    pub journal: JournalAccess,
+    pub journal: JournalHandle,
     /// Who makes their parts.
-    pub outfit: Arc<dyn Outfit>,
+    pub session_factory: Arc<dyn SessionFactory>,
     /// How they are treated.
     pub options: Arc<SessionOptions>,
     /// What they are counted with.
-    pub meter: Meter,
+    pub metrics: RuntimeMetrics,
     /// Cancelled when no turn is to begin any more.
     pub draining: CancellationToken,
     /// What their tenants may have.
-    pub tenancy: Tenancy,
+    pub accounts: TenantAccounts,
 }
 
-impl fmt::Debug for Setting {
+impl fmt::Debug for SessionServices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Setting").field("options", &self.options).finish_non_exhaustive()
     }

@@ -9,15 +9,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use conjure_base::TurnId;
-use conjure_conversation::{Event, EventKind, ModelEvent, QueueId, SessionEvent, TurnStop, session_events};
+use conjure_conversation::{
+    Event, EventKind, Message, ModelEvent, QueueId, SessionEvent, SessionEventKind, TurnStop, session_events,
+};
 use conjure_journal::{PageLimit, SessionKey};
 
 use super::error::SessionError;
-use super::hub::{Entry, Found, Hub};
-use super::ledger::JournalLedger;
-use super::redaction::{Pieces, redact_event, redact_stop};
-use super::shared::Shared;
-use crate::journal::JournalAccess;
+use super::event_hub::{EventHub, HubRead, RingEntry};
+use super::journal_event_log::JournalEventLog;
+use super::redaction::{StreamingRedactor, redact_event, redact_stop};
+use super::session_entry::SessionEntry;
+use crate::journal::JournalHandle;
 
 /// How much is read from the journal at once.
 const PAGE: PageLimit = PageLimit { events: 64, bytes: 1 << 20 };
@@ -37,7 +39,7 @@ pub enum Update {
 
 /// A recorded event, and what of it a turn is followed by.
 #[derive(Debug, Clone)]
-pub(crate) enum Item {
+pub(crate) enum SubscriptionItem {
     Event { event: Arc<Event>, updates: VecDeque<SessionEvent> },
     Preview(ModelEvent),
     Lagged,
@@ -46,37 +48,37 @@ pub(crate) enum Item {
 /// Listens to a session. Dropping it changes nothing for the session.
 pub struct Subscription {
     /// As long as somebody listens, the session has one hub, over its being put away and coming back.
-    shared: Arc<Shared>,
-    hub: Arc<Hub>,
-    journal: JournalAccess,
+    entry: Arc<SessionEntry>,
+    hub: Arc<EventHub>,
+    journal: JournalHandle,
     key: Arc<SessionKey>,
     /// Where it is in the ring, and which event it wants next.
-    place: u64,
+    position: u64,
     next: u64,
     /// From which place of the ring on it has read all; 0 where nothing was lost.
-    since: u64,
+    complete_from: u64,
     /// Of the journal, when it is behind.
     page: VecDeque<Event>,
-    pieces: HashMap<usize, Pieces>,
+    redactors: HashMap<usize, StreamingRedactor>,
     ready: VecDeque<SessionEvent>,
 }
 
 impl Subscription {
-    pub(crate) fn new(shared: &Arc<Shared>, from_seq: u64) -> Self {
-        let (hub, journal) = (Arc::clone(&shared.hub), shared.setting.journal.clone());
-        let place = hub.place();
+    pub(crate) fn new(entry: &Arc<SessionEntry>, from_seq: u64) -> Self {
+        let (hub, journal) = (Arc::clone(&entry.observer.hub), entry.services.journal.clone());
+        let position = hub.position();
         let next = from_seq;
         Self {
             hub,
             journal,
-            key: Arc::clone(&shared.key),
-            shared: Arc::clone(shared),
+            key: Arc::clone(&entry.key),
+            entry: Arc::clone(entry),
             // What is in the ring already is passed by number, previews of the past are not told.
-            place: if from_seq < u64::MAX { 0 } else { place },
-            since: 0,
+            position: if from_seq < u64::MAX { 0 } else { position },
+            complete_from: 0,
             next,
             page: VecDeque::new(),
-            pieces: HashMap::new(),
+            redactors: HashMap::new(),
             ready: VecDeque::new(),
         }
     }
@@ -98,33 +100,33 @@ impl Subscription {
                 return Ok(Update::Recorded(event));
             }
             match self.next_item().await? {
-                Item::Event { updates, .. } => self.ready = updates,
-                Item::Preview(preview) => return Ok(Update::Preview(preview)),
-                Item::Lagged => return Ok(Update::Lagged),
+                SubscriptionItem::Event { updates, .. } => self.ready = updates,
+                SubscriptionItem::Preview(preview) => return Ok(Update::Preview(preview)),
+                SubscriptionItem::Lagged => return Ok(Update::Lagged),
             }
         }
     }
 
     /// The next recorded event or preview.
-    pub(crate) async fn next_item(&mut self) -> Result<Item, SessionError> {
-        let mut news = self.hub.news();
+    pub(crate) async fn next_item(&mut self) -> Result<SubscriptionItem, SessionError> {
+        let mut changes = self.hub.subscribe();
         loop {
             if let Some(event) = self.page.pop_front() {
-                return Ok(self.tell(self.next, Arc::new(event)));
+                return Ok(self.item_for(self.next, Arc::new(event)));
             }
-            news.borrow_and_update();
-            match self.hub.read(self.place, &mut self.since, self.next) {
-                Found::Entry(Entry::Recorded(seq, event), place) => {
-                    self.place = place;
-                    return Ok(self.tell(seq, event));
+            changes.borrow_and_update();
+            match self.hub.read(self.position, &mut self.complete_from, self.next) {
+                HubRead::Entry(RingEntry::Recorded(seq, event), position) => {
+                    self.position = position;
+                    return Ok(self.item_for(seq, event));
                 }
-                Found::Entry(Entry::Preview(preview), place) => {
-                    self.place = place;
+                HubRead::Entry(RingEntry::Preview(preview), position) => {
+                    self.position = position;
                     if let Some(preview) = self.preview(&preview) {
-                        return Ok(Item::Preview(preview));
+                        return Ok(SubscriptionItem::Preview(preview));
                     }
                 }
-                Found::InJournal { until } => {
+                HubRead::InJournal { until } => {
                     let limit = PageLimit {
                         events: u32::try_from(until - self.next).unwrap_or(u32::MAX).min(PAGE.events),
                         ..PAGE
@@ -136,13 +138,13 @@ impl Subscription {
                     }
                     self.page = events.into();
                     // Whatever was said meanwhile is over.
-                    self.pieces.clear();
-                    return Ok(Item::Lagged);
+                    self.redactors.clear();
+                    return Ok(SubscriptionItem::Lagged);
                 }
-                Found::Over(why) => return Err(why),
-                Found::Nothing => {
+                HubRead::Closed(reason) => return Err(reason),
+                HubRead::Empty => {
                     // The hub outlives this: it is held here.
-                    let _ = news.changed().await;
+                    let _ = changes.changed().await;
                 }
             }
         }
@@ -150,29 +152,29 @@ impl Subscription {
 
     /// What is wanted next, from the journal.
     async fn read(&self, limit: PageLimit) -> Result<Vec<Event>, SessionError> {
-        let final_word = || {
+        let final_reason = || {
             self.hub
-                .over()
-                .filter(|why| matches!(why, SessionError::ShuttingDown | SessionError::NotFound { .. }))
+                .closed_reason()
+                .filter(|reason| matches!(reason, SessionError::ShuttingDown | SessionError::NotFound { .. }))
         };
         // Then the journal is closed, or has the session no more.
-        if let Some(why) = final_word() {
-            return Err(why);
+        if let Some(reason) = final_reason() {
+            return Err(reason);
         }
-        match JournalLedger::page(&self.journal, &self.key, self.next, limit).await {
+        match JournalEventLog::page(&self.journal, &self.key, self.next, limit).await {
             Ok((events, _)) => Ok(events),
-            Err(error) => Err(final_word().unwrap_or_else(|| error.into())),
+            Err(error) => Err(final_reason().unwrap_or_else(|| error.into())),
         }
     }
 
-    fn tell(&mut self, seq: u64, event: Arc<Event>) -> Item {
+    fn item_for(&mut self, seq: u64, event: Arc<Event>) -> SubscriptionItem {
         self.next = seq.saturating_add(1);
         if matches!(event.kind, EventKind::ModelCallStarted { .. }) {
-            self.pieces.clear();
+            self.redactors.clear();
         }
-        let redacted = redact_event(&self.shared.redactor(), &event);
+        let redacted = redact_event(&self.entry.redactor(), &event);
         let updates = redacted.map(|event| session_events(self.key.session, seq, &event)).unwrap_or_default();
-        Item::Event { event, updates: updates.into() }
+        SubscriptionItem::Event { event, updates: updates.into() }
     }
 
     fn preview(&mut self, preview: &ModelEvent) -> Option<ModelEvent> {
@@ -182,13 +184,13 @@ impl Subscription {
             }
             ModelEvent::ToolInputDelta { index, partial_json } => (*index, partial_json),
             ModelEvent::Started => {
-                self.pieces.clear();
+                self.redactors.clear();
                 return Some(preview.clone());
             }
             ModelEvent::Finished(_) => return None,
             other => return Some(other.clone()),
         };
-        let text = self.pieces.entry(index).or_default().push(&self.shared.redactor(), text)?;
+        let text = self.redactors.entry(index).or_default().push(&self.entry.redactor(), text)?;
         Some(match preview {
             ModelEvent::ThinkingDelta { .. } => ModelEvent::ThinkingDelta { index, text },
             ModelEvent::ToolInputDelta { .. } => ModelEvent::ToolInputDelta { index, partial_json: text },
@@ -217,15 +219,25 @@ pub enum TurnEvent {
         stop: TurnStop,
     },
     /// It was taken back before it began. The last of its events.
-    TakenBack,
+    Unqueued,
+}
+
+/// What a turn came to.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Answer {
+    /// The text of the model's last message. Empty if the turn ended before there was one.
+    pub text: String,
+    /// Why the turn ended.
+    pub stop: TurnStop,
 }
 
 /// A turn that was sent, followed to its end. Dropping it does not end the turn.
 #[derive(Debug)]
-pub struct Turn {
+pub struct TurnHandle {
     subscription: Subscription,
     accepted: Accepted,
-    phase: Phase,
+    phase: TurnPhase,
     ready: VecDeque<TurnEvent>,
 }
 
@@ -259,17 +271,17 @@ impl Accepted {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum TurnPhase {
     Waiting(QueueId),
     Running(TurnId),
     Over,
 }
 
-impl Turn {
+impl TurnHandle {
     pub(crate) fn new(subscription: Subscription, accepted: Accepted) -> Self {
         let phase = match accepted {
-            Accepted::Started { turn, .. } => Phase::Running(turn),
-            Accepted::Queued { id, .. } => Phase::Waiting(id),
+            Accepted::Started { turn, .. } => TurnPhase::Running(turn),
+            Accepted::Queued { id, .. } => TurnPhase::Waiting(id),
         };
         Self { subscription, accepted, phase, ready: VecDeque::new() }
     }
@@ -289,15 +301,15 @@ impl Turn {
             if let Some(event) = self.ready.pop_front() {
                 return Some(Ok(event));
             }
-            if self.phase == Phase::Over {
+            if self.phase == TurnPhase::Over {
                 return None;
             }
             match self.subscription.next_item().await {
                 Err(error) => {
-                    self.phase = Phase::Over;
+                    self.phase = TurnPhase::Over;
                     return Some(Err(error));
                 }
-                Ok(item) => self.take_in(item),
+                Ok(item) => self.accept(item),
             }
         }
     }
@@ -305,48 +317,70 @@ impl Turn {
     /// Why the turn ended, once it has.
     ///
     /// # Errors
-    /// As [`Turn::next`]; [`SessionError::NotRunning`] when it was taken back.
+    /// As [`TurnHandle::next`]; [`SessionError::NotRunning`] when it was taken back.
     pub async fn end(mut self) -> Result<TurnStop, SessionError> {
         while let Some(event) = self.next().await {
             match event? {
                 TurnEvent::Ended { stop, .. } => return Ok(stop),
-                TurnEvent::TakenBack => break,
+                TurnEvent::Unqueued => break,
                 TurnEvent::Update(_) => {}
             }
         }
         Err(SessionError::NotRunning)
     }
 
-    fn take_in(&mut self, item: Item) {
+    /// Follows the turn to its end and returns what the model said last.
+    ///
+    /// # Errors
+    /// As [`TurnHandle::end`].
+    pub async fn answer(mut self) -> Result<Answer, SessionError> {
+        let mut text = String::new();
+        while let Some(event) = self.next().await {
+            match event? {
+                TurnEvent::Update(Update::Recorded(event)) => {
+                    if let SessionEventKind::AgentMessage { content } = event.kind {
+                        text = Message::assistant(content).text();
+                    }
+                }
+                TurnEvent::Update(_) => {}
+                TurnEvent::Ended { stop, .. } => return Ok(Answer { text, stop }),
+                TurnEvent::Unqueued => break,
+            }
+        }
+        Err(SessionError::NotRunning)
+    }
+
+    fn accept(&mut self, item: SubscriptionItem) {
         let (event, updates) = match item {
-            Item::Event { event, updates } => (event, updates),
-            Item::Preview(preview) => {
-                if let Phase::Running(_) = self.phase {
+            SubscriptionItem::Event { event, updates } => (event, updates),
+            SubscriptionItem::Preview(preview) => {
+                if let TurnPhase::Running(_) = self.phase {
                     self.ready.push_back(TurnEvent::Update(Update::Preview(preview)));
                 }
                 return;
             }
-            Item::Lagged => {
+            SubscriptionItem::Lagged => {
                 return self.ready.push_back(TurnEvent::Update(Update::Lagged));
             }
         };
-        if let (Phase::Waiting(id), EventKind::TurnStarted { turn, queued, .. }) = (self.phase, &event.kind)
+        if let (TurnPhase::Waiting(id), EventKind::TurnStarted { turn, queued, .. }) =
+            (self.phase, &event.kind)
             && *queued == Some(id)
         {
-            self.phase = Phase::Running(*turn);
+            self.phase = TurnPhase::Running(*turn);
         }
-        if let Phase::Running(_) = self.phase {
+        if let TurnPhase::Running(_) = self.phase {
             self.ready.extend(updates.into_iter().map(Update::Recorded).map(TurnEvent::Update));
         }
         match (&event.kind, self.phase) {
-            (EventKind::TurnFinished { turn, stop, .. }, Phase::Running(running)) if *turn == running => {
-                self.phase = Phase::Over;
-                let (turn, stop) = (*turn, redact_stop(&self.subscription.shared.redactor(), stop));
+            (EventKind::TurnFinished { turn, stop, .. }, TurnPhase::Running(running)) if *turn == running => {
+                self.phase = TurnPhase::Over;
+                let (turn, stop) = (*turn, redact_stop(&self.subscription.entry.redactor(), stop));
                 self.ready.push_back(TurnEvent::Ended { turn, stop });
             }
-            (EventKind::Unqueued { id }, Phase::Waiting(waiting)) if *id == waiting => {
-                self.phase = Phase::Over;
-                self.ready.push_back(TurnEvent::TakenBack);
+            (EventKind::Unqueued { id }, TurnPhase::Waiting(waiting)) if *id == waiting => {
+                self.phase = TurnPhase::Over;
+                self.ready.push_back(TurnEvent::Unqueued);
             }
             _ => {}
         }

@@ -10,11 +10,11 @@ use conjure_base::{Clock, Deadline, SystemClock};
 use ractor::MessagingErr;
 use tokio::sync::{OwnedSemaphorePermit, TryAcquireError};
 
+use super::actor_slot::ActorSlot;
 use super::call::{CallError, Reply};
 use super::id::ChildId;
-use super::monitor::{Down, Monitor, Watch};
-use super::node::Gauge;
-use super::slot::Slot;
+use super::monitor::{Down, MessageMonitor, Monitor};
+use super::node::MailboxGauge;
 
 /// What is in a worker's mailbox.
 pub(crate) enum Envelope<M> {
@@ -27,10 +27,10 @@ pub(crate) enum Envelope<M> {
 }
 
 /// The place of a worker, over all its incarnations, and how many messages may wait for it.
-pub(crate) struct Port<M: Send + 'static> {
+pub(crate) struct WorkerEndpoint<M: Send + 'static> {
     pub(crate) id: ChildId,
-    pub(crate) slot: Arc<Slot<Envelope<M>>>,
-    pub(crate) gauge: Gauge,
+    pub(crate) slot: Arc<ActorSlot<Envelope<M>>>,
+    pub(crate) gauge: MailboxGauge,
 }
 
 /// Sends messages to a worker: to whichever incarnation runs. Cheap to clone.
@@ -38,7 +38,7 @@ pub(crate) struct Port<M: Send + 'static> {
 /// A message is taken up at most once. Those that wait for an incarnation that ends are lost with it; a call then says
 /// [`CallError::Lost`].
 pub struct Address<M: Send + 'static> {
-    port: Arc<Port<M>>,
+    endpoint: Arc<WorkerEndpoint<M>>,
 }
 
 /// A message that was not sent, given back.
@@ -76,26 +76,26 @@ impl<M> fmt::Debug for SendError<M> {
 }
 
 impl<M: Send + 'static> Address<M> {
-    pub(crate) const fn new(port: Arc<Port<M>>) -> Self {
-        Self { port }
+    pub(crate) const fn new(endpoint: Arc<WorkerEndpoint<M>>) -> Self {
+        Self { endpoint }
     }
 
     /// The worker's id.
     #[must_use]
     pub fn id(&self) -> &ChildId {
-        &self.port.id
+        &self.endpoint.id
     }
 
     /// Whether an incarnation takes messages now.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        self.port.slot.current().is_some()
+        self.endpoint.slot.current().is_some()
     }
 
     /// How many messages wait.
     #[must_use]
     pub fn queue(&self) -> usize {
-        self.port.gauge.waiting()
+        self.endpoint.gauge.waiting()
     }
 
     /// Sends without waiting.
@@ -103,7 +103,7 @@ impl<M: Send + 'static> Address<M> {
     /// # Errors
     /// When nobody is there, or the queue is full; the message comes back.
     pub fn send(&self, message: M) -> Result<(), SendError<M>> {
-        match Arc::clone(&self.port.gauge.room).try_acquire_owned() {
+        match Arc::clone(&self.endpoint.gauge.room).try_acquire_owned() {
             Ok(permit) => self.deliver(message, permit),
             Err(TryAcquireError::NoPermits) => Err(SendError::Full(message)),
             // The room is never closed.
@@ -115,8 +115,8 @@ impl<M: Send + 'static> Address<M> {
     ///
     /// # Errors
     /// When nobody is there, or there was no room before the deadline; the message comes back.
-    pub async fn send_by(&self, message: M, deadline: Deadline) -> Result<(), SendError<M>> {
-        let room = Arc::clone(&self.port.gauge.room).acquire_owned();
+    pub async fn send_with_deadline(&self, message: M, deadline: Deadline) -> Result<(), SendError<M>> {
+        let room = Arc::clone(&self.endpoint.gauge.room).acquire_owned();
         tokio::select! {
             biased;
             permit = room => match permit {
@@ -128,7 +128,7 @@ impl<M: Send + 'static> Address<M> {
     }
 
     fn deliver(&self, message: M, permit: OwnedSemaphorePermit) -> Result<(), SendError<M>> {
-        let Some(actor) = self.port.slot.current() else { return Err(SendError::NotRunning(message)) };
+        let Some(actor) = self.endpoint.slot.current() else { return Err(SendError::NotRunning(message)) };
         match actor.send_message(Envelope::Message { message, permit }) {
             Ok(()) => Ok(()),
             Err(MessagingErr::SendErr(Envelope::Message { message, .. })) => {
@@ -136,7 +136,7 @@ impl<M: Send + 'static> Address<M> {
             }
             Err(error) => {
                 // These are of actors of another type, and an `ActorRef` has the type of its messages.
-                tracing::error!(actor = %self.port.id, %error, "a message is lost");
+                tracing::error!(actor = %self.endpoint.id, %error, "a message is lost");
                 Ok(())
             }
         }
@@ -167,25 +167,25 @@ impl<M: Send + 'static> Address<M> {
     /// The number of the last incarnation; `None` before the first.
     #[must_use]
     pub fn incarnation(&self) -> Option<u64> {
-        self.port.slot.life().map(|life| life.incarnation)
+        self.endpoint.slot.incarnation().map(|incarnation| incarnation.number)
     }
 
     /// Watches the last incarnation; `None` before the first.
     #[must_use]
     pub fn monitor(&self) -> Option<Monitor> {
-        self.port.slot.life().map(|life| Monitor::of(&life))
+        self.endpoint.slot.incarnation().map(|incarnation| Monitor::of(&incarnation))
     }
 
     /// Has one message sent to `watcher` when the last incarnation is gone; `None` before the first. `message` should do
     /// no more than make a message; where `watcher` is gone or full by then, it is dropped.
     #[must_use]
-    pub fn notify<W: Send + 'static>(
+    pub fn monitor_into<W: Send + 'static>(
         &self,
         watcher: Address<W>,
         message: impl FnOnce(Down) -> W + Send + 'static,
-    ) -> Option<Watch> {
-        let life = self.port.slot.life()?;
-        Some(Watch::of(&life, move |down| {
+    ) -> Option<MessageMonitor> {
+        let incarnation = self.endpoint.slot.incarnation()?;
+        Some(MessageMonitor::of(&incarnation, move |down| {
             if let Err(error) = watcher.send(message(down)) {
                 tracing::debug!(watcher = %watcher.id(), %error, "an actor misses the end of another");
             }
@@ -194,20 +194,20 @@ impl<M: Send + 'static> Address<M> {
 
     /// Ends the incarnation that runs at whatever it awaits, without asking; its supervisor takes that for abnormal.
     pub fn kill(&self) {
-        if let Some(life) = self.port.slot.life() {
-            life.kill();
+        if let Some(incarnation) = self.endpoint.slot.incarnation() {
+            incarnation.kill();
         }
     }
 }
 
 impl<M: Send + 'static> Clone for Address<M> {
     fn clone(&self) -> Self {
-        Self { port: Arc::clone(&self.port) }
+        Self { endpoint: Arc::clone(&self.endpoint) }
     }
 }
 
 impl<M: Send + 'static> fmt::Debug for Address<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Address({})", self.port.id)
+        write!(f, "Address({})", self.endpoint.id)
     }
 }

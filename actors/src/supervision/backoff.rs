@@ -35,11 +35,11 @@ impl Backoff {
         doubled.map_or(self.cap, |ceiling| ceiling.min(self.cap))
     }
 
-    /// The wait after `failures` earlier ones: the part of the ceiling that `roll`, 64 random bits, says.
+    /// The wait after `failures` earlier ones: the part of the ceiling that `random`, 64 random bits, says.
     #[must_use]
-    pub fn delay(self, failures: u32, roll: u64) -> Duration {
+    pub fn delay(self, failures: u32, random: u64) -> Duration {
         let ceiling = u64::try_from(self.ceiling(failures).as_nanos()).unwrap_or(u64::MAX);
-        let part = (u128::from(ceiling) * u128::from(roll)) >> 64;
+        let part = (u128::from(ceiling) * u128::from(random)) >> 64;
         Duration::from_nanos(u64::try_from(part).unwrap_or(ceiling))
     }
 }
@@ -69,13 +69,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_wait_is_the_part_of_the_ceiling_that_the_roll_says(failures in 0..40_u32, roll: u64) {
+        fn the_wait_is_the_part_of_the_ceiling_that_the_roll_says(failures in 0..40_u32, random: u64) {
             let backoff = Backoff::new(SECOND, SECOND * 30, SECOND);
             let ceiling = backoff.ceiling(failures);
-            prop_assert!(backoff.delay(failures, roll) < ceiling);
+            prop_assert!(backoff.delay(failures, random) < ceiling);
             prop_assert_eq!(backoff.delay(failures, 0), Duration::ZERO);
             prop_assert_eq!(backoff.delay(failures, 1 << 63), ceiling / 2);
-            prop_assert!(backoff.delay(failures, roll) <= backoff.delay(failures, u64::MAX));
+            prop_assert!(backoff.delay(failures, random) <= backoff.delay(failures, u64::MAX));
         }
     }
 }

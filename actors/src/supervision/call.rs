@@ -12,7 +12,7 @@ pub struct Reply<R> {
     deadline: Deadline,
 }
 
-/// Why a call has no answer.
+/// StopCause a call has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {

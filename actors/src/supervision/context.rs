@@ -11,12 +11,12 @@ use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-use super::address::{Address, Port};
+use super::address::{Address, WorkerEndpoint};
+use super::child_scope::ChildScope;
 use super::exit::panic_text;
-use super::ground::Ground;
 use super::id::ChildId;
-use super::idleness::Idleness;
-use super::life::{Life, Presence};
+use super::incarnation::{Incarnation, IncarnationGuard};
+use super::timer::IdleTimer;
 
 /// One incarnation of a worker, as it sees itself. Cheap to clone.
 pub struct Context<M: Send + 'static> {
@@ -25,27 +25,27 @@ pub struct Context<M: Send + 'static> {
 
 struct Inner<M: Send + 'static> {
     address: Address<M>,
-    life: Arc<Life>,
+    incarnation: Arc<Incarnation>,
     /// Weak: a context that somebody keeps must not keep the incarnation.
-    presence: Weak<Presence>,
+    guard: Weak<IncarnationGuard>,
     /// The actor is over, and so is the work that it started.
-    over: CancellationToken,
+    shutdown: CancellationToken,
     jobs: TaskTracker,
     /// What goes on for as long as the actor does.
-    upkeep: TaskTracker,
-    idleness: Option<Arc<Idleness>>,
+    background: TaskTracker,
+    idle_timer: Option<Arc<IdleTimer>>,
 }
 
 /// Work beside an actor is under way: while it is, the actor is there, and it is not idle.
-struct Underway {
-    idleness: Option<Arc<Idleness>>,
-    _presence: Arc<Presence>,
+struct WorkGuard {
+    idle_timer: Option<Arc<IdleTimer>>,
+    _guard: Arc<IncarnationGuard>,
 }
 
-impl Drop for Underway {
+impl Drop for WorkGuard {
     fn drop(&mut self) {
-        if let Some(idleness) = &self.idleness {
-            idleness.postpone();
+        if let Some(idle_timer) = &self.idle_timer {
+            idle_timer.postpone();
         }
     }
 }
@@ -77,19 +77,19 @@ impl Job {
 
 impl<M: Send + 'static> Context<M> {
     pub(crate) fn new(
-        port: &Arc<Port<M>>,
-        presence: &Arc<Presence>,
-        over: CancellationToken,
-        idleness: Option<Arc<Idleness>>,
+        endpoint: &Arc<WorkerEndpoint<M>>,
+        guard: &Arc<IncarnationGuard>,
+        shutdown: CancellationToken,
+        idle_timer: Option<Arc<IdleTimer>>,
     ) -> Self {
         let inner = Inner {
-            address: Address::new(Arc::clone(port)),
-            life: Arc::clone(&presence.life),
-            presence: Arc::downgrade(presence),
-            over,
+            address: Address::new(Arc::clone(endpoint)),
+            incarnation: Arc::clone(&guard.incarnation),
+            guard: Arc::downgrade(guard),
+            shutdown,
             jobs: TaskTracker::new(),
-            upkeep: TaskTracker::new(),
-            idleness,
+            background: TaskTracker::new(),
+            idle_timer,
         };
         Self { inner: Arc::new(inner) }
     }
@@ -103,73 +103,73 @@ impl<M: Send + 'static> Context<M> {
     /// Its id.
     #[must_use]
     pub fn id(&self) -> &ChildId {
-        self.inner.life.id()
+        self.inner.incarnation.id()
     }
 
     /// The ids from the root to it, with `/` between them.
     #[must_use]
     pub fn path(&self) -> &str {
-        &self.inner.life.node.path
+        &self.inner.incarnation.node.path
     }
 
     /// Which incarnation it is, from 1.
     #[must_use]
     pub fn incarnation(&self) -> u64 {
-        self.inner.life.incarnation
+        self.inner.incarnation.number
     }
 
     /// Whose it is.
     #[must_use]
     pub fn tenant(&self) -> Option<&TenantId> {
-        self.inner.life.node.labels.tenant.as_ref()
+        self.inner.incarnation.node.labels.tenant.as_ref()
     }
 
     /// Which conversation it belongs to.
     #[must_use]
     pub fn session(&self) -> Option<SessionId> {
-        self.inner.life.node.labels.session
+        self.inner.incarnation.node.labels.session
     }
 
     /// Cancelled when its supervisor wants it to stop. A handler that takes long watches it.
     #[must_use]
     pub fn stopping(&self) -> &CancellationToken {
-        &self.inner.life.stopping
+        &self.inner.incarnation.stopping
     }
 
     /// Says in the tree what it waits for, until the guard is dropped.
-    pub fn waits_for(&self, what: impl Into<Cow<'static, str>>) -> Waiting {
-        self.inner.life.node.state().waits_for = Some(what.into());
-        Waiting { life: Arc::clone(&self.inner.life) }
+    pub fn waiting_for(&self, what: impl Into<Cow<'static, str>>) -> WaitReasonGuard {
+        self.inner.incarnation.node.state().waiting_for = Some(what.into());
+        WaitReasonGuard { incarnation: Arc::clone(&self.inner.incarnation) }
     }
 
     /// Runs `work` beside the actor, which stays responsive; it tells by a message what came of it. It is aborted when
     /// the actor ends, and the actor counts as gone only when it is over.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> Job {
-        self.track(&self.inner.jobs, self.underway(), work)
+        self.track(&self.inner.jobs, self.work_guard(), work)
     }
 
     /// As [`Context::spawn`], for what goes on for as long as the actor does: it does not keep the actor from being idle.
-    pub fn spawn_upkeep(&self, work: impl Future<Output = ()> + Send + 'static) -> Job {
-        self.track(&self.inner.upkeep, self.upkeep(), work)
+    pub fn spawn_background(&self, work: impl Future<Output = ()> + Send + 'static) -> Job {
+        self.track(&self.inner.background, self.background(), work)
     }
 
     fn track(
         &self,
         tracker: &TaskTracker,
-        underway: Option<Underway>,
+        work_guard: Option<WorkGuard>,
         work: impl Future<Output = ()> + Send + 'static,
     ) -> Job {
-        let (life, over) = (Arc::clone(&self.inner.life), self.inner.over.clone());
+        let (incarnation, shutdown) = (Arc::clone(&self.inner.incarnation), self.inner.shutdown.clone());
         let task = async move {
             // Dropped after the work, whatever ends it.
-            let Some(_underway) = underway else { return };
+            let Some(_work_guard) = work_guard else { return };
             let work = AssertUnwindSafe(work).catch_unwind();
             tokio::select! {
                 biased;
-                () = over.cancelled() => {}
+                () = shutdown.cancelled() => {}
                 outcome = work => {
                     if let Err(payload) = outcome {
-                        tracing::error!(actor = ?life, panic = %panic_text(payload.as_ref()), "work of an actor panicked");
+                        tracing::error!(actor = ?incarnation, panic = %panic_text(payload.as_ref()), "work of an actor panicked");
                     }
                 }
             }
@@ -181,37 +181,37 @@ impl<M: Send + 'static> Context<M> {
     /// actor is over, and is not aborted then. Until it is over, the actor is not gone and not started again, so what must be
     /// put away in order, such as a sandbox, is away before another takes its place. It bounds itself: nothing else does, but
     /// the end of the Tokio runtime.
-    pub fn spawn_lasting<F, Fut>(&self, work: F)
+    pub fn spawn_joined<F, Fut>(&self, work: F)
     where
         F: FnOnce(CancellationToken) -> Fut + Send + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        self.last(&self.inner.jobs, self.underway(), work);
+        self.run_joined(&self.inner.jobs, self.work_guard(), work);
     }
 
-    /// As [`Context::spawn_lasting`], for what stands beside the actor all the time: it does not keep the actor from being
+    /// As [`Context::spawn_joined`], for what stands beside the actor all the time: it does not keep the actor from being
     /// idle.
-    pub fn spawn_lasting_upkeep<F, Fut>(&self, work: F)
+    pub fn spawn_joined_background<F, Fut>(&self, work: F)
     where
         F: FnOnce(CancellationToken) -> Fut + Send + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        self.last(&self.inner.upkeep, self.upkeep(), work);
+        self.run_joined(&self.inner.background, self.background(), work);
     }
 
-    fn last<F, Fut>(&self, tracker: &TaskTracker, underway: Option<Underway>, work: F)
+    fn run_joined<F, Fut>(&self, tracker: &TaskTracker, work_guard: Option<WorkGuard>, work: F)
     where
         F: FnOnce(CancellationToken) -> Fut + Send + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        let (life, over) = (Arc::clone(&self.inner.life), self.inner.over.clone());
+        let (incarnation, shutdown) = (Arc::clone(&self.inner.incarnation), self.inner.shutdown.clone());
         let task = async move {
             // Dropped after the work, whatever ends it.
-            let Some(_underway) = underway else { return };
+            let Some(_work_guard) = work_guard else { return };
             // Its making, too, is the actor's code. Boxed: a future keeps what it was made of beside what it became.
-            let work = AssertUnwindSafe(async move { Box::pin(work(over)).await }).catch_unwind();
+            let work = AssertUnwindSafe(async move { Box::pin(work(shutdown)).await }).catch_unwind();
             if let Err(payload) = work.await {
-                tracing::error!(actor = ?life, panic = %panic_text(payload.as_ref()), "work of an actor panicked");
+                tracing::error!(actor = ?incarnation, panic = %panic_text(payload.as_ref()), "work of an actor panicked");
             }
         };
         drop(tracker.spawn(task));
@@ -220,12 +220,12 @@ impl<M: Send + 'static> Context<M> {
     /// Runs `work`, which blocks, on a thread beside the actor. Nothing can abort it: until it is over, the actor is not
     /// gone and not started again.
     pub fn spawn_blocking(&self, work: impl FnOnce() + Send + 'static) -> Job {
-        let life = Arc::clone(&self.inner.life);
-        let underway = self.underway();
+        let incarnation = Arc::clone(&self.inner.incarnation);
+        let work_guard = self.work_guard();
         let task = move || {
-            let Some(_underway) = underway else { return };
+            let Some(_work_guard) = work_guard else { return };
             if let Err(payload) = std::panic::catch_unwind(AssertUnwindSafe(work)) {
-                tracing::error!(actor = ?life, panic = %panic_text(payload.as_ref()), "work of an actor panicked");
+                tracing::error!(actor = ?incarnation, panic = %panic_text(payload.as_ref()), "work of an actor panicked");
             }
         };
         Job(AbortOnDropHandle::new(self.inner.jobs.spawn_blocking(task)))
@@ -233,30 +233,30 @@ impl<M: Send + 'static> Context<M> {
 
     /// Where others can stand below the actor.
     #[must_use]
-    pub fn ground(&self) -> Ground {
-        let Inner { life, presence, over, upkeep, .. } = &*self.inner;
-        Ground {
-            life: Arc::clone(life),
-            presence: Weak::clone(presence),
-            over: over.clone(),
-            upkeep: upkeep.clone(),
+    pub fn child_scope(&self) -> ChildScope {
+        let Inner { incarnation, guard, shutdown, background, .. } = &*self.inner;
+        ChildScope {
+            incarnation: Arc::clone(incarnation),
+            guard: Weak::clone(guard),
+            shutdown: shutdown.clone(),
+            background: background.clone(),
         }
     }
 
     /// Stands for work that begins; nothing when the actor is over.
-    fn underway(&self) -> Option<Underway> {
-        let presence = self.inner.presence.upgrade()?;
-        Some(Underway { idleness: self.inner.idleness.clone(), _presence: presence })
+    fn work_guard(&self) -> Option<WorkGuard> {
+        let guard = self.inner.guard.upgrade()?;
+        Some(WorkGuard { idle_timer: self.inner.idle_timer.clone(), _guard: guard })
     }
 
     /// The same for what does not keep the actor busy.
-    fn upkeep(&self) -> Option<Underway> {
-        let presence = self.inner.presence.upgrade()?;
-        Some(Underway { idleness: None, _presence: presence })
+    fn background(&self) -> Option<WorkGuard> {
+        let guard = self.inner.guard.upgrade()?;
+        Some(WorkGuard { idle_timer: None, _guard: guard })
     }
 
-    pub(crate) fn idleness(&self) -> Option<&Idleness> {
-        self.inner.idleness.as_deref()
+    pub(crate) fn idle_timer(&self) -> Option<&IdleTimer> {
+        self.inner.idle_timer.as_deref()
     }
 
     pub(crate) fn has_jobs(&self) -> bool {
@@ -272,19 +272,19 @@ impl<M: Send + 'static> Clone for Context<M> {
 
 impl<M: Send + 'static> fmt::Debug for Context<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Context({:?})", self.inner.life)
+        write!(f, "Context({:?})", self.inner.incarnation)
     }
 }
 
 /// An actor says what it waits for.
 #[must_use = "the tree says it until this is dropped"]
 #[derive(Debug)]
-pub struct Waiting {
-    life: Arc<Life>,
+pub struct WaitReasonGuard {
+    incarnation: Arc<Incarnation>,
 }
 
-impl Drop for Waiting {
+impl Drop for WaitReasonGuard {
     fn drop(&mut self) {
-        self.life.node.state().waits_for = None;
+        self.incarnation.node.state().waiting_for = None;
     }
 }

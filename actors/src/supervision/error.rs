@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::exit::Exit;
 use super::handle::Child;
 use super::id::ChildId;
-use super::tree::Tree;
+use super::tree::ActorTree;
 
 /// A spec that cannot be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,7 +31,7 @@ pub enum SpecError {
     },
 }
 
-/// Why a child was not started.
+/// StopCause a child was not started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -40,7 +40,7 @@ pub enum StartError {
     AlreadyStarted(Child),
     /// The child under this id failed too often, the last time so, and is not started until somebody asks for that by
     /// [`super::Supervisor::restart_child`], or terminates it.
-    #[error("child `{id}` is quarantined ({})", last_words(.exit.as_ref()))]
+    #[error("child `{id}` is quarantined ({})", last_exit_text(.exit.as_ref()))]
     Quarantined {
         /// The child.
         id: ChildId,
@@ -70,7 +70,7 @@ pub enum StartError {
     Request(#[from] RequestError),
 }
 
-fn last_words(exit: Option<&Exit>) -> String {
+fn last_exit_text(exit: Option<&Exit>) -> String {
     exit.map_or_else(|| "it never ran".to_owned(), |exit| format!("the last time: {exit}"))
 }
 
@@ -86,7 +86,7 @@ impl StartError {
     }
 }
 
-/// Why a request to a supervisor has no answer.
+/// StopCause a request to a supervisor has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
@@ -123,13 +123,13 @@ pub enum ShutdownError {
     #[error("the tree did not stop before the deadline, and was killed:\n{still}")]
     Killed {
         /// What was left at the deadline.
-        still: Box<Tree>,
+        still: Box<ActorTree>,
     },
     /// What was left was killed and is still there: it blocks a thread.
     #[error("the tree was killed, and this is still there after {grace:?}:\n{still}")]
     Stuck {
         /// What is left.
-        still: Box<Tree>,
+        still: Box<ActorTree>,
         /// For how long it was waited for after it was killed.
         grace: Duration,
     },

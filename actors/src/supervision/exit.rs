@@ -52,7 +52,7 @@ pub enum Exit {
     StartFailed(StartFailure),
 }
 
-/// Why a start failed.
+/// StopCause a start failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartFailure {

@@ -8,39 +8,39 @@ use std::sync::Arc;
 use conjure_base::{Clock, Deadline, SystemClock};
 use tokio::sync::oneshot;
 
-use super::address::{Address, Port};
-use super::control::{Control, Request};
+use super::actor_slot::ActorSlot;
+use super::address::{Address, WorkerEndpoint};
 use super::error::{RequestError, StartError};
 use super::id::ChildId;
-use super::life::Life;
+use super::incarnation::Incarnation;
 use super::monitor::Monitor;
-use super::node::{Gauge, Node};
-use super::slot::Slot;
+use super::node::{MailboxGauge, Node};
 use super::spec::ChildSpec;
-use super::tree::{ActorInfo, Counts, Status, Tree};
+use super::supervisor_message::{Request, SupervisorMessage};
+use super::tree::{ActorInfo, ActorTree, ChildCounts, Status};
 
 /// The place of a supervisor, over all its incarnations.
-pub(crate) struct SupervisorPort {
+pub(crate) struct SupervisorEndpoint {
     pub(crate) id: ChildId,
-    pub(crate) slot: Arc<Slot<Control>>,
-    pub(crate) gauge: Gauge,
+    pub(crate) slot: Arc<ActorSlot<SupervisorMessage>>,
+    pub(crate) gauge: MailboxGauge,
 }
 
 /// A supervisor: whichever incarnation runs. Cheap to clone; dropping it changes nothing.
 #[derive(Clone)]
 pub struct Supervisor {
-    port: Arc<SupervisorPort>,
+    endpoint: Arc<SupervisorEndpoint>,
 }
 
 impl Supervisor {
-    pub(crate) const fn new(port: Arc<SupervisorPort>) -> Self {
-        Self { port }
+    pub(crate) const fn new(endpoint: Arc<SupervisorEndpoint>) -> Self {
+        Self { endpoint }
     }
 
     /// Its id.
     #[must_use]
     pub fn id(&self) -> &ChildId {
-        &self.port.id
+        &self.endpoint.id
     }
 
     /// Has a child started, and returns when its start is over. Where a child of this id is about to be gone, it is
@@ -53,7 +53,7 @@ impl Supervisor {
     /// [`StartError`] says why there is no child, or which there is.
     pub async fn start_child(&self, spec: ChildSpec, deadline: Deadline) -> Result<Child, StartError> {
         let spec = Arc::new(spec);
-        self.ask(deadline, |reply| Request::Start { spec, reply }).await?
+        self.request(deadline, |reply| Request::Start { spec, reply }).await?
     }
 
     /// Has a finished or quarantined child started again, its failures forgotten. Returns when its start is over.
@@ -62,7 +62,7 @@ impl Supervisor {
     /// [`StartError`] says why not. A child whose start fails is again what it was.
     pub async fn restart_child(&self, id: &ChildId, deadline: Deadline) -> Result<Child, StartError> {
         let id = id.clone();
-        self.ask(deadline, |reply| Request::Restart { id, reply }).await?
+        self.request(deadline, |reply| Request::Restart { id, reply }).await?
     }
 
     /// Stops a child and forgets it: returns when nothing of it and below it is left. A restart that is pending is
@@ -72,21 +72,21 @@ impl Supervisor {
     /// When there is no such child, or the supervisor could not be asked.
     pub async fn terminate_child(&self, id: &ChildId, deadline: Deadline) -> Result<(), RequestError> {
         let id = id.clone();
-        self.ask(deadline, |reply| Request::Terminate { id, reply }).await?
+        self.request(deadline, |reply| Request::Terminate { id, reply }).await?
     }
 
-    async fn ask<T>(
+    async fn request<T>(
         &self,
         deadline: Deadline,
         request: impl FnOnce(oneshot::Sender<T>) -> Request,
     ) -> Result<T, RequestError> {
-        let id = || self.port.id.clone();
-        let Ok(permit) = Arc::clone(&self.port.gauge.room).try_acquire_owned() else {
+        let id = || self.endpoint.id.clone();
+        let Ok(permit) = Arc::clone(&self.endpoint.gauge.room).try_acquire_owned() else {
             return Err(RequestError::Overloaded(id()));
         };
-        let supervisor = self.port.slot.current().ok_or_else(|| RequestError::NotRunning(id()))?;
+        let supervisor = self.endpoint.slot.current().ok_or_else(|| RequestError::NotRunning(id()))?;
         let (reply, answer) = oneshot::channel();
-        let request = Control::Request { request: request(reply), permit };
+        let request = SupervisorMessage::Request { request: request(reply), permit };
         supervisor.send_message(request).map_err(|_| RequestError::NotRunning(id()))?;
         tokio::select! {
             biased;
@@ -97,7 +97,7 @@ impl Supervisor {
 
     /// Whether there is an incarnation that takes requests.
     pub(crate) fn is_running(&self) -> bool {
-        self.port.slot.current().is_some()
+        self.endpoint.slot.current().is_some()
     }
 
     /// Its children, in their order; none while it does not run. Read without asking the supervisor.
@@ -109,8 +109,8 @@ impl Supervisor {
 
     /// How many children it has. Read without asking the supervisor.
     #[must_use]
-    pub fn count(&self) -> Counts {
-        Counts::of(&self.children())
+    pub fn count(&self) -> ChildCounts {
+        ChildCounts::of(&self.children())
     }
 
     /// One of its children.
@@ -124,14 +124,14 @@ impl Supervisor {
     ///
     /// # Errors
     /// When that was not so before the deadline, or the supervisor never ran.
-    pub async fn left_alone(
+    pub async fn wait_settled(
         &self,
         id: &ChildId,
         deadline: Deadline,
     ) -> Result<Option<ActorInfo>, RequestError> {
         let waiting = async {
             loop {
-                let node = self.node().ok_or_else(|| RequestError::NotRunning(self.port.id.clone()))?;
+                let node = self.node().ok_or_else(|| RequestError::NotRunning(self.endpoint.id.clone()))?;
                 let Some(child) = node.child(id) else { return Ok(None) };
                 let mut changed = pin!(child.changes.notified());
                 // From here on no change is missed.
@@ -149,52 +149,52 @@ impl Supervisor {
             biased;
             found = waiting => found,
             () = SystemClock.sleep_until(deadline) => {
-                Err(RequestError::DeadlinePassed(self.port.id.clone()))
+                Err(RequestError::DeadlinePassed(self.endpoint.id.clone()))
             }
         }
     }
 
     /// It and all below it; `None` before it was first started.
     #[must_use]
-    pub fn tree(&self) -> Option<Tree> {
-        self.node().map(|node| Tree::of(&node))
+    pub fn tree(&self) -> Option<ActorTree> {
+        self.node().map(|node| ActorTree::of(&node))
     }
 
     /// Watches the last incarnation; `None` before the first.
     #[must_use]
     pub fn monitor(&self) -> Option<Monitor> {
-        self.port.slot.life().map(|life| Monitor::of(&life))
+        self.endpoint.slot.incarnation().map(|incarnation| Monitor::of(&incarnation))
     }
 
     /// Ends the incarnation that runs without asking: everything below it is killed too, in no order.
     pub fn kill(&self) {
-        if let Some(life) = self.port.slot.life() {
-            life.kill();
+        if let Some(incarnation) = self.endpoint.slot.incarnation() {
+            incarnation.kill();
         }
     }
 
     fn node(&self) -> Option<Arc<Node>> {
-        self.port.slot.life().map(|life| Arc::clone(&life.node))
+        self.endpoint.slot.incarnation().map(|incarnation| Arc::clone(&incarnation.node))
     }
 }
 
 impl fmt::Debug for Supervisor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Supervisor({})", self.port.id)
+        write!(f, "Supervisor({})", self.endpoint.id)
     }
 }
 
 /// A child that a supervisor has: the incarnation that ran when it was handed out.
 #[derive(Clone)]
 pub struct Child {
-    life: Option<Arc<Life>>,
+    incarnation: Option<Arc<Incarnation>>,
     id: ChildId,
-    port: Arc<dyn Any + Send + Sync>,
+    endpoint: Arc<dyn Any + Send + Sync>,
 }
 
 impl Child {
-    pub(crate) fn new(spec: &ChildSpec, life: Option<Arc<Life>>) -> Self {
-        Self { life, id: spec.id.clone(), port: spec.hatch.port() }
+    pub(crate) fn new(spec: &ChildSpec, incarnation: Option<Arc<Incarnation>>) -> Self {
+        Self { incarnation, id: spec.id.clone(), endpoint: spec.factory.endpoint() }
     }
 
     /// Its id.
@@ -206,25 +206,25 @@ impl Child {
     /// Its address, when it is a worker that understands `M`.
     #[must_use]
     pub fn address<M: Send + 'static>(&self) -> Option<Address<M>> {
-        Arc::clone(&self.port).downcast::<Port<M>>().ok().map(Address::new)
+        Arc::clone(&self.endpoint).downcast::<WorkerEndpoint<M>>().ok().map(Address::new)
     }
 
     /// The supervisor that it is, when it is one.
     #[must_use]
     pub fn supervisor(&self) -> Option<Supervisor> {
-        Arc::clone(&self.port).downcast::<SupervisorPort>().ok().map(Supervisor::new)
+        Arc::clone(&self.endpoint).downcast::<SupervisorEndpoint>().ok().map(Supervisor::new)
     }
 
     /// Watches this incarnation; `None` when the child did not run when this was handed out.
     #[must_use]
     pub fn monitor(&self) -> Option<Monitor> {
-        self.life.as_ref().map(Monitor::of)
+        self.incarnation.as_ref().map(Monitor::of)
     }
 
     /// Ends this incarnation at whatever it awaits, without asking; its supervisor takes that for abnormal.
     pub fn kill(&self) {
-        if let Some(life) = &self.life {
-            life.kill();
+        if let Some(incarnation) = &self.incarnation {
+            incarnation.kill();
         }
     }
 }

@@ -13,7 +13,7 @@
 //!   ([`Context::spawn`], [`Context::spawn_blocking`]), not a grandchild. Only then its monitors hear of its end.
 //! - A supervisor runs no code of its children: their starts, however slow, are on their own tasks, and so are their drops.
 //!   It is always responsive.
-//! - What a worker may need stands below it ([`Ground`]), started when it is first needed, and ends with it as its tracked work does.
+//! - What a worker may need stands below it ([`ChildScope`]), started when it is first needed, and ends with it as its tracked work does.
 //! - Every call has a deadline, every queue has a bound, and what does not fit is a value.
 //! - The decision what to restart when is a pure machine (`machine/`), tested against a reference model.
 //!
@@ -77,10 +77,10 @@
 mod address;
 mod backoff;
 mod call;
+mod child_scope;
 mod context;
 mod error;
 mod exit;
-mod ground;
 mod handle;
 mod id;
 mod monitor;
@@ -95,34 +95,37 @@ mod worker;
 // What a supervisor decides.
 mod machine;
 
-// What runs.
-mod alarm;
-mod control;
-mod idleness;
-mod life;
-mod node;
-mod nursery;
-mod shell;
-mod slot;
-mod supervisor;
-mod transition;
+mod unwind;
 
-pub(crate) use alarm::Alarm;
+// What runs.
+mod actor_slot;
+mod incarnation;
+mod lifecycle_events;
+mod node;
+mod supervisor_actor;
+mod supervisor_message;
+mod supervisor_state;
+mod timer;
+mod worker_actor;
+
+pub(crate) use timer::OneShotTimer;
 
 pub use address::{Address, SendError};
 pub use backoff::Backoff;
 pub use call::{CallError, Reply};
-pub use context::{Context, Job, Waiting};
+pub use child_scope::ChildScope;
+pub use context::{Context, Job, WaitReasonGuard};
 pub use error::{RequestError, ShutdownError, SpecError, StartError};
 pub use exit::{Cause, Exit, ExitClass, Failure, StartFailure};
-pub use ground::Ground;
 pub use handle::{Child, Supervisor};
 pub use id::ChildId;
-pub use monitor::{Down, Monitor, Watch};
+pub use monitor::{Down, MessageMonitor, Monitor};
 pub use partitions::Partitions;
-pub use policy::{AutoShutdown, Domain, GivenUp, Intensity, Kind, Restart, Shutdown, Significance, Strategy};
+pub use policy::{
+    AutoShutdown, Intensity, IntensityScope, Kind, OnLimit, Restart, Shutdown, Significance, Strategy,
+};
 pub use root::Root;
 pub use spec::{ChildSpec, WorkerSpec};
 pub use supervisor_spec::{Dynamic, Ordered, SupervisorSpec};
-pub use tree::{ActorInfo, Counts, Status, Tree};
+pub use tree::{ActorInfo, ActorTree, ChildCounts, Status};
 pub use worker::{Flow, Worker};

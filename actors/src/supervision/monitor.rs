@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::exit::Exit;
 use super::id::ChildId;
-use super::life::Life;
+use super::incarnation::Incarnation;
 
 /// An incarnation is gone, and everything below it.
 #[derive(Debug, Clone)]
@@ -26,7 +26,7 @@ pub struct Down {
 #[derive(Debug)]
 #[must_use = "dropping a monitor ends the watch"]
 pub struct Monitor {
-    watch: Watch,
+    watch: MessageMonitor,
     end: oneshot::Receiver<Down>,
 }
 
@@ -34,23 +34,23 @@ pub struct Monitor {
 /// that is on its way still comes.
 #[derive(Debug)]
 #[must_use = "dropping a watch ends it"]
-pub struct Watch {
-    life: Arc<Life>,
+pub struct MessageMonitor {
+    incarnation: Arc<Incarnation>,
     number: Option<u64>,
 }
 
 impl Monitor {
-    pub(crate) fn of(life: &Arc<Life>) -> Self {
+    pub(crate) fn of(incarnation: &Arc<Incarnation>) -> Self {
         let (teller, end) = oneshot::channel();
         // Whoever watched may be gone when it is told.
-        let watch = Watch::of(life, move |down| drop(teller.send(down)));
+        let watch = MessageMonitor::of(incarnation, move |down| drop(teller.send(down)));
         Self { watch, end }
     }
 
     /// Whom it watches.
     #[must_use]
     pub fn id(&self) -> &ChildId {
-        self.watch.life.id()
+        self.watch.incarnation.id()
     }
 }
 
@@ -60,28 +60,28 @@ impl Future for Monitor {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Down> {
         // The other end is used before it is dropped: by the end of a life that we keep.
         let told = ready!(Pin::new(&mut self.end).poll(cx));
-        Poll::Ready(told.unwrap_or_else(|_| self.watch.down(self.watch.life.exit())))
+        Poll::Ready(told.unwrap_or_else(|_| self.watch.down(self.watch.incarnation.exit())))
     }
 }
 
-impl Watch {
+impl MessageMonitor {
     /// Has `tell` called with the one [`Down`], where the incarnation ends or, when that was before, here.
-    pub(crate) fn of(life: &Arc<Life>, tell: impl FnOnce(Down) + Send + 'static) -> Self {
-        let mut watch = Self { life: Arc::clone(life), number: None };
+    pub(crate) fn of(incarnation: &Arc<Incarnation>, tell: impl FnOnce(Down) + Send + 'static) -> Self {
+        let mut watch = Self { incarnation: Arc::clone(incarnation), number: None };
         let down = watch.down(Exit::Killed);
-        watch.number = life.watch(Box::new(move |exit| tell(Down { exit, ..down })));
+        watch.number = incarnation.watch(Box::new(move |exit| tell(Down { exit, ..down })));
         watch
     }
 
     fn down(&self, exit: Exit) -> Down {
-        Down { id: self.life.id().clone(), incarnation: self.life.incarnation, exit }
+        Down { id: self.incarnation.id().clone(), incarnation: self.incarnation.number, exit }
     }
 }
 
-impl Drop for Watch {
+impl Drop for MessageMonitor {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            self.life.unwatch(number);
+            self.incarnation.unwatch(number);
         }
     }
 }

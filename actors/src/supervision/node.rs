@@ -12,34 +12,34 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::exit::Exit;
 use super::id::ChildId;
-use super::machine::Key;
+use super::machine::ChildKey;
 use super::policy::Kind;
 use super::tree::Status;
 
 /// Whose an actor is: what its events are labelled with. What an actor does not have it takes from its supervisor.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Labels {
+pub(crate) struct ActorLabels {
     pub(crate) tenant: Option<TenantId>,
     pub(crate) session: Option<SessionId>,
 }
 
-impl Labels {
-    pub(crate) fn beneath(&self, above: &Self) -> Self {
+impl ActorLabels {
+    pub(crate) fn inherit_from(&self, parent: &Self) -> Self {
         Self {
-            tenant: self.tenant.clone().or_else(|| above.tenant.clone()),
-            session: self.session.or(above.session),
+            tenant: self.tenant.clone().or_else(|| parent.tenant.clone()),
+            session: self.session.or(parent.session),
         }
     }
 }
 
 /// How many messages wait, read from the permits that they hold.
 #[derive(Debug, Clone)]
-pub(crate) struct Gauge {
+pub(crate) struct MailboxGauge {
     pub(crate) room: Arc<Semaphore>,
     pub(crate) capacity: usize,
 }
 
-impl Gauge {
+impl MailboxGauge {
     pub(crate) fn new(capacity: usize) -> Self {
         let capacity = capacity.clamp(1, Semaphore::MAX_PERMITS);
         Self { room: Arc::new(Semaphore::new(capacity)), capacity }
@@ -56,12 +56,12 @@ pub(crate) struct Node {
     /// The ids from the root to here, with `/` between them.
     pub(crate) path: Arc<str>,
     pub(crate) kind: Kind,
-    pub(crate) labels: Labels,
-    pub(crate) gauge: Gauge,
+    pub(crate) labels: ActorLabels,
+    pub(crate) gauge: MailboxGauge,
     /// Tells those that wait of another status, and of its being forgotten.
     pub(crate) changes: Notify,
     state: Mutex<NodeState>,
-    children: Mutex<BTreeMap<Key, Arc<Node>>>,
+    children: Mutex<BTreeMap<ChildKey, Arc<Node>>>,
 }
 
 #[derive(Debug, Clone)]
@@ -71,20 +71,26 @@ pub(crate) struct NodeState {
     /// How often it was started again.
     pub(crate) restarts: u64,
     pub(crate) last_exit: Option<Exit>,
-    pub(crate) waits_for: Option<Cow<'static, str>>,
+    pub(crate) waiting_for: Option<Cow<'static, str>>,
 }
 
 impl Node {
-    pub(crate) fn new(id: ChildId, kind: Kind, labels: &Labels, gauge: Gauge, above: Option<&Self>) -> Self {
-        let path =
-            above.map_or_else(|| Arc::from(id.as_str()), |above| Arc::from(format!("{}/{id}", above.path)));
-        let labels = above.map_or_else(|| labels.clone(), |above| labels.beneath(&above.labels));
+    pub(crate) fn new(
+        id: ChildId,
+        kind: Kind,
+        labels: &ActorLabels,
+        gauge: MailboxGauge,
+        parent: Option<&Self>,
+    ) -> Self {
+        let path = parent
+            .map_or_else(|| Arc::from(id.as_str()), |parent| Arc::from(format!("{}/{id}", parent.path)));
+        let labels = parent.map_or_else(|| labels.clone(), |parent| labels.inherit_from(&parent.labels));
         let state = NodeState {
             status: Status::Waiting,
             incarnation: 0,
             restarts: 0,
             last_exit: None,
-            waits_for: None,
+            waiting_for: None,
         };
         let (state, children) = (Mutex::new(state), Mutex::default());
         Self { id, path, kind, labels, gauge, changes: Notify::new(), state, children }
@@ -103,34 +109,34 @@ impl Node {
         self.table().values().find(|child| child.id == *id).cloned()
     }
 
-    pub(crate) fn adopt(&self, key: Key, child: Arc<Self>) {
+    pub(crate) fn insert_child(&self, key: ChildKey, child: Arc<Self>) {
         self.table().insert(key, child);
     }
 
     /// The same behind all that are there.
-    pub(crate) fn adopt_last(&self, child: Arc<Self>) -> Key {
+    pub(crate) fn append_child(&self, child: Arc<Self>) -> ChildKey {
         let mut table = self.table();
-        let key = Key(table.last_key_value().map_or(0, |(last, _)| last.0) + 1);
+        let key = ChildKey(table.last_key_value().map_or(0, |(last, _)| last.0) + 1);
         table.insert(key, child);
         key
     }
 
-    pub(crate) fn forget(&self, key: Key) {
-        let forgotten = self.table().remove(&key);
-        if let Some(child) = forgotten {
+    pub(crate) fn remove_child(&self, key: ChildKey) {
+        let removed = self.table().remove(&key);
+        if let Some(child) = removed {
             child.changes.notify_waiters();
         }
     }
 
     /// A new incarnation of a supervisor begins without children.
-    pub(crate) fn forget_all(&self) {
-        let forgotten = std::mem::take(&mut *self.table());
-        for child in forgotten.into_values() {
+    pub(crate) fn remove_children(&self) {
+        let removed = std::mem::take(&mut *self.table());
+        for child in removed.into_values() {
             child.changes.notify_waiters();
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, BTreeMap<Key, Arc<Self>>> {
+    fn table(&self) -> MutexGuard<'_, BTreeMap<ChildKey, Arc<Self>>> {
         self.children.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

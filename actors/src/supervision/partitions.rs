@@ -11,7 +11,7 @@ use super::id::ChildId;
 use super::policy::Strategy;
 use super::spec::ChildSpec;
 use super::supervisor_spec::{Dynamic, Ordered, SupervisorSpec};
-use super::tree::{ActorInfo, Counts};
+use super::tree::{ActorInfo, ChildCounts};
 
 /// Dynamic supervisors that share the children by their ids. A child is in the same partition as long as their number
 /// is the same, so an id is there once.
@@ -43,12 +43,12 @@ impl Partitions {
 
     /// The partition that a child of this id is in.
     #[must_use]
-    pub fn of(&self, id: &ChildId) -> &Supervisor {
+    pub fn partition_for(&self, id: &ChildId) -> &Supervisor {
         let mut hasher = DefaultHasher::new();
         id.hash(&mut hasher);
         let partitions = self.partitions.len();
-        let place = hasher.finish() % u64::try_from(partitions).unwrap_or(u64::MAX);
-        &self.partitions[usize::try_from(place).unwrap_or_default() % partitions]
+        let index = hasher.finish() % u64::try_from(partitions).unwrap_or(u64::MAX);
+        &self.partitions[usize::try_from(index).unwrap_or_default() % partitions]
     }
 
     /// All of them.
@@ -62,7 +62,7 @@ impl Partitions {
     /// # Errors
     /// As there.
     pub async fn start_child(&self, spec: ChildSpec, deadline: Deadline) -> Result<Child, StartError> {
-        self.of(spec.id()).start_child(spec, deadline).await
+        self.partition_for(spec.id()).start_child(spec, deadline).await
     }
 
     /// [`Supervisor::restart_child`] in the partition of its id.
@@ -70,7 +70,7 @@ impl Partitions {
     /// # Errors
     /// As there.
     pub async fn restart_child(&self, id: &ChildId, deadline: Deadline) -> Result<Child, StartError> {
-        self.of(id).restart_child(id, deadline).await
+        self.partition_for(id).restart_child(id, deadline).await
     }
 
     /// [`Supervisor::terminate_child`] in the partition of its id.
@@ -78,18 +78,18 @@ impl Partitions {
     /// # Errors
     /// As there.
     pub async fn terminate_child(&self, id: &ChildId, deadline: Deadline) -> Result<(), RequestError> {
-        self.of(id).terminate_child(id, deadline).await
+        self.partition_for(id).terminate_child(id, deadline).await
     }
 
     /// The child of this id.
     #[must_use]
     pub fn child(&self, id: &ChildId) -> Option<ActorInfo> {
-        self.of(id).child(id)
+        self.partition_for(id).child(id)
     }
 
     /// How many children there are in all of them.
     #[must_use]
-    pub fn count(&self) -> Counts {
-        self.partitions.iter().map(Supervisor::count).fold(Counts::default(), Counts::plus)
+    pub fn count(&self) -> ChildCounts {
+        self.partitions.iter().map(Supervisor::count).fold(ChildCounts::default(), ChildCounts::plus)
     }
 }

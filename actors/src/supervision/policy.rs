@@ -80,7 +80,7 @@ impl Shutdown {
 
     /// The time to end for a worker that goes by itself: nobody waits for ever for the last words of one that said it
     /// was done.
-    pub(crate) const fn patience(self) -> Option<Duration> {
+    pub(crate) const fn timeout(self) -> Option<Duration> {
         match self {
             Self::Kill => Some(Self::USUAL),
             Self::After(time) => Some(time),
@@ -120,18 +120,18 @@ pub enum AutoShutdown {
     AllSignificant,
 }
 
-/// How many restarts are too many: more than `restarts` in any span of `within` is a meltdown.
+/// How many restarts are too many: more than `restarts` in any span of `period` is a meltdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Intensity {
     restarts: u32,
-    within: Duration,
+    period: Duration,
 }
 
 impl Intensity {
-    /// At most `restarts` (0: the first one is too many) in any span of `within`.
+    /// At most `restarts` (0: the first one is too many) in any span of `period`.
     #[must_use]
-    pub const fn new(restarts: u32, within: Duration) -> Self {
-        Self { restarts, within }
+    pub const fn new(restarts: u32, period: Duration) -> Self {
+        Self { restarts, period }
     }
 
     /// How many restarts are still in order.
@@ -142,8 +142,8 @@ impl Intensity {
 
     /// The span that slides over the restarts.
     #[must_use]
-    pub const fn within(self) -> Duration {
-        self.within
+    pub const fn period(self) -> Duration {
+        self.period
     }
 }
 
@@ -156,19 +156,19 @@ impl Default for Intensity {
 
 /// Who melts down when the restarts of a dynamic supervisor's children are too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Domain {
+pub enum IntensityScope {
     /// Their restarts are counted together: the supervisor stops all of them and exits `shutdown`.
-    Together,
+    Shared,
     /// The restarts of each are counted for it alone: it alone is given up and quarantined, and its siblings go on.
-    EachChild,
+    PerChild,
 }
 
 /// What becomes of a child of a dynamic supervisor that is given up alone, as its failures are too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum GivenUp {
+pub enum OnLimit {
     /// It is kept in quarantine, until somebody has it started again or terminates it.
     #[default]
-    Quarantined,
+    Quarantine,
     /// It is forgotten, as one that is done is: whoever wants it brings its spec anew.
-    Forgotten,
+    Remove,
 }

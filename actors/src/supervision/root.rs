@@ -9,11 +9,11 @@ use tokio::sync::oneshot;
 
 use super::error::{RequestError, ShutdownError, StartError};
 use super::exit::{Exit, StartFailure};
-use super::life::{Above, Life, Presence};
+use super::incarnation::{Incarnation, IncarnationGuard, Parent};
 use super::monitor::Monitor;
 use super::node::Node;
-use super::spec::{ChildSpec, Hatch};
-use super::tree::{Status, Tree};
+use super::spec::{ChildFactory, ChildSpec};
+use super::tree::{ActorTree, Status};
 
 /// How long a tree that was killed is waited for. What does not block a thread is gone much sooner.
 const GRACE: Duration = Duration::from_secs(1);
@@ -24,8 +24,8 @@ const GRACE: Duration = Duration::from_secs(1);
 /// it is over kills what is left. Use [`Root::shutdown`] to know.
 #[must_use = "dropping the root stops its tree"]
 pub struct Root {
-    life: Arc<Life>,
-    hatch: Arc<dyn Hatch>,
+    incarnation: Arc<Incarnation>,
+    factory: Arc<dyn ChildFactory>,
 }
 
 impl Root {
@@ -37,34 +37,35 @@ impl Root {
     /// [`RequestError::DeadlinePassed`] when it took too long; what was started stops in the background.
     pub async fn spawn(spec: ChildSpec, deadline: Deadline) -> Result<Self, StartError> {
         let node = Arc::new(Node::new(spec.id.clone(), spec.kind, &spec.labels, spec.gauge.clone(), None));
-        let (root, started) = Self::begin(&spec, node).await?;
+        let (root, started) = Self::start(&spec, node).await?;
         let mut down = root.monitor();
         tokio::select! {
             biased;
             Ok(()) = started => Ok(root),
             down = &mut down => Err(StartError::Failed(down.exit)),
             () = SystemClock.sleep_until(deadline) => {
-                Err(RequestError::DeadlinePassed(root.life.id().clone()).into())
+                Err(RequestError::DeadlinePassed(root.incarnation.id().clone()).into())
             }
         }
     }
 
     /// Has the root of a tree begin at its node; the other one resolves when its start was good, and fails where it ends before.
-    pub(crate) async fn begin(
+    pub(crate) async fn start(
         spec: &ChildSpec,
         node: Arc<Node>,
     ) -> Result<(Self, oneshot::Receiver<()>), StartError> {
-        let life = Arc::new(Life::new(Arc::clone(&node), spec.hatch.next_incarnation()));
+        let incarnation = Arc::new(Incarnation::new(Arc::clone(&node), spec.factory.next_incarnation()));
         {
             let mut state = node.state();
             state.status = Status::Starting;
-            state.incarnation = life.incarnation;
+            state.incarnation = incarnation.number;
         }
         let (ready, started) = oneshot::channel();
-        let presence = Presence::new(Arc::clone(&life), Above::Nobody { ready: Mutex::new(Some(ready)) });
+        let guard =
+            IncarnationGuard::new(Arc::clone(&incarnation), Parent::None { ready: Mutex::new(Some(ready)) });
         // From here on, dropping this future stops the tree.
-        let root = Self { life, hatch: Arc::clone(&spec.hatch) };
-        root.hatch.spawn(presence, None).await.map_err(|error| {
+        let root = Self { incarnation, factory: Arc::clone(&spec.factory) };
+        root.factory.spawn(guard, None).await.map_err(|error| {
             let cause = super::exit::Cause::new(error.to_string().into());
             StartError::Failed(Exit::StartFailed(StartFailure::Failed(cause)))
         })?;
@@ -73,23 +74,23 @@ impl Root {
 
     /// Has the tree stop in order; waits for nothing.
     pub(crate) fn stop(&self) {
-        self.hatch.stop(&self.life);
+        self.factory.stop(&self.incarnation);
     }
 
     /// Kills the tree; waits for nothing.
     pub(crate) fn kill(&self) {
-        self.life.kill();
+        self.incarnation.kill();
     }
 
     /// Everything that runs, as it is now. Asks no actor, so it works also when all of them hang.
     #[must_use]
-    pub fn tree(&self) -> Tree {
-        Tree::of(&self.life.node)
+    pub fn tree(&self) -> ActorTree {
+        ActorTree::of(&self.incarnation.node)
     }
 
     /// Watches the root: it also ends by itself, when it gives up.
     pub fn monitor(&self) -> Monitor {
-        Monitor::of(&self.life)
+        Monitor::of(&self.incarnation)
     }
 
     /// Stops the tree in order, and returns when nothing of it is left. May be called as often as one likes, also at the
@@ -127,6 +128,6 @@ impl Drop for Root {
 
 impl fmt::Debug for Root {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Root({:?})", self.life)
+        write!(f, "Root({:?})", self.incarnation)
     }
 }

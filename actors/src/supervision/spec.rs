@@ -10,18 +10,18 @@ use conjure_base::{SessionId, TenantId};
 use futures_util::future::BoxFuture;
 use ractor::{ActorCell, SpawnErr};
 
-use super::address::{Address, Port};
+use super::actor_slot::ActorSlot;
+use super::address::{Address, WorkerEndpoint};
 use super::backoff::Backoff;
 use super::context::Context;
 use super::exit::Failure;
 use super::id::ChildId;
-use super::life::{Life, Presence};
-use super::machine::Policy;
-use super::node::{Gauge, Labels};
+use super::incarnation::{Incarnation, IncarnationGuard};
+use super::machine::ChildPolicy;
+use super::node::{ActorLabels, MailboxGauge};
 use super::policy::{Kind, Restart, Shutdown};
-use super::shell::{Shell, WorkerHatch};
-use super::slot::Slot;
 use super::worker::Worker;
+use super::worker_actor::{WorkerActor, WorkerFactory};
 
 /// The spec of one child, of whatever kind; made by [`WorkerSpec::build`] and [`super::SupervisorSpec::build`].
 ///
@@ -29,10 +29,10 @@ use super::worker::Worker;
 pub struct ChildSpec {
     pub(crate) id: ChildId,
     pub(crate) kind: Kind,
-    pub(crate) policy: Policy,
-    pub(crate) labels: Labels,
-    pub(crate) gauge: Gauge,
-    pub(crate) hatch: Arc<dyn Hatch>,
+    pub(crate) policy: ChildPolicy,
+    pub(crate) labels: ActorLabels,
+    pub(crate) gauge: MailboxGauge,
+    pub(crate) factory: Arc<dyn ChildFactory>,
 }
 
 impl ChildSpec {
@@ -56,19 +56,19 @@ impl fmt::Debug for ChildSpec {
 }
 
 /// Makes the incarnations of one child.
-pub(crate) trait Hatch: Send + Sync {
+pub(crate) trait ChildFactory: Send + Sync {
     /// The number of the incarnation that is about to come.
     fn next_incarnation(&self) -> u64;
-    /// Starts an actor for `presence`, linked to `supervisor`. Runs none of the child's own code.
+    /// Starts an actor for `guard`, linked to `supervisor`. Runs none of the child's own code.
     fn spawn(
         &self,
-        presence: Arc<Presence>,
+        guard: Arc<IncarnationGuard>,
         supervisor: Option<ActorCell>,
     ) -> BoxFuture<'static, Result<(), SpawnErr>>;
     /// Asks an incarnation to stop.
-    fn stop(&self, life: &Life);
+    fn stop(&self, incarnation: &Incarnation);
     /// The port, whose type only the owner of an address knows.
-    fn port(&self) -> Arc<dyn Any + Send + Sync>;
+    fn endpoint(&self) -> Arc<dyn Any + Send + Sync>;
 }
 
 /// The start of a worker.
@@ -79,9 +79,9 @@ pub(crate) type Start<W> =
 pub struct WorkerSpec<W: Worker> {
     id: ChildId,
     start: Arc<Start<W>>,
-    policy: Policy,
-    labels: Labels,
-    start_within: Duration,
+    policy: ChildPolicy,
+    labels: ActorLabels,
+    start_timeout: Duration,
     idle_after: Option<Duration>,
     queue: usize,
 }
@@ -96,7 +96,7 @@ impl<W: Worker> WorkerSpec<W> {
         F: Fn(Context<W::Message>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<W, Failure>> + Send + 'static,
     {
-        let policy = Policy {
+        let policy = ChildPolicy {
             restart: Restart::Permanent,
             shutdown: Shutdown::default(),
             backoff: Backoff::default(),
@@ -105,8 +105,8 @@ impl<W: Worker> WorkerSpec<W> {
             id,
             start: Arc::new(move |context| Box::pin(start(context))),
             policy,
-            labels: Labels::default(),
-            start_within: Duration::from_secs(30),
+            labels: ActorLabels::default(),
+            start_timeout: Duration::from_secs(30),
             idle_after: None,
             queue: 1024,
         }
@@ -135,8 +135,8 @@ impl<W: Worker> WorkerSpec<W> {
 
     /// How long its start may take.
     #[must_use]
-    pub fn start_within(mut self, time: Duration) -> Self {
-        self.start_within = time;
+    pub fn start_timeout(mut self, time: Duration) -> Self {
+        self.start_timeout = time;
         self
     }
 
@@ -173,12 +173,16 @@ impl<W: Worker> WorkerSpec<W> {
     /// The spec, and the address of all its incarnations.
     #[must_use]
     pub fn build(self) -> (ChildSpec, Address<W::Message>) {
-        let gauge = Gauge::new(self.queue);
-        let port = Arc::new(Port { id: self.id.clone(), slot: Arc::new(Slot::new()), gauge: gauge.clone() });
-        let hatch: WorkerHatch<W> = WorkerHatch {
-            port: Arc::clone(&port),
+        let gauge = MailboxGauge::new(self.queue);
+        let endpoint = Arc::new(WorkerEndpoint {
+            id: self.id.clone(),
+            slot: Arc::new(ActorSlot::new()),
+            gauge: gauge.clone(),
+        });
+        let factory: WorkerFactory<W> = WorkerFactory {
+            endpoint: Arc::clone(&endpoint),
             start: self.start,
-            start_within: self.start_within,
+            start_timeout: self.start_timeout,
             idle_after: self.idle_after,
         };
         let spec = ChildSpec {
@@ -187,9 +191,9 @@ impl<W: Worker> WorkerSpec<W> {
             policy: self.policy,
             labels: self.labels,
             gauge,
-            hatch: Arc::new(hatch),
+            factory: Arc::new(factory),
         };
-        (spec, Address::new(port))
+        (spec, Address::new(endpoint))
     }
 }
 
@@ -199,27 +203,27 @@ impl<W: Worker> fmt::Debug for WorkerSpec<W> {
     }
 }
 
-impl<W: Worker> Hatch for WorkerHatch<W> {
+impl<W: Worker> ChildFactory for WorkerFactory<W> {
     fn next_incarnation(&self) -> u64 {
-        self.port.slot.next_incarnation()
+        self.endpoint.slot.next_incarnation()
     }
 
     fn spawn(
         &self,
-        presence: Arc<Presence>,
+        guard: Arc<IncarnationGuard>,
         supervisor: Option<ActorCell>,
     ) -> BoxFuture<'static, Result<(), SpawnErr>> {
-        Box::pin(Shell::new(self, presence).spawn(supervisor))
+        Box::pin(WorkerActor::new(self, guard).spawn(supervisor))
     }
 
-    fn stop(&self, life: &Life) {
-        life.stopping.cancel();
-        if let Some(cell) = life.cell.get() {
+    fn stop(&self, incarnation: &Incarnation) {
+        incarnation.stopping.cancel();
+        if let Some(cell) = incarnation.cell.get() {
             cell.stop(None);
         }
     }
 
-    fn port(&self) -> Arc<dyn Any + Send + Sync> {
-        Arc::clone(&self.port) as Arc<dyn Any + Send + Sync>
+    fn endpoint(&self) -> Arc<dyn Any + Send + Sync> {
+        Arc::clone(&self.endpoint) as Arc<dyn Any + Send + Sync>
     }
 }

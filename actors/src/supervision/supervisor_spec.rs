@@ -8,18 +8,18 @@ use conjure_base::{SessionId, TenantId};
 use futures_util::future::BoxFuture;
 use ractor::{ActorCell, SpawnErr};
 
+use super::actor_slot::ActorSlot;
 use super::backoff::Backoff;
-use super::control::Control;
 use super::error::SpecError;
-use super::handle::{Supervisor, SupervisorPort};
+use super::handle::{Supervisor, SupervisorEndpoint};
 use super::id::ChildId;
-use super::life::{Life, Presence};
-use super::machine::{Plan, Policy, Shape};
-use super::node::{Gauge, Labels};
-use super::policy::{AutoShutdown, Domain, GivenUp, Intensity, Kind, Restart, Shutdown, Strategy};
-use super::slot::Slot;
-use super::spec::{ChildSpec, Hatch};
-use super::supervisor::Supervising;
+use super::incarnation::{Incarnation, IncarnationGuard};
+use super::machine::{ChildPolicy, ChildrenKind, SupervisorPolicy};
+use super::node::{ActorLabels, MailboxGauge};
+use super::policy::{AutoShutdown, Intensity, IntensityScope, Kind, OnLimit, Restart, Shutdown, Strategy};
+use super::spec::{ChildFactory, ChildSpec};
+use super::supervisor_actor::SupervisorActor;
+use super::supervisor_message::SupervisorMessage;
 
 /// How many requests may wait for a supervisor.
 const REQUESTS: usize = 16_384;
@@ -36,9 +36,9 @@ pub struct Ordered {
 #[derive(Debug)]
 pub struct Dynamic {
     capacity: usize,
-    domain: Domain,
+    intensity_scope: IntensityScope,
     quarantine_after: Option<NonZeroU32>,
-    given_up: GivenUp,
+    on_limit: OnLimit,
 }
 
 /// What a supervisor is. Built into a [`ChildSpec`], or spawned given to [`super::Root::spawn`].
@@ -48,11 +48,11 @@ pub struct Dynamic {
 #[derive(Debug)]
 pub struct SupervisorSpec<S> {
     id: ChildId,
-    shape: S,
+    children_kind: S,
     intensity: Intensity,
     restart: Restart,
     backoff: Backoff,
-    labels: Labels,
+    labels: ActorLabels,
 }
 
 impl SupervisorSpec<Ordered> {
@@ -73,25 +73,25 @@ impl SupervisorSpec<Ordered> {
     /// # Errors
     /// When there is a child of this id, or it is significant and the supervisor never shuts down because of a child.
     pub fn child(mut self, child: ChildSpec) -> Result<Self, SpecError> {
-        if self.shape.children.iter().any(|other| other.id == child.id) {
+        if self.children_kind.children.iter().any(|other| other.id == child.id) {
             return Err(SpecError::DuplicateId { id: child.id });
         }
-        self.shape.auto_shutdown.admits(&child)?;
-        self.shape.children.push(Arc::new(child));
+        self.children_kind.auto_shutdown.check_child(&child)?;
+        self.children_kind.children.push(Arc::new(child));
         Ok(self)
     }
 
     /// The spec, and a handle on all its incarnations.
     #[must_use]
     pub fn build(mut self) -> (ChildSpec, Supervisor) {
-        let children = std::mem::take(&mut self.shape.children);
-        let (strategy, auto_shutdown) = (self.shape.strategy, self.shape.auto_shutdown);
-        self.assemble(Shape::Ordered { strategy, auto_shutdown }, children)
+        let children = std::mem::take(&mut self.children_kind.children);
+        let (strategy, auto_shutdown) = (self.children_kind.strategy, self.children_kind.auto_shutdown);
+        self.assemble(ChildrenKind::Ordered { strategy, auto_shutdown }, children)
     }
 }
 
 impl AutoShutdown {
-    pub(crate) fn admits(self, child: &ChildSpec) -> Result<(), SpecError> {
+    pub(crate) fn check_child(self, child: &ChildSpec) -> Result<(), SpecError> {
         if self == Self::Never && child.policy.restart.is_significant() {
             return Err(SpecError::NeedsAutoShutdown { id: child.id.clone() });
         }
@@ -103,55 +103,58 @@ impl SupervisorSpec<Dynamic> {
     /// A supervisor without children, that may have any number.
     #[must_use]
     pub fn dynamic(id: ChildId) -> Self {
-        let (domain, given_up) = (Domain::Together, GivenUp::default());
-        Self::new(id, Dynamic { capacity: usize::MAX, domain, quarantine_after: None, given_up })
+        let (intensity_scope, on_limit) = (IntensityScope::Shared, OnLimit::default());
+        Self::new(id, Dynamic { capacity: usize::MAX, intensity_scope, quarantine_after: None, on_limit })
     }
 
     /// How many children it may have. Those that wait for their restart and those in quarantine count.
     #[must_use]
     pub fn capacity(mut self, children: usize) -> Self {
-        self.shape.capacity = children;
+        self.children_kind.capacity = children;
         self
     }
 
     /// Who melts down when restarts are too many.
     #[must_use]
-    pub fn domain(mut self, domain: Domain) -> Self {
-        self.shape.domain = domain;
+    pub fn intensity_scope(mut self, intensity_scope: IntensityScope) -> Self {
+        self.children_kind.intensity_scope = intensity_scope;
         self
     }
 
     /// What becomes of a child that is given up alone.
     #[must_use]
-    pub fn given_up(mut self, given_up: GivenUp) -> Self {
-        self.shape.given_up = given_up;
+    pub fn on_limit(mut self, on_limit: OnLimit) -> Self {
+        self.children_kind.on_limit = on_limit;
         self
     }
 
     /// Gives a child up after so many failed restarts in a row.
     #[must_use]
     pub fn quarantine_after(mut self, failed_starts: NonZeroU32) -> Self {
-        self.shape.quarantine_after = Some(failed_starts);
+        self.children_kind.quarantine_after = Some(failed_starts);
         self
     }
 
     /// The spec, and a handle on all its incarnations.
     #[must_use]
     pub fn build(self) -> (ChildSpec, Supervisor) {
-        let Dynamic { capacity, domain, quarantine_after, given_up } = self.shape;
-        self.assemble(Shape::Dynamic { capacity, domain, quarantine_after, given_up }, Vec::new())
+        let Dynamic { capacity, intensity_scope, quarantine_after, on_limit } = self.children_kind;
+        self.assemble(
+            ChildrenKind::Dynamic { capacity, intensity_scope, quarantine_after, on_limit },
+            Vec::new(),
+        )
     }
 }
 
 impl<S> SupervisorSpec<S> {
-    fn new(id: ChildId, shape: S) -> Self {
+    fn new(id: ChildId, children_kind: S) -> Self {
         Self {
             id,
-            shape,
+            children_kind,
             intensity: Intensity::default(),
             restart: Restart::Permanent,
             backoff: Backoff::default(),
-            labels: Labels::default(),
+            labels: ActorLabels::default(),
         }
     }
 
@@ -190,59 +193,65 @@ impl<S> SupervisorSpec<S> {
         self
     }
 
-    fn assemble(self, shape: Shape, children: Vec<Arc<ChildSpec>>) -> (ChildSpec, Supervisor) {
-        let gauge = Gauge::new(REQUESTS);
-        let port = Arc::new(SupervisorPort {
+    fn assemble(self, children_kind: ChildrenKind, children: Vec<Arc<ChildSpec>>) -> (ChildSpec, Supervisor) {
+        let gauge = MailboxGauge::new(REQUESTS);
+        let endpoint = Arc::new(SupervisorEndpoint {
             id: self.id.clone(),
-            slot: Arc::new(Slot::new()),
+            slot: Arc::new(ActorSlot::new()),
             gauge: gauge.clone(),
         });
-        let plan = Plan { shape, intensity: self.intensity };
-        let hatch = SupervisorHatch { port: Arc::clone(&port), plan, children: Arc::from(children) };
+        let supervisor_policy = SupervisorPolicy { children_kind, intensity: self.intensity };
+        let factory = SupervisorFactory {
+            endpoint: Arc::clone(&endpoint),
+            supervisor_policy,
+            children: Arc::from(children),
+        };
         // Whatever time it takes: a supervisor that is killed cannot stop its children in order.
-        let policy = Policy { restart: self.restart, shutdown: Shutdown::Unlimited, backoff: self.backoff };
+        let policy =
+            ChildPolicy { restart: self.restart, shutdown: Shutdown::Unlimited, backoff: self.backoff };
         let spec = ChildSpec {
             id: self.id,
             kind: Kind::Supervisor,
             policy,
             labels: self.labels,
             gauge,
-            hatch: Arc::new(hatch),
+            factory: Arc::new(factory),
         };
-        (spec, Supervisor::new(port))
+        (spec, Supervisor::new(endpoint))
     }
 }
 
 /// What makes a supervisor's incarnations.
-pub(crate) struct SupervisorHatch {
-    port: Arc<SupervisorPort>,
-    plan: Plan,
+pub(crate) struct SupervisorFactory {
+    endpoint: Arc<SupervisorEndpoint>,
+    supervisor_policy: SupervisorPolicy,
     children: Arc<[Arc<ChildSpec>]>,
 }
 
-impl Hatch for SupervisorHatch {
+impl ChildFactory for SupervisorFactory {
     fn next_incarnation(&self) -> u64 {
-        self.port.slot.next_incarnation()
+        self.endpoint.slot.next_incarnation()
     }
 
     fn spawn(
         &self,
-        presence: Arc<Presence>,
+        guard: Arc<IncarnationGuard>,
         supervisor: Option<ActorCell>,
     ) -> BoxFuture<'static, Result<(), SpawnErr>> {
-        let supervising = Supervising::new(&self.port, self.plan, Arc::clone(&self.children), presence);
-        Box::pin(supervising.spawn(supervisor))
+        let actor =
+            SupervisorActor::new(&self.endpoint, self.supervisor_policy, Arc::clone(&self.children), guard);
+        Box::pin(actor.spawn(supervisor))
     }
 
-    fn stop(&self, life: &Life) {
-        life.stopping.cancel();
-        if let Some(cell) = life.cell.get() {
+    fn stop(&self, incarnation: &Incarnation) {
+        incarnation.stopping.cancel();
+        if let Some(cell) = incarnation.cell.get() {
             // It is over.
-            let _ = cell.send_message(Control::Stop);
+            let _ = cell.send_message(SupervisorMessage::Stop);
         }
     }
 
-    fn port(&self) -> Arc<dyn Any + Send + Sync> {
-        Arc::clone(&self.port) as Arc<dyn Any + Send + Sync>
+    fn endpoint(&self) -> Arc<dyn Any + Send + Sync> {
+        Arc::clone(&self.endpoint) as Arc<dyn Any + Send + Sync>
     }
 }

@@ -53,7 +53,7 @@ pub struct ActorInfo {
     /// How many messages wait for it.
     pub queue: usize,
     /// What it waits for, in its own words or, of a supervisor, in those of its children's states.
-    pub waits_for: Option<String>,
+    pub waiting_for: Option<String>,
     /// How it ended the last time.
     pub last_exit: Option<Exit>,
 }
@@ -61,17 +61,17 @@ pub struct ActorInfo {
 /// An actor and all below it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Tree {
+pub struct ActorTree {
     /// The actor.
     pub actor: ActorInfo,
     /// Its children, in their order.
-    pub children: Vec<Tree>,
+    pub children: Vec<ActorTree>,
 }
 
 /// How many children a supervisor has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Counts {
+pub struct ChildCounts {
     /// All that it knows, whatever their status.
     pub all: usize,
     /// Those that run.
@@ -90,12 +90,12 @@ pub struct Counts {
     pub supervisors: usize,
 }
 
-impl Tree {
+impl ActorTree {
     pub(crate) fn of(node: &Node) -> Self {
         let children: Vec<Self> = node.children().iter().map(|child| Self::of(child)).collect();
         let mut actor = ActorInfo::of(node);
-        if actor.waits_for.is_none() {
-            actor.waits_for = children.iter().find_map(|child| child.actor.keeps_waiting());
+        if actor.waiting_for.is_none() {
+            actor.waiting_for = children.iter().find_map(|child| child.actor.blocking_reason());
         }
         Self { actor, children }
     }
@@ -131,13 +131,13 @@ impl ActorInfo {
             incarnation: state.incarnation,
             restarts: state.restarts,
             queue: node.gauge.waiting(),
-            waits_for: state.waits_for.map(|what| what.into_owned()),
+            waiting_for: state.waiting_for.map(|what| what.into_owned()),
             last_exit: state.last_exit,
         }
     }
 
     /// What this child makes its supervisor wait for.
-    fn keeps_waiting(&self) -> Option<String> {
+    fn blocking_reason(&self) -> Option<String> {
         match self.status {
             Status::Starting => Some(format!("the start of `{}`", self.id)),
             Status::Stopping => Some(format!("the end of `{}`", self.id)),
@@ -147,7 +147,7 @@ impl ActorInfo {
     }
 }
 
-impl Counts {
+impl ChildCounts {
     pub(crate) fn of(children: &[ActorInfo]) -> Self {
         let mut counts = Self { all: children.len(), ..Self::default() };
         for child in children {
@@ -165,7 +165,7 @@ impl Counts {
     }
 }
 
-impl Counts {
+impl ChildCounts {
     pub(crate) const fn plus(self, other: Self) -> Self {
         Self {
             all: self.all + other.all,
@@ -203,7 +203,7 @@ impl fmt::Display for ActorInfo {
         if self.queue > 0 {
             write!(f, ", queue {}", self.queue)?;
         }
-        if let Some(what) = &self.waits_for {
+        if let Some(what) = &self.waiting_for {
             write!(f, ", waits for {what}")?;
         }
         if let Some(exit) = &self.last_exit {
@@ -213,7 +213,7 @@ impl fmt::Display for ActorInfo {
     }
 }
 
-impl fmt::Display for Tree {
+impl fmt::Display for ActorTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write(f, 0)
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use conjure_conversation::Usage;
 
-use super::heard::Used;
+use super::partial_usage::EstimatedUsage;
 
 /// How many tokens an answer is taken to have until it is there, unless the host says otherwise.
 const RESERVED_OUTPUT: u64 = 8_192;
@@ -52,9 +52,9 @@ impl Price {
     }
 }
 
-/// Money that may be spent.
+/// CostLimit that may be spent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Money {
+pub struct CostLimit {
     /// Millionths of a dollar.
     pub micros: u64,
     /// What tokens cost where the model's client does not say it. Also what a call may come to is reckoned by it.
@@ -63,9 +63,9 @@ pub struct Money {
 
 /// What is limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Good {
+pub(crate) enum BudgetResource {
     Tokens,
-    Micros,
+    Cost,
 }
 
 /// How much of something may be spent over a time.
@@ -77,38 +77,38 @@ pub enum Allowance {
         /// Over which time.
         period: Period,
         /// How many.
-        most: u64,
+        limit: u64,
     },
-    /// Money.
+    /// CostLimit.
     Cost {
         /// Over which time.
         period: Period,
         /// How many millionths of a dollar.
-        most: u64,
+        limit: u64,
     },
 }
 
 impl Allowance {
-    pub(crate) const fn parts(&self) -> (Good, Period, u64) {
+    pub(crate) const fn parts(&self) -> (BudgetResource, Period, u64) {
         match *self {
-            Self::Tokens { period, most } => (Good::Tokens, period, most),
-            Self::Cost { period, most } => (Good::Micros, period, most),
+            Self::Tokens { period, limit } => (BudgetResource::Tokens, period, limit),
+            Self::Cost { period, limit } => (BudgetResource::Cost, period, limit),
         }
     }
 }
 
 /// Tokens and money together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Amount {
+pub(crate) struct Spend {
     pub(crate) tokens: u64,
     pub(crate) micros: u64,
 }
 
-impl Amount {
-    pub(crate) const fn of(&self, good: Good) -> u64 {
-        match good {
-            Good::Tokens => self.tokens,
-            Good::Micros => self.micros,
+impl Spend {
+    pub(crate) const fn of(&self, resource: BudgetResource) -> u64 {
+        match resource {
+            BudgetResource::Tokens => self.tokens,
+            BudgetResource::Cost => self.micros,
         }
     }
 
@@ -130,7 +130,7 @@ impl Amount {
 /// What a tenant's model calls may come to. Without any allowance, whatever they like.
 ///
 /// Before a call, what it may come to is reserved: a token for each three bytes that are sent, and
-/// [`Budget::reserving_output`] for the answer. It begins when that fits into what is left of every allowance, and its turn
+/// [`Budget::with_reserved_output`] for the answer. It begins when that fits into what is left of every allowance, and its turn
 /// ends with [`Limit::TenantTokens`](conjure_conversation::Limit) or [`Limit::TenantCost`](conjure_conversation::Limit) when
 /// it does not. So all sessions of one process together overshoot by no more than the calls that are under way come to beyond
 /// what was reserved for them, and each further process that calls models for the same tenant adds what is under way there.
@@ -141,12 +141,12 @@ impl Amount {
 /// before an answer began is free, and so is what was under way when the process died.
 ///
 /// ```
-/// use conjure_actors::tenants::{Budget, Money, Period, Price};
+/// use conjure_actors::tenants::{Budget, CostLimit, Period, Price};
 ///
 /// let price = Price { input: 3_000_000, output: 15_000_000 };
 /// let budget = Budget::default()
 ///     .tokens(Period::Day, 2_000_000)
-///     .money(Period::Month, Money { micros: 50_000_000, price });
+///     .money(Period::Month, CostLimit { micros: 50_000_000, price });
 /// assert_eq!(budget.allowances().len(), 2);
 /// // A million tokens in, and a thousand out.
 /// assert_eq!(price.of(1_000_000, 1_000), 3_015_000);
@@ -168,30 +168,30 @@ impl Default for Budget {
 impl Budget {
     /// With so many tokens, in and out, over this time: instead of what was said of them and this time before. 0: none ever.
     #[must_use]
-    pub fn tokens(self, period: Period, most: u64) -> Self {
-        self.with(Allowance::Tokens { period, most })
+    pub fn tokens(self, period: Period, limit: u64) -> Self {
+        self.with(Allowance::Tokens { period, limit })
     }
 
     /// With so much money over this time: instead of what was said of it and this time before. 0: none ever. The last price that
     /// is named counts.
     #[must_use]
-    pub fn money(self, period: Period, money: Money) -> Self {
-        Self { price: Some(money.price), ..self.with(Allowance::Cost { period, most: money.micros }) }
+    pub fn money(self, period: Period, money: CostLimit) -> Self {
+        Self { price: Some(money.price), ..self.with(Allowance::Cost { period, limit: money.micros }) }
     }
 
     /// So many tokens are reserved for an answer until it is there: as many as a model is allowed to write. 8,192 unless this is
     /// called.
     #[must_use]
-    pub const fn reserving_output(mut self, tokens: u64) -> Self {
+    pub const fn with_reserved_output(mut self, tokens: u64) -> Self {
         self.reserved_output = tokens;
         self
     }
 
     fn with(mut self, allowance: Allowance) -> Self {
-        let (good, period, _) = allowance.parts();
+        let (resource, period, _) = allowance.parts();
         self.allowances.retain(|other| {
             let (other, when, _) = other.parts();
-            (other, when) != (good, period)
+            (other, when) != (resource, period)
         });
         self.allowances.push(allowance);
         self
@@ -204,18 +204,18 @@ impl Budget {
     }
 
     /// What an answer cost: as its client says, or by the price of the budget where the client knows none.
-    pub(crate) fn amount(&self, usage: &Usage) -> Amount {
+    pub(crate) fn amount(&self, usage: &Usage) -> Spend {
         let micros = match self.price {
             Some(price) if usage.cost_micros == 0 => price.of(usage.total_input(), usage.output_tokens),
             _ => usage.cost_micros,
         };
-        Amount { tokens: usage.total(), micros }
+        Spend { tokens: usage.total(), micros }
     }
 
     /// What a call that was broken off comes to.
-    pub(super) fn part(&self, used: &Used) -> Amount {
+    pub(super) fn part(&self, used: &EstimatedUsage) -> Spend {
         let micros = self.price.map_or(0, |price| price.of(0, used.more_output));
-        self.amount(&used.said).plus(Amount { tokens: used.more_output, micros })
+        self.amount(&used.said).plus(Spend { tokens: used.more_output, micros })
     }
 
     /// For how many tokens so many bytes are taken.
@@ -224,9 +224,9 @@ impl Budget {
     }
 
     /// What a call may come to that sends so many bytes.
-    pub(crate) fn estimate(&self, bytes: u64) -> Amount {
+    pub(crate) fn estimate(&self, bytes: u64) -> Spend {
         let input = Self::tokens_sent(bytes);
         let micros = self.price.map_or(0, |price| price.of(input, self.reserved_output));
-        Amount { tokens: input.saturating_add(self.reserved_output), micros }
+        Spend { tokens: input.saturating_add(self.reserved_output), micros }
     }
 }

@@ -1,11 +1,12 @@
 //! What a tenant has as much of as it may.
 
 use std::fmt;
+use std::time::Duration;
 
 use conjure_base::TenantId;
 use conjure_conversation::Limit;
 
-use super::budget::{Good, Period};
+use super::budget::{Budget, BudgetResource, Period};
 
 /// What a tenant may have only so much of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,10 +27,10 @@ pub enum Quota {
 }
 
 impl Quota {
-    pub(crate) const fn of(good: Good, period: Period) -> Self {
-        match good {
-            Good::Tokens => Self::Tokens(period),
-            Good::Micros => Self::Cost(period),
+    pub(crate) const fn of(resource: BudgetResource, period: Period) -> Self {
+        match resource {
+            BudgetResource::Tokens => Self::Tokens(period),
+            BudgetResource::Cost => Self::Cost(period),
         }
     }
 
@@ -41,7 +42,7 @@ impl Quota {
         }
     }
 
-    const fn mend(self) -> &'static str {
+    const fn hint(self) -> &'static str {
         match self {
             Self::LiveSessions => "close one, or raise it",
             Self::RecordedSessions => "delete one, or raise it",
@@ -70,7 +71,7 @@ impl fmt::Display for Quota {
 #[error(
     "the tenant `{tenant}` may have {limit} {quota}, and {}; {}",
     if *.limit == 0 { "that is none".to_owned() } else { format!("it would come to {current}") },
-    quota.mend()
+    quota.hint()
 )]
 #[non_exhaustive]
 pub struct QuotaExceeded {
@@ -95,5 +96,33 @@ impl QuotaExceeded {
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         matches!(self.quota, Quota::LiveSessions) && self.limit > 0
+    }
+}
+
+/// What a tenant may have in the tree, and how its sessions are treated there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TenantLimits {
+    /// How many of its sessions may be live at a time; those that are put away do not count. 0: none ever.
+    pub live_sessions: u64,
+    /// How many of its sessions may be recorded, in all. 0: none ever.
+    pub recorded_sessions: u64,
+    /// How many messages may wait for their turn, in each session. 0: none ever.
+    pub queued_messages: usize,
+    /// When an idle session is put away; `None`: as the runtime's options say.
+    pub idle_after: Option<Duration>,
+    /// What its model calls may come to.
+    pub budget: Budget,
+}
+
+impl Default for TenantLimits {
+    /// Whatever it likes.
+    fn default() -> Self {
+        Self {
+            live_sessions: u64::MAX,
+            recorded_sessions: u64::MAX,
+            queued_messages: usize::MAX,
+            idle_after: None,
+            budget: Budget::default(),
+        }
     }
 }

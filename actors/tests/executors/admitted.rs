@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conjure_actors::admission::{Gate, Share};
+use conjure_actors::admission::{AdmissionGate, Share};
 use conjure_actors::executors::ExecutorOptions;
 use conjure_sandbox::SandboxErrorKind;
 
@@ -16,8 +16,8 @@ for_kinds! {
     one_whose_turn_does_not_come_in_time_is_overloaded_and_not_slow,
 }
 
-fn gate(capacity: u32) -> Gate {
-    Gate::new("the sandboxes", capacity, Share::default())
+fn gate(capacity: u32) -> AdmissionGate {
+    AdmissionGate::new("the sandboxes", capacity, Share::default())
 }
 
 async fn a_sandbox_is_made_when_another_is_gone(kind: Kind) {
@@ -27,7 +27,7 @@ async fn a_sandbox_is_made_when_another_is_gone(kind: Kind) {
     let calling = async { assert_eq!(second.sh("echo second").await, "second\n") };
     let ending = async {
         until("the second waits", || gate.load().waiting == 1).await;
-        assert_eq!(*second.source.asked.borrow(), 0, "none is made before it is admitted");
+        assert_eq!(*second.source.calls.borrow(), 0, "none is made before it is admitted");
         first.end().await;
     };
     tokio::join!(calling, ending);
@@ -79,7 +79,7 @@ async fn one_whose_turn_does_not_come_in_time_is_overloaded_and_not_slow(kind: K
     let first = Bed::behind(kind, &gate, "one").await;
     first.sh("true").await;
     let mut short = ExecutorOptions::default();
-    short.start_within = Duration::from_millis(200);
+    short.start_timeout = Duration::from_millis(200);
     let second = Bed::behind_with(kind, &gate, "two", short).await;
     let error = second.run("true").await.unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::Overloaded, "{error}");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_actors::admission::{AdmittedSource, Gate};
+use conjure_actors::admission::{AdmissionGate, AdmittedSource};
 use conjure_actors::executors::{
     ConnectorSource, ExecutorOptions, ExecutorSource, ExecutorsSpec, SupervisedExecutor,
 };
@@ -93,11 +93,16 @@ impl Bed {
     }
 
     /// One whose sandboxes pass this gate.
-    pub(crate) async fn behind(kind: Kind, gate: &Gate, tenant: &str) -> Self {
+    pub(crate) async fn behind(kind: Kind, gate: &AdmissionGate, tenant: &str) -> Self {
         Self::behind_with(kind, gate, tenant, ExecutorOptions::default()).await
     }
 
-    pub(crate) async fn behind_with(kind: Kind, gate: &Gate, tenant: &str, options: ExecutorOptions) -> Self {
+    pub(crate) async fn behind_with(
+        kind: Kind,
+        gate: &AdmissionGate,
+        tenant: &str,
+        options: ExecutorOptions,
+    ) -> Self {
         let (gate, tenant) = (gate.clone(), TenantId::new(tenant).unwrap());
         let admitted =
             |source| ExecutorsSpec::new(Arc::new(AdmittedSource::new(source, gate, tenant))).options(options);

@@ -34,10 +34,10 @@ async fn a_death_in_a_call_loses_it_and_the_next_finds_a_new_sandbox(kind: Kind)
         assert!(lost.to_string().contains("signal 9"), "{lost}");
     }
     assert_eq!(bed.sh("cat file").await, "kept\n");
-    assert_eq!(*bed.source.asked.borrow(), 2);
-    let notice = bed.executor.take_notice().unwrap();
+    assert_eq!(*bed.source.calls.borrow(), 2);
+    let notice = bed.executor.take_model_notice().unwrap();
     assert!(notice.contains("signal 9") && notice.contains("Still there"), "{notice}");
-    assert_eq!(bed.executor.take_notice(), None, "it is told once");
+    assert_eq!(bed.executor.take_model_notice(), None, "it is told once");
     bed.end().await;
 }
 
@@ -90,8 +90,8 @@ async fn a_death_between_calls_is_found_out_without_one(kind: Kind) {
     bed.source.until_asked(2).await;
     // This call was never in a sandbox that died.
     assert_eq!(bed.sh("cat file").await, "kept\n");
-    assert!(bed.executor.take_notice().is_some());
-    assert_eq!(*bed.source.asked.borrow(), 2);
+    assert!(bed.executor.take_model_notice().is_some());
+    assert_eq!(*bed.source.calls.borrow(), 2);
     let _ = std::fs::remove_file(
         std::env::temp_dir().join(format!("{}-gone", bed.workspace.path().file_name().unwrap().display())),
     );
@@ -114,7 +114,7 @@ async fn a_killed_actor_takes_its_sandbox_along_and_both_are_replaced(kind: Kind
     // The actor is gone when its sandbox is.
     assert_eq!(bearing(bed.mark()), []);
     assert_eq!(bed.sh("cat file").await, "kept\n");
-    assert!(bed.executor.take_notice().is_some());
+    assert!(bed.executor.take_model_notice().is_some());
     bed.end().await;
 }
 

@@ -29,8 +29,8 @@ async fn a_storm_of_forks_is_told_and_what_it_costs_is_replaced() {
     };
     let (outcome, ()) = future::join(storm, ending).await;
     let outcome = outcome.unwrap();
-    assert!(outcome.reached.processes, "{outcome:?}");
-    assert_eq!(*bed.source.asked.borrow(), 1, "a sandbox that copes with it stays");
+    assert!(outcome.limits_hit.processes, "{outcome:?}");
+    assert_eq!(*bed.source.calls.borrow(), 1, "a sandbox that copes with it stays");
     // One in which the guest dies: all of the storm goes with it.
     std::fs::remove_file(bed.workspace.path().join("refused")).unwrap();
     let script = format!("(exec -a {} sleep 1000) & python3 storm.py", bed.mark());
@@ -41,7 +41,7 @@ async fn a_storm_of_forks_is_told_and_what_it_costs_is_replaced() {
     let (lost, ()) = future::join(bed.run(&script), killing).await;
     assert_eq!(lost.unwrap_err().kind(), SandboxErrorKind::Lost);
     assert_eq!(bed.sh("ls").await, "refused\nstorm.py\n");
-    assert_eq!(*bed.source.asked.borrow(), 2);
+    assert_eq!(*bed.source.calls.borrow(), 2);
     bed.end().await;
 }
 

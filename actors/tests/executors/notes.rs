@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use conjure_artifact::Resolver;
+use conjure_artifact::ReferenceResolver;
 use conjure_base::TenantId;
 use conjure_conversation::{
-    Artifact, ArtifactContent, ArtifactName, ArtifactSource, CallContext, Standing, ToolCall, ToolResult,
+    Artifact, ArtifactContent, ArtifactName, ArtifactSource, CallContext, SessionView, ToolCall, ToolResult,
     execute_tool_calls,
 };
-use conjure_sandbox::{DataFolder, Executor, Provision, Shelf};
-use conjure_store::Variant;
+use conjure_sandbox::{ContentDir, ContentItem, DataDir, Executor};
+use conjure_store::FileMode;
 use conjure_toolbox::{ArtifactTools, Toolbox};
 use serde_json::json;
 
@@ -23,7 +23,7 @@ for_kinds! {
 }
 
 fn toolbox(bed: &Bed) -> Toolbox {
-    Toolbox::builder().executor(Arc::new(bed.executor.clone())).build().unwrap()
+    Toolbox::builder().with_executor(Arc::new(bed.executor.clone())).build().unwrap()
 }
 
 async fn call(toolbox: &Toolbox, command: &str) -> ToolResult {
@@ -39,9 +39,9 @@ async fn the_next_result_tells_once_what_is_gone(kind: Kind) {
     bed.leave_a_sleeper().await;
     bed.kill_guest();
     bed.source.until_asked(2).await;
-    let told = call(&toolbox, "cat file").await;
-    let text = told.text();
-    assert!(!told.is_error && text.ends_with("kept\n"), "{text}");
+    let reported = call(&toolbox, "cat file").await;
+    let text = reported.text();
+    assert!(!reported.is_error && text.ends_with("kept\n"), "{text}");
     assert!(text.starts_with("[Before this call the sandbox ended: "), "{text}");
     let files = match kind {
         Kind::Jail => "all files that were not in `/workspace`",
@@ -64,11 +64,12 @@ async fn a_session_that_goes_on_tells_it_with_the_first_result(kind: Kind) {
 #[tokio::test]
 async fn what_was_provided_is_provided_again() {
     let folder = tempfile::tempdir().unwrap();
-    let data = DataFolder::open(folder.path()).unwrap();
-    let digest = data.store().insert_bytes(b"an artifact\n", Variant::Plain).unwrap().digest;
-    let provision = Provision::file(Shelf::Artifacts, "notes.txt", data.store(), digest, Variant::Plain);
+    let data = DataDir::open(folder.path()).unwrap();
+    let digest = data.store().insert_bytes(b"an artifact\n", FileMode::Plain).unwrap().digest;
+    let provision =
+        ContentItem::file(ContentDir::Artifacts, "notes.txt", data.store(), digest, FileMode::Plain);
     let bed = Bed::of(Kind::Jail).await;
-    let path = bed.executor.provide(provision, options()).await.unwrap();
+    let path = bed.executor.install_content(provision, options()).await.unwrap();
     assert_eq!(path.to_str(), Some("/artifacts/notes.txt"));
     for sandboxes in 2..4 {
         bed.leave_a_sleeper().await;
@@ -83,22 +84,23 @@ async fn what_was_provided_is_provided_again() {
 #[tokio::test]
 async fn what_was_withdrawn_is_not_provided_again() {
     let folder = tempfile::tempdir().unwrap();
-    let data = DataFolder::open(folder.path()).unwrap();
+    let data = DataDir::open(folder.path()).unwrap();
     let file = |name: &str, text: &str| {
-        let digest = data.store().insert_bytes(text.as_bytes(), Variant::Plain).unwrap().digest;
-        Provision::file(Shelf::Artifacts, name, data.store(), digest, Variant::Plain)
+        let digest = data.store().insert_bytes(text.as_bytes(), FileMode::Plain).unwrap().digest;
+        ContentItem::file(ContentDir::Artifacts, name, data.store(), digest, FileMode::Plain)
     };
     let bed = Bed::of(Kind::Jail).await;
-    let withdraw = async |name: &str| bed.executor.withdraw(Shelf::Artifacts, name, options()).await;
+    let withdraw =
+        async |name: &str| bed.executor.remove_content(ContentDir::Artifacts, name, options()).await;
     // Nothing is made for it.
     withdraw("early").await.unwrap();
-    assert_eq!(*bed.source.asked.borrow(), 0);
+    assert_eq!(*bed.source.calls.borrow(), 0);
     for name in ["kept", "gone", "other"] {
-        bed.executor.provide(file(name, "first\n"), options()).await.unwrap();
+        bed.executor.install_content(file(name, "first\n"), options()).await.unwrap();
     }
     withdraw("gone").await.unwrap();
     withdraw("other").await.unwrap();
-    bed.executor.provide(file("other", "second\n"), options()).await.unwrap();
+    bed.executor.install_content(file("other", "second\n"), options()).await.unwrap();
     for sandboxes in 2..4 {
         bed.leave_a_sleeper().await;
         bed.kill_guest();
@@ -117,25 +119,26 @@ async fn what_was_withdrawn_is_not_provided_again() {
 
 async fn the_artifacts_of_a_session_are_in_every_sandbox_of_it(kind: Kind) {
     let folder = tempfile::tempdir().unwrap();
-    let data = DataFolder::open(folder.path()).unwrap();
+    let data = DataDir::open(folder.path()).unwrap();
     let given = |name: &str, text: &str| {
-        let stored = data.store().insert_bytes(text.as_bytes(), Variant::Plain).unwrap();
+        let stored = data.store().insert_bytes(text.as_bytes(), FileMode::Plain).unwrap();
         let content = ArtifactContent { digest: stored.digest, size: stored.size };
         let name = ArtifactName::new(name).unwrap();
         let variable = name.variable();
         Artifact { variable, ..Artifact::new(name, ArtifactSource::Content, "text/plain", Some(content)) }
     };
     let bed = Bed::of(kind).await;
-    let resolver = Resolver::new(TenantId::new("acme").unwrap(), data.store().clone(), Arc::default());
+    let resolver =
+        ReferenceResolver::new(TenantId::new("acme").unwrap(), data.store().clone(), Arc::default());
     let toolbox = Toolbox::builder()
-        .executor(Arc::new(bed.executor.clone()))
-        .artifacts(ArtifactTools::new(resolver))
+        .with_executor(Arc::new(bed.executor.clone()))
+        .with_artifacts(ArtifactTools::new(resolver))
         .build()
         .unwrap();
     let run = async |artifacts: &[Artifact], command: &str| {
         let call = ToolCall::new("toolu_1", "bash_tool", &json!({"command": command}));
-        let standing = Standing::default().with_artifacts(artifacts.iter().cloned());
-        let context = CallContext { standing, ..CallContext::default() };
+        let standing = SessionView::default().with_artifacts(artifacts.iter().cloned());
+        let context = CallContext { view: standing, ..CallContext::default() };
         execute_tool_calls(&toolbox, &[call], context).await.remove(0).text()
     };
     let all = [given("one", "first\n"), given("two", "second\n")];

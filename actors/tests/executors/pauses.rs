@@ -60,7 +60,7 @@ async fn until_paused(bed: &Bed) {
 /// What the sandbox's actor waits for, as the tree says.
 fn waits_for(bed: &Bed) -> Option<String> {
     let tree = bed.root.tree();
-    tree.find(&["executors", "executor"]).and_then(|actor| actor.actor.waits_for.clone())
+    tree.find(&["executors", "executor"]).and_then(|actor| actor.actor.waiting_for.clone())
 }
 
 async fn what_runs_in_one_that_nobody_uses_stands_still_and_the_next_call_has_it_go_on(kind: Kind) {
@@ -77,8 +77,8 @@ async fn what_runs_in_one_that_nobody_uses_stands_still_and_the_next_call_has_it
     assert!(content.next().await.unwrap().is_ok());
     drop(content);
     until_paused(&bed).await;
-    assert_eq!(bed.executor.take_notice(), None, "nothing is lost, and there is nothing to tell");
-    assert_eq!(*bed.source.asked.borrow(), 1, "it is the same sandbox");
+    assert_eq!(bed.executor.take_model_notice(), None, "nothing is lost, and there is nothing to tell");
+    assert_eq!(*bed.source.calls.borrow(), 1, "it is the same sandbox");
     bed.end().await;
 }
 
@@ -108,7 +108,7 @@ async fn calls_that_come_just_then_are_served_and_find_nothing_still(kind: Kind)
             until_paused(&bed).await;
         }
     }
-    assert_eq!(*bed.source.asked.borrow(), 1, "no call cost a sandbox");
+    assert_eq!(*bed.source.calls.borrow(), 1, "no call cost a sandbox");
     bed.end().await;
 }
 
@@ -123,13 +123,13 @@ async fn a_paused_one_is_put_away_in_its_time(kind: Kind) {
             break;
         }
     }
-    let made = *bed.source.asked.borrow();
-    let left = bed.executor.supervisor().left_alone(&id("executor"), soon()).await.unwrap();
+    let made = *bed.source.calls.borrow();
+    let left = bed.executor.supervisor().wait_settled(&id("executor"), soon()).await.unwrap();
     assert!(left.is_none(), "it is no failure: {left:?}");
     until("its processes are gone", || bearing(bed.mark()).is_empty()).await;
     assert_eq!(bed.sh("test -e count && echo kept").await, "kept\n");
-    assert_eq!(*bed.source.asked.borrow(), made + 1);
-    assert!(bed.executor.take_notice().unwrap().contains("put away"));
+    assert_eq!(*bed.source.calls.borrow(), made + 1);
+    assert!(bed.executor.take_model_notice().unwrap().contains("put away"));
     bed.end().await;
 }
 
@@ -140,8 +140,8 @@ async fn a_paused_one_that_dies_is_replaced_without_a_call(kind: Kind) {
     bed.source.until_asked(2).await;
     assert_eq!(bed.sh("test -e count && echo kept").await, "kept\n");
     until("nothing of the one before is left", || bearing(bed.mark()).is_empty()).await;
-    assert!(bed.executor.take_notice().unwrap().contains("signal 9"));
-    assert_eq!(*bed.source.asked.borrow(), 2);
+    assert!(bed.executor.take_model_notice().unwrap().contains("signal 9"));
+    assert_eq!(*bed.source.calls.borrow(), 2);
     bed.end().await;
 }
 

@@ -9,7 +9,7 @@ use conjure_actors::supervision::{Root, Strategy, SupervisorSpec};
 use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_sandbox::{
     CallOptions, Command, CommandOutcome, Executor, Layout, LineRange, SandboxError, SandboxErrorKind, View,
-    Written,
+    WriteResult,
 };
 use conjure_toolbox::fake::{FakeCommand, FakeExecutor, exited};
 use futures_util::FutureExt;
@@ -88,9 +88,9 @@ impl ExecutorSource for Restful {
         &self.layout
     }
 
-    fn open(&self, _: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
+    fn create(&self, _: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
         self.world.look(|log| (log.made, log.is_still) = (log.made + 1, false));
-        let fake = FakeExecutor::new().with_command("true", FakeCommand::Ends(exited(0, "")));
+        let fake = FakeExecutor::new().with_command("true", FakeCommand::Exits(exited(0, "")));
         let resting = Resting { world: self.world.clone(), fake };
         Box::pin(async { Ok(Box::new(resting) as Box<dyn Executor>) })
     }
@@ -163,7 +163,7 @@ impl Executor for Resting {
         path: &'a str,
         content: &'a [u8],
         options: CallOptions,
-    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+    ) -> BoxFuture<'a, Result<WriteResult, SandboxError>> {
         self.fake.create_file(path, content, options)
     }
 
@@ -173,7 +173,7 @@ impl Executor for Resting {
         old: &'a str,
         new: &'a str,
         options: CallOptions,
-    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+    ) -> BoxFuture<'a, Result<WriteResult, SandboxError>> {
         self.fake.str_replace(path, old, new, options)
     }
 
@@ -357,7 +357,7 @@ async fn a_call_that_finds_a_paused_one_lost_has_the_next_one() {
     world.look(|log| log.plans_of_resumes.push_back(Plan::Fail(SandboxErrorKind::Lost)));
     run(&executor).await.unwrap();
     assert_eq!(world.counts(), (2, 1, 1));
-    assert!(executor.take_notice().unwrap().contains("it was made so"));
+    assert!(executor.take_model_notice().unwrap().contains("it was made so"));
     root.shutdown(soon()).await.unwrap();
 }
 

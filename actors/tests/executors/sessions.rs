@@ -29,9 +29,9 @@ async fn a_death_in_one_session_disturbs_no_other_and_nothing_crosses(kind: Kind
     };
     let (outcome, ()) = future::join(under_way, meanwhile).await;
     assert_eq!(outcome.unwrap().stdout.head, b"on\nother\n");
-    assert_eq!(*other.source.asked.borrow(), 1);
-    assert_eq!(other.executor.take_notice(), None);
-    assert!(mine.executor.take_notice().is_some());
+    assert_eq!(*other.source.calls.borrow(), 1);
+    assert_eq!(other.executor.take_model_notice(), None);
+    assert!(mine.executor.take_model_notice().is_some());
     mine.end().await;
     other.end().await;
 }
@@ -61,18 +61,18 @@ async fn a_cleanup_ends_it_for_good(kind: Kind) {
     assert_eq!(bearing(bed.mark()), []);
     assert_eq!(bed.run("true").await.unwrap_err().kind(), SandboxErrorKind::Unavailable);
     bed.executor.cleanup().await;
-    assert_eq!(bed.executor.ended().await.kind(), SandboxErrorKind::Unavailable);
-    assert_eq!(*bed.source.asked.borrow(), 1);
+    assert_eq!(bed.executor.wait_ended().await.kind(), SandboxErrorKind::Unavailable);
+    assert_eq!(*bed.source.calls.borrow(), 1);
     bed.end().await;
 }
 
 async fn nothing_is_made_before_it_is_needed(kind: Kind) {
     let bed = Bed::of(kind).await;
     bed.executor.init().await.unwrap();
-    assert_eq!(*bed.source.asked.borrow(), 0);
+    assert_eq!(*bed.source.calls.borrow(), 0);
     let layout = bed.executor.layout().clone();
     bed.executor.warm(crate::bed::soon()).await.unwrap();
-    assert_eq!(*bed.source.asked.borrow(), 1);
+    assert_eq!(*bed.source.calls.borrow(), 1);
     assert_eq!(bed.sh("pwd").await.trim_end(), layout.workspace.to_str().unwrap());
     bed.end().await;
 }

@@ -26,7 +26,7 @@ pub(crate) struct Source {
     mark: String,
     plans: Mutex<VecDeque<Plan>>,
     /// How often a sandbox was asked for.
-    pub(crate) asked: watch::Sender<usize>,
+    pub(crate) calls: watch::Sender<usize>,
     /// Processes of the sandbox before that ran when the next one was asked for.
     pub(crate) overlaps: Mutex<Vec<String>>,
 }
@@ -47,7 +47,7 @@ impl Source {
             inner,
             mark: mark.to_owned(),
             plans: Mutex::default(),
-            asked: watch::Sender::new(0),
+            calls: watch::Sender::new(0),
             overlaps: Mutex::default(),
         }
     }
@@ -58,7 +58,7 @@ impl Source {
 
     /// Waits until a sandbox was asked for so often.
     pub(crate) async fn until_asked(&self, times: usize) {
-        self.asked.subscribe().wait_for(|asked| *asked >= times).await.unwrap();
+        self.calls.subscribe().wait_for(|calls| *calls >= times).await.unwrap();
     }
 }
 
@@ -71,11 +71,11 @@ impl ExecutorSource for Source {
         self.inner.isolation()
     }
 
-    fn open(&self, deadline: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
+    fn create(&self, deadline: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
         let before = bearing(&self.mark).into_iter().map(|process| process.arguments);
         self.overlaps.lock().unwrap().extend(before);
         let plan = self.plans.lock().unwrap().pop_front();
-        self.asked.send_modify(|asked| *asked += 1);
+        self.calls.send_modify(|calls| *calls += 1);
         Box::pin(async move {
             match plan {
                 None => {}
@@ -86,7 +86,7 @@ impl ExecutorSource for Source {
                 Some(Plan::Hang) => pending().await,
                 Some(Plan::Wait(gate)) => gate.acquire().await.unwrap().forget(),
             }
-            self.inner.open(deadline).await
+            self.inner.create(deadline).await
         })
     }
 }

@@ -33,10 +33,10 @@ async fn a_start_that_fails_is_the_error_of_the_call_and_the_next_call_tries_aga
         let error = bed.run("true").await.unwrap_err();
         assert_eq!(error.kind(), SandboxErrorKind::Exhausted);
         assert_eq!(error.to_string(), "the sandbox could not be started: there is no room on this machine");
-        assert_eq!(*bed.source.asked.borrow(), times, "nobody tries by himself what never worked");
+        assert_eq!(*bed.source.calls.borrow(), times, "nobody tries by himself what never worked");
     }
     assert_eq!(bed.sh("echo well").await, "well\n");
-    assert_eq!(bed.executor.take_notice(), None, "nothing is gone");
+    assert_eq!(bed.executor.take_model_notice(), None, "nothing is gone");
     bed.end().await;
 }
 
@@ -47,21 +47,21 @@ async fn a_replacement_that_fails_again_and_again_is_left_to_the_next_call(kind:
     bed.kill_guest();
     // Three attempts, after which it is left alone.
     let supervisor = bed.executor.supervisor();
-    let left = supervisor.left_alone(&id("executor"), soon()).await.unwrap().unwrap();
+    let left = supervisor.wait_settled(&id("executor"), soon()).await.unwrap().unwrap();
     assert_eq!(left.status, Status::Quarantined);
-    assert_eq!(*bed.source.asked.borrow(), 4);
+    assert_eq!(*bed.source.calls.borrow(), 4);
     let error = bed.run("true").await.unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::Exhausted, "{error}");
-    assert_eq!(*bed.source.asked.borrow(), 5, "one more for the call");
-    assert_eq!(bed.executor.take_notice(), None, "there is no sandbox of which it would be true");
+    assert_eq!(*bed.source.calls.borrow(), 5, "one more for the call");
+    assert_eq!(bed.executor.take_model_notice(), None, "there is no sandbox of which it would be true");
     assert_eq!(bed.sh("echo well").await, "well\n");
-    assert!(bed.executor.take_notice().is_some());
+    assert!(bed.executor.take_model_notice().is_some());
     bed.end().await;
 }
 
 async fn a_start_that_hangs_ends_at_its_deadline(kind: Kind) {
     let mut short = ExecutorOptions::default();
-    short.start_within = Duration::from_millis(100);
+    short.start_timeout = Duration::from_millis(100);
     let bed = Bed::with(kind, |_| {}, |spec| spec.options(short)).await;
     bed.source.plan([Plan::Hang]);
     let error = bed.run("true").await.unwrap_err();
@@ -84,7 +84,7 @@ async fn a_call_does_not_wait_longer_than_it_may(kind: Kind) {
     // Its start goes on, and serves the next call.
     gate.add_permits(1);
     assert_eq!(bed.sh("echo well").await, "well\n");
-    assert_eq!(*bed.source.asked.borrow(), 1);
+    assert_eq!(*bed.source.calls.borrow(), 1);
     bed.end().await;
 }
 
@@ -105,7 +105,7 @@ async fn a_call_that_is_dropped_while_the_replacement_is_made_does_no_harm(kind:
     }
     gate.add_permits(1);
     assert_eq!(bed.sh("test -e file || echo absent").await, "absent\n");
-    assert_eq!(*bed.source.asked.borrow(), 2);
+    assert_eq!(*bed.source.calls.borrow(), 2);
     bed.end().await;
 }
 
@@ -114,7 +114,7 @@ async fn calls_at_once_share_the_first_sandbox(kind: Kind) {
     let calls = (0..8).map(|_| bed.sh("echo well"));
     let said = futures_util::future::join_all(calls).await;
     assert_eq!(said, ["well\n"; 8]);
-    assert_eq!(*bed.source.asked.borrow(), 1);
+    assert_eq!(*bed.source.calls.borrow(), 1);
     bed.end().await;
 }
 
@@ -122,7 +122,7 @@ async fn calls_at_once_share_the_first_sandbox(kind: Kind) {
 #[derive(Debug)]
 struct Dying {
     layout: Layout,
-    asked: watch::Sender<usize>,
+    calls: watch::Sender<usize>,
     /// Those after so many live on, and end by a call.
     mortal: usize,
     left: Arc<Semaphore>,
@@ -165,7 +165,7 @@ impl Executor for Mortal {
         path: &'a str,
         content: &'a [u8],
         options: CallOptions,
-    ) -> BoxFuture<'a, Result<conjure_sandbox::Written, SandboxError>> {
+    ) -> BoxFuture<'a, Result<conjure_sandbox::WriteResult, SandboxError>> {
         self.fake.create_file(path, content, options)
     }
 
@@ -175,11 +175,11 @@ impl Executor for Mortal {
         old: &'a str,
         new: &'a str,
         options: CallOptions,
-    ) -> BoxFuture<'a, Result<conjure_sandbox::Written, SandboxError>> {
+    ) -> BoxFuture<'a, Result<conjure_sandbox::WriteResult, SandboxError>> {
         self.fake.str_replace(path, old, new, options)
     }
 
-    fn ended(&self) -> BoxFuture<'_, SandboxError> {
+    fn wait_ended(&self) -> BoxFuture<'_, SandboxError> {
         Box::pin(async {
             SystemClock.sleep_until(self.ends).await;
             lost()
@@ -187,7 +187,7 @@ impl Executor for Mortal {
     }
 
     /// At once; the rest is behind that.
-    fn vacate(&self) -> BoxFuture<'_, ()> {
+    fn stop(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
 
@@ -205,11 +205,11 @@ impl ExecutorSource for Dying {
         &self.layout
     }
 
-    fn open(&self, _: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
-        let asked = *self.asked.borrow() + 1;
-        self.asked.send_replace(asked);
-        let fake = FakeExecutor::new().with_command("die", FakeCommand::Fails(lost()));
-        let made: Box<dyn Executor> = if asked <= self.mortal {
+    fn create(&self, _: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
+        let calls = *self.calls.borrow() + 1;
+        self.calls.send_replace(calls);
+        let fake = FakeExecutor::new().with_command("die", FakeCommand::FailsToStart(lost()));
+        let made: Box<dyn Executor> = if calls <= self.mortal {
             let ends = SystemClock.deadline(Duration::from_secs(1));
             Box::new(Mortal { fake, ends, left: Arc::clone(&self.left) })
         } else {
@@ -225,7 +225,7 @@ async fn dying(
 ) -> (Root, conjure_actors::executors::SupervisedExecutor, Arc<Dying>) {
     let layout = FakeExecutor::new().layout().clone();
     let left = Arc::new(Semaphore::new(left));
-    let source = Arc::new(Dying { layout, asked: watch::Sender::new(0), mortal, left });
+    let source = Arc::new(Dying { layout, calls: watch::Sender::new(0), mortal, left });
     let (child, executor) = ExecutorsSpec::new(Arc::clone(&source) as _).build().unwrap();
     let root = SupervisorSpec::ordered(id("root"), Strategy::OneForOne).child(child).unwrap().build().0;
     (Root::spawn(root, soon()).await.unwrap(), executor, source)
@@ -239,7 +239,7 @@ async fn a_sandbox_that_dies_again_and_again_is_left_to_the_next_call() {
         executor.run(Command::bash("true"), options()).await.unwrap();
         hour().await;
         // It was replaced five times, and then nobody went on by himself.
-        assert_eq!(*source.asked.borrow(), 6 * calls);
+        assert_eq!(*source.calls.borrow(), 6 * calls);
         let left = executor.supervisor().child(&id("executor")).unwrap();
         assert_eq!(left.status, Status::Quarantined);
     }
@@ -251,9 +251,9 @@ async fn an_executor_that_cannot_tell_its_end_is_found_out_by_its_calls() {
     let (root, executor, source) = dying(0, 0).await;
     let error = executor.run(Command::bash("die"), options()).await.unwrap_err();
     assert_eq!(error, lost());
-    until("it is replaced", || *source.asked.borrow() == 2).await;
+    until("it is replaced", || *source.calls.borrow() == 2).await;
     executor.create_file("file", b"x", options()).await.unwrap();
-    assert!(executor.take_notice().unwrap().contains("it was made so"));
+    assert!(executor.take_model_notice().unwrap().contains("it was made so"));
     root.shutdown(soon()).await.unwrap();
 }
 
@@ -264,8 +264,8 @@ async fn what_is_left_of_a_sandbox_is_removed_behind_the_next_one() {
     executor.run(Command::bash("true"), options()).await.unwrap();
     SystemClock.sleep_until(SystemClock.deadline(Duration::from_secs(2))).await;
     executor.run(Command::bash("true"), options()).await.unwrap();
-    assert_eq!(*source.asked.borrow(), 2);
-    assert!(executor.take_notice().unwrap().contains("it was made so"));
+    assert_eq!(*source.calls.borrow(), 2);
+    assert!(executor.take_model_notice().unwrap().contains("it was made so"));
     let mut cleanup = executor.cleanup();
     assert!(timeout(Duration::from_secs(1), &mut cleanup).await.is_err());
     source.left.add_permits(1);

@@ -26,14 +26,14 @@ async fn treated(kind: Kind, unused_after: Duration) -> Bed {
 async fn one_that_nobody_uses_is_put_away_and_the_next_call_has_another(kind: Kind) {
     let bed = treated(kind, Duration::from_millis(30)).await;
     bed.sh(&format!("echo kept > file; setsid bash -c '{}' > /dev/null 2>&1 &", bed.sleeper())).await;
-    let left = bed.executor.supervisor().left_alone(&id("executor"), soon()).await.unwrap();
+    let left = bed.executor.supervisor().wait_settled(&id("executor"), soon()).await.unwrap();
     assert!(left.is_none(), "it is no failure, and nothing of it is remembered: {left:?}");
     until("its processes are gone", || bearing(bed.mark()).is_empty()).await;
-    assert_eq!(*bed.source.asked.borrow(), 1, "nobody asked for another");
-    assert_eq!(bed.executor.take_notice(), None, "there is no sandbox of which it is true");
+    assert_eq!(*bed.source.calls.borrow(), 1, "nobody asked for another");
+    assert_eq!(bed.executor.take_model_notice(), None, "there is no sandbox of which it is true");
     assert_eq!(bed.sh("cat file").await, "kept\n");
-    assert_eq!(*bed.source.asked.borrow(), 2);
-    let notice = bed.executor.take_notice().unwrap();
+    assert_eq!(*bed.source.calls.borrow(), 2);
+    let notice = bed.executor.take_model_notice().unwrap();
     assert!(notice.contains("put away") && notice.contains("Still there"), "{notice}");
     bed.end().await;
 }
@@ -43,7 +43,7 @@ async fn one_that_serves_a_call_or_a_reader_is_used(kind: Kind) {
     // Far longer than it may be unused.
     assert_eq!(bed.sh("sleep 0.3; echo served").await, "served\n");
     bed.sh("head -c 16777216 /dev/zero > large; sleep 0.3").await;
-    let before = *bed.source.asked.borrow();
+    let before = *bed.source.calls.borrow();
     let mut content = bed.executor.read("large", options()).await.unwrap();
     let mut bytes = 0;
     // More than may be under way to a reader: the rest is there only when the sandbox still is.
@@ -55,7 +55,7 @@ async fn one_that_serves_a_call_or_a_reader_is_used(kind: Kind) {
         bytes += piece.unwrap().len();
     }
     assert_eq!(bytes, 16_777_216);
-    assert!(*bed.source.asked.borrow() <= before + 1);
+    assert!(*bed.source.calls.borrow() <= before + 1);
     bed.end().await;
 }
 
@@ -66,6 +66,6 @@ async fn calls_that_come_just_then_are_served(kind: Kind) {
         // Before, while and after it is put away.
         SystemClock.sleep_until(SystemClock.deadline(Duration::from_micros(round % 12 * 400))).await;
     }
-    assert!(*bed.source.asked.borrow() > 1, "it was put away in between");
+    assert!(*bed.source.calls.borrow() > 1, "it was put away in between");
     bed.end().await;
 }

@@ -4,10 +4,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_actors::admission::{AdmittedModel, Gate, Overloaded, Permit, Share};
+use conjure_actors::admission::{AdmissionGate, AdmittedModel, Overloaded, Permit, Share};
 use conjure_base::{Clock as _, Deadline, SystemClock, TenantId, TurnId};
 use conjure_conversation::scripted::{Script, ScriptFormat, ScriptedModel};
-use conjure_conversation::{CallEffects, Hosting, Model, ModelErrorKind, ModelEvent, ModelStream, Request};
+use conjure_conversation::{
+    HostedSupport, Model, ModelErrorKind, ModelEvent, ModelStream, Request, SideEffects,
+};
 use futures_util::{FutureExt as _, StreamExt as _};
 
 fn tenant(name: &str) -> TenantId {
@@ -15,13 +17,13 @@ fn tenant(name: &str) -> TenantId {
 }
 
 /// Asks, and does not wait.
-fn ask(gate: &Gate, tenant: &TenantId) -> Option<Result<Permit, Overloaded>> {
+fn ask(gate: &AdmissionGate, tenant: &TenantId) -> Option<Result<Permit, Overloaded>> {
     gate.admit(tenant, Deadline::NEVER).now_or_never()
 }
 
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_is_admitted_when_a_place_is_given_back() {
-    let gate = Gate::new("the sandboxes", 1, Share::default());
+    let gate = AdmissionGate::new("the sandboxes", 1, Share::default());
     let tenant = tenant("acme");
     let first = gate.admit(&tenant, Deadline::NEVER).await.unwrap();
     let mut second = Box::pin(gate.admit(&tenant, Deadline::NEVER));
@@ -34,7 +36,7 @@ async fn whoever_waits_is_admitted_when_a_place_is_given_back() {
 
 #[tokio::test(start_paused = true)]
 async fn who_asks_too_much_is_told_when_to_come_back() {
-    let gate = Gate::new("the sandboxes", 1, Share { waiting: 1, ..Share::default() });
+    let gate = AdmissionGate::new("the sandboxes", 1, Share { waiting: 1, ..Share::default() });
     let tenant = tenant("acme");
     let permit = gate.admit(&tenant, Deadline::NEVER).await.unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -59,7 +61,7 @@ async fn who_asks_too_much_is_told_when_to_come_back() {
 
 #[tokio::test(start_paused = true)]
 async fn shares_and_capacity_change_at_work() {
-    let gate = Gate::new("the sandboxes", 2, Share { admitted: 1, ..Share::default() });
+    let gate = AdmissionGate::new("the sandboxes", 2, Share { admitted: 1, ..Share::default() });
     let (one, two) = (tenant("one"), tenant("two"));
     let held = ask(&gate, &one).unwrap().unwrap();
     let mut more = Box::pin(gate.admit(&one, Deadline::NEVER));
@@ -79,7 +81,7 @@ async fn shares_and_capacity_change_at_work() {
 /// Places are asked for, waited for, given up and given back by many at once; in the end all places are free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_place_is_lost_when_those_who_wait_go() {
-    let gate = Gate::new("the sandboxes", 3, Share::default());
+    let gate = AdmissionGate::new("the sandboxes", 3, Share::default());
     let most = Arc::new(std::sync::atomic::AtomicU32::new(0));
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0_u32..200 {
@@ -112,17 +114,20 @@ fn a_model_behind_a_gate_says_of_its_calls_what_it_says_without_one() {
             futures_util::stream::empty().boxed()
         }
 
-        fn hosting(&self) -> Hosting {
-            Hosting::Skills
+        fn hosted_support(&self) -> HostedSupport {
+            HostedSupport::Skills
         }
 
-        fn effects(&self, _: &Request) -> CallEffects {
-            CallEffects::Possible
+        fn side_effects(&self, _: &Request) -> SideEffects {
+            SideEffects::Possible
         }
     }
-    let gate = Gate::new("the model calls", 1, Share::default());
+    let gate = AdmissionGate::new("the model calls", 1, Share::default());
     let model = AdmittedModel::new(Arc::new(Acting), gate, tenant("acme"), Duration::ZERO);
-    assert_eq!((model.effects(&request()), model.hosting()), (CallEffects::Possible, Hosting::Skills));
+    assert_eq!(
+        (model.side_effects(&request()), model.hosted_support()),
+        (SideEffects::Possible, HostedSupport::Skills)
+    );
 }
 
 fn request() -> Request {
@@ -139,7 +144,7 @@ fn request() -> Request {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_of_a_model_has_its_place_until_its_stream_is_over() {
-    let gate = Gate::new("the model calls", 1, Share::default());
+    let gate = AdmissionGate::new("the model calls", 1, Share::default());
     let script = "version: 1\nturns:\n- content: one\n- content: two\n- content: three\n";
     let model = Arc::new(ScriptedModel::new(Script::from_text(script, ScriptFormat::Yaml, "here").unwrap()));
     let patience = Duration::from_secs(5);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use conjure_actors::supervision::{
-    Address, ChildSpec, Ground, RequestError, Restart, Root, StartError, Status, Strategy, Supervisor,
+    Address, ChildScope, ChildSpec, RequestError, Restart, Root, StartError, Status, Strategy, Supervisor,
     SupervisorSpec,
 };
 
@@ -13,10 +13,10 @@ use crate::support::{
 };
 
 /// The ground of a worker.
-async fn ground_of(address: &Address<Say>) -> Ground {
+async fn ground_of(address: &Address<Say>) -> ChildScope {
     let (teller, ground) = tokio::sync::oneshot::channel();
     let tell = run(move |context| async move {
-        teller.send(context.ground()).map_err(|_| "nobody asked")?;
+        teller.send(context.child_scope()).map_err(|_| "nobody asked")?;
         Ok(conjure_actors::supervision::Flow::Continue)
     });
     address.send(tell).unwrap();
@@ -24,7 +24,7 @@ async fn ground_of(address: &Address<Say>) -> Ground {
 }
 
 /// A root with one worker, `a`, that is started again when it failed.
-async fn worker(log: &Log) -> (Root, Address<Say>, Ground) {
+async fn worker(log: &Log) -> (Root, Address<Say>, ChildScope) {
     let worker = probe("a", log).restart(Restart::TRANSIENT);
     let (root, _, addresses) = root(Strategy::OneForOne, vec![worker]).await;
     let address = addresses.into_iter().next().unwrap();
@@ -65,9 +65,9 @@ async fn what_stands_below_a_worker_is_shown_there_and_is_stopped_behind_it() {
 async fn a_worker_is_started_again_when_nothing_is_left_of_what_stood_below_it() {
     let log = Log::new();
     let (_root, address, ground) = worker(&log).await;
-    let told = log.clone();
+    let reported = log.clone();
     let slow = probe_stopping("slow", &log, move |_| {
-        let log = told.clone();
+        let log = reported.clone();
         async move {
             tokio::time::sleep(std::time::Duration::from_secs(3)).await;
             log.push("slow is over");

@@ -14,7 +14,7 @@ async fn lasting_work_is_not_aborted_and_the_next_incarnation_waits_for_its_end(
     let (work_log, work_gate) = (log.clone(), Arc::clone(&gate));
     let worker = probe_with("w", &log, move |context| {
         let (log, gate, text) = (work_log.clone(), Arc::clone(&work_gate), name(&context));
-        context.spawn_lasting(move |over| async move {
+        context.spawn_joined(move |over| async move {
             over.cancelled().await;
             log.push(format!("put away {text}"));
             gate.acquire().await.unwrap().forget();
@@ -47,7 +47,7 @@ async fn lasting_work_is_not_aborted_and_the_next_incarnation_waits_for_its_end(
 async fn a_panic_in_lasting_work_is_contained() {
     let log = Log::new();
     let worker = probe_with("w", &log, |context| {
-        context.spawn_lasting(|_| async { panic!("told to panic") });
+        context.spawn_joined(|_| async { panic!("told to panic") });
         async { Ok(()) }
     });
     let (root, ..) = root(conjure_actors::supervision::Strategy::OneForOne, vec![worker]).await;
@@ -61,27 +61,27 @@ async fn a_child_is_left_alone_when_it_is_quarantined_or_none() {
     let log = Log::new();
     let (spec, supervisor) =
         SupervisorSpec::dynamic(id("root")).intensity(PATIENT).quarantine_after(NonZeroU32::MIN).build();
-    let never = supervisor.left_alone(&id("w"), soon()).await.unwrap_err();
+    let never = supervisor.wait_settled(&id("w"), soon()).await.unwrap_err();
     assert_eq!(never, RequestError::NotRunning(id("root")));
     let root = Root::spawn(spec, soon()).await.unwrap();
-    assert!(supervisor.left_alone(&id("w"), soon()).await.unwrap().is_none());
+    assert!(supervisor.wait_settled(&id("w"), soon()).await.unwrap().is_none());
     let worker = probe_with("w", &log, |context| async move {
         if context.incarnation() > 1 { Err("only once".into()) } else { Ok(()) }
     });
     let backoff = Backoff::new(SECOND, SECOND, SECOND);
     let (child, address) = worker.restart(Restart::TRANSIENT).backoff(backoff).build();
     let handle = supervisor.start_child(child, soon()).await.unwrap();
-    let late = supervisor.left_alone(&id("w"), within(SECOND * 60)).await.unwrap_err();
+    let late = supervisor.wait_settled(&id("w"), within(SECOND * 60)).await.unwrap_err();
     assert_eq!(late, RequestError::DeadlinePassed(id("root")), "it runs");
     handle.kill();
-    let left = supervisor.left_alone(&id("w"), soon()).await.unwrap().unwrap();
+    let left = supervisor.wait_settled(&id("w"), soon()).await.unwrap().unwrap();
     assert_eq!((left.status, address.incarnation()), (Status::Quarantined, Some(2)));
     // One that is forgotten while somebody waits.
     let (child, _) = probe("other", &log).build();
     supervisor.start_child(child, soon()).await.unwrap();
     let other = id("other");
     let (left, ended) =
-        tokio::join!(supervisor.left_alone(&other, soon()), supervisor.terminate_child(&other, soon()));
+        tokio::join!(supervisor.wait_settled(&other, soon()), supervisor.terminate_child(&other, soon()));
     ended.unwrap();
     assert!(left.unwrap().is_none());
     root.shutdown(soon()).await.unwrap();

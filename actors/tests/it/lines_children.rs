@@ -157,7 +157,7 @@ async fn line_04_every_way_to_end_has_its_class() {
         ("shutdown", None, ExitClass::Shutdown, "shutdown"),
         ("stop-fails", None, ExitClass::Failed, "failed: cannot flush"),
     ];
-    for (text, say, class, told) in cases {
+    for (text, say, class, reported) in cases {
         let worker = match text {
             "stop-fails" => probe_stopping(text, &log, |_| async { Err("cannot flush".into()) }),
             _ => probe(text, &log),
@@ -170,10 +170,10 @@ async fn line_04_every_way_to_end_has_its_class() {
             _ => supervisor.terminate_child(&id(text), soon()).await.unwrap(),
         }
         let exit = end_of(&address).await;
-        assert_eq!((exit.class(), exit.to_string().as_str()), (class, told), "{text}");
+        assert_eq!((exit.class(), exit.to_string().as_str()), (class, reported), "{text}");
         assert_eq!(log.count(&format!("drop {text}#1")), 1, "{text}");
     }
-    for (how, told) in [
+    for (how, reported) in [
         ("err", "failed to start: no"),
         ("panic", "failed to start: it panicked: boom"),
         ("slow", "failed to start: it took longer than 9s"),
@@ -185,11 +185,11 @@ async fn line_04_every_way_to_end_has_its_class() {
                 _ => pending().await,
             }
         };
-        let (spec, _) = probe_with(how, &log, start).start_within(SECOND * 9).build();
+        let (spec, _) = probe_with(how, &log, start).start_timeout(SECOND * 9).build();
         let Err(StartError::Failed(exit)) = supervisor.start_child(spec, soon()).await else {
             panic!("{how}")
         };
-        assert_eq!((exit.class(), exit.to_string().as_str()), (ExitClass::StartFailed, told));
+        assert_eq!((exit.class(), exit.to_string().as_str()), (ExitClass::StartFailed, reported));
     }
     assert_eq!(supervisor.count().all, 0);
 }

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use conjure_actors::supervision::{
-    Backoff, CallError, Domain, ExitClass, Flow, Intensity, Partitions, RequestError, Restart, Root,
+    Backoff, CallError, ExitClass, Flow, Intensity, IntensityScope, Partitions, RequestError, Restart, Root,
     ShutdownError, StartError, Status, Strategy, SupervisorSpec,
 };
 
@@ -45,7 +45,7 @@ fn line_16_a_build_that_aborts_on_panic_is_refused() {
         std::process::Command::new("rustc")
             .args(["--edition=2024", "--crate-type=lib", "--emit=metadata", "-C", panic, "--out-dir"])
             .arg(folder.path())
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/unwind.rs"))
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/supervision/unwind.rs"))
             .output()
             .unwrap()
     };
@@ -81,7 +81,7 @@ async fn line_17_dynamic_supervisors_are_partitioned() {
     // One partition melts down; the other three never notice.
     let (spec, address) = probe("bad", &log).build();
     let child = partitions.start_child(spec, soon()).await.unwrap();
-    let melted = partitions.of(child.id());
+    let melted = partitions.partition_for(child.id());
     let others = 65 - melted.count().all;
     let down = melted.monitor().unwrap();
     address.send(fail()).unwrap();
@@ -102,7 +102,7 @@ async fn line_17_dynamic_supervisors_are_partitioned() {
 async fn line_17_each_tenant_is_a_meltdown_domain_of_its_own() {
     let log = Log::new();
     let spec = SupervisorSpec::dynamic(id("tenants"))
-        .domain(Domain::EachChild)
+        .intensity_scope(IntensityScope::PerChild)
         .intensity(Intensity::new(1, SECOND * 60));
     let (spec, tenants) = spec.build();
     let _root = Root::spawn(spec, soon()).await.unwrap();
@@ -173,7 +173,7 @@ async fn line_18_what_has_not_stopped_at_the_deadline_is_killed() {
     assert_eq!(begun.elapsed().as_secs(), 7);
     let ShutdownError::Killed { still } = &error else { panic!("{error}") };
     assert_eq!(still.find(&["b"]).unwrap().actor.status, Status::Stopping);
-    assert_eq!(still.actor.waits_for.as_deref(), Some("the end of `b`"));
+    assert_eq!(still.actor.waiting_for.as_deref(), Some("the end of `b`"));
     assert!(error.to_string().contains("b stopping"), "{error}");
     assert_eq!(root.monitor().await.exit.class(), ExitClass::Killed);
     assert_eq!((log.count("drop a#1"), log.count("drop b#1"), log.count("stop a#1")), (1, 1, 0));
@@ -193,7 +193,7 @@ async fn line_18_dropping_the_root_is_a_graceful_stop_in_the_background() {
 #[tokio::test(start_paused = true)]
 async fn line_18_a_spawn_that_is_given_up_leaves_nothing() {
     let log = Log::new();
-    let never = probe_with("b", &log, |_| pending()).start_within(SECOND * 1_000_000);
+    let never = probe_with("b", &log, |_| pending()).start_timeout(SECOND * 1_000_000);
     let spec =
         SupervisorSpec::ordered(id("root"), Strategy::OneForOne).child(probe("a", &log).build().0).unwrap();
     let (spec, _) = spec.child(never.build().0).unwrap().build();

@@ -24,7 +24,7 @@ fn gated(text: &str, log: &Log) -> (conjure_actors::supervision::WorkerSpec<Prob
             Ok(())
         }
     });
-    (spec.start_within(SECOND * 100_000), gate)
+    (spec.start_timeout(SECOND * 100_000), gate)
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,7 +149,7 @@ async fn line_11_a_start_that_is_too_slow_fails() {
     let (_root, supervisor) = dynamic_root().await;
     let (spec, _gate) = gated("a", &log);
     let begun = now();
-    let failed = supervisor.start_child(spec.start_within(SECOND * 40).build().0, soon()).await;
+    let failed = supervisor.start_child(spec.start_timeout(SECOND * 40).build().0, soon()).await;
     let Err(StartError::Failed(Exit::StartFailed(_))) = failed else { panic!("{failed:?}") };
     assert_eq!(begun.elapsed().as_secs(), 40);
     assert_eq!(supervisor.count().all, 0);
@@ -254,13 +254,13 @@ async fn line_13_the_tree_says_what_everybody_waits_for() {
     supervisor.start_child(spec, soon()).await.unwrap();
     let theirs = log.clone();
     let work = run(move |context| async move {
-        let _waiting = context.waits_for("the model");
+        let _waiting = context.waiting_for("the model");
         theirs.push("waits");
         pending().await
     });
     address.send(work).unwrap();
     log.until("waits").await;
-    assert_eq!(root.tree().find(&["a"]).unwrap().actor.waits_for.as_deref(), Some("the model"));
+    assert_eq!(root.tree().find(&["a"]).unwrap().actor.waiting_for.as_deref(), Some("the model"));
     let (spec, _gate) = gated("b", &log);
     let starting = supervisor.start_child(spec.build().0, soon());
     tokio::pin!(starting);
@@ -269,11 +269,11 @@ async fn line_13_the_tree_says_what_everybody_waits_for() {
         started = &mut starting => panic!("{started:?}"),
         () = settle() => {}
     }
-    assert_eq!(root.tree().actor.waits_for.as_deref(), Some("the start of `b`"));
+    assert_eq!(root.tree().actor.waiting_for.as_deref(), Some("the start of `b`"));
     address.kill();
     log.until("drop a#1").await;
     log.until("start a#2").await;
-    assert_eq!(root.tree().find(&["a"]).unwrap().actor.waits_for, None);
+    assert_eq!(root.tree().find(&["a"]).unwrap().actor.waiting_for, None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -295,9 +295,9 @@ async fn line_14_a_monitor_gets_exactly_one_down() {
         }
     };
     let monitors = [address.monitor().unwrap(), address.monitor().unwrap()];
-    let _watch = address.notify(watcher.clone(), say(&log)).unwrap();
-    drop(address.notify(watcher.clone(), say(&log)).unwrap());
-    let broken = address.notify(watcher.clone(), |_| panic!("a broken monitor")).unwrap();
+    let _watch = address.monitor_into(watcher.clone(), say(&log)).unwrap();
+    drop(address.monitor_into(watcher.clone(), say(&log)).unwrap());
+    let broken = address.monitor_into(watcher.clone(), |_| panic!("a broken monitor")).unwrap();
     address.send(fail()).unwrap();
     for monitor in monitors {
         let down = monitor.await;
@@ -328,7 +328,7 @@ async fn line_14_a_monitor_of_the_dead_gets_its_down_too() {
     let (spec, watcher) = probe("watcher", &log).build();
     supervisor.start_child(spec, soon()).await.unwrap();
     let theirs = log.clone();
-    let _watch = address.notify(watcher, move |_| {
+    let _watch = address.monitor_into(watcher, move |_| {
         run(move |_| async move {
             theirs.push("told");
             Ok(Flow::Continue)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use conjure_actors::supervision::{
-    AutoShutdown, Backoff, Domain, Exit, ExitClass, GivenUp, Intensity, Restart, Root, Significance,
+    AutoShutdown, Backoff, Exit, ExitClass, Intensity, IntensityScope, OnLimit, Restart, Root, Significance,
     StartError, Status, Strategy, SupervisorSpec,
 };
 
@@ -376,7 +376,7 @@ async fn line_20_a_session_that_fails_to_start_is_quarantined() {
 async fn line_6_one_that_is_given_up_alone_is_forgotten_where_the_supervisor_keeps_none() {
     let log = Log::new();
     let spec = SupervisorSpec::dynamic(id("root")).intensity(Intensity::new(2, SECOND * 1000));
-    let (spec, supervisor) = spec.domain(Domain::EachChild).given_up(GivenUp::Forgotten).build();
+    let (spec, supervisor) = spec.intensity_scope(IntensityScope::PerChild).on_limit(OnLimit::Remove).build();
     let _root = Root::spawn(spec, soon()).await.unwrap();
     let transient = |text: &str| probe(text, &log).restart(Restart::TRANSIENT).build();
     let (spec, address) = transient("a");

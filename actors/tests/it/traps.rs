@@ -313,13 +313,13 @@ async fn trap_mailboxes_are_bounded_before_them() {
     assert_eq!(address.queue(), 2);
     assert!(matches!(address.send(push("3")), Err(SendError::Full(_))));
     assert_eq!(address.call(soon(), Say::Ping).await, Err(CallError::Full));
-    let late = address.send_by(push("never"), within(SECOND)).await;
+    let late = address.send_with_deadline(push("never"), within(SECOND)).await;
     assert!(matches!(late, Err(SendError::DeadlinePassed(_))), "{late:?}");
     // Those that wait for room are served in order.
     let (third, fourth, ()) = tokio::join!(
         biased;
-        address.send_by(push("3"), soon()),
-        address.send_by(push("4"), soon()),
+        address.send_with_deadline(push("3"), soon()),
+        address.send_with_deadline(push("4"), soon()),
         async { gate.add_permits(1) }
     );
     third.unwrap();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conjure_actors::pool::{Pool, PoolOptions, PoolSpec, Spare, SpareSource};
+use conjure_actors::pool::{Pool, PoolItem, PoolItemFactory, PoolOptions, PoolSpec};
 use conjure_actors::supervision::{Backoff, Child, ChildId, Root, Strategy, SupervisorSpec};
 use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_sandbox::{SandboxError, SandboxErrorKind};
@@ -23,7 +23,7 @@ pub(crate) enum Start {
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// Starts that were asked for, and when since the beginning.
-    pub(crate) asked: Vec<Duration>,
+    pub(crate) calls: Vec<Duration>,
     /// How many are being started.
     pub(crate) starting: usize,
     pub(crate) most_starting: usize,
@@ -99,14 +99,14 @@ impl Maker {
     }
 }
 
-impl SpareSource for Maker {
-    type Spare = Made;
+impl PoolItemFactory for Maker {
+    type Item = Made;
 
     fn make(&self, _: Deadline) -> BoxFuture<'_, Result<Made, SandboxError>> {
         Box::pin(async {
             let _starting = self.starting();
             let passed = FAR - SystemClock.remaining(self.epoch);
-            self.seen.send_modify(|seen| seen.asked.push(passed));
+            self.seen.send_modify(|seen| seen.calls.push(passed));
             let behaviour = self.behave.lock().unwrap().pop_front();
             match behaviour {
                 Some(Start::Fails(kind)) => return Err(SandboxError::new(kind, "as it was told")),
@@ -125,7 +125,7 @@ impl SpareSource for Maker {
     }
 }
 
-impl Spare for Made {
+impl PoolItem for Made {
     fn is_live(&self) -> bool {
         !self.end.is_cancelled()
     }
@@ -165,7 +165,7 @@ impl Bed {
     }
 
     pub(crate) async fn with(size: usize, maker: Maker, change: impl FnOnce(&mut PoolOptions)) -> Self {
-        let mut options = PoolOptions::of_size(size);
+        let mut options = PoolOptions::with_size(size);
         options.starts_at_once = 2;
         options.max_age = Duration::from_secs(3_600 * 24);
         options.backoff =

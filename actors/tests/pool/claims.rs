@@ -81,7 +81,7 @@ async fn spares_are_made_when_nobody_waits_for_a_start() {
     let starts = (0..8).map(async |number| {
         let _permit = bed.pool.admit(&tenants[number % 2], soon()).await.unwrap();
         SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(10))).await;
-        bed.maker.seen().asked.len()
+        bed.maker.seen().calls.len()
     });
     let release = async {
         while bed.pool.stats().waiting < 10 {
@@ -89,8 +89,8 @@ async fn spares_are_made_when_nobody_waits_for_a_start() {
         }
         drop(held);
     };
-    let (asked, ()) = join(join_all(starts), release).await;
-    assert_eq!(asked, [2; 8], "no more than those of the beginning");
+    let (calls, ()) = join(join_all(starts), release).await;
+    assert_eq!(calls, [2; 8], "no more than those of the beginning");
     bed.maker.until(|seen| seen.alive.len() == 4 && seen.starting == 0).await;
     bed.end().await;
 }

@@ -37,8 +37,8 @@ async fn what_cannot_be_made_is_tried_less_and_less_often_until_it_can() {
     let stats = bed.pool.stats();
     assert_eq!((stats.failed, stats.ready), (12, 4));
     assert_eq!(stats.last_failure.as_deref(), Some("as it was told"));
-    let asked = bed.maker.seen().asked;
-    let waits: Vec<_> = asked.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let calls = bed.maker.seen().calls;
+    let waits: Vec<_> = calls.windows(2).map(|pair| pair[1] - pair[0]).collect();
     // The first two were begun at once, together.
     assert!(waits[1..11].iter().all(|wait| *wait >= Duration::from_millis(500)), "{waits:?}");
     assert!(waits[9] >= Duration::from_secs(30), "{waits:?}");
@@ -51,7 +51,7 @@ async fn what_never_can_be_made_is_not_tried_again() {
     maker.next_starts([Start::Fails(SandboxErrorKind::Unsupported); 2]);
     let bed = Bed::with(4, maker, |_| {}).await;
     pass(HOUR).await;
-    assert_eq!(bed.maker.seen().asked.len(), 2);
+    assert_eq!(bed.maker.seen().calls.len(), 2);
     assert_eq!(claim(&bed.pool).await, None);
     assert!(bed.shown().contains("4 of 4 spares"), "{}", bed.shown());
     bed.end().await;
@@ -95,7 +95,7 @@ async fn an_actor_that_is_killed_leaves_none_and_its_successor_begins_anew() {
     bed.maker.until(|seen| seen.alive.len() == 2).await;
     bed.actor.kill();
     bed.maker.until(|seen| seen.retired.len() == 2).await;
-    bed.maker.until(|seen| seen.alive.len() == 2 && seen.asked.len() == 4).await;
+    bed.maker.until(|seen| seen.alive.len() == 2 && seen.calls.len() == 4).await;
     pass(Duration::from_secs(1)).await;
     assert!(claim(&bed.pool).await.is_some_and(|number| number >= 2));
     bed.end().await;
@@ -107,5 +107,5 @@ async fn a_pool_of_none_makes_none() {
     pass(HOUR).await;
     assert_eq!(claim(&bed.pool).await, None);
     let seen = bed.end().await;
-    assert_eq!(seen.asked.len(), 0);
+    assert_eq!(seen.calls.len(), 0);
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_actors::registry::{
-    CatalogKey, CatalogName, CatalogSpec, Registry, RegistryOptions, RegistrySpec,
+use conjure_actors::catalogs::{
+    CatalogKey, CatalogName, CatalogRegistry, CatalogSpec, RegistryOptions, RegistrySpec,
 };
 use conjure_actors::supervision::{ChildId, Intensity, Root, Strategy, SupervisorSpec};
 use conjure_base::{Clock, Deadline, SystemClock};
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 pub(crate) struct Bed {
     pub(crate) root: Root,
-    pub(crate) registry: Registry,
+    pub(crate) registry: CatalogRegistry,
     /// Around the scope, `skills` in it.
     pub(crate) around: TempDir,
 }
@@ -27,9 +27,9 @@ impl Bed {
 
     pub(crate) async fn with(change: impl FnOnce(&mut RegistryOptions)) -> Self {
         let mut options = RegistryOptions::default();
-        options.quiet = Duration::from_millis(5);
+        options.debounce = Duration::from_millis(5);
         // Changes are noticed by events, or never.
-        options.rescan = Duration::from_secs(100_000);
+        options.rescan_interval = Duration::from_secs(100_000);
         change(&mut options);
         let (child, registry) = RegistrySpec::new().options(options).build().unwrap();
         let root = SupervisorSpec::ordered(ChildId::new("root").unwrap(), Strategy::OneForOne)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conjure_actors::registry::{CatalogKey, CatalogName, CatalogSpec, RegistryError};
+use conjure_actors::catalogs::{CatalogKey, CatalogName, CatalogSpec, RegistryError};
 use conjure_base::TenantId;
 use conjure_skill::{Frontmatter, Mode, Scope, Skill};
 
@@ -56,7 +56,7 @@ async fn catalogs_of_tenants_are_found_by_themselves_alone() {
     std::os::unix::fs::symlink(two.join("crm"), one.join("crm")).unwrap();
     let reload = bed.registry.reload(of("one"), soon()).await.unwrap();
     assert!(bed.registry.get(&of("one"), "crm").is_none());
-    assert!(reload.diagnostics.iter().any(|told| told.rule() == conjure_skill::RuleId::ScopeLink));
+    assert!(reload.diagnostics.iter().any(|reported| reported.rule() == conjure_skill::RuleId::ScopeLink));
     let shown: Vec<String> = bed.registry.keys().iter().map(ToString::to_string).collect();
     assert_eq!(shown, ["one/main", "two/main"]);
     bed.end().await;

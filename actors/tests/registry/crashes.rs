@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use conjure_actors::registry::RegistryError;
+use conjure_actors::catalogs::RegistryError;
 
 use crate::bed::{Bed, key, soon, write};
 

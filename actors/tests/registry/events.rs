@@ -109,8 +109,8 @@ async fn events_that_are_lost_make_it_look_at_everything() {
 #[tokio::test]
 async fn where_not_all_can_be_watched_it_is_looked_at_again_and_again() {
     let bed = Bed::with(|options| {
-        options.watches = 1;
-        options.rescan = Duration::from_millis(20);
+        options.max_watches = 1;
+        options.rescan_interval = Duration::from_millis(20);
     })
     .await;
     bed.write("pdf", "first");

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use conjure_actors::artifacts::{ArtifactParts, ContentKeeper};
-use conjure_actors::session::{Fitting, Outfit, Session, SessionError, SessionParts};
+use conjure_actors::artifacts::{ArtifactServices, ContentPinner};
+use conjure_actors::session::{Session, SessionComponents, SessionError, SessionFactory, SessionSetup};
 use conjure_actors::supervision::Failure;
 use conjure_artifact::{
-    ArtifactError, ArtifactErrorKind, ArtifactOptions, Fetch, FetchFuture, FetchRequest, Fetched, Intake,
-    Registration, Resolver, Source, WorkspaceOutputs,
+    ArtifactError, ArtifactErrorKind, ArtifactIngestor, ArtifactOptions, Fetch, FetchFuture, FetchRequest,
+    FetchedContent, ReferenceResolver, Registration, RegistrationSource, WorkspaceOutputs,
 };
 use conjure_base::{Digest, TenantId};
 use conjure_conversation::{ArtifactContent, EventKind, Rejection};
 use conjure_journal::{Epoch, MemoryJournal};
-use conjure_store::{Store, Variant};
+use conjure_store::{FileMode, Store};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use serde_json::json;
@@ -77,8 +77,8 @@ impl Fetch for Bench {
             self.fetches.fetch_add(1, Ordering::SeqCst);
             assert!(!request.url.ends_with("panic"), "the fetch panics");
             self.may_end.subscribe().wait_for(|may| *may).await.unwrap();
-            let inserted = request.store.insert_bytes(request.url.as_bytes(), Variant::Plain)?;
-            Ok(Fetched {
+            let inserted = request.store.insert_bytes(request.url.as_bytes(), FileMode::Plain)?;
+            Ok(FetchedContent {
                 content: ArtifactContent { digest: inserted.digest, size: inserted.size },
                 content_type: "application/json".to_owned(),
                 name: "data.json".to_owned(),
@@ -88,12 +88,12 @@ impl Fetch for Bench {
     }
 }
 
-impl ContentKeeper for Bench {
-    fn hold(&self, _: Epoch, _: ArtifactContent) -> BoxFuture<'_, Result<(), ArtifactError>> {
+impl ContentPinner for Bench {
+    fn pin(&self, _: Epoch, _: ArtifactContent) -> BoxFuture<'_, Result<(), ArtifactError>> {
         std::future::ready(Ok(())).boxed()
     }
 
-    fn keep(&self, _: Epoch, contents: Vec<ArtifactContent>) -> BoxFuture<'_, Result<(), Failure>> {
+    fn retain(&self, _: Epoch, contents: Vec<ArtifactContent>) -> BoxFuture<'_, Result<(), Failure>> {
         async move {
             self.kept.send_replace(contents);
             Ok(())
@@ -102,28 +102,28 @@ impl ContentKeeper for Bench {
     }
 }
 
-impl Outfit for Bench {
-    fn outfit<'a>(&'a self, fitting: Fitting<'a>) -> BoxFuture<'a, Result<SessionParts, Failure>> {
+impl SessionFactory for Bench {
+    fn build<'a>(&'a self, setup: SessionSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
         async move {
-            let (tenant, options) = (fitting.key.tenant.clone(), Arc::clone(&self.options));
-            let parts = self.stage.outfit(fitting).await?;
-            let resolver = Resolver::new(tenant, self.store.clone(), Arc::clone(&options));
-            let artifacts = ArtifactParts {
-                intake: Intake::new(options),
+            let (tenant, options) = (setup.key.tenant.clone(), Arc::clone(&self.options));
+            let parts = self.stage.build(setup).await?;
+            let resolver = ReferenceResolver::new(tenant, self.store.clone(), Arc::clone(&options));
+            let artifacts = ArtifactServices {
+                ingestor: ArtifactIngestor::new(options),
                 resolver: resolver.with_fetch(Arc::new(self.clone())),
-                keeper: Arc::new(self.clone()),
-                room: Arc::new(()),
+                pinner: Arc::new(self.clone()),
+                quota: Arc::new(()),
             };
             let workspace = self.workspace.iter();
             let outputs = workspace.map(|path| Arc::new(WorkspaceOutputs::new(path)) as _).collect();
-            Ok(SessionParts { artifacts: self.has_parts.then_some(artifacts), outputs, ..parts })
+            Ok(SessionComponents { artifacts: self.has_parts.then_some(artifacts), outputs, ..parts })
         }
         .boxed()
     }
 }
 
-fn content(text: &'static str) -> Source {
-    Source::content(text, "text/csv")
+fn content(text: &'static str) -> RegistrationSource {
+    RegistrationSource::content(text, "text/csv")
 }
 
 async fn names(session: &Session) -> Vec<String> {
@@ -162,7 +162,7 @@ async fn a_session_is_given_artifacts_which_survive_it() {
     let session = host.open().await;
     let artifacts = session.artifacts();
     let path = bench.file("sales.csv", "a,b\n1,2\n");
-    let sales = artifacts.register("sales", Source::file(&path)).await.unwrap();
+    let sales = artifacts.register("sales", RegistrationSource::file(&path)).await.unwrap();
     assert_eq!((sales.variable.as_str(), sales.size()), ("ARTIFACT_SALES", Some(8)));
     let mut config = Registration::new("config".parse().unwrap(), content("x"));
     config.metadata = BTreeMap::from([("from".to_owned(), json!("a form"))]);
@@ -173,7 +173,10 @@ async fn a_session_is_given_artifacts_which_survive_it() {
 
     assert_eq!(kind(artifacts.register("sales", content("y")).await), ArtifactErrorKind::Exists);
     assert_eq!(kind(artifacts.register("../sales", content("y")).await), ArtifactErrorKind::InvalidName);
-    assert_eq!(kind(artifacts.register("gone", Source::file(&path)).await), ArtifactErrorKind::FileNotFound);
+    assert_eq!(
+        kind(artifacts.register("gone", RegistrationSource::file(&path)).await),
+        ArtifactErrorKind::FileNotFound
+    );
     assert_eq!(kind(artifacts.info("gone").await), ArtifactErrorKind::ArtifactNotFound);
     assert_eq!(kind(artifacts.resolve("file://gone").await), ArtifactErrorKind::ArtifactNotFound);
     assert_eq!(kind(artifacts.resolve("ftp://gone").await), ArtifactErrorKind::InvalidUri);
@@ -230,13 +233,14 @@ async fn a_url_is_fetched_at_its_first_use_and_what_it_led_to_is_recorded() {
     let session = host.open().await;
     let artifacts = session.artifacts();
     let fetches = || bench.fetches.load(Ordering::SeqCst);
-    artifacts.register("api", Source::url("https://a.example/data")).await.unwrap();
+    artifacts.register("api", RegistrationSource::url("https://a.example/data")).await.unwrap();
     assert_eq!((artifacts.info("api").await.unwrap().size(), fetches()), (None, 0));
     assert_eq!(read(&session, "file://api").await, b"https://a.example/data");
     let known = artifacts.info("api").await.unwrap();
     assert_eq!((known.size(), known.content_type.as_str(), fetches()), (Some(22), "application/json", 1));
     // What the host declares stays, whatever the server says.
-    let declared = Registration::new("export".parse().unwrap(), Source::url("https://a.example/export"));
+    let declared =
+        Registration::new("export".parse().unwrap(), RegistrationSource::url("https://a.example/export"));
     let declared = Registration { content_type: Some("text/csv".to_owned()), ..declared };
     artifacts.register_with(declared).await.unwrap();
     assert_eq!(artifacts.resolve("file://export").await.unwrap().content_type, "text/csv");
@@ -320,7 +324,7 @@ async fn a_produced_file_becomes_another_sessions_artifact_but_no_other_tenants(
     follow(&mut turn).await;
     let files = session.files().await.unwrap();
     assert_eq!(files.iter().map(|file| file.name.as_str()).collect::<Vec<_>>(), ["report.csv"]);
-    assert_eq!(files[0].digest, Some(Digest::of(b"region,total\n")));
+    assert_eq!(files[0].digest, Some(Digest::of_bytes(b"region,total\n")));
 
     let other = host.open().await;
     let source = session.artifact_of(&files[0]).await.unwrap();

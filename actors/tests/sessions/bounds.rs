@@ -59,13 +59,13 @@ async fn a_lease_that_cannot_be_renewed_ends_the_session_before_another_takes_ov
     let mut turn = session.send("call door").await.unwrap();
     old.stage.reached(1).await;
     faulty.fail_renewals();
-    let told = loop {
+    let reported = loop {
         match turn.next().await.unwrap() {
             Ok(_) => {}
             Err(error) => break error,
         }
     };
-    assert!(told.to_string().contains("could not be renewed"), "{told}");
+    assert!(reported.to_string().contains("could not be renewed"), "{reported}");
     let recorded = old.events(&session).await;
     old.stage.open();
 

@@ -13,7 +13,7 @@ async fn host(journal: &Faulty) -> Host {
 }
 
 async fn spent(host: &Host) -> u64 {
-    let standing = host.setting.tenancy.standing(&TenantId::new("acme").unwrap()).await.unwrap();
+    let standing = host.setting.accounts.status(&TenantId::new("acme").unwrap()).await.unwrap();
     assert_eq!(standing.reserved_tokens, 0);
     let total = |spent: &&conjure_actors::tenants::Spent| spent.quota == Quota::Tokens(Period::Total);
     standing.spent.iter().find(total).unwrap().used
@@ -35,8 +35,8 @@ async fn what_the_journal_refused_is_charged_though_the_tenant_has_left() {
     }
     drop(session);
     // Whoever comes by submits it again; nobody else has the account.
-    host.setting.tenancy.settle();
-    host.setting.tenancy.settle();
+    host.setting.accounts.flush_pending();
+    host.setting.accounts.flush_pending();
     // The message is a block of JSON, a token for each three bytes; what was shown is one token.
     let spent = spent(&host).await;
     assert!((2..40).contains(&spent), "{spent}");

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
-use conjure_actors::runtime::{Runtime, RuntimeError, RuntimeOptions, SessionSpec};
-use conjure_actors::session::{Session, SessionError, SessionStatus, Subscription, Turn, TurnEvent, Update};
+use conjure_actors::runtime::{NewSession, SessionRuntime, TreeError, TreeOptions};
+use conjure_actors::session::{
+    Session, SessionError, SessionStatus, Subscription, TurnEvent, TurnHandle, Update,
+};
 use conjure_base::TenantId;
-use conjure_journal::{JournalError, Owner};
+use conjure_journal::{JournalError, LeaseOwner};
 
 use crate::support::{SECOND, memory, soon};
 use crate::world::{Host, Stage, answered, key, options};
@@ -15,11 +17,11 @@ fn tenant() -> TenantId {
     TenantId::new("acme").unwrap()
 }
 
-async fn runtime(stage: &Stage) -> Runtime {
-    let mut options = RuntimeOptions::new(memory(), Arc::new(stage.clone()), Owner::new("first").unwrap());
+async fn runtime(stage: &Stage) -> SessionRuntime {
+    let mut options = TreeOptions::new(memory(), Arc::new(stage.clone()), LeaseOwner::new("first").unwrap());
     options.sessions.deadline = SECOND * 300;
     options.sessions.idle_after = SECOND * 30;
-    Runtime::spawn(options).await.unwrap()
+    SessionRuntime::spawn(options).await.unwrap()
 }
 
 /// Why there are no more updates.
@@ -31,7 +33,7 @@ async fn heard_all(listening: &mut Subscription) -> SessionError {
     }
 }
 
-async fn followed(turn: &mut Turn) -> Option<SessionError> {
+async fn followed(turn: &mut TurnHandle) -> Option<SessionError> {
     loop {
         match turn.next().await? {
             Err(error) => return Some(error),
@@ -55,9 +57,9 @@ async fn hears(listening: &mut Subscription, text: &str) {
 async fn the_end_of_the_runtime_is_heard() {
     let stage = Stage::default();
     let runtime = runtime(&stage).await;
-    let idle = runtime.open(SessionSpec::new(tenant())).await.unwrap();
+    let idle = runtime.open(NewSession::new(tenant())).await.unwrap();
     let mut listening = idle.subscribe(0).await.unwrap();
-    let busy = runtime.open(SessionSpec::new(tenant())).await.unwrap();
+    let busy = runtime.open(NewSession::new(tenant())).await.unwrap();
     let mut running = busy.send("door").await.unwrap();
     stage.reached(1).await;
     let mut queued = busy.send("later").await.unwrap();
@@ -79,7 +81,7 @@ async fn the_end_of_the_runtime_is_heard() {
 async fn a_runtime_that_is_dropped_ends_what_is_heard() {
     let stage = Stage::default();
     let runtime = runtime(&stage).await;
-    let session = runtime.open(SessionSpec::new(tenant())).await.unwrap();
+    let session = runtime.open(NewSession::new(tenant())).await.unwrap();
     let mut listening = session.subscribe(0).await.unwrap();
     drop(runtime);
     assert_eq!(heard_all(&mut listening).await, SessionError::ShuttingDown);
@@ -88,7 +90,7 @@ async fn a_runtime_that_is_dropped_ends_what_is_heard() {
 #[tokio::test(start_paused = true)]
 async fn the_deletion_of_a_session_is_heard() {
     let runtime = runtime(&Stage::default()).await;
-    let session = runtime.open(SessionSpec::new(tenant())).await.unwrap();
+    let session = runtime.open(NewSession::new(tenant())).await.unwrap();
     let mut listening = session.subscribe(0).await.unwrap();
     assert_eq!(session.send("hello").await.unwrap().end().await, Ok(answered()));
     hears(&mut listening, "heard: hello").await;
@@ -101,18 +103,18 @@ async fn the_deletion_of_a_session_is_heard() {
 #[tokio::test(start_paused = true)]
 async fn a_session_that_was_used_meanwhile_is_not_deleted() {
     let runtime = runtime(&Stage::default()).await;
-    let session = runtime.open(SessionSpec::new(tenant())).await.unwrap();
+    let session = runtime.open(NewSession::new(tenant())).await.unwrap();
     let key = key(&session);
     let journal = runtime.journal().journal().await.unwrap();
     let seen = journal.session(&key).await.unwrap().events;
     assert_eq!(session.send("hello").await.unwrap().end().await, Ok(answered()));
     let kept = runtime.delete_unchanged(&key, seen, soon()).await.unwrap_err();
-    assert!(matches!(kept, RuntimeError::Journal(JournalError::Conflict { .. })), "{kept}");
+    assert!(matches!(kept, TreeError::Journal(JournalError::Conflict { .. })), "{kept}");
     assert_eq!(session.send("once more").await.unwrap().end().await, Ok(answered()));
     let seen = journal.session(&key).await.unwrap().events;
     runtime.delete_unchanged(&key, seen, soon()).await.unwrap();
     let gone = runtime.delete_unchanged(&key, seen, soon()).await.unwrap_err();
-    assert!(matches!(gone, RuntimeError::NotFound { .. }), "{gone}");
+    assert!(matches!(gone, TreeError::NotFound { .. }), "{gone}");
     runtime.shutdown(soon()).await.unwrap();
 }
 
@@ -120,7 +122,7 @@ async fn a_session_that_was_used_meanwhile_is_not_deleted() {
 #[tokio::test(start_paused = true)]
 async fn a_listener_alone_goes_on_hearing_after_the_session_was_put_away() {
     let runtime = runtime(&Stage::default()).await;
-    let session = runtime.open(SessionSpec::new(tenant())).await.unwrap();
+    let session = runtime.open(NewSession::new(tenant())).await.unwrap();
     assert_eq!(session.send("hello").await.unwrap().end().await, Ok(answered()));
     let mut listening = session.subscribe(0).await.unwrap();
     hears(&mut listening, "heard: hello").await;

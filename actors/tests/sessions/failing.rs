@@ -1,8 +1,8 @@
-//! What fails: killed actors, lost journals, takeovers, outfits that are missing (A1, A9, A13).
+//! What fails: killed actors, lost journals, takeovers, session factories that fail (A1, A9, A13).
 
 use conjure_actors::session::{Accepted, SessionError, SessionStatus};
 use conjure_base::{Clock as _, SystemClock};
-use conjure_conversation::{EventKind, ToolOutcome};
+use conjure_conversation::{CallOutcome, EventKind};
 use conjure_journal::{Journal, MemoryJournal};
 use futures_util::future::join_all;
 
@@ -10,7 +10,7 @@ use crate::support::{Disk, Faulty, SECOND, memory, of};
 use crate::world::{Host, Stage, answered, follow, key, options};
 
 /// How the tools of a session ended, by name.
-async fn outcomes(host: &Host, session: &conjure_actors::session::Session) -> Vec<(String, ToolOutcome)> {
+async fn outcomes(host: &Host, session: &conjure_actors::session::Session) -> Vec<(String, CallOutcome)> {
     let name = |id: &str| id.split('-').next().unwrap_or_default().to_owned();
     let of = |kind: EventKind| match kind {
         EventKind::ToolFinished { result, outcome } => Some((name(result.tool_use_id.as_str()), outcome)),
@@ -37,7 +37,7 @@ async fn a_killed_session_goes_on_with_outcome_unknown_and_repeats_no_effect() {
         assert_eq!(follow(&mut turn).await.1, answered());
         assert_eq!(follow(&mut queued).await.1, answered());
         let outcomes = outcomes(&host, &session).await;
-        assert!(outcomes.contains(&("door".to_owned(), ToolOutcome::Unknown)), "{outcomes:?}");
+        assert!(outcomes.contains(&("door".to_owned(), CallOutcome::Unknown)), "{outcomes:?}");
         assert_eq!(outcomes.len(), 2, "one result for each call: {outcomes:?}");
         host.shutdown().await;
     }
@@ -106,17 +106,17 @@ async fn a_takeover_stops_the_old_owner() {
     assert!(matches!(&held, SessionError::TakenOver { reason } if reason.contains("`old`")), "{held}");
 
     let info = journal.session(&key(&session)).await.unwrap();
-    journal.release(&key(&session), info.epoch).await.unwrap();
+    journal.release_lease(&key(&session), info.epoch).await.unwrap();
     let mine = same.send("mine").await.unwrap();
     new.stage.reached(1).await;
     old.stage.open();
-    let told = loop {
+    let reported = loop {
         match turn.next().await.unwrap() {
             Ok(_) => {}
             Err(error) => break error,
         }
     };
-    assert!(told.to_string().contains("taken over"), "{told}");
+    assert!(reported.to_string().contains("taken over"), "{reported}");
     new.stage.open();
     assert_eq!(mine.end().await, Ok(answered()));
     let late = session.send("still me?").await.unwrap_err();
@@ -194,7 +194,7 @@ async fn a_busy_journal_is_asked_again() {
     faulty.refuse(12);
     host.stage.open();
     assert_eq!(turn.end().await, Ok(answered()));
-    assert_eq!(outcomes(&host, &session).await, [("door".to_owned(), ToolOutcome::Finished)]);
+    assert_eq!(outcomes(&host, &session).await, [("door".to_owned(), CallOutcome::Finished)]);
 
     faulty.refuse(u64::MAX);
     let refused = session.send("hello").await.unwrap_err();
@@ -238,11 +238,11 @@ async fn what_waits_for_work_that_the_journal_fails_is_told_so() {
     let Accepted::Queued { id, .. } = queued.accepted() else { panic!("{queued:?}") };
     faulty.set_away(true);
     // The first is the work; none of the others is a part of it.
-    let told = tokio::join!(biased; session.steer("and"), session.take_back(id), session.close());
-    for told in [told.0.map(drop), told.1, told.2] {
+    let reported = tokio::join!(biased; session.steer("and"), session.unqueue(id), session.close());
+    for reported in [reported.0.map(drop), reported.1, reported.2] {
         assert!(
-            matches!(&told, Err(SessionError::Journal { reason }) if reason.contains("there is nothing")),
-            "{told:?}"
+            matches!(&reported, Err(SessionError::Journal { reason }) if reason.contains("there is nothing")),
+            "{reported:?}"
         );
     }
     faulty.set_away(false);
@@ -351,7 +351,7 @@ async fn a_session_that_cannot_start_says_why_and_is_left_alone_after_some_tries
     let error = session.send("hello").await.unwrap_err();
     let SessionError::Quarantined { failures: 4, last } = &error else { panic!("{error}") };
     assert!(last.contains("there is no model"), "{last}");
-    session.lift_quarantine();
+    session.clear_quarantine();
     assert_eq!(session.send("hello").await.unwrap().end().await, Ok(answered()));
     host.shutdown().await;
 }
@@ -367,13 +367,13 @@ async fn a_crash_loop_ends_in_quarantine_and_disturbs_no_other_session() {
     host.stage.reached(2).await;
     host.stage.broken.lock().unwrap().1 = 100;
     session.kill();
-    let told = loop {
+    let reported = loop {
         match turn.next().await.unwrap() {
             Ok(_) => {}
             Err(error) => break error,
         }
     };
-    assert!(matches!(told, SessionError::NotStarted { .. }), "{told}");
+    assert!(matches!(reported, SessionError::NotStarted { .. }), "{reported}");
     let error = session.send("hello").await.unwrap_err();
     assert!(matches!(error, SessionError::Quarantined { .. }), "{error}");
     assert_eq!(host.trees(), 1);
@@ -381,7 +381,7 @@ async fn a_crash_loop_ends_in_quarantine_and_disturbs_no_other_session() {
     assert_eq!(calm.end().await, Ok(answered()));
     // Mended and lifted, the turn goes on where it was.
     host.stage.broken.lock().unwrap().1 = 0;
-    session.lift_quarantine();
+    session.clear_quarantine();
     let mut listening = session.subscribe(0).await.unwrap();
     let mut lines = String::new();
     while !lines.contains("end_turn") {

@@ -41,7 +41,7 @@ async fn a_full_disk_under_load_stops_what_must_be_recorded_and_loses_nothing() 
             match session.send(words.as_str()).await {
                 Ok(turn) => acknowledged.push((turn.accepted().seq(), words)),
                 Err(SessionError::Journal { reason }) => {
-                    assert!(reason.contains("there is no room"), "{reason}");
+                    assert!(reason.contains("there is no space"), "{reason}");
                     return acknowledged;
                 }
                 // The turn before did not end, as its answer had no room, or is about to be tried again.

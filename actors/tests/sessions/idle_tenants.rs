@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_actors::runtime::{Runtime, RuntimeOptions, SessionSpec};
-use conjure_actors::tenants::{Quota, Terms};
+use conjure_actors::runtime::{NewSession, SessionRuntime, TreeOptions};
+use conjure_actors::tenants::{Quota, TenantLimits};
 use conjure_base::{Clock as _, SystemClock, TenantId};
-use conjure_journal::Owner;
+use conjure_journal::LeaseOwner;
 use futures_util::future::join_all;
 
 use crate::support::{SECOND, memory, soon};
@@ -14,10 +14,11 @@ use crate::world::{Stage, answered};
 
 const CHORE: &str = "idle-tenants";
 
-async fn runtime(idle_after: Duration) -> Runtime {
-    let mut options = RuntimeOptions::new(memory(), Arc::new(Stage::default()), Owner::new("host").unwrap());
+async fn runtime(idle_after: Duration) -> SessionRuntime {
+    let mut options =
+        TreeOptions::new(memory(), Arc::new(Stage::default()), LeaseOwner::new("host").unwrap());
     options.sessions.idle_after = idle_after;
-    Runtime::spawn(options).await.unwrap()
+    SessionRuntime::spawn(options).await.unwrap()
 }
 
 fn tenant(number: usize) -> TenantId {
@@ -25,15 +26,15 @@ fn tenant(number: usize) -> TenantId {
 }
 
 /// Has idle tenants looked for until none has a supervisor: who let go of a session may be about to let go of that.
-async fn until_no_tenant_is_left(runtime: &Runtime) {
+async fn until_no_tenant_is_left(runtime: &SessionRuntime) {
     let deadline = soon();
     while runtime.health().tenants > 0 {
         assert!(!SystemClock.remaining(deadline).is_zero(), "{}", runtime.tree());
-        runtime.janitor().run(CHORE, deadline).await.unwrap();
+        runtime.maintenance().run(CHORE, deadline).await.unwrap();
     }
 }
 
-async fn until_none_lives(runtime: &Runtime) {
+async fn until_none_lives(runtime: &SessionRuntime) {
     let deadline = soon();
     while runtime.health().live_sessions > 0 {
         assert!(!SystemClock.remaining(deadline).is_zero(), "{:?}", runtime.health());
@@ -44,13 +45,13 @@ async fn until_none_lives(runtime: &Runtime) {
 #[tokio::test]
 async fn a_tenant_whose_sessions_nobody_has_costs_no_supervisor_and_what_it_may_have_stays() {
     let runtime = runtime(SECOND / 200).await;
-    let terms = Terms { recorded_sessions: 1, ..Terms::default() };
-    runtime.set_terms(&tenant(0), Some(terms));
-    let session = runtime.open(SessionSpec::new(tenant(0))).await.unwrap();
+    let terms = TenantLimits { recorded_sessions: 1, ..TenantLimits::default() };
+    runtime.set_limits(&tenant(0), Some(terms));
+    let session = runtime.open(NewSession::new(tenant(0))).await.unwrap();
     assert_eq!(session.send("hello").await.unwrap().end().await, Ok(answered()));
     until_none_lives(&runtime).await;
     // A message through the handle starts it there.
-    assert_eq!(runtime.janitor().run(CHORE, soon()).await, Ok(0));
+    assert_eq!(runtime.maintenance().run(CHORE, soon()).await, Ok(0));
     assert_eq!(session.send("hello").await.unwrap().end().await, Ok(answered()));
     let id = session.id();
     drop(session);
@@ -58,7 +59,7 @@ async fn a_tenant_whose_sessions_nobody_has_costs_no_supervisor_and_what_it_may_
     until_no_tenant_is_left(&runtime).await;
     assert!(!runtime.tree().to_string().contains("tenant-0"));
 
-    let error = runtime.open(SessionSpec::new(tenant(0))).await.unwrap_err().to_string();
+    let error = runtime.open(NewSession::new(tenant(0))).await.unwrap_err().to_string();
     assert!(error.contains(&Quota::RecordedSessions.to_string()), "{error}");
     let session = runtime.session(&tenant(0), id).await.unwrap();
     assert_eq!(session.send("and again").await.unwrap().end().await, Ok(answered()));
@@ -72,7 +73,7 @@ async fn supervisors_that_end_and_sessions_that_begin_do_not_meet() {
     let runtime = runtime(SECOND / 1_000).await;
     let visits = join_all((0..16).map(async |number| {
         let tenant = tenant(number % 4);
-        let id = runtime.open(SessionSpec::new(tenant.clone())).await.unwrap().id();
+        let id = runtime.open(NewSession::new(tenant.clone())).await.unwrap().id();
         for _ in 0..20 {
             let session = runtime.session(&tenant, id).await.unwrap();
             assert_eq!(session.send("hello").await.unwrap().end().await, Ok(answered()));
@@ -82,7 +83,7 @@ async fn supervisors_that_end_and_sessions_that_begin_do_not_meet() {
     }));
     let ending = async {
         loop {
-            if let Err(error) = runtime.janitor().run(CHORE, soon()).await {
+            if let Err(error) = runtime.maintenance().run(CHORE, soon()).await {
                 break error;
             }
         }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_actors::executors::ExecutorSource;
-use conjure_actors::session::{Fitting, Outfit, Session, SessionError, SessionParts};
+use conjure_actors::session::{Session, SessionComponents, SessionError, SessionFactory, SessionSetup};
 use conjure_actors::supervision::Failure;
 use conjure_base::{CallId, Clock as _, Deadline, SystemClock};
 use conjure_conversation::{Decision, TurnStop};
-use conjure_journal::{Journal as _, JournalError, MemoryJournal, Owner};
+use conjure_journal::{Journal as _, JournalError, LeaseOwner, MemoryJournal};
 use conjure_sandbox::{
-    ArtifactFolder, CallOptions, Command, CommandOutcome, Executor, Layout, LineRange, Listing, SandboxError,
-    SandboxErrorKind, View, Written,
+    ArtifactDir, CallOptions, Command, CommandOutcome, Executor, Layout, LineRange, Listing, SandboxError,
+    SandboxErrorKind, View, WriteResult,
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -28,7 +28,7 @@ pub(crate) struct Dock {
     leaving: watch::Sender<u32>,
     pub(crate) may_go: watch::Sender<bool>,
     /// How many are asked for their files, and whether they answer.
-    pub(crate) asked: watch::Sender<u32>,
+    pub(crate) calls: watch::Sender<u32>,
     pub(crate) may_answer: watch::Sender<bool>,
 }
 
@@ -38,12 +38,12 @@ impl Dock {
             layout: Layout {
                 workspace: "/workspace".into(),
                 read_only: Vec::new(),
-                artifacts: ArtifactFolder::Nowhere,
+                artifacts: ArtifactDir::None,
             },
             made: watch::Sender::new(0),
             leaving: watch::Sender::new(0),
             may_go: watch::Sender::new(false),
-            asked: watch::Sender::new(0),
+            calls: watch::Sender::new(0),
             may_answer: watch::Sender::new(true),
         })
     }
@@ -85,7 +85,7 @@ impl Executor for Moored {
         _: &'a str,
         _: &'a [u8],
         _: CallOptions,
-    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+    ) -> BoxFuture<'a, Result<WriteResult, SandboxError>> {
         refused()
     }
 
@@ -95,7 +95,7 @@ impl Executor for Moored {
         _: &'a str,
         _: &'a str,
         _: CallOptions,
-    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+    ) -> BoxFuture<'a, Result<WriteResult, SandboxError>> {
         refused()
     }
 
@@ -107,7 +107,7 @@ impl Executor for Moored {
         _: CallOptions,
     ) -> BoxFuture<'a, Result<Listing, SandboxError>> {
         async {
-            self.0.asked.send_modify(|asked| *asked += 1);
+            self.0.calls.send_modify(|calls| *calls += 1);
             self.0.may_answer.subscribe().wait_for(|may| *may).await.unwrap();
             refused().await
         }
@@ -131,7 +131,7 @@ impl ExecutorSource for Source {
         &self.0.layout
     }
 
-    fn open(&self, _: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
+    fn create(&self, _: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
         self.0.made.send_modify(|made| *made += 1);
         std::future::ready(Ok(Box::new(Moored(Arc::clone(&self.0))) as Box<dyn Executor>)).boxed()
     }
@@ -143,12 +143,12 @@ struct Harbour {
     dock: Arc<Dock>,
 }
 
-impl Outfit for Harbour {
-    fn outfit<'a>(&'a self, fitting: Fitting<'a>) -> BoxFuture<'a, Result<SessionParts, Failure>> {
+impl SessionFactory for Harbour {
+    fn build<'a>(&'a self, setup: SessionSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
         async move {
-            let executor = fitting.executors.clone().supervise(Arc::new(Source(Arc::clone(&self.dock))))?;
-            let parts = self.stage.outfit(fitting).await?;
-            Ok(SessionParts { executor: Some(Arc::new(executor)), ..parts })
+            let executor = setup.executors.clone().supervise(Arc::new(Source(Arc::clone(&self.dock))))?;
+            let parts = self.stage.build(setup).await?;
+            Ok(SessionComponents { executor: Some(Arc::new(executor)), ..parts })
         }
         .boxed()
     }
@@ -161,13 +161,13 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) async fn new(clear_within: Duration) -> Self {
+    pub(crate) async fn new(cleanup_timeout: Duration) -> Self {
         let (journal, dock, stage) = (MemoryJournal::new(), Dock::new(), Stage::default());
         let mut options = options("first");
-        options.executors.clear_within = clear_within;
+        options.executors.cleanup_timeout = cleanup_timeout;
         options.idle_after = SECOND * 100;
-        let outfit = Arc::new(Harbour { stage: stage.clone(), dock: Arc::clone(&dock) });
-        let host = Host::fitted(of(journal.clone()), stage, options, outfit).await;
+        let factory = Arc::new(Harbour { stage: stage.clone(), dock: Arc::clone(&dock) });
+        let host = Host::fitted(of(journal.clone()), stage, options, factory).await;
         Self { host, journal, dock }
     }
 
@@ -180,7 +180,11 @@ impl World {
 
     /// Whether somebody else may have the session now.
     async fn is_free(&self, session: &Session) -> bool {
-        match self.journal.acquire(&key(session), &Owner::new("other").unwrap(), SECOND * 1_000).await {
+        match self
+            .journal
+            .acquire_lease(&key(session), &LeaseOwner::new("other").unwrap(), SECOND * 1_000)
+            .await
+        {
             Ok(_) => true,
             Err(JournalError::LeaseHeld { .. }) => false,
             Err(error) => panic!("{error}"),
@@ -196,7 +200,7 @@ impl World {
 
 async fn use_sandbox(session: &Session) {
     // It lists no folders, either.
-    let listed = session.listing().await.unwrap_err();
+    let listed = session.list_files().await.unwrap_err();
     assert!(matches!(listed, SessionError::Files { kind: SandboxErrorKind::Unsupported, .. }), "{listed}");
     let executor = session.executor().await.unwrap();
     let said = executor.run(Command::bash("true"), CallOptions::until(soon())).await;

@@ -3,22 +3,22 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use conjure_actors::journal::JournalAccess;
-use conjure_actors::session::{EVENT_KIND, JournalLedger};
+use conjure_actors::journal::JournalHandle;
+use conjure_actors::session::{EVENT_KIND, JournalEventLog};
 use conjure_base::SystemClock;
 use conjure_conversation::{
-    Block, CommandKind, Conversation, Ledger, LedgerError, Limits, Profile, SubmitError,
+    Block, CommandKind, Conversation, EventLog, EventLogError, Limits, SessionProfile, SubmitError,
 };
-use conjure_journal::{Epoch, Journal, JournalError, NewEvent, Owner, SessionKey};
+use conjure_journal::{Epoch, Journal, JournalError, LeaseOwner, NewEvent, SessionKey};
 
 use crate::support::{Disk, SECOND, journal_tree, memory, of, session, soon};
 
-async fn acquire(access: &JournalAccess, key: &SessionKey, owner: &str) -> Epoch {
-    let owner = Owner::new(owner).unwrap();
-    access.journal().await.unwrap().acquire(key, &owner, SECOND * 600).await.unwrap().epoch
+async fn acquire(access: &JournalHandle, key: &SessionKey, owner: &str) -> Epoch {
+    let owner = LeaseOwner::new(owner).unwrap();
+    access.journal().await.unwrap().acquire_lease(key, &owner, SECOND * 600).await.unwrap().epoch
 }
 
-async fn load(ledger: &JournalLedger) -> Result<Conversation, LedgerError> {
+async fn load(ledger: &JournalEventLog) -> Result<Conversation, EventLogError> {
     Conversation::load(Arc::new(ledger.clone()), Arc::new(SystemClock), Arc::new(())).await
 }
 
@@ -27,12 +27,12 @@ fn queue(words: &str) -> CommandKind {
 }
 
 /// Open, say something, take over: the same for every journal.
-async fn check(access: JournalAccess) {
+async fn check(access: JournalHandle) {
     let key = session(&access).await;
     let epoch = acquire(&access, &key, "first").await;
-    let ledger = JournalLedger::new(access.clone(), Arc::clone(&key), epoch);
+    let ledger = JournalEventLog::new(access.clone(), Arc::clone(&key), epoch);
     let mut first = load(&ledger).await.unwrap();
-    let profile = Profile { base_prompt: "Be brief.".to_owned(), ..Profile::default() };
+    let profile = SessionProfile { base_prompt: "Be brief.".to_owned(), ..SessionProfile::default() };
     first.submit(CommandKind::Open { profile: Box::new(profile) }).await.unwrap();
     // More than one page of events.
     let limits = Limits::default();
@@ -49,18 +49,18 @@ async fn check(access: JournalAccess) {
     // Two writers of one epoch: the one that is behind is refused, reads, and goes on.
     let mut behind = again;
     first.submit(queue("one more")).await.unwrap();
-    let conflict = LedgerError::Conflict { expected: 901, found: 902 };
-    assert_eq!(behind.submit(queue("late")).await, Err(SubmitError::Ledger(conflict)));
+    let conflict = EventLogError::Conflict { expected: 901, found: 902 };
+    assert_eq!(behind.submit(queue("late")).await, Err(SubmitError::EventLog(conflict)));
     behind.submit(queue("late")).await.unwrap();
     assert_eq!(behind.seq(), 903);
 
     // A takeover: whoever had the session before writes nothing any more, however often it tries.
-    access.journal().await.unwrap().release(&key, epoch).await.unwrap();
+    access.journal().await.unwrap().release_lease(&key, epoch).await.unwrap();
     let epoch = acquire(&access, &key, "second").await;
-    let mut second = load(&JournalLedger::new(access.clone(), Arc::clone(&key), epoch)).await.unwrap();
+    let mut second = load(&JournalEventLog::new(access.clone(), Arc::clone(&key), epoch)).await.unwrap();
     for _ in 0..2 {
         let refused = behind.submit(queue("too late")).await;
-        assert!(matches!(refused, Err(SubmitError::Ledger(LedgerError::TakenOver { .. }))), "{refused:?}");
+        assert!(matches!(refused, Err(SubmitError::EventLog(EventLogError::Fenced { .. }))), "{refused:?}");
     }
     second.submit(queue("mine")).await.unwrap();
     assert_eq!(second.seq(), 904);
@@ -72,7 +72,7 @@ async fn check(access: JournalAccess) {
     let error = ledger.load().await.unwrap_err().to_string();
     let expected = format!("the event 904 of the session {key} cannot be read: it is of kind `other`");
     assert!(error.contains(&expected), "{error}");
-    let page = journal.load(&key, 0, conjure_journal::PageLimit::default()).await.unwrap();
+    let page = journal.read(&key, 0, conjure_journal::PageLimit::default()).await.unwrap();
     assert!(page.events.iter().all(|event| event.kind == EVENT_KIND));
 }
 
@@ -112,13 +112,13 @@ async fn a_journal_that_is_lost_is_opened_again() {
     };
     let (root, access) = journal_tree(open).await;
     let key = session(&access).await;
-    let ledger = JournalLedger::new(access.clone(), key, Epoch::NONE);
+    let ledger = JournalEventLog::new(access.clone(), key, Epoch::NONE);
     let mut conversation = load(&ledger).await.unwrap();
     for _ in 0..2 {
         conversation.submit(queue("kept")).await.unwrap();
     }
     let lost = conversation.submit(queue("lost")).await;
-    let Err(SubmitError::Ledger(LedgerError::Failed { reason })) = lost else { panic!("{lost:?}") };
+    let Err(SubmitError::EventLog(EventLogError::Failed { reason })) = lost else { panic!("{lost:?}") };
     assert!(reason.contains("open the journal again"), "{reason}");
     // The next call waits for the new one.
     while opened.load(Ordering::Relaxed) < 2 {
@@ -138,9 +138,9 @@ async fn without_a_journal_a_call_waits_and_then_says_so() {
         conjure_base::TenantId::new("acme").unwrap(),
         conjure_base::SessionId::from_bits(1),
     ));
-    let error = load(&JournalLedger::new(access, key, Epoch::NONE)).await.unwrap_err();
+    let error = load(&JournalEventLog::new(access, key, Epoch::NONE)).await.unwrap_err();
     let reason = "the journal was not open within 3s".to_owned();
-    assert_eq!(error, LedgerError::Failed { reason });
+    assert_eq!(error, EventLogError::Failed { reason });
 }
 
 /// One of another tenant is not there.
@@ -151,8 +151,8 @@ async fn a_session_of_another_tenant_is_not_found() {
     let key = session(&access).await;
     let other = SessionKey::new(conjure_base::TenantId::new("other").unwrap(), key.session);
     let error =
-        load(&JournalLedger::new(access.clone(), Arc::new(other.clone()), Epoch::NONE)).await.unwrap_err();
+        load(&JournalEventLog::new(access.clone(), Arc::new(other.clone()), Epoch::NONE)).await.unwrap_err();
     let reason = JournalError::NotFound { session: other }.to_string();
-    assert_eq!(error, LedgerError::TakenOver { reason });
+    assert_eq!(error, EventLogError::Fenced { reason });
     root.shutdown(soon()).await.unwrap();
 }

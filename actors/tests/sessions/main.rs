@@ -7,8 +7,6 @@ mod artifacts;
 #[cfg(test)]
 mod bounds;
 #[cfg(test)]
-mod chores;
-#[cfg(test)]
 mod debts;
 #[cfg(test)]
 mod ending;
@@ -19,17 +17,19 @@ mod full_disk;
 #[cfg(test)]
 mod idle_tenants;
 #[cfg(test)]
-mod keeping;
-#[cfg(test)]
 mod leaving;
 #[cfg(test)]
 mod ledger;
 #[cfg(test)]
 mod listening;
 #[cfg(test)]
+mod maintenance;
+#[cfg(test)]
 mod overload;
 #[cfg(test)]
 mod pausing;
+#[cfg(test)]
+mod pinning;
 #[cfg(test)]
 mod producing;
 #[cfg(test)]

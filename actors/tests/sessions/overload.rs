@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use conjure_actors::runtime::{Runtime, RuntimeError, RuntimeOptions, SessionSpec};
+use conjure_actors::runtime::{NewSession, SessionRuntime, TreeError, TreeOptions};
 use conjure_actors::session::{SessionError, Update};
 use conjure_base::{CallId, TenantId};
 use conjure_conversation::{Decision, EventKind, QUEUE_LIMIT};
-use conjure_journal::Owner;
+use conjure_journal::LeaseOwner;
 use conjure_sandbox::SandboxErrorKind;
 use futures_util::future::join_all;
 
@@ -127,10 +127,10 @@ async fn a_stash_that_is_full_refuses_and_what_waited_is_answered() {
 async fn listings_under_way_are_bounded_and_answered() {
     let world = World::new(SECOND).await;
     let session = world.session().await;
-    let before = *world.dock.asked.borrow();
+    let before = *world.dock.calls.borrow();
     world.dock.may_answer.send_replace(false);
-    let (listed, ()) = tokio::join!(join_all((0..MANY).map(|_| session.listing())), async {
-        world.dock.asked.subscribe().wait_for(|asked| *asked >= before + 64).await.unwrap();
+    let (listed, ()) = tokio::join!(join_all((0..MANY).map(|_| session.list_files())), async {
+        world.dock.calls.subscribe().wait_for(|calls| *calls >= before + 64).await.unwrap();
         session.snapshot().await.unwrap();
         world.dock.may_answer.send_replace(true);
     });
@@ -181,17 +181,17 @@ async fn listeners_that_do_not_read_miss_nothing() {
 #[tokio::test]
 async fn a_tenant_with_too_many_live_sessions_is_refused_until_one_is_put_away() {
     let stage = Stage::default();
-    let mut options = RuntimeOptions::new(memory(), Arc::new(stage.clone()), Owner::new("first").unwrap());
+    let mut options = TreeOptions::new(memory(), Arc::new(stage.clone()), LeaseOwner::new("first").unwrap());
     options.sessions = crate::world::options("first");
     options.sessions_per_tenant = 3;
-    let runtime = Runtime::spawn(options).await.unwrap();
-    let open = |tenant: &str| runtime.open(SessionSpec::new(TenantId::new(tenant).unwrap()));
+    let runtime = SessionRuntime::spawn(options).await.unwrap();
+    let open = |tenant: &str| runtime.open(NewSession::new(TenantId::new(tenant).unwrap()));
     let opened = join_all((0..20).map(|_| open("acme"))).await;
     let (mut sessions, mut refused) = (Vec::new(), 0);
     for opened in opened {
         match opened {
             Ok(session) => sessions.push(session),
-            Err(RuntimeError::Session(SessionError::Overloaded { .. })) => refused += 1,
+            Err(TreeError::Session(SessionError::Overloaded { .. })) => refused += 1,
             Err(error) => panic!("{error}"),
         }
     }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_actors::executors::ConnectorSource;
-use conjure_actors::runtime::{Runtime, RuntimeOptions, SessionSpec};
-use conjure_actors::session::{Fitting, Outfit, SessionParts};
+use conjure_actors::runtime::{NewSession, SessionRuntime, TreeOptions};
+use conjure_actors::session::{SessionComponents, SessionFactory, SessionSetup};
 use conjure_actors::supervision::Failure;
 use conjure_base::{Clock as _, Redactor, SystemClock, TenantId};
-use conjure_conversation::Composition;
+use conjure_conversation::PromptPrefix;
 use conjure_conversation::scripted::{Script, ScriptFormat, ScriptedModel};
-use conjure_journal::Owner;
+use conjure_journal::LeaseOwner;
 use conjure_sandbox::{ExecutionContext, Executor, Jail};
 use conjure_toolbox::{AllowAll, Toolbox};
 use futures_util::FutureExt;
@@ -40,15 +40,16 @@ struct Bench {
     source: Arc<ConnectorSource>,
 }
 
-impl Outfit for Bench {
-    fn outfit<'a>(&'a self, fitting: Fitting<'a>) -> BoxFuture<'a, Result<SessionParts, Failure>> {
+impl SessionFactory for Bench {
+    fn build<'a>(&'a self, setup: SessionSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
         async move {
-            let executor = fitting.executors.clone().supervise(Arc::clone(&self.source) as _)?;
+            let executor = setup.executors.clone().supervise(Arc::clone(&self.source) as _)?;
             let executor: Arc<dyn Executor> = Arc::new(executor);
-            let toolbox = Toolbox::builder().executor(Arc::clone(&executor)).approver(AllowAll).build()?;
-            Ok(SessionParts {
+            let toolbox =
+                Toolbox::builder().with_executor(Arc::clone(&executor)).with_approver(AllowAll).build()?;
+            Ok(SessionComponents {
                 model: Arc::new(self.model.clone()),
-                composer: Arc::new(Composition { tools: toolbox.definitions(), ..Composition::default() }),
+                composer: Arc::new(PromptPrefix { tools: toolbox.definitions(), ..PromptPrefix::default() }),
                 tools: Arc::new(toolbox),
                 redactor: Redactor::default(),
                 executor: Some(executor),
@@ -92,11 +93,11 @@ async fn what_a_turn_left_running_stands_still_until_the_next_turn_and_ends_with
     let jail = Jail::new([("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())]);
     let source = ConnectorSource::new(Arc::new(jail), ExecutionContext::new(folder.path())).unwrap();
     let bench = Bench { model: ScriptedModel::new(script), source: Arc::new(source) };
-    let mut runtime_options = RuntimeOptions::new(memory(), Arc::new(bench), Owner::new("first").unwrap());
+    let mut runtime_options = TreeOptions::new(memory(), Arc::new(bench), LeaseOwner::new("first").unwrap());
     runtime_options.sessions = options("first");
     runtime_options.sessions.executors.pause_after = Some(Duration::from_millis(20));
-    let runtime = Runtime::spawn(runtime_options).await.unwrap();
-    let session = runtime.open(SessionSpec::new(TenantId::new("acme").unwrap())).await.unwrap();
+    let runtime = SessionRuntime::spawn(runtime_options).await.unwrap();
+    let session = runtime.open(NewSession::new(TenantId::new("acme").unwrap())).await.unwrap();
     let session = session.with_deadline(soon());
     let paused = async || {
         until("it is paused", || {
@@ -111,7 +112,7 @@ async fn what_a_turn_left_running_stands_still_until_the_next_turn_and_ends_with
     paused().await;
     // Nobody needs what is there to be running for a list of files, but whoever looks may look for what it writes.
     let names: Vec<_> =
-        session.listing().await.unwrap().entries.into_iter().map(|entry| entry.path).collect();
+        session.list_files().await.unwrap().entries.into_iter().map(|entry| entry.path).collect();
     assert!(names.iter().any(|name| name.ends_with("count")), "{names:?}");
     paused().await;
     let (lines, stop) = follow(&mut session.send("Does it?").await.unwrap()).await;

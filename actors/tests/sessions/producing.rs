@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use conjure_actors::session::{Fitting, Outfit, Session, SessionError, SessionParts};
+use conjure_actors::session::{Session, SessionComponents, SessionError, SessionFactory, SessionSetup};
 use conjure_actors::supervision::Failure;
-use conjure_artifact::{OutputContent, OutputError, OutputStore, Produced, TurnRecord};
+use conjure_artifact::{FinishedTurnInfo, OutputContent, OutputError, OutputStore, TurnOutputs};
 use conjure_base::{Clock as _, SystemClock};
 use conjure_conversation::{Completeness, EventKind, FileChange, FileSource, SessionEventKind, SessionFile};
 use futures_util::future::BoxFuture;
@@ -30,24 +30,24 @@ struct Shelf {
     source: FileSource,
     /// What it does next; then it tells.
     plan: Arc<Mutex<VecDeque<Does>>>,
-    asked: watch::Sender<Vec<TurnRecord>>,
+    calls: watch::Sender<Vec<FinishedTurnInfo>>,
 }
 
 impl Shelf {
     fn of(source: FileSource) -> Self {
-        Self { source, plan: Arc::default(), asked: watch::Sender::new(Vec::new()) }
+        Self { source, plan: Arc::default(), calls: watch::Sender::new(Vec::new()) }
     }
 
     fn plan(&self, plan: impl IntoIterator<Item = Does>) {
         self.plan.lock().unwrap().extend(plan);
     }
 
-    fn asked(&self) -> usize {
-        self.asked.borrow().len()
+    fn calls(&self) -> usize {
+        self.calls.borrow().len()
     }
 }
 
-fn file(source: FileSource, number: u64, record: &TurnRecord) -> SessionFile {
+fn file(source: FileSource, number: u64, record: &FinishedTurnInfo) -> SessionFile {
     SessionFile {
         source,
         id: format!("{source}-{number}.txt"),
@@ -65,9 +65,12 @@ impl OutputStore for Shelf {
         self.source
     }
 
-    fn produced<'a>(&'a self, turn: &'a TurnRecord) -> BoxFuture<'a, Result<Produced, OutputError>> {
+    fn turn_outputs<'a>(
+        &'a self,
+        turn: &'a FinishedTurnInfo,
+    ) -> BoxFuture<'a, Result<TurnOutputs, OutputError>> {
         async move {
-            self.asked.send_modify(|asked| asked.push(turn.clone()));
+            self.calls.send_modify(|calls| calls.push(turn.clone()));
             let does = self.plan.lock().unwrap().pop_front().unwrap_or(Does::Tells);
             match does {
                 Does::Tells => {}
@@ -78,7 +81,7 @@ impl OutputStore for Shelf {
                 Does::Hangs => std::future::pending().await,
             }
             let files = vec![file(self.source, turn.turn.number(), turn)];
-            Ok(Produced { files, completeness: Completeness::Whole })
+            Ok(TurnOutputs { files, completeness: Completeness::Complete })
         }
         .boxed()
     }
@@ -103,12 +106,12 @@ struct Bench {
     shelves: Vec<Shelf>,
 }
 
-impl Outfit for Bench {
-    fn outfit<'a>(&'a self, fitting: Fitting<'a>) -> BoxFuture<'a, Result<SessionParts, Failure>> {
+impl SessionFactory for Bench {
+    fn build<'a>(&'a self, setup: SessionSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
         async move {
-            let parts = self.stage.outfit(fitting).await?;
+            let parts = self.stage.build(setup).await?;
             let outputs = self.shelves.iter().map(|shelf| Arc::new(shelf.clone()) as _).collect();
-            Ok(SessionParts { outputs, ..parts })
+            Ok(SessionComponents { outputs, ..parts })
         }
         .boxed()
     }
@@ -141,39 +144,39 @@ async fn whoever_hears_of_a_turns_end_finds_its_files_and_a_turn_of_words_has_no
     let shelves = [Shelf::of(FileSource::Workspace), Shelf::of(FileSource::Hosted)];
     let (host, session) = host(&shelves).await;
     assert_eq!(follow(&mut session.send("hello").await.unwrap()).await.1, answered());
-    assert_eq!((shelves[0].asked(), session.files().await.unwrap()), (0, Vec::new()));
+    assert_eq!((shelves[0].calls(), session.files().await.unwrap()), (0, Vec::new()));
     assert_eq!(recorded(&host, &session).await, []);
 
     let mut subscription = session.subscribe(0).await.unwrap();
     assert_eq!(follow(&mut session.send("call write").await.unwrap()).await.1, answered());
     let files = session.files().await.unwrap();
     assert_eq!(names(&files), ["workspace-2.txt", "hosted-2.txt"]);
-    assert_eq!(recorded(&host, &session).await, [Completeness::Whole]);
-    let record = shelves[0].asked.borrow()[0].clone();
+    assert_eq!(recorded(&host, &session).await, [Completeness::Complete]);
+    let record = shelves[0].calls.borrow()[0].clone();
     assert_eq!((record.turn.number(), record.known.len()), (2, 0));
     assert!(record.messages.last().unwrap().text().contains("heard"), "{record:?}");
 
     // It is told, behind the turn's end.
-    let mut told = Vec::new();
-    while told.last() != Some(&"files") {
+    let mut reported = Vec::new();
+    while reported.last() != Some(&"files") {
         let conjure_actors::session::Update::Recorded(event) = subscription.next().await.unwrap() else {
             continue;
         };
         match event.kind {
-            SessionEventKind::SessionStatusIdle { .. } => told.push("idle"),
-            SessionEventKind::SessionFilesProduced { .. } => told.push("files"),
+            SessionEventKind::SessionStatusIdle { .. } => reported.push("idle"),
+            SessionEventKind::SessionFilesProduced { .. } => reported.push("files"),
             _ => {}
         }
     }
-    assert_eq!(told, ["idle", "idle", "files"]);
+    assert_eq!(reported, ["idle", "idle", "files"]);
 
     follow(&mut session.send("call write").await.unwrap()).await;
-    assert_eq!(shelves[0].asked.borrow()[1].known, files);
+    assert_eq!(shelves[0].calls.borrow()[1].known, files);
     assert_eq!(session.files().await.unwrap().len(), 4);
     // The same after it was put away.
     session.close().await.unwrap();
     assert_eq!(session.files().await.unwrap().len(), 4);
-    assert_eq!(shelves[0].asked(), 2);
+    assert_eq!(shelves[0].calls(), 2);
     host.shutdown().await;
 }
 
@@ -189,14 +192,14 @@ async fn what_cannot_be_listed_is_no_failure_of_the_turn_and_is_asked_for_again(
         // Before the next turn it is tried again, here with success.
         assert_eq!(follow(&mut session.send("hello").await.unwrap()).await.1, answered());
         let now = recorded(&host, &session).await;
-        assert_eq!((now.len(), now.last()), (before + 1, Some(&Completeness::Whole)), "{does:?}");
+        assert_eq!((now.len(), now.last()), (before + 1, Some(&Completeness::Complete)), "{does:?}");
     }
     assert_eq!(session.files().await.unwrap().len(), 6);
     // What fails again is left out, and that is recorded.
     shelves[1].plan([Does::Fails, Does::Fails]);
     follow(&mut session.send("call write").await.unwrap()).await;
     follow(&mut session.send("hello").await.unwrap()).await;
-    assert_eq!(recorded(&host, &session).await.last(), Some(&Completeness::Cut));
+    assert_eq!(recorded(&host, &session).await.last(), Some(&Completeness::Truncated));
     assert_eq!(session.files().await.unwrap().len(), 7);
     // Also where nothing is left.
     let before = recorded(&host, &session).await.len();
@@ -206,7 +209,7 @@ async fn what_cannot_be_listed_is_no_failure_of_the_turn_and_is_asked_for_again(
     follow(&mut session.send("call write").await.unwrap()).await;
     assert_eq!(recorded(&host, &session).await.len(), before);
     follow(&mut session.send("hello").await.unwrap()).await;
-    assert_eq!(recorded(&host, &session).await[before..], [Completeness::Cut]);
+    assert_eq!(recorded(&host, &session).await[before..], [Completeness::Truncated]);
     assert_eq!(session.files().await.unwrap().len(), 7);
     host.shutdown().await;
 }
@@ -217,19 +220,19 @@ async fn a_crash_between_a_turns_end_and_its_files_loses_none() {
     let (host, session) = host(std::slice::from_ref(&shelf)).await;
     shelf.plan([Does::Hangs]);
     let mut turn = session.send("call write").await.unwrap();
-    shelf.asked.subscribe().wait_for(|asked| asked.len() == 1).await.unwrap();
+    shelf.calls.subscribe().wait_for(|calls| calls.len() == 1).await.unwrap();
     // It is recorded that the turn is over, and nobody was told.
     let events = host.events(&session).await;
     assert!(matches!(events.last(), Some(EventKind::TurnFinished { .. })), "{events:?}");
     session.kill();
     assert_eq!(follow(&mut turn).await.1, answered());
     // Whoever has the handle has it asked for again.
-    shelf.asked.subscribe().wait_for(|asked| asked.len() == 2).await.unwrap();
+    shelf.calls.subscribe().wait_for(|calls| calls.len() == 2).await.unwrap();
     // This waits until nothing is under way, and refers to nothing that there is.
     let nothing = session.decide(conjure_base::CallId::new("none"), conjure_conversation::Decision::Allow);
     assert!(nothing.await.is_err());
     assert_eq!(names(&session.files().await.unwrap()), ["workspace-1.txt"]);
-    assert_eq!(recorded(&host, &session).await, [Completeness::Whole]);
+    assert_eq!(recorded(&host, &session).await, [Completeness::Complete]);
     host.shutdown().await;
 }
 
@@ -245,7 +248,7 @@ async fn an_interrupted_turn_has_its_files_too_and_is_not_waited_for_long() {
     follow(&mut session.send("hello").await.unwrap()).await;
     shelf.plan([Does::Hangs]);
     let mut turn = session.send("call write").await.unwrap();
-    shelf.asked.subscribe().wait_for(|asked| asked.len() == 2).await.unwrap();
+    shelf.calls.subscribe().wait_for(|calls| calls.len() == 2).await.unwrap();
     let late = SystemClock.deadline(11 * SECOND);
     session.interrupt().await.unwrap();
     follow(&mut turn).await;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use conjure_actors::journal::OpenJournal;
-use conjure_actors::runtime::{Runtime, RuntimeError, RuntimeOptions, SessionSpec, Turns};
+use conjure_actors::runtime::{NewSession, SessionRuntime, TreeError, TreeOptions, TurnAdmission};
 use conjure_actors::session::{SessionError, SessionStatus};
 use conjure_base::{SessionId, TenantId};
-use conjure_conversation::{Block, Message, Profile};
-use conjure_journal::{Journal, MemoryJournal, Owner};
+use conjure_conversation::{Block, Message, SessionProfile};
+use conjure_journal::{Journal, LeaseOwner, MemoryJournal};
 use futures_util::future::join_all;
 
 use crate::support::{Disk, Faulty, PATIENCE, SECOND, memory, now, soon};
@@ -17,15 +17,15 @@ fn tenant(name: &str) -> TenantId {
     TenantId::new(name).unwrap()
 }
 
-fn options(open: Arc<OpenJournal>, stage: &Stage, owner: &str) -> RuntimeOptions {
-    let mut options = RuntimeOptions::new(open, Arc::new(stage.clone()), Owner::new(owner).unwrap());
+fn options(open: Arc<OpenJournal>, stage: &Stage, owner: &str) -> TreeOptions {
+    let mut options = TreeOptions::new(open, Arc::new(stage.clone()), LeaseOwner::new(owner).unwrap());
     options.sessions.deadline = SECOND * 300;
-    options.journal_patience = PATIENCE;
+    options.journal_timeout = PATIENCE;
     options
 }
 
-async fn runtime(open: Arc<OpenJournal>, stage: &Stage) -> Runtime {
-    Runtime::spawn(options(open, stage, "first")).await.unwrap()
+async fn runtime(open: Arc<OpenJournal>, stage: &Stage) -> SessionRuntime {
+    SessionRuntime::spawn(options(open, stage, "first")).await.unwrap()
 }
 
 /// It may be put away before whoever had it started hears of that: then it is started again.
@@ -34,12 +34,12 @@ async fn a_session_that_rests_at_once_is_opened_and_answers() {
     let stage = Stage::default();
     let mut options = options(memory(), &stage, "first");
     options.sessions.idle_after = SECOND / 200;
-    let runtime = Runtime::spawn(options).await.unwrap();
+    let runtime = SessionRuntime::spawn(options).await.unwrap();
     // More at once than are started in that time.
     for _ in 0..2 {
         let opened = (0..200).map(|_| async {
-            let session = runtime.open(SessionSpec::new(tenant("acme"))).await?;
-            Ok::<_, RuntimeError>(session.send("hello").await?.end().await)
+            let session = runtime.open(NewSession::new(tenant("acme"))).await?;
+            Ok::<_, TreeError>(session.send("hello").await?.end().await)
         });
         for stop in join_all(opened).await {
             assert_eq!(stop.unwrap(), Ok(answered()));
@@ -53,10 +53,10 @@ async fn a_session_is_found_by_its_tenant_and_by_nobody_else_here_and_after_a_re
     let disk = Disk::new();
     let stage = Stage::default();
     let first = runtime(disk.sqlite(), &stage).await;
-    let profile = Profile { base_prompt: "Be brief.".to_owned(), ..Profile::default() };
+    let profile = SessionProfile { base_prompt: "Be brief.".to_owned(), ..SessionProfile::default() };
     let history =
         vec![Message::user(vec![Block::text("before")]), Message::assistant(vec![Block::text("yes")])];
-    let spec = SessionSpec::new(tenant("acme")).profile(profile).history(history);
+    let spec = NewSession::new(tenant("acme")).profile(profile).history(history);
     let session = first.open(spec).await.unwrap();
     assert_eq!(session.send("hello").await.unwrap().end().await, Ok(answered()));
     let id = session.id();
@@ -74,14 +74,14 @@ async fn a_session_is_found_by_its_tenant_and_by_nobody_else_here_and_after_a_re
     // A foreign id and one that was never given are the same, and leave nothing.
     for (whose, id) in [("other", id), ("acme", SessionId::from_bits(7))] {
         let error = first.session(&tenant(whose), id).await.unwrap_err();
-        assert!(matches!(error, RuntimeError::NotFound { session } if session == id), "{error}");
+        assert!(matches!(error, TreeError::NotFound { session } if session == id), "{error}");
     }
     assert_eq!((first.health().tenants, first.health().known_sessions), (1, 1));
     first.shutdown(soon()).await.unwrap();
     let over = session.send("anybody?").await.unwrap_err();
     assert!(matches!(over, SessionError::NotStarted { .. } | SessionError::ShuttingDown), "{over}");
 
-    let second = Runtime::spawn(options(disk.sqlite(), &stage, "second")).await.unwrap();
+    let second = SessionRuntime::spawn(options(disk.sqlite(), &stage, "second")).await.unwrap();
     let session = second.session(&tenant("acme"), id).await.unwrap();
     assert_eq!(session.send("and again").await.unwrap().end().await, Ok(answered()));
     let requests = stage.requests.lock().unwrap().clone();
@@ -96,10 +96,10 @@ async fn a_session_that_is_put_away_and_held_by_nobody_costs_nothing_here() {
     let stage = Stage::default();
     let mut options = options(memory(), &stage, "first");
     options.sessions.idle_after = SECOND * 30;
-    let runtime = Runtime::spawn(options).await.unwrap();
+    let runtime = SessionRuntime::spawn(options).await.unwrap();
     let mut ids = Vec::new();
     for number in 0..50 {
-        let session = runtime.open(SessionSpec::new(tenant("acme"))).await.unwrap();
+        let session = runtime.open(NewSession::new(tenant("acme"))).await.unwrap();
         assert_eq!(session.send(format!("{number}")).await.unwrap().end().await, Ok(answered()));
         ids.push(session.id());
     }
@@ -124,9 +124,9 @@ async fn a_session_that_is_put_away_and_held_by_nobody_costs_nothing_here() {
 async fn a_crash_loop_disturbs_nobody_else() {
     let stage = Stage::default();
     let runtime = runtime(memory(), &stage).await;
-    let bad = runtime.open(SessionSpec::new(tenant("acme"))).await.unwrap();
-    let sibling = runtime.open(SessionSpec::new(tenant("acme"))).await.unwrap();
-    let stranger = runtime.open(SessionSpec::new(tenant("other"))).await.unwrap();
+    let bad = runtime.open(NewSession::new(tenant("acme"))).await.unwrap();
+    let sibling = runtime.open(NewSession::new(tenant("acme"))).await.unwrap();
+    let stranger = runtime.open(NewSession::new(tenant("other"))).await.unwrap();
     let turns = [sibling.send("door").await.unwrap(), stranger.send("door").await.unwrap()];
     stage.reached(2).await;
     stage.broken.lock().unwrap().1 = u32::MAX;
@@ -149,7 +149,7 @@ async fn a_crash_loop_disturbs_nobody_else() {
         assert_eq!(tree.find(&path).unwrap().actor.restarts, 0);
     }
     stage.broken.lock().unwrap().1 = 0;
-    bad.lift_quarantine();
+    bad.clear_quarantine();
     assert_eq!(bad.send("hello").await.unwrap().end().await, Ok(answered()));
     runtime.shutdown(soon()).await.unwrap();
     stage.check();
@@ -178,9 +178,9 @@ async fn a_journal_that_is_lost_under_load_loses_nothing_that_was_acknowledged()
         async move {
             let whose = tenant(&format!("tenant-{}", number % 5));
             let session = loop {
-                match runtime.open(SessionSpec::new(whose.clone())).await {
+                match runtime.open(NewSession::new(whose.clone())).await {
                     Ok(session) => break session,
-                    Err(RuntimeError::Journal { .. } | RuntimeError::Session(_)) => {}
+                    Err(TreeError::Journal { .. } | TreeError::Session(_)) => {}
                     Err(other) => panic!("{other}"),
                 }
             };
@@ -217,19 +217,19 @@ async fn a_journal_that_is_lost_under_load_loses_nothing_that_was_acknowledged()
 async fn draining_lets_turns_end_and_begins_none() {
     let stage = Stage::default();
     let runtime = runtime(memory(), &stage).await;
-    let session = runtime.open(SessionSpec::new(tenant("acme"))).await.unwrap();
-    let waiting = runtime.open(SessionSpec::new(tenant("acme"))).await.unwrap();
+    let session = runtime.open(NewSession::new(tenant("acme"))).await.unwrap();
+    let waiting = runtime.open(NewSession::new(tenant("acme"))).await.unwrap();
     waiting.send("call ask").await.unwrap();
     let turn = session.send("door").await.unwrap();
     stage.reached(1).await;
     session.send("queued").await.unwrap();
     let late = runtime.drain(now()).await.unwrap_err();
-    assert!(matches!(late, RuntimeError::Session(SessionError::DeadlinePassed)), "{late}");
-    assert_eq!(runtime.health().turns, Turns::Refused);
+    assert!(matches!(late, TreeError::Session(SessionError::DeadlinePassed)), "{late}");
+    assert_eq!(runtime.health().turn_admission, TurnAdmission::Draining);
     assert!(!runtime.health().is_good());
     assert_eq!(session.send("one more").await.unwrap_err(), SessionError::Draining);
-    let refused = runtime.open(SessionSpec::new(tenant("acme"))).await.unwrap_err();
-    assert!(matches!(refused, RuntimeError::Draining), "{refused}");
+    let refused = runtime.open(NewSession::new(tenant("acme"))).await.unwrap_err();
+    assert!(matches!(refused, TreeError::Draining), "{refused}");
     let (drained, ()) = tokio::join!(runtime.drain(soon()), async { stage.open() });
     drained.unwrap();
     assert_eq!(turn.end().await, Ok(answered()));
@@ -247,7 +247,7 @@ async fn a_shutdown_under_load_records_everything_in_time() {
     let mut keys = Vec::new();
     for number in 0..30 {
         let whose = tenant(&format!("tenant-{}", number % 3));
-        let session = first.open(SessionSpec::new(whose.clone())).await.unwrap();
+        let session = first.open(NewSession::new(whose.clone())).await.unwrap();
         let words = if number % 2 == 0 { "call slow" } else { "door" };
         session.send(words).await.unwrap();
         session.send("and then").await.unwrap();
@@ -258,7 +258,7 @@ async fn a_shutdown_under_load_records_everything_in_time() {
     assert_eq!(first.tree().size(), 1, "{}", first.tree());
 
     stage.open();
-    let second = Runtime::spawn(options(disk.sqlite(), &stage, "second")).await.unwrap();
+    let second = SessionRuntime::spawn(options(disk.sqlite(), &stage, "second")).await.unwrap();
     for (whose, id) in keys {
         let session = second.session(&whose, id).await.unwrap();
         let mut listening = session.subscribe(0).await.unwrap();
@@ -279,6 +279,6 @@ async fn a_shutdown_under_load_records_everything_in_time() {
 #[tokio::test]
 async fn a_runtime_without_a_journal_does_not_start() {
     let open: Arc<OpenJournal> = Arc::new(|| Box::pin(async { Err(conjure_journal::JournalError::Closed) }));
-    let error = Runtime::spawn(options(open, &Stage::default(), "first")).await.unwrap_err();
+    let error = SessionRuntime::spawn(options(open, &Stage::default(), "first")).await.unwrap_err();
     assert!(error.to_string().contains("the journal is closed"), "{error}");
 }

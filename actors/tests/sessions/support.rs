@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conjure_actors::journal::{JournalAccess, OpenJournal, journal_actor};
+use conjure_actors::journal::{JournalHandle, OpenJournal, journal_actor};
 use conjure_actors::supervision::{Backoff, ChildId, Intensity, Root, Strategy, SupervisorSpec};
 use conjure_base::{Clock, Deadline, SessionId, SystemClock, TenantId};
 use conjure_journal::{
-    Charge, Epoch, EventPage, Found, Journal, JournalError, Lease, ListCursor, MemoryJournal, NewEvent,
-    Owner, PageLimit, Reply, SessionInfo, SessionKey, SessionPage, Snapshot, SqliteJournal, SqliteOptions,
-    Swept, Weights,
+    CounterIncrement, Epoch, EventPage, FoundInstead, Journal, JournalError, JournalFuture, Lease,
+    LeaseOwner, ListCursor, MemoryJournal, NewEvent, PageLimit, SessionInfo, SessionKey, SessionPage,
+    Snapshot, SqliteJournal, SqliteOptions, SweepReport, TenantWeights,
 };
 use tokio::sync::watch;
 
@@ -67,7 +67,7 @@ pub(crate) fn of(journal: impl Journal + Clone + 'static) -> Arc<OpenJournal> {
 }
 
 /// A tree of nothing but a journal.
-pub(crate) async fn journal_tree(open: Arc<OpenJournal>) -> (Root, JournalAccess) {
+pub(crate) async fn journal_tree(open: Arc<OpenJournal>) -> (Root, JournalHandle) {
     let (child, access) = journal_actor(open, PATIENCE).unwrap();
     let spec = SupervisorSpec::ordered(ChildId::new("root").unwrap(), Strategy::OneForOne)
         .intensity(Intensity::new(1_000_000, SECOND))
@@ -77,7 +77,7 @@ pub(crate) async fn journal_tree(open: Arc<OpenJournal>) -> (Root, JournalAccess
 }
 
 /// A key of a session that is there.
-pub(crate) async fn session(access: &JournalAccess) -> Arc<SessionKey> {
+pub(crate) async fn session(access: &JournalHandle) -> Arc<SessionKey> {
     let key = SessionKey::new(TenantId::new("acme").unwrap(), SessionId::random().unwrap());
     access.journal().await.unwrap().create(&key).await.unwrap();
     Arc::new(key)
@@ -195,18 +195,18 @@ impl Faulty {
 }
 
 fn away() -> JournalError {
-    JournalError::Displaced { path: "journal.sqlite".into(), found: Found::Nothing }
+    JournalError::DatabaseMoved { path: "journal.sqlite".into(), found: FoundInstead::Nothing }
 }
 
 impl Journal for Faulty {
-    fn append_charged(
+    fn append_with_counters(
         &self,
         key: &SessionKey,
         expected_seq: u64,
         epoch: Epoch,
         events: Vec<NewEvent>,
-        charges: Vec<Charge>,
-    ) -> Reply<u64> {
+        charges: Vec<CounterIncrement>,
+    ) -> JournalFuture<u64> {
         let mut fault = self.fault.lock().unwrap();
         if fault.is_away {
             return Box::pin(async { Err(away()) });
@@ -221,7 +221,7 @@ impl Journal for Faulty {
                 let lost = JournalError::Lost { part: "writer", reason: "the test ended it".to_owned() };
                 let recorded = fault
                     .records_what_it_loses
-                    .then(|| self.inner.append_charged(key, expected_seq, epoch, events, charges));
+                    .then(|| self.inner.append_with_counters(key, expected_seq, epoch, events, charges));
                 return Box::pin(async move {
                     if let Some(recorded) = recorded {
                         recorded.await?;
@@ -235,106 +235,111 @@ impl Journal for Faulty {
             let (inner, key) = (self.inner.clone(), key.clone());
             return Box::pin(async move {
                 door.pass().await;
-                inner.append_charged(&key, expected_seq, epoch, events, charges).await
+                inner.append_with_counters(&key, expected_seq, epoch, events, charges).await
             });
         }
-        self.inner.append_charged(key, expected_seq, epoch, events, charges)
+        self.inner.append_with_counters(key, expected_seq, epoch, events, charges)
     }
 
-    fn charge(&self, tenant: &TenantId, charges: Vec<Charge>) -> Reply<()> {
+    fn increment_counters(&self, tenant: &TenantId, charges: Vec<CounterIncrement>) -> JournalFuture<()> {
         let mut fault = self.fault.lock().unwrap();
         if fault.charges_refused > 0 {
             fault.charges_refused -= 1;
             return Box::pin(async { Err(JournalError::Overloaded { tenant: None, waiting: 9, bytes: 9 }) });
         }
-        self.inner.charge(tenant, charges)
+        self.inner.increment_counters(tenant, charges)
     }
 
-    fn counters(&self, tenant: &TenantId, names: Vec<String>) -> Reply<Vec<u64>> {
+    fn counters(&self, tenant: &TenantId, names: Vec<String>) -> JournalFuture<Vec<u64>> {
         self.inner.counters(tenant, names)
     }
 
-    fn counter_names(&self, tenant: &TenantId) -> Reply<Vec<String>> {
-        self.inner.counter_names(tenant)
+    fn list_counters(&self, tenant: &TenantId) -> JournalFuture<Vec<String>> {
+        self.inner.list_counters(tenant)
     }
 
-    fn forget_counters(&self, tenant: &TenantId, names: Vec<String>) -> Reply<u64> {
-        self.inner.forget_counters(tenant, names)
+    fn delete_counters(&self, tenant: &TenantId, names: Vec<String>) -> JournalFuture<u64> {
+        self.inner.delete_counters(tenant, names)
     }
 
-    fn session_count(&self, tenant: &TenantId) -> Reply<u64> {
+    fn session_count(&self, tenant: &TenantId) -> JournalFuture<u64> {
         self.inner.session_count(tenant)
     }
 
-    fn recorded_bytes(&self, tenant: &TenantId) -> Reply<u64> {
-        self.inner.recorded_bytes(tenant)
+    fn stored_bytes(&self, tenant: &TenantId) -> JournalFuture<u64> {
+        self.inner.stored_bytes(tenant)
     }
 
-    fn create(&self, key: &SessionKey) -> Reply<()> {
+    fn create(&self, key: &SessionKey) -> JournalFuture<()> {
         self.inner.create(key)
     }
 
-    fn load(&self, key: &SessionKey, from: u64, limit: PageLimit) -> Reply<EventPage> {
+    fn read(&self, key: &SessionKey, from: u64, limit: PageLimit) -> JournalFuture<EventPage> {
         let mut fault = self.fault.lock().unwrap();
         if fault.is_away {
             fault.missed += 1;
             return Box::pin(async { Err(away()) });
         }
-        self.inner.load(key, from, limit)
+        self.inner.read(key, from, limit)
     }
 
-    fn save_snapshot(&self, key: &SessionKey, epoch: Epoch, snapshot: Snapshot) -> Reply<()> {
+    fn save_snapshot(&self, key: &SessionKey, epoch: Epoch, snapshot: Snapshot) -> JournalFuture<()> {
         self.inner.save_snapshot(key, epoch, snapshot)
     }
 
-    fn snapshot(&self, key: &SessionKey) -> Reply<Option<Snapshot>> {
+    fn snapshot(&self, key: &SessionKey) -> JournalFuture<Option<Snapshot>> {
         self.inner.snapshot(key)
     }
 
-    fn acquire(&self, key: &SessionKey, owner: &Owner, time: Duration) -> Reply<Lease> {
-        self.inner.acquire(key, owner, time)
+    fn acquire_lease(&self, key: &SessionKey, owner: &LeaseOwner, time: Duration) -> JournalFuture<Lease> {
+        self.inner.acquire_lease(key, owner, time)
     }
 
-    fn renew(&self, key: &SessionKey, epoch: Epoch, time: Duration) -> Reply<Lease> {
+    fn renew_lease(&self, key: &SessionKey, epoch: Epoch, time: Duration) -> JournalFuture<Lease> {
         if self.fault.lock().unwrap().renewals_fail {
             return Box::pin(async { Err(JournalError::Closed) });
         }
-        self.inner.renew(key, epoch, time)
+        self.inner.renew_lease(key, epoch, time)
     }
 
-    fn release(&self, key: &SessionKey, epoch: Epoch) -> Reply<()> {
-        self.inner.release(key, epoch)
+    fn release_lease(&self, key: &SessionKey, epoch: Epoch) -> JournalFuture<()> {
+        self.inner.release_lease(key, epoch)
     }
 
-    fn session(&self, key: &SessionKey) -> Reply<SessionInfo> {
+    fn session(&self, key: &SessionKey) -> JournalFuture<SessionInfo> {
         self.inner.session(key)
     }
 
-    fn sessions(&self, tenant: &TenantId, after: Option<ListCursor>, limit: u32) -> Reply<SessionPage> {
+    fn sessions(
+        &self,
+        tenant: &TenantId,
+        after: Option<ListCursor>,
+        limit: u32,
+    ) -> JournalFuture<SessionPage> {
         self.inner.sessions(tenant, after, limit)
     }
 
-    fn tenants(&self, after: Option<&TenantId>, limit: u32) -> Reply<Vec<TenantId>> {
+    fn tenants(&self, after: Option<&TenantId>, limit: u32) -> JournalFuture<Vec<TenantId>> {
         self.inner.tenants(after, limit)
     }
 
-    fn delete_session(&self, key: &SessionKey) -> Reply<()> {
+    fn delete_session(&self, key: &SessionKey) -> JournalFuture<()> {
         self.inner.delete_session(key)
     }
 
-    fn delete_unchanged(&self, key: &SessionKey, events: u64) -> Reply<()> {
-        self.inner.delete_unchanged(key, events)
+    fn delete_if_unchanged(&self, key: &SessionKey, events: u64) -> JournalFuture<()> {
+        self.inner.delete_if_unchanged(key, events)
     }
 
-    fn delete_tenant(&self, tenant: &TenantId) -> Reply<u64> {
+    fn delete_tenant(&self, tenant: &TenantId) -> JournalFuture<u64> {
         self.inner.delete_tenant(tenant)
     }
 
-    fn sweep(&self) -> Reply<Swept> {
+    fn sweep(&self) -> JournalFuture<SweepReport> {
         self.inner.sweep()
     }
 
-    fn set_weights(&self, weights: Weights) {
+    fn set_weights(&self, weights: TenantWeights) {
         self.inner.set_weights(weights);
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use conjure_actors::session::{Accepted, SessionError, SessionStatus, Turn, TurnEvent, Update};
+use conjure_actors::session::{Accepted, SessionError, SessionStatus, TurnEvent, TurnHandle, Update};
 use conjure_base::Redactor;
-use conjure_conversation::{EventKind, Limit, Limits, ModelEvent, Rejection, ToolOutcome, TurnStop};
+use conjure_conversation::{CallOutcome, EventKind, Limit, Limits, ModelEvent, Rejection, TurnStop};
 
 use crate::support::{Disk, SECOND};
 use crate::world::{Host, Stage, answered, follow, options, said};
@@ -46,7 +46,7 @@ async fn what_is_sent_while_a_turn_runs_has_its_turn_in_its_order() {
     let fourth = session.send("fourth").await.unwrap();
     let Accepted::Queued { id, .. } = fourth.accepted() else { panic!("{:?}", fourth.accepted()) };
     assert_eq!(session.snapshot().await.unwrap().queue.len(), 3);
-    let (taken_back, ()) = tokio::join!(session.take_back(id), async { host.stage.open() });
+    let (taken_back, ()) = tokio::join!(session.unqueue(id), async { host.stage.open() });
     for turn in [&mut first, &mut second, &mut third] {
         assert_eq!(follow(turn).await.1, answered());
     }
@@ -139,10 +139,10 @@ async fn a_turn_ends_at_its_limits() {
     let host = Host::new().await;
     let session = host.open().await;
     let limits = Limits { wall_clock: Some(SECOND * 5), ..Limits::default() };
-    let turn = session.send_within("door", Some(limits)).await.unwrap();
+    let turn = session.send_with_limits("door", Some(limits)).await.unwrap();
     assert_eq!(turn.end().await, Ok(TurnStop::Limit(Limit::WallClock)));
     let limits = Limits { model_calls: 1, ..Limits::default() };
-    let turn = host.open().await.send_within("call note", Some(limits)).await.unwrap();
+    let turn = host.open().await.send_with_limits("call note", Some(limits)).await.unwrap();
     assert_eq!(turn.end().await, Ok(TurnStop::Limit(Limit::ModelCalls)));
     assert_eq!(session.send("fine").await.unwrap().end().await, Ok(answered()));
     host.shutdown().await;
@@ -156,7 +156,7 @@ async fn limits_of_what_waits_are_kept() {
     let running = session.send("call door").await.unwrap();
     host.stage.reached(1).await;
     let within = |model_calls| Some(Limits { model_calls, ..Limits::default() });
-    let bounded = session.send_within("call note", within(1)).await.unwrap();
+    let bounded = session.send_with_limits("call note", within(1)).await.unwrap();
     let free = session.send("call note").await.unwrap();
     host.stage.open();
     assert_eq!(running.end().await, Ok(answered()));
@@ -167,7 +167,7 @@ async fn limits_of_what_waits_are_kept() {
     while session.snapshot().await.unwrap().approvals.is_empty() {
         tokio::task::yield_now().await;
     }
-    let bounded = session.send_within("nothing", within(0)).await.unwrap();
+    let bounded = session.send_with_limits("nothing", within(0)).await.unwrap();
     session.kill();
     session.interrupt().await.unwrap();
     assert_eq!(bounded.end().await, Ok(TurnStop::Limit(Limit::ModelCalls)));
@@ -214,7 +214,7 @@ async fn an_idle_session_is_nothing_but_a_row_until_the_next_message() {
 }
 
 /// All texts that are shown before the turn ends.
-async fn previews(turn: &mut Turn) -> String {
+async fn previews(turn: &mut TurnHandle) -> String {
     let mut texts = String::new();
     while let Some(event) = turn.next().await {
         if let TurnEvent::Update(Update::Preview(ModelEvent::TextDelta { text, .. })) = event.unwrap() {
@@ -268,7 +268,7 @@ async fn what_is_secret_later_is_redacted_for_who_listens_already() {
     let mut turn = session.send("call door").await.unwrap();
     let mut listening = session.subscribe(0).await.unwrap();
     host.stage.reached(1).await;
-    session.conceal(&Redactor::new([("LATER", "l4ter-value")]));
+    session.add_secrets(&Redactor::new([("LATER", "l4ter-value")]));
     session.steer("it is l4ter-value, not s3cr3t-value").await.unwrap();
     host.stage.open();
     let (mut lines, _) = follow(&mut turn).await;
@@ -302,8 +302,8 @@ async fn a_full_queue_is_a_value() {
     }
     let limit = conjure_conversation::QUEUE_LIMIT;
     let full = session.send("one too many").await.unwrap_err();
-    let SessionError::Overloaded { limit: Some(told), retry_after, .. } = full else { panic!("{full}") };
-    assert_eq!(told, limit);
+    let SessionError::Overloaded { limit: Some(reported), retry_after, .. } = full else { panic!("{full}") };
+    assert_eq!(reported, limit);
     assert!(retry_after > Duration::ZERO && full.is_retryable(), "{full}");
     host.stage.open();
     assert_eq!(first.end().await, Ok(answered()));
@@ -324,7 +324,7 @@ async fn panics_of_tools_and_models_are_contained() {
         .await
         .into_iter()
         .filter_map(|kind| match kind {
-            EventKind::ToolFinished { result, outcome: ToolOutcome::Finished } => {
+            EventKind::ToolFinished { result, outcome: CallOutcome::Finished } => {
                 Some((result.tool_use_id.to_string(), result.is_error))
             }
             _ => None,

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use conjure_actors::runtime::{Runtime, RuntimeOptions, SessionSpec};
-use conjure_actors::session::{Accepted, Fitting, Outfit, Session, SessionParts, SessionStatus};
+use conjure_actors::runtime::{NewSession, SessionRuntime, TreeOptions};
+use conjure_actors::session::{
+    Accepted, Session, SessionComponents, SessionFactory, SessionSetup, SessionStatus,
+};
 use conjure_actors::supervision::Failure;
 use conjure_base::{CallId, SystemClock, TenantId};
 use conjure_conversation::Decision;
-use conjure_journal::Owner;
+use conjure_journal::LeaseOwner;
 use conjure_sandbox::{
-    BroughtBack, CallOptions, Command, CommandOutcome, ExecutionContext, Executor, Layout, LeftBehind,
-    LineRange, Local, Sandbox, SandboxError, SandboxErrorKind, Sharing, View, Written,
+    CallOptions, Command, CommandOutcome, CopyOutReport, ExecutionContext, Executor, HostAccess, Layout,
+    LineRange, Local, Sandbox, SandboxError, SandboxErrorKind, SkippedFile, View, WriteResult,
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -24,7 +26,7 @@ use crate::world::{Stage, answered, follow, options};
 #[derive(Debug)]
 struct Apart {
     sandbox: Sandbox,
-    asked: AtomicU32,
+    calls: AtomicU32,
     is_broken: AtomicBool,
     /// Whether what was asked for comes.
     may_come: watch::Sender<bool>,
@@ -35,8 +37,8 @@ impl Executor for Apart {
         self.sandbox.layout()
     }
 
-    fn sharing(&self) -> Sharing {
-        Sharing::Transferred
+    fn host_access(&self) -> HostAccess {
+        HostAccess::Copied
     }
 
     fn run<'a>(
@@ -62,7 +64,7 @@ impl Executor for Apart {
         path: &'a str,
         content: &'a [u8],
         options: CallOptions,
-    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+    ) -> BoxFuture<'a, Result<WriteResult, SandboxError>> {
         self.sandbox.create_file(path, content, options)
     }
 
@@ -72,20 +74,20 @@ impl Executor for Apart {
         old: &'a str,
         new: &'a str,
         options: CallOptions,
-    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+    ) -> BoxFuture<'a, Result<WriteResult, SandboxError>> {
         self.sandbox.str_replace(path, old, new, options)
     }
 
-    fn bring_back(&self, options: CallOptions) -> BoxFuture<'_, Result<BroughtBack, SandboxError>> {
+    fn copy_out(&self, options: CallOptions) -> BoxFuture<'_, Result<CopyOutReport, SandboxError>> {
         async move {
             assert!(!options.cancel.is_cancelled(), "it could bring nothing");
-            self.asked.fetch_add(1, Ordering::SeqCst);
+            self.calls.fetch_add(1, Ordering::SeqCst);
             self.may_come.subscribe().wait_for(|may| *may).await.unwrap();
             if self.is_broken.load(Ordering::SeqCst) {
                 return Err(SandboxError::new(SandboxErrorKind::NoSpace, "the disk is full"));
             }
-            let left = LeftBehind { path: "link".to_owned(), reason: "it is no plain file".to_owned() };
-            Ok(BroughtBack { left: vec![left; 20], ..BroughtBack::default() })
+            let left = SkippedFile { path: "link".to_owned(), reason: "it is no plain file".to_owned() };
+            Ok(CopyOutReport { skipped: vec![left; 20], ..CopyOutReport::default() })
         }
         .boxed()
     }
@@ -97,31 +99,31 @@ struct Bench {
     apart: Arc<Apart>,
 }
 
-impl Outfit for Bench {
-    fn outfit<'a>(&'a self, fitting: Fitting<'a>) -> BoxFuture<'a, Result<SessionParts, Failure>> {
+impl SessionFactory for Bench {
+    fn build<'a>(&'a self, setup: SessionSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
         async move {
-            let parts = self.stage.outfit(fitting).await?;
-            Ok(SessionParts { executor: Some(Arc::clone(&self.apart) as _), ..parts })
+            let parts = self.stage.build(setup).await?;
+            Ok(SessionComponents { executor: Some(Arc::clone(&self.apart) as _), ..parts })
         }
         .boxed()
     }
 }
 
-async fn apart(folder: &std::path::Path) -> (Runtime, Session, Arc<Apart>) {
+async fn apart(folder: &std::path::Path) -> (SessionRuntime, Session, Arc<Apart>) {
     let context = ExecutionContext::new(folder.to_owned());
     let local = Local::without_isolation([("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())]);
     let sandbox = Sandbox::open(&local, &context, Arc::new(SystemClock), soon()).await.unwrap();
     let apart = Arc::new(Apart {
         sandbox,
-        asked: AtomicU32::new(0),
+        calls: AtomicU32::new(0),
         is_broken: AtomicBool::new(false),
         may_come: watch::Sender::new(true),
     });
     let bench = Bench { stage: Stage::default(), apart: Arc::clone(&apart) };
-    let mut runtime_options = RuntimeOptions::new(memory(), Arc::new(bench), Owner::new("first").unwrap());
+    let mut runtime_options = TreeOptions::new(memory(), Arc::new(bench), LeaseOwner::new("first").unwrap());
     runtime_options.sessions = options("first");
-    let runtime = Runtime::spawn(runtime_options).await.unwrap();
-    let session = runtime.open(SessionSpec::new(TenantId::new("acme").unwrap())).await.unwrap();
+    let runtime = SessionRuntime::spawn(runtime_options).await.unwrap();
+    let session = runtime.open(NewSession::new(TenantId::new("acme").unwrap())).await.unwrap();
     (runtime, session.with_deadline(soon()), apart)
 }
 
@@ -132,21 +134,21 @@ async fn the_end_of_a_turn_is_told_when_its_files_have_come() {
     let (runtime, session, apart) = apart(folder.path()).await;
     for is_interrupted in [false, true] {
         apart.may_come.send_replace(false);
-        let asked = apart.asked.load(Ordering::SeqCst);
+        let calls = apart.calls.load(Ordering::SeqCst);
         let mut turn = session.send("call write").await.unwrap();
         let (turn_id, mut second) = match turn.accepted() {
             Accepted::Started { turn, seq } => (turn, session.subscribe(seq).await.unwrap()),
             other => panic!("{other:?}"),
         };
-        while apart.asked.load(Ordering::SeqCst) == asked {
+        while apart.calls.load(Ordering::SeqCst) == calls {
             tokio::task::yield_now().await;
         }
         // All is recorded; but for the end, all is told.
-        let mut told = String::new();
+        let mut reported = String::new();
         while let Some(Some(event)) = turn.next().now_or_never() {
-            told.push_str(&format!("{event:?}"));
+            reported.push_str(&format!("{event:?}"));
         }
-        assert!(told.contains("AgentMessage") && !told.contains("Ended"), "{told}");
+        assert!(reported.contains("AgentMessage") && !reported.contains("Ended"), "{reported}");
         while let Some(update) = second.next().now_or_never() {
             assert!(!format!("{update:?}").contains("Idle"), "{update:?}");
         }
@@ -171,7 +173,7 @@ async fn the_end_of_a_turn_is_told_when_its_files_have_come() {
 async fn what_a_turn_changed_is_brought_back_after_it_and_before_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let (runtime, session, apart) = apart(folder.path()).await;
-    let asked = || apart.asked.load(Ordering::SeqCst);
+    let calls = || apart.calls.load(Ordering::SeqCst);
     for turn in 1..=3 {
         // A failure is no failure of the turn, nor of the session.
         apart.is_broken.store(turn == 2, Ordering::SeqCst);
@@ -180,9 +182,9 @@ async fn what_a_turn_changed_is_brought_back_after_it_and_before_the_end() {
         // This waits until nothing is under way, and refers to nothing that there is.
         let nothing = session.decide(CallId::new("none"), Decision::Allow).await;
         assert!(nothing.is_err(), "{nothing:?}");
-        assert_eq!(asked(), turn);
+        assert_eq!(calls(), turn);
     }
     runtime.shutdown(soon()).await.unwrap();
-    assert_eq!(asked(), 4);
+    assert_eq!(calls(), 4);
     apart.sandbox.cleanup().await;
 }

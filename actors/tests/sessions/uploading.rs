@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use conjure_actors::artifacts::{ArtifactParts, ContentKeeper};
-use conjure_actors::session::{Fitting, Outfit, SessionParts};
+use conjure_actors::artifacts::{ArtifactServices, ContentPinner};
+use conjure_actors::session::{SessionComponents, SessionFactory, SessionSetup};
 use conjure_actors::supervision::Failure;
 use conjure_artifact::{
-    ArtifactError, ArtifactOptions, ArtifactUpload, Intake, Resolver, Retry, Source, Uploads,
+    ArtifactError, ArtifactIngestor, ArtifactOptions, ArtifactUpload, ArtifactUploader, ReferenceResolver,
+    RegistrationSource, Retryable,
 };
 use conjure_conversation::{Artifact, ArtifactContent, Block, Role};
 use conjure_journal::Epoch;
@@ -20,7 +21,7 @@ use crate::world::{Host, Stage, answered, follow, options};
 /// A service that takes `good`, will never take `bad`, and takes `late` the second time.
 #[derive(Debug, Clone)]
 struct Service {
-    asked: Arc<Mutex<Vec<String>>>,
+    calls: Arc<Mutex<Vec<String>>>,
     store: Store,
     folder: Arc<tempfile::TempDir>,
 }
@@ -33,9 +34,9 @@ impl ArtifactUpload for Service {
     ) -> BoxFuture<'a, Result<Block, ArtifactError>> {
         let name = artifact.name.to_string();
         let number = {
-            let mut asked = self.asked.lock().unwrap();
-            asked.push(name.clone());
-            asked.iter().filter(|other| **other == name).count()
+            let mut calls = self.calls.lock().unwrap();
+            calls.push(name.clone());
+            calls.iter().filter(|other| **other == name).count()
         };
         let failure = |retry| ArtifactError::UploadFailed {
             name: artifact.name.clone(),
@@ -43,8 +44,8 @@ impl ArtifactUpload for Service {
             retry,
         };
         let result = match name.as_str() {
-            "bad" => Err(failure(Retry::Useless)),
-            "late" if number == 1 => Err(failure(Retry::MayHelp)),
+            "bad" => Err(failure(Retryable::No)),
+            "late" if number == 1 => Err(failure(Retryable::Yes)),
             _ => {
                 let json = format!(r#"{{"type":"container_upload","file_id":"file_{name}"}}"#);
                 Ok(Block::from_json(json).unwrap())
@@ -54,12 +55,12 @@ impl ArtifactUpload for Service {
     }
 }
 
-impl ContentKeeper for Service {
-    fn hold(&self, _: Epoch, _: ArtifactContent) -> BoxFuture<'_, Result<(), ArtifactError>> {
+impl ContentPinner for Service {
+    fn pin(&self, _: Epoch, _: ArtifactContent) -> BoxFuture<'_, Result<(), ArtifactError>> {
         std::future::ready(Ok(())).boxed()
     }
 
-    fn keep(&self, _: Epoch, _: Vec<ArtifactContent>) -> BoxFuture<'_, Result<(), Failure>> {
+    fn retain(&self, _: Epoch, _: Vec<ArtifactContent>) -> BoxFuture<'_, Result<(), Failure>> {
         std::future::ready(Ok(())).boxed()
     }
 }
@@ -69,20 +70,20 @@ struct Bench {
     service: Service,
 }
 
-impl Outfit for Bench {
-    fn outfit<'a>(&'a self, fitting: Fitting<'a>) -> BoxFuture<'a, Result<SessionParts, Failure>> {
+impl SessionFactory for Bench {
+    fn build<'a>(&'a self, setup: SessionSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
         async move {
-            let tenant = fitting.key.tenant.clone();
-            let parts = self.stage.outfit(fitting).await?;
+            let tenant = setup.key.tenant.clone();
+            let parts = self.stage.build(setup).await?;
             let (store, given) = (self.service.store.clone(), Arc::new(ArtifactOptions::default()));
-            let artifacts = ArtifactParts {
-                intake: Intake::new(Arc::clone(&given)),
-                resolver: Resolver::new(tenant, store.clone(), given),
-                keeper: Arc::new(self.service.clone()),
-                room: Arc::new(()),
+            let artifacts = ArtifactServices {
+                ingestor: ArtifactIngestor::new(Arc::clone(&given)),
+                resolver: ReferenceResolver::new(tenant, store.clone(), given),
+                pinner: Arc::new(self.service.clone()),
+                quota: Arc::new(()),
             };
-            let uploads = Uploads::new(store, Arc::new(self.service.clone()));
-            Ok(SessionParts { artifacts: Some(artifacts), uploads: Some(uploads), ..parts })
+            let uploads = ArtifactUploader::new(store, Arc::new(self.service.clone()));
+            Ok(SessionComponents { artifacts: Some(artifacts), uploads: Some(uploads), ..parts })
         }
         .boxed()
     }
@@ -92,22 +93,22 @@ impl Outfit for Bench {
 async fn a_failure_is_told_once_and_what_is_never_taken_is_not_tried_again() {
     let folder = Arc::new(tempfile::tempdir().unwrap());
     let store = Store::open(&folder.path().join("store")).unwrap();
-    let service = Service { asked: Arc::default(), store, folder };
+    let service = Service { calls: Arc::default(), store, folder };
     assert!(service.folder.path().exists());
     let stage = Stage::default();
     let bench = Arc::new(Bench { stage: stage.clone(), service: service.clone() });
     let host = Host::fitted(memory(), stage, options("first"), bench).await;
     let session = host.open().await;
     for name in ["good", "bad", "late"] {
-        session.artifacts().register(name, Source::content(name, "text/csv")).await.unwrap();
+        session.artifacts().register(name, RegistrationSource::content(name, "text/csv")).await.unwrap();
     }
     for words in ["one", "two", "three"] {
         let mut turn = session.send(words).await.unwrap();
         assert_eq!(follow(&mut turn).await.1, answered());
     }
-    let mut asked = service.asked.lock().unwrap().clone();
-    asked.sort();
-    assert_eq!(asked, ["bad", "good", "late", "late"]);
+    let mut calls = service.calls.lock().unwrap().clone();
+    calls.sort();
+    assert_eq!(calls, ["bad", "good", "late", "late"]);
     let requests = host.stage.requests.lock().unwrap().clone();
     let users = requests[2].messages.iter().filter(|message| message.role == Role::User);
     let sent = serde_json::to_string(&users.collect::<Vec<_>>()).unwrap();

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use conjure_actors::journal::OpenJournal;
-use conjure_actors::runtime::{Runtime, RuntimeOptions, SessionSpec};
-use conjure_actors::session::{Fitting, Outfit, SessionParts};
+use conjure_actors::runtime::{NewSession, SessionRuntime, TreeOptions};
+use conjure_actors::session::{SessionComponents, SessionFactory, SessionSetup};
 use conjure_actors::supervision::Failure;
 use conjure_base::{Redactor, SystemClock, TenantId};
-use conjure_conversation::Composition;
+use conjure_conversation::PromptPrefix;
 use conjure_conversation::scripted::{Script, ScriptFormat, ScriptedModel};
-use conjure_journal::Owner;
+use conjure_journal::LeaseOwner;
 use conjure_sandbox::{ExecutionContext, Executor, Local, Sandbox};
 use conjure_toolbox::{AllowAll, Toolbox};
 use futures_util::FutureExt;
@@ -36,14 +36,15 @@ struct Bench {
     sandbox: Arc<Sandbox>,
 }
 
-impl Outfit for Bench {
-    fn outfit<'a>(&'a self, _: Fitting<'a>) -> BoxFuture<'a, Result<SessionParts, Failure>> {
+impl SessionFactory for Bench {
+    fn build<'a>(&'a self, _: SessionSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
         async move {
             let executor: Arc<dyn Executor> = Arc::clone(&self.sandbox) as _;
-            let toolbox = Toolbox::builder().executor(Arc::clone(&executor)).approver(AllowAll).build()?;
-            Ok(SessionParts {
+            let toolbox =
+                Toolbox::builder().with_executor(Arc::clone(&executor)).with_approver(AllowAll).build()?;
+            Ok(SessionComponents {
                 model: Arc::new(self.model.clone()),
-                composer: Arc::new(Composition { tools: toolbox.definitions(), ..Composition::default() }),
+                composer: Arc::new(PromptPrefix { tools: toolbox.definitions(), ..PromptPrefix::default() }),
                 tools: Arc::new(toolbox),
                 redactor: Redactor::default(),
                 executor: Some(executor),
@@ -63,16 +64,16 @@ async fn check(open: Arc<OpenJournal>) {
     let sandbox = Arc::new(Sandbox::open(&local, &context, Arc::new(SystemClock), soon()).await.unwrap());
     let script = Script::from_text(SCRIPT, ScriptFormat::Yaml, "this test").unwrap();
     let bench = Bench { model: ScriptedModel::new(script), sandbox: Arc::clone(&sandbox) };
-    let owner = Owner::new("first").unwrap();
-    let runtime = Runtime::spawn(RuntimeOptions::new(open, Arc::new(bench), owner)).await.unwrap();
+    let owner = LeaseOwner::new("first").unwrap();
+    let runtime = SessionRuntime::spawn(TreeOptions::new(open, Arc::new(bench), owner)).await.unwrap();
     let tenant = TenantId::new("acme").unwrap();
-    let session = runtime.open(SessionSpec::new(tenant)).await.unwrap().with_deadline(soon());
+    let session = runtime.open(NewSession::new(tenant)).await.unwrap().with_deadline(soon());
 
     let (lines, stop) = follow(&mut session.send("What is six times seven?").await.unwrap()).await;
     assert_eq!(stop, answered(), "{lines:#?}");
     let said = lines.join("\n");
     assert!(said.contains("six times seven\\n42") && said.contains("It is 42."), "{said}");
-    let listing = session.listing().await.unwrap();
+    let listing = session.list_files().await.unwrap();
     let names: Vec<String> = listing.entries.iter().map(|entry| entry.path.clone()).collect();
     assert!(names.iter().any(|name| name.ends_with("note.txt")), "{names:?}");
     assert_eq!(session.executor().await.unwrap().layout(), sandbox.layout());

@@ -4,22 +4,23 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conjure_actors::journal::{JournalAccess, OpenJournal, journal_actor};
-use conjure_actors::metrics::{Meter, MeterOptions};
+use conjure_actors::journal::{JournalHandle, OpenJournal, journal_actor};
+use conjure_actors::metrics::{MetricsOptions, RuntimeMetrics};
 use conjure_actors::session::{
-    Fitting, Outfit, Session, SessionOptions, SessionParts, Setting, Turn, TurnEvent, Update,
+    Session, SessionComponents, SessionFactory, SessionOptions, SessionServices, SessionSetup, TurnEvent,
+    TurnHandle, Update,
 };
 use conjure_actors::supervision::{
-    Backoff, ChildId, Domain, Failure, GivenUp, Intensity, Root, Strategy, Supervisor, SupervisorSpec,
+    Backoff, ChildId, Failure, Intensity, IntensityScope, OnLimit, Root, Strategy, Supervisor, SupervisorSpec,
 };
-use conjure_actors::tenants::Tenancy;
+use conjure_actors::tenants::TenantAccounts;
 use conjure_base::{Clock as _, Redactor, SessionId, SystemClock, TenantId};
 use conjure_conversation::{
-    Access, Authorization, Block, BlockKind, CallContext, CallTraits, Composer, Composition, EventKind,
-    Message, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request, Response, Role, Standing,
-    StopReason, ToolCall, ToolResult, ToolRunner, TurnStop, Usage, pairing,
+    Authorization, Block, BlockKind, CallConcurrency, CallContext, CallTraits, Composer, EventKind, Message,
+    Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, PromptPrefix, Request, Response, Role,
+    SessionView, StopReason, ToolCall, ToolResult, ToolRunner, TurnStop, Usage, pairing,
 };
-use conjure_journal::{MemoryJournal, Owner, PageLimit, SessionKey};
+use conjure_journal::{LeaseOwner, MemoryJournal, PageLimit, SessionKey};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::watch;
@@ -36,9 +37,9 @@ pub(crate) struct Stage {
     pub(crate) requests: Arc<Mutex<Vec<Request>>>,
     /// How many doors were reached, and whether they are open.
     doors: Arc<Doors>,
-    /// How many outfits are still to fail, and to panic.
+    /// How many builds are still to fail, and to panic.
     pub(crate) broken: Arc<Mutex<(u32, u32)>>,
-    /// How long an outfit takes.
+    /// How long a build takes.
     pub(crate) slow: Arc<Mutex<Duration>>,
 }
 
@@ -142,8 +143,8 @@ impl Model for Stage {
 }
 
 impl Composer for Stage {
-    fn compose(&self, _: &Standing) -> Composition {
-        Composition::default()
+    fn compose(&self, _: &SessionView) -> PromptPrefix {
+        PromptPrefix::default()
     }
 }
 
@@ -151,10 +152,10 @@ impl Composer for Stage {
 /// `read` may run twice.
 impl ToolRunner for Stage {
     fn traits(&self, call: &ToolCall) -> CallTraits {
-        CallTraits { access: Access::Shared, idempotent: call.name == "read" }
+        CallTraits { concurrency: CallConcurrency::Shared, idempotent: call.name == "read" }
     }
 
-    fn authorize<'a>(&'a self, call: &'a ToolCall, _: &'a Standing) -> BoxFuture<'a, Authorization> {
+    fn authorize<'a>(&'a self, call: &'a ToolCall, _: &'a SessionView) -> BoxFuture<'a, Authorization> {
         let ask = Authorization::Ask { reason: "may it?".to_owned() };
         std::future::ready(if call.name == "ask" { ask } else { Authorization::Allow }).boxed()
     }
@@ -174,8 +175,8 @@ impl ToolRunner for Stage {
     }
 }
 
-impl Outfit for Stage {
-    fn outfit<'a>(&'a self, fitting: Fitting<'a>) -> BoxFuture<'a, Result<SessionParts, Failure>> {
+impl SessionFactory for Stage {
+    fn build<'a>(&'a self, setup: SessionSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
         async move {
             let slow = *self.slow.lock().unwrap();
             SystemClock.sleep_until(SystemClock.deadline(slow)).await;
@@ -185,15 +186,13 @@ impl Outfit for Stage {
                 *broken = (broken.0.saturating_sub(1), broken.1.saturating_sub(1));
                 now
             };
-            assert!(!panics, "the outfit panics");
+            assert!(!panics, "the session factory panics");
             if fails {
-                return Err(format!(
-                    "there is no model `{}`",
-                    fitting.profile.model.as_deref().unwrap_or("?")
-                )
-                .into());
+                return Err(
+                    format!("there is no model `{}`", setup.profile.model.as_deref().unwrap_or("?")).into()
+                );
             }
-            Ok(SessionParts {
+            Ok(SessionComponents {
                 model: Arc::new(self.clone()),
                 composer: Arc::new(self.clone()),
                 tools: Arc::new(self.clone()),
@@ -211,14 +210,14 @@ impl Outfit for Stage {
 /// One process: its tree, its name, what its sessions have in common.
 pub(crate) struct Host {
     pub(crate) root: Root,
-    pub(crate) access: JournalAccess,
-    pub(crate) setting: Setting,
+    pub(crate) access: JournalHandle,
+    pub(crate) setting: SessionServices,
     sessions: Supervisor,
     pub(crate) stage: Stage,
 }
 
 pub(crate) fn options(owner: &str) -> SessionOptions {
-    let mut options = SessionOptions::new(Owner::new(owner).unwrap());
+    let mut options = SessionOptions::new(LeaseOwner::new(owner).unwrap());
     options.deadline = SECOND * 300;
     options
 }
@@ -230,35 +229,35 @@ impl Host {
     }
 
     pub(crate) async fn over(open: Arc<OpenJournal>, stage: Stage, options: SessionOptions) -> Self {
-        let outfit = Arc::new(stage.clone());
-        Self::fitted(open, stage, options, outfit).await
+        let factory = Arc::new(stage.clone());
+        Self::fitted(open, stage, options, factory).await
     }
 
-    /// With an outfit of the test's own.
+    /// With a session factory of the test's own.
     pub(crate) async fn fitted(
         open: Arc<OpenJournal>,
         stage: Stage,
         options: SessionOptions,
-        outfit: Arc<dyn Outfit>,
+        session_factory: Arc<dyn SessionFactory>,
     ) -> Self {
         let id = |text: &str| ChildId::new(text).unwrap();
         let (journal, access) = journal_actor(open, PATIENCE).unwrap();
         let (sessions_spec, sessions) = SupervisorSpec::dynamic(id("sessions"))
-            .domain(Domain::EachChild)
-            .given_up(GivenUp::Forgotten)
+            .intensity_scope(IntensityScope::PerChild)
+            .on_limit(OnLimit::Remove)
             .build();
         let spec = SupervisorSpec::ordered(id("root"), Strategy::OneForOne)
             .intensity(Intensity::new(1_000_000, SECOND))
             .backoff(Backoff::NONE);
         let (spec, _) = spec.child(journal).unwrap().child(sessions_spec).unwrap().build();
         let root = Root::spawn(spec, soon()).await.unwrap();
-        let setting = Setting {
+        let setting = SessionServices {
             journal: access.clone(),
-            outfit,
+            session_factory,
             options: Arc::new(options),
-            meter: Meter::new(MeterOptions::default()),
+            metrics: RuntimeMetrics::new(MetricsOptions::default()),
             draining: CancellationToken::new(),
-            tenancy: Tenancy::new(access.clone(), Arc::new(SystemClock)),
+            accounts: TenantAccounts::new(access.clone(), Arc::new(SystemClock)),
         };
         Self { root, access, setting, sessions, stage }
     }
@@ -294,7 +293,7 @@ impl Host {
     pub(crate) async fn events(&self, session: &Session) -> Vec<EventKind> {
         let journal = self.access.journal().await.unwrap();
         let limit = PageLimit { events: 10_000, ..PageLimit::default() };
-        let page = journal.load(&key(session), 0, limit).await.unwrap();
+        let page = journal.read(&key(session), 0, limit).await.unwrap();
         let read = |body: &[u8]| serde_json::from_slice::<conjure_conversation::Event>(body).unwrap().kind;
         page.events.iter().map(|event| read(&event.body)).collect()
     }
@@ -310,7 +309,7 @@ pub(crate) fn key(session: &Session) -> SessionKey {
 }
 
 /// Follows a turn to its end: the text that was recorded, and why it ended.
-pub(crate) async fn follow(turn: &mut Turn) -> (Vec<String>, TurnStop) {
+pub(crate) async fn follow(turn: &mut TurnHandle) -> (Vec<String>, TurnStop) {
     let mut lines = Vec::new();
     while let Some(event) = turn.next().await {
         match event.unwrap() {

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use conjure_actors::journal::OpenJournal;
-use conjure_actors::runtime::{Runtime, RuntimeOptions, SessionSpec};
+use conjure_actors::runtime::{NewSession, SessionRuntime, TreeOptions};
 use conjure_actors::session::{Session, SessionError};
 use conjure_base::TenantId;
-use conjure_journal::{Journal, Owner, SessionKey, SqliteJournal, load_all};
+use conjure_journal::{Journal, LeaseOwner, SessionKey, SqliteJournal, read_all};
 use futures_util::future::join_all;
 
 use crate::support::{PATIENCE, SECOND, patient, soon};
@@ -34,7 +34,7 @@ fn sqlite(folder: &Path, opened: &Opened) -> Arc<OpenJournal> {
             let opening = tokio::task::spawn_blocking(move || {
                 let last = opened.lock().unwrap().0.clone();
                 let journal = match last {
-                    Some(lost) => lost.open_again()?,
+                    Some(lost) => lost.reopen()?,
                     None => SqliteJournal::open(&folder, patient())?,
                 };
                 let mut now = opened.lock().unwrap();
@@ -74,14 +74,14 @@ async fn a_writer_killed_under_load_loses_nothing_that_was_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let (opened, stage) = (Opened::default(), Stage::default());
     let open = sqlite(folder.path(), &opened);
-    let mut options = RuntimeOptions::new(open, Arc::new(stage.clone()), Owner::new("first").unwrap());
+    let mut options = TreeOptions::new(open, Arc::new(stage.clone()), LeaseOwner::new("first").unwrap());
     options.sessions.deadline = SECOND * 300;
-    options.journal_patience = PATIENCE;
-    let runtime = Runtime::spawn(options).await.unwrap();
+    options.journal_timeout = PATIENCE;
+    let runtime = SessionRuntime::spawn(options).await.unwrap();
     let mut sessions = Vec::new();
     for name in ["acme", "globex"] {
         for _ in 0..SESSIONS {
-            let spec = SessionSpec::new(TenantId::new(name).unwrap());
+            let spec = NewSession::new(TenantId::new(name).unwrap());
             sessions.push(runtime.open(spec).await.unwrap());
         }
     }
@@ -90,11 +90,11 @@ async fn a_writer_killed_under_load_loses_nothing_that_was_acknowledged() {
     let killing = async {
         for kills in 1..=KILLS {
             let journal = opened.lock().unwrap().0.clone().unwrap();
-            journal.kill_writer();
+            journal.kill_writer_for_test();
             // Whoever writes next finds it dead, and has it opened anew.
             while opened.lock().unwrap().1 <= kills {
                 // Whether it is opened or not.
-                let _ = runtime.open(SessionSpec::new(TenantId::new("other").unwrap())).await;
+                let _ = runtime.open(NewSession::new(TenantId::new("other").unwrap())).await;
             }
         }
         is_over.store(true, Ordering::Release);
@@ -110,15 +110,15 @@ async fn a_writer_killed_under_load_loses_nothing_that_was_acknowledged() {
     let journal = SqliteJournal::open(folder.path(), patient()).unwrap();
     for (key, acknowledged) in keys.iter().zip(&acknowledged) {
         assert!(!acknowledged.is_empty());
-        let events = load_all(&journal, key, 0).await.unwrap();
-        let told: Vec<String> =
+        let events = read_all(&journal, key, 0).await.unwrap();
+        let reported: Vec<String> =
             events.iter().map(|event| String::from_utf8_lossy(&event.body).into_owned()).collect();
         for words in acknowledged {
-            let count = told
+            let count = reported
                 .iter()
                 .filter(|event| event.contains("turn_started") && event.contains(words.as_str()))
                 .count();
-            assert_eq!(count, 1, "{words}: {told:#?}");
+            assert_eq!(count, 1, "{words}: {reported:#?}");
         }
     }
     // Every request was valid, and no tool ran twice.

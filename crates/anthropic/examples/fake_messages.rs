@@ -8,7 +8,7 @@ use std::error::Error;
 use std::io::Write as _;
 use std::time::Duration;
 
-use conjure_anthropic::Profile;
+use conjure_anthropic::ApiProfile;
 use conjure_anthropic::fake::{FakeMessages, FakeMessagesBuilder, RateLimit, Refusal, Reply};
 use conjure_conversation::ApiErrorKind;
 use conjure_conversation::scripted::Script;
@@ -59,8 +59,8 @@ fn configured(arguments: &[String]) -> Result<FakeMessagesBuilder, Box<dyn Error
             "--key" => builder.key(value),
             "--model" => builder.model(value),
             "--profile" => builder.profile(match value.as_str() {
-                "beta" => Profile::Beta,
-                "current" => Profile::Current,
+                "beta" => ApiProfile::Beta,
+                "current" => ApiProfile::Current,
                 _ => return Err("`--profile` is `beta` or `current`".into()),
             }),
             "--rate" => {

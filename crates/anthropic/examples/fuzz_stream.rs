@@ -7,7 +7,7 @@
 //! call's input an object; nothing may be shown twice or after the end. A failure names its seed.
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a program for people, which fails loudly")]
 
-use conjure_anthropic::{Accumulator, SseParser, StreamError};
+use conjure_anthropic::{MessageAccumulator, SseParser, StreamError};
 use conjure_conversation::{Block, BlockKind, ModelEvent, Response};
 
 struct Random(u64);
@@ -160,7 +160,8 @@ fn stream(random: &mut Random) -> Vec<u8> {
 type Outcome = (Vec<ModelEvent>, Result<Option<Response>, StreamError>);
 
 fn read(pieces: &mut dyn Iterator<Item = &[u8]>) -> Outcome {
-    let (mut parser, mut accumulator, mut shown) = (SseParser::new(4096), Accumulator::new(), Vec::new());
+    let (mut parser, mut accumulator, mut shown) =
+        (SseParser::new(4096), MessageAccumulator::new(), Vec::new());
     for piece in pieces {
         let pushed = parser.push(piece, |event| -> Result<(), StreamError> {
             accumulator.push(event, |event| shown.push(event))
@@ -184,7 +185,8 @@ fn main() {
         let size = 1 + random.below(40);
         let split = read(&mut bytes.chunks(size));
         assert!(whole == split, "case {case} of seed {seed}: {whole:?} or {split:?}");
-        let shown: Vec<_> = whole.0.iter().filter(|event| !matches!(event, ModelEvent::Used(_))).collect();
+        let shown: Vec<_> =
+            whole.0.iter().filter(|event| !matches!(event, ModelEvent::UsageReported(_))).collect();
         let started = shown.iter().filter(|event| ***event == ModelEvent::Started).count();
         assert!(started <= 1 && (shown.is_empty() || *shown[0] == ModelEvent::Started), "case {case}");
         match whole.1 {

@@ -8,7 +8,7 @@
     reason = "a measurement for people, by the machine's clock"
 )]
 
-use conjure_anthropic::{Accumulator, SseParser, StreamError};
+use conjure_anthropic::{MessageAccumulator, SseParser, StreamError};
 
 fn main() {
     let mut stream = String::new();
@@ -64,7 +64,7 @@ fn main() {
         let started = std::time::Instant::now();
         for _ in 0..rounds {
             let (mut parser, mut accumulator, mut shown) =
-                (SseParser::new(1 << 20), Accumulator::new(), 0u32);
+                (SseParser::new(1 << 20), MessageAccumulator::new(), 0u32);
             for piece in stream.as_bytes().chunks(size) {
                 parser
                     .push(piece, |event| -> Result<(), StreamError> {

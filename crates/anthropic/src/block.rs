@@ -1,18 +1,18 @@
-//! One content block while it is streamed: its beginning, and what was added to it.
+//! [`PartialBlock`]: a content block while it is streamed.
 //!
-//! A block to which nothing was added stays what the service sent, to the byte. Of one that grew, only the
-//! fields that grew are written anew; all others, known or not, keep their text and their order.
+//! A block without deltas keeps the service's JSON to the byte. Of a block with deltas, only the changed fields are rewritten; all other
+//! fields, known or unknown, keep their text and order.
 
 use conjure_conversation::Block;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::fields::{Fields, quoted};
-use crate::input::{InputEnd, is_object, settle};
+use crate::raw_object::{RawObject, quoted};
+use crate::tool_input::{InputCompletion, finish_input, is_object};
 
 /// A block under construction.
 #[derive(Debug)]
-pub(crate) struct GrowingBlock {
+pub(crate) struct PartialBlock {
     start: Box<RawValue>,
     kind: Kind,
     text: String,
@@ -20,64 +20,64 @@ pub(crate) struct GrowingBlock {
     signature: Option<String>,
     input: String,
     citations: Vec<Box<RawValue>>,
-    /// Deltas of types that we do not know, merged at the end.
-    others: Vec<(Merge, Fields)>,
+    /// Deltas of unknown types, merged at the end.
+    others: Vec<(Merge, RawObject)>,
     is_closed: bool,
 }
 
-/// What a block is, as far as its growth is concerned.
+/// The kind of a block, which decides which deltas it accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
     Thinking,
-    /// A call of one of our tools.
+    /// A call of a client tool.
     ToolUse,
-    /// A call of one of the service's tools.
+    /// A call of a service tool.
     ServerToolUse,
-    /// What we do not know takes every delta.
+    /// An unknown block accepts every delta.
     Other,
 }
 
-/// How a delta's fields change those of the block.
+/// How a delta's fields are merged into the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Merge {
-    /// They replace them: `compaction_delta`.
+    /// They replace the block's fields: `compaction_delta`.
     Replace,
-    /// Texts are appended to texts and lists to lists, as all deltas that we know do; the rest is replaced.
+    /// Strings and lists are appended, as for all known deltas; other values are replaced.
     Append,
 }
 
-/// Whether the block's beginning already shows or starts something.
+/// What the start of a block already shows or starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Beginning {
-    /// An empty text or thinking: nothing yet.
+pub(crate) enum InitialContent {
+    /// Nothing: an empty text or thinking.
     Empty,
-    /// A text that begins with these words.
+    /// The beginning of a text.
     Text(String),
-    /// Thinking that begins with these words.
+    /// The beginning of a thinking block.
     Thinking(String),
-    /// A call of one of our tools.
+    /// A call of a client tool.
     ToolUse(String),
-    /// Anything else: a tool of the service, a result, what we do not know.
+    /// Anything else: a service tool, a result, an unknown block.
     Other,
 }
 
-impl GrowingBlock {
-    /// A block that begins with this JSON.
+impl PartialBlock {
+    /// Starts a block with this JSON.
     ///
     /// # Errors
-    /// Why it cannot be a block.
-    pub(crate) fn start(start: Box<RawValue>) -> Result<(Self, Beginning), String> {
-        let fields: Fields = serde_json::from_str(start.get()).map_err(|error| error.to_string())?;
+    /// Why it is not a valid block.
+    pub(crate) fn start(start: Box<RawValue>) -> Result<(Self, InitialContent), String> {
+        let fields: RawObject = serde_json::from_str(start.get()).map_err(|error| error.to_string())?;
         let name = fields.text("type").ok_or("field `type` is missing or not a text")?;
         let text_of = |name| fields.text(name).unwrap_or_default();
         let beginning = match name.as_str() {
-            "text" if text_of("text").is_empty() => Beginning::Empty,
-            "text" => Beginning::Text(text_of("text")),
-            "thinking" if text_of("thinking").is_empty() => Beginning::Empty,
-            "thinking" => Beginning::Thinking(text_of("thinking")),
-            "tool_use" => Beginning::ToolUse(text_of("name")),
-            _ => Beginning::Other,
+            "text" if text_of("text").is_empty() => InitialContent::Empty,
+            "text" => InitialContent::Text(text_of("text")),
+            "thinking" if text_of("thinking").is_empty() => InitialContent::Empty,
+            "thinking" => InitialContent::Thinking(text_of("thinking")),
+            "tool_use" => InitialContent::ToolUse(text_of("name")),
+            _ => InitialContent::Other,
         };
         let kind = match name.as_str() {
             "text" => Kind::Text,
@@ -104,13 +104,13 @@ impl GrowingBlock {
         self.kind == Kind::ToolUse
     }
 
-    /// Whether this is a call of some tool, ours or the service's, that has an `input`.
+    /// Whether it is a tool call with an `input`, of the client or the service.
     fn is_call(&self) -> bool {
         matches!(self.kind, Kind::ToolUse | Kind::ServerToolUse)
     }
 
-    // A delta that does not belong to its block is dropped, as the official SDK does: a field that the block
-    // must not have would make the service refuse the history.
+    // A delta that does not fit its block is dropped, as the official SDK does: with an invalid field, the service would refuse the
+    // history.
 
     pub(crate) fn add_text(&mut self, text: &str) {
         if matches!(self.kind, Kind::Text | Kind::Other) {
@@ -142,7 +142,7 @@ impl GrowingBlock {
         }
     }
 
-    pub(crate) fn add_other(&mut self, merge: Merge, delta: Fields) {
+    pub(crate) fn add_other(&mut self, merge: Merge, delta: RawObject) {
         self.others.push((merge, delta));
     }
 
@@ -159,7 +159,7 @@ impl GrowingBlock {
                 && self.others.is_empty())
     }
 
-    /// The finished block. `is_cut` says that the answer was cut or refused, so that its tools never run.
+    /// Finishes the block. `is_cut` means that the response was cut or refused, so its tools never run.
     ///
     /// # Errors
     /// Why it is not a content block.
@@ -167,7 +167,8 @@ impl GrowingBlock {
         if !self.is_call() && !self.has_grown() {
             return Block::from_raw(self.start).map_err(|error| error.to_string());
         }
-        let mut fields: Fields = serde_json::from_str(self.start.get()).map_err(|error| error.to_string())?;
+        let mut fields: RawObject =
+            serde_json::from_str(self.start.get()).map_err(|error| error.to_string())?;
         for (name, added) in [("text", &self.text), ("thinking", &self.thinking)] {
             if !added.is_empty() {
                 let whole = fields.text(name).unwrap_or_default() + added;
@@ -182,24 +183,24 @@ impl GrowingBlock {
             let whole = appended_list(fields.get("citations").unwrap_or("null"), &citations);
             fields.set("citations", whole);
         }
-        // Before the input is settled, so that nothing that we do not know can undo that.
+        // Before finishing the input, so that an unknown delta cannot overwrite it.
         merge_others(&mut fields, &self.others);
-        let is_untouched = self.settle_input(&mut fields, is_cut) && !self.has_grown();
+        let is_untouched = self.finish_input(&mut fields, is_cut) && !self.has_grown();
         if is_untouched {
             return Block::from_raw(self.start).map_err(|error| error.to_string());
         }
         Block::from_json(fields.to_json()).map_err(|error| error.to_string())
     }
 
-    /// Puts the input in its place. Returns whether it is what the block began with.
-    fn settle_input(&self, fields: &mut Fields, is_cut: bool) -> bool {
+    /// Sets the final input. Returns whether it is unchanged from the start.
+    fn finish_input(&self, fields: &mut RawObject, is_cut: bool) -> bool {
         let end = match (is_cut, self.is_closed) {
-            (true, _) => InputEnd::Cut,
-            (false, true) => InputEnd::Whole,
-            (false, false) => InputEnd::Unclosed,
+            (true, _) => InputCompletion::Cut,
+            (false, true) => InputCompletion::Complete,
+            (false, false) => InputCompletion::Unclosed,
         };
-        if !self.input.trim().is_empty() || (self.is_call() && end == InputEnd::Unclosed) {
-            fields.set("input", settle(&self.input, end));
+        if !self.input.trim().is_empty() || (self.is_call() && end == InputCompletion::Unclosed) {
+            fields.set("input", finish_input(&self.input, end));
             return false;
         }
         if !self.is_call() {
@@ -212,7 +213,7 @@ impl GrowingBlock {
                 false
             }
             Some(input) => {
-                let input = if input == "null" { "{}".to_owned() } else { settle(&input, end) };
+                let input = if input == "null" { "{}".to_owned() } else { finish_input(&input, end) };
                 fields.set("input", input);
                 false
             }
@@ -220,20 +221,20 @@ impl GrowingBlock {
     }
 }
 
-/// The list `json` (anything else counts as an empty one) with these items at its end.
+/// Appends items to the list `json`; anything else counts as an empty list.
 fn appended_list(json: &str, items: &[&str]) -> String {
     let inner = list_items(json);
     let comma = if inner.is_empty() || items.is_empty() { "" } else { "," };
     format!("[{inner}{comma}{}]", items.join(","))
 }
 
-/// The text between the brackets of a list; empty for anything else.
+/// The text between the brackets of a list; empty for other JSON.
 fn list_items(json: &str) -> &str {
     json.trim().strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or_default().trim()
 }
 
-/// Merges deltas that we do not know into the block's fields, in time that grows with their size only.
-fn merge_others(fields: &mut Fields, others: &[(Merge, Fields)]) {
+/// Merges unknown deltas into the block's fields, in linear time.
+fn merge_others(fields: &mut RawObject, others: &[(Merge, RawObject)]) {
     enum Whole {
         Text(String),
         List(Vec<String>),

@@ -1,4 +1,4 @@
-//! How to reach the service: where, under which profile, with which key, within which bounds.
+//! [`Config`]: address, API profile, key, timeouts and limits of a client.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,20 +8,20 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::prices::Prices;
 
-/// Where the service is, unless the host says otherwise.
+/// The default address of the service.
 pub const DEFAULT_BASE_URL: &str = "https://api.anthropic.com";
 
-/// Which form of the service's interface is spoken (`reference/skills-files-api.md`).
+/// The API version and its headers (`reference/skills-files-api.md`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Profile {
-    /// Version `2023-06-01`, the key in `x-api-key`. What is known to be live.
+pub enum ApiProfile {
+    /// Version `2023-06-01`, the key in `x-api-key`. Known to be live.
     #[default]
     Beta,
-    /// Version `2026-10-21`, the key as a bearer token. What the official SDK 2.x sends.
+    /// Version `2026-10-21`, the key as a bearer token, as the official SDK 2.x sends it.
     Current,
 }
 
-impl Profile {
+impl ApiProfile {
     /// The value of `anthropic-version`.
     #[must_use]
     pub const fn version(self) -> &'static str {
@@ -32,35 +32,34 @@ impl Profile {
     }
 }
 
-/// Which cache marks a request carries.
+/// The prompt caching of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caching {
-    /// None: bodies are byte prefixes of each other as they are.
+    /// No cache breakpoints; each body is a byte prefix of the next.
     Off,
-    /// Marks of the service's usual life time.
+    /// Breakpoints with the default lifetime of five minutes.
     FiveMinutes,
-    /// Marks that live an hour; writing them costs more.
+    /// Breakpoints with a lifetime of one hour, which cost more to write.
     OneHour,
 }
 
-/// Over what the key may travel.
+/// Whether the key may be sent over plain HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Plaintext {
-    /// `http://` reaches loopback addresses only.
+pub enum PlaintextPolicy {
+    /// `http://` for loopback addresses only.
     LoopbackOnly,
-    /// `http://` reaches any host: the host vouches for the network.
+    /// `http://` for any host: the embedder trusts the network.
     Anywhere,
 }
 
-/// The bounds of a call in time.
+/// The timeouts of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Until the connection stands. 10 s by default.
+    /// For connecting: 10 s by default.
     pub connect: Duration,
-    /// Between two pieces of a streamed answer, the first included; the service pings far more often. 120 s by
-    /// default.
+    /// Between two chunks of a streamed response, the first included: 120 s by default. The service pings far more often.
     pub idle: Duration,
-    /// The whole call, its waits and retries included. 10 min by default.
+    /// For the whole call, waits and retries included: 10 min by default.
     pub total: Duration,
 }
 
@@ -74,68 +73,68 @@ impl Default for Timeouts {
     }
 }
 
-/// The bounds of an answer in size.
+/// The size limits of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AnswerLimits {
-    /// One event of a stream, in bytes. 8 MiB by default.
+pub struct ResponseLimits {
+    /// One event of a stream, in bytes: 8 MiB by default.
     pub event: usize,
-    /// A whole answer on the wire, streamed or not, in bytes. 32 MiB by default.
+    /// A whole response, in bytes: 32 MiB by default.
     pub total: usize,
 }
 
-impl Default for AnswerLimits {
+impl Default for ResponseLimits {
     fn default() -> Self {
         Self { event: 8 << 20, total: 32 << 20 }
     }
 }
 
-/// How to reach the service. `Debug` does not show the key.
+/// The configuration of a client. `Debug` does not show the key.
 #[derive(Clone)]
 pub struct Config {
     pub(crate) key: SecretString,
-    pub(crate) profile: Profile,
+    pub(crate) profile: ApiProfile,
     pub(crate) base_url: String,
-    pub(crate) plaintext: Plaintext,
+    pub(crate) plaintext: PlaintextPolicy,
     pub(crate) proxy: Option<String>,
     pub(crate) roots: Vec<Vec<u8>>,
     pub(crate) timeouts: Timeouts,
-    pub(crate) limits: AnswerLimits,
+    pub(crate) limits: ResponseLimits,
     pub(crate) retries: u32,
     pub(crate) seed: Option<u64>,
     pub(crate) prices: Prices,
 }
 
-/// A configuration that cannot work.
+/// Why a configuration is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// The key is empty or cannot be sent in a header.
     #[error("the API key is empty or holds characters that no header can carry; check how it was copied")]
     Key,
-    /// The address of the service is unusable.
+    /// The base URL is invalid.
     #[error("the base URL `{url}` cannot be used: {reason}")]
     BaseUrl {
-        /// The address, without user name and password.
+        /// The URL, without user name and password.
         url: String,
         /// Why, and how to mend it.
         reason: String,
     },
-    /// The proxy's address is unusable. It may hold a password, so it is not shown.
+    /// The proxy URL is invalid. It may hold a password, so it is not shown.
     #[error("the proxy's address cannot be used; write `http://HOST:PORT`")]
     Proxy,
-    /// The TLS configuration cannot be made.
+    /// TLS cannot be set up.
     #[error("TLS cannot be set up: {reason}")]
     Tls {
         /// Why.
         reason: String,
     },
-    /// A field of the body that the client writes itself.
+    /// A body field that only the client sets.
     #[error("the field `{name}` is written by the client and cannot be set; use the option for it")]
     ReservedField {
         /// Its name.
         name: String,
     },
-    /// A beta name that cannot be sent in a header.
+    /// A beta name with characters that no header can carry.
     #[error("`{name}` cannot be sent as the name of a beta")]
     Beta {
         /// The name.
@@ -144,99 +143,99 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// This key, at the service's own address, under the beta profile, with the default bounds and 2 retries.
+    /// Creates a configuration with this key and the defaults: the service's own address, the beta profile, 2 retries.
     #[must_use]
     pub fn new(key: SecretString) -> Self {
         Self {
             key,
-            profile: Profile::default(),
+            profile: ApiProfile::default(),
             base_url: DEFAULT_BASE_URL.to_owned(),
-            plaintext: Plaintext::LoopbackOnly,
+            plaintext: PlaintextPolicy::LoopbackOnly,
             proxy: None,
             roots: Vec::new(),
             timeouts: Timeouts::default(),
-            limits: AnswerLimits::default(),
+            limits: ResponseLimits::default(),
             retries: 2,
             seed: None,
             prices: Prices::default(),
         }
     }
 
-    /// Under this profile.
+    /// Sets the API profile.
     #[must_use]
-    pub const fn with_profile(mut self, profile: Profile) -> Self {
+    pub const fn with_profile(mut self, profile: ApiProfile) -> Self {
         self.profile = profile;
         self
     }
 
-    /// At this address; `/v1/messages` and the like are appended to its path.
+    /// Sets the base URL; paths such as `/v1/messages` are appended to it.
     #[must_use]
     pub fn with_base_url(mut self, url: impl Into<String>) -> Self {
         self.base_url = url.into();
         self
     }
 
-    /// With the key travelling so over `http://`.
+    /// Sets whether the key may be sent over `http://`.
     #[must_use]
-    pub const fn with_plaintext(mut self, plaintext: Plaintext) -> Self {
+    pub const fn with_plaintext(mut self, plaintext: PlaintextPolicy) -> Self {
         self.plaintext = plaintext;
         self
     }
 
-    /// Through this HTTP proxy. Without it none is used, whatever the environment says.
+    /// Sets an HTTP proxy. By default none is used; the environment is not read.
     #[must_use]
     pub fn with_proxy(mut self, url: impl Into<String>) -> Self {
         self.proxy = Some(url.into());
         self
     }
 
-    /// Trusting this certificate (DER) beside those that the machine trusts.
+    /// Adds a trusted root certificate (DER) beside the machine's own.
     #[must_use]
     pub fn with_root(mut self, der: impl Into<Vec<u8>>) -> Self {
         self.roots.push(der.into());
         self
     }
 
-    /// Within these bounds in time.
+    /// Sets the timeouts.
     #[must_use]
     pub const fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
         self.timeouts = timeouts;
         self
     }
 
-    /// Within these bounds in size.
+    /// Sets the size limits.
     #[must_use]
-    pub const fn with_limits(mut self, limits: AnswerLimits) -> Self {
+    pub const fn with_limits(mut self, limits: ResponseLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// With this many retries of a call of which nothing was shown.
+    /// Sets the number of retries of a call without shown output.
     #[must_use]
     pub const fn with_retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
     }
 
-    /// With jitter that is the same in every run.
+    /// Seeds the jitter, so that it is the same in every run.
     #[must_use]
     pub const fn with_seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// With these prices.
+    /// Sets the prices.
     #[must_use]
     pub fn with_prices(mut self, prices: Prices) -> Self {
         self.prices = prices;
         self
     }
 
-    /// The address beneath which `/v1` lies.
+    /// The validated base URL, to which `/v1` is appended.
     pub(crate) fn service_url(&self) -> Result<Url, ConfigError> {
         let url = Url::parse(self.base_url.trim());
         let mut url = url.map_err(|error| ConfigError::BaseUrl {
-            // What cannot be parsed may hold anything, a password too.
+            // An unparsable URL may hold a password.
             url: "…".to_owned(),
             reason: format!("{error}; write it like `{DEFAULT_BASE_URL}`"),
         })?;
@@ -256,7 +255,7 @@ impl Config {
         }
         match url.scheme() {
             "https" => {}
-            "http" if self.plaintext == Plaintext::Anywhere => {}
+            "http" if self.plaintext == PlaintextPolicy::Anywhere => {}
             "http" if is_loopback(&url) && !self.has_distant_proxy() => {}
             "http" if is_loopback(&url) => {
                 return refuse(
@@ -272,13 +271,13 @@ impl Config {
         Ok(url)
     }
 
-    /// Whether there is a proxy on another machine, or one that nobody can tell where it is.
+    /// Whether there is a proxy that is not on loopback.
     fn has_distant_proxy(&self) -> bool {
         let is_near = |proxy: &String| Url::parse(proxy).is_ok_and(|url| is_loopback(&url));
         self.proxy.as_ref().is_some_and(|proxy| !is_near(proxy))
     }
 
-    /// The key, if it can be a key.
+    /// The key, if it is valid.
     pub(crate) fn checked_key(&self) -> Result<&str, ConfigError> {
         let key = self.key.expose_secret();
         if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -347,7 +346,7 @@ mod tests {
         let error = distant.service_url().unwrap_err().to_string();
         assert!(error.contains("plain text") && !error.contains("pass@"), "{error}");
         assert!(distant.with_base_url(DEFAULT_BASE_URL).service_url().is_ok());
-        assert!(config("http://example.com").with_plaintext(Plaintext::Anywhere).service_url().is_ok());
+        assert!(config("http://example.com").with_plaintext(PlaintextPolicy::Anywhere).service_url().is_ok());
     }
 
     #[test]

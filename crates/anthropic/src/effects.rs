@@ -1,20 +1,20 @@
-//! What a call may do at the service, told before it is sent by what it asks for.
+//! Determines before sending whether a call can have side effects at the service.
 
-use conjure_conversation::{CallEffects, Request};
+use conjure_conversation::{Request, SideEffects};
 use serde_json::Value;
 
-use crate::options::{CONTAINER, Options};
+use crate::options::{CONTAINER, ModelOptions};
 
-/// The field in which a host names servers whose tools the service calls.
+/// The field for MCP servers whose tools the service calls.
 const MCP_SERVERS: &str = "mcp_servers";
 
 /// What a call of `request` may do. Searching and reading the web is no effect; running code and calling the tools of others is.
-pub(crate) fn effects_of(request: &Request, options: &Options) -> CallEffects {
+pub(crate) fn effects_of(request: &Request, options: &ModelOptions) -> SideEffects {
     let extra = options.extra();
     let acts = extra.contains_key(CONTAINER)
         || extra.contains_key(MCP_SERVERS)
         || options.server_tools().iter().any(is_acting);
-    if acts { CallEffects::Possible } else { request.effects() }
+    if acts { SideEffects::Possible } else { request.side_effects() }
 }
 
 fn is_acting(tool: &Value) -> bool {
@@ -30,8 +30,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::config::Profile;
-    use crate::hosted::Hosted;
+    use crate::config::ApiProfile;
+    use crate::hosted::ContainerRequest;
 
     fn plain() -> Request {
         Request {
@@ -47,22 +47,25 @@ mod tests {
 
     #[test]
     fn a_call_acts_by_what_it_is_configured_with() {
-        let tool = |kind: &str| Options::new("m").with_server_tool(json!({"type": kind, "name": "n"}));
-        let field = |name: &str| Options::new("m").with_field(name, json!([])).unwrap();
+        let tool = |kind: &str| ModelOptions::new("m").with_server_tool(json!({"type": kind, "name": "n"}));
+        let field = |name: &str| ModelOptions::new("m").with_field(name, json!([])).unwrap();
         for (options, expected) in [
-            (Options::new("m"), CallEffects::None),
-            (tool("web_search_20250305"), CallEffects::None),
-            (tool("web_fetch_20250910"), CallEffects::None),
-            (field("metadata"), CallEffects::None),
-            (tool("code_execution_20250825"), CallEffects::Possible),
-            (tool("mcp_toolset"), CallEffects::Possible),
-            (field("mcp_servers"), CallEffects::Possible),
-            (field("container"), CallEffects::Possible),
+            (ModelOptions::new("m"), SideEffects::None),
+            (tool("web_search_20250305"), SideEffects::None),
+            (tool("web_fetch_20250910"), SideEffects::None),
+            (field("metadata"), SideEffects::None),
+            (tool("code_execution_20250825"), SideEffects::Possible),
+            (tool("mcp_toolset"), SideEffects::Possible),
+            (field("mcp_servers"), SideEffects::Possible),
+            (field("container"), SideEffects::Possible),
             (
                 tool("web_search_20250305").with_server_tool(json!({"type": "mcp_toolset"})),
-                CallEffects::Possible,
+                SideEffects::Possible,
             ),
-            (Hosted::default().applied_to(Options::new("m"), Profile::Current), CallEffects::Possible),
+            (
+                ContainerRequest::default().applied_to(ModelOptions::new("m"), ApiProfile::Current),
+                SideEffects::Possible,
+            ),
         ] {
             assert_eq!(effects_of(&plain(), &options), expected, "{options:?}");
         }
@@ -73,7 +76,7 @@ mod tests {
         let hosted = Request { hosted: [HostedSkill::anthropic("xlsx")].into(), ..plain() };
         let resumed = Request { container: Some(ContainerId::new("c_1")), ..plain() };
         for request in [hosted, resumed] {
-            assert_eq!(effects_of(&request, &Options::new("m")), CallEffects::Possible, "{request:?}");
+            assert_eq!(effects_of(&request, &ModelOptions::new("m")), SideEffects::Possible, "{request:?}");
         }
     }
 }

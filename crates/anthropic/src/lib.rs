@@ -1,47 +1,51 @@
-//! The wire of Conjure: the Messages API, streamed, as a [`Model`](conjure_conversation::Model).
+//! Client of the Messages API, as a streaming [`Model`](conjure_conversation::Model).
 //!
-//! Way of a call: the [`Client`] of a key lends it a place at the key's limiter; the body is written (`body`), sent
-//! (`transport`), read piece by piece (`sse`), collected (`accumulate`, `block`, `input`) and, as long as nothing of
-//! it was shown, tried again (`call`, `retry`, `limiter`).
+//! The way of a call: the key's rate limiter admits it (`limiter`), its body is written (`request_body`) and sent (`transport`), events
+//! are parsed (`sse`) and collected (`message_accumulator`, `block`, `tool_input`). While no output was shown, a failed attempt is
+//! repeated (`model_call`, `retry`).
 //!
-//! What the service hosts, its skills, files and containers, is spoken of in [`hosted`], over the same client.
+//! The Skills and Files APIs and the service's containers are in [`hosted`], over the same client.
 //!
-//! What is absent: no session, no history, no actor; no environment variable is read; no task is started but the
-//! blocking reads of what is uploaded, each awaited or left to end by itself. The key is never in an error, a log or
-//! `Debug`.
+//! This crate has no session, no history and no actor. It reads no environment variable. It starts no task except blocking reads of
+//! uploaded files. The API key is never in an error, a log or `Debug`.
 
 #[cfg(feature = "fake")]
 pub mod fake;
 
 pub mod hosted;
 
-mod accumulate;
-mod answer;
-mod block;
-mod body;
-mod call;
 mod config;
-mod effects;
-mod failure;
-mod fields;
-mod gone;
-mod http_date;
-mod input;
-mod limiter;
-mod messages;
 mod options;
 mod prices;
-mod random;
+
+mod messages;
+mod model_call;
+mod response_stream;
+
+mod attempt_error;
+mod container_gone;
+mod effects;
+mod http_date;
+mod jitter;
+mod limiter;
+mod request_body;
 mod retry;
-mod sse;
 mod transport;
 
-pub use accumulate::{Accumulator, Shown, StreamError};
-pub use answer::Answer;
+mod api_response;
+mod block;
+mod events;
+mod message_accumulator;
+mod raw_object;
+mod sse;
+mod tool_input;
+
+pub use api_response::ApiResponse;
 pub use config::{
-    AnswerLimits, Caching, Config, ConfigError, DEFAULT_BASE_URL, Plaintext, Profile, Timeouts,
+    ApiProfile, Caching, Config, ConfigError, DEFAULT_BASE_URL, PlaintextPolicy, ResponseLimits, Timeouts,
 };
-pub use messages::{AnswerEvent, AnswerStream, Client, Messages};
-pub use options::Options;
+pub use message_accumulator::{MessageAccumulator, OutputShown, StreamError};
+pub use messages::{Client, Messages, ResponseEvent, ResponseEventStream};
+pub use options::ModelOptions;
 pub use prices::{ModelPrices, Prices};
 pub use sse::{SseError, SseEvent, SseParser};

@@ -1,15 +1,12 @@
-//! One limiter per key, shared by all sessions that use it: what one of them learns of a limit, all heed.
+//! [`Limiter`]: the rate limiter of one API key, shared by all sessions that use the key.
 //!
-//! While the key is not limited, calls pass without waiting. After a limit (a 429, a 529, or either's error in the midst of
-//! a stream) the gate closes until the service's `retry-after` (with jitter, and for ten minutes at most) is over; then exactly one call, the one that
-//! has waited longest, goes out as a probe. Another limit closes the gate again; anything else opens it slowly, one call
-//! and then twice as many per answer, so that a thousand waiting sessions do not come back as a herd. Calls that are not
-//! answered for [`PROBE_HOLD`] do not hold up the others: one more goes out beside them.
+//! While the key is not limited, calls pass without waiting. A limit (status 429 or 529, or such an error in a stream) closes the gate
+//! for the service's `retry-after`, with jitter and for ten minutes at most. Then exactly one call, the one that has waited longest, is
+//! sent as a probe. Another limit closes the gate again. Any other response opens it slowly: the number of concurrent calls doubles, so
+//! that waiting sessions do not return as a herd. If a probe is not answered within [`PROBE_HOLD`], one more call is sent.
 //!
-//! It owns the queue of waiting calls, in memory only; a crash forgets it, and the service reminds us. A waiting
-//! or admitted call that is dropped gives its place back: there is no state that only its own progress can leave. Nor
-//! does a call that nobody polls any more keep the others: the first in the queue watches the time, and the others,
-//! [`WATCH_LATER`], whether it did.
+//! The queue is in memory. A waiting or admitted call that is dropped leaves the queue. A call that is no longer polled does not block
+//! the others: the first in the queue watches the time, and the others check [`WATCH_LATER`] whether it did.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -20,30 +17,30 @@ use std::time::Duration;
 use conjure_base::{Clock, Deadline};
 use futures_util::future::BoxFuture;
 
-/// How much longer than asked the gate stays closed, at most: this part of the wait.
+/// The largest jitter, as a fraction of the wait.
 const JITTER: f64 = 0.1;
 
-/// How long the gate is closed at most, but for the jitter, however long the service asks for: then a probe shows whether
-/// it still means it. A key that was told to wait for weeks by mistake would else be lost to this process.
-pub(crate) const LONGEST_CLOSED: Duration = Duration::from_secs(600);
+/// The longest time that the gate stays closed, without jitter; then a probe is sent. So a wrong `retry-after` of weeks does not lock
+/// the key for this process.
+pub(crate) const MAX_CLOSED: Duration = Duration::from_secs(600);
 
-/// For how long calls without an answer keep those behind them from trying. The head of a streamed answer takes seconds.
+/// How long a probe without a response blocks the calls behind it. The head of a streamed response takes seconds.
 const PROBE_HOLD: Duration = Duration::from_secs(10);
 
-/// How much later than the first in the queue the others look at the time.
+/// How much later than the first in the queue the others check the time.
 const WATCH_LATER: Duration = Duration::from_secs(60);
 
 /// Why a call was not admitted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the key is rate limited beyond the call's deadline")]
 pub(crate) struct NotAdmitted {
-    /// How long until the gate may open; zero when it may be open, and others are before this call.
+    /// The time until the gate may open; zero if it may be open and other calls are before this one.
     pub(crate) retry_after: Duration,
 }
 
-/// A call's place in the order of all calls of this key. It keeps it over its retries.
+/// A call's position in the order of all calls of the key. Retries keep it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Ticket(u64);
+pub(crate) struct QueueTicket(u64);
 
 /// The limiter of one key.
 #[derive(Debug)]
@@ -56,21 +53,21 @@ pub(crate) struct Limiter {
 struct State {
     gate: Gate,
     next_ticket: u64,
-    waiting: BTreeMap<Ticket, Waiting>,
-    /// Counts the limits: an answer to a call that was sent before the last of them says nothing about now.
+    waiting: BTreeMap<QueueTicket, Waiting>,
+    /// Counts the limits. A response to a call from an earlier epoch says nothing about the current limit.
     epoch: u64,
-    /// Calls of this epoch that were admitted and have no answer yet.
+    /// Admitted calls of this epoch without a response.
     in_flight: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Gate {
     Open,
-    /// Nobody passes before this.
+    /// No call passes before `until`.
     Closed {
         until: Deadline,
     },
-    /// As many may be under way at once; one more when none of them has been answered at the end of patience.
+    /// At most `window` concurrent calls; one more if none was answered by then.
     Opening {
         window: u32,
         patience: Deadline,
@@ -80,7 +77,7 @@ enum Gate {
 #[derive(Debug)]
 struct Waiting {
     waker: Option<Waker>,
-    /// The epoch it was admitted in, while it has not noticed yet.
+    /// The epoch in which it was admitted, until it notices.
     admitted: Option<u64>,
 }
 
@@ -92,29 +89,28 @@ impl Limiter {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing in here panics half-way through a change.
+        // No code panics in the middle of a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next place in the order of calls.
-    pub(crate) fn ticket(&self) -> Ticket {
+    /// Returns the next position in the order of calls.
+    pub(crate) fn ticket(&self) -> QueueTicket {
         let mut state = self.lock();
         state.next_ticket += 1;
-        Ticket(state.next_ticket)
+        QueueTicket(state.next_ticket)
     }
 
-    /// Leave to send one call at once, where the key is not limited and nobody waits.
+    /// Admits a call at once, if the key is not limited and no call waits.
     pub(crate) fn try_admit(self: &Arc<Self>) -> Option<Permit> {
         let mut state = self.lock();
         let is_free = matches!(state.gate, Gate::Open) && state.waiting.is_empty();
         is_free.then(|| self.permit(state.pass()))
     }
 
-    /// Waits until the call may be sent, at most until `deadline`; at once an error when the gate is closed for
-    /// longer than that.
+    /// Waits until the call may be sent, at most until `deadline`. Fails at once if the gate is closed for longer.
     pub(crate) async fn admit(
         self: &Arc<Self>,
-        ticket: Ticket,
+        ticket: QueueTicket,
         deadline: Deadline,
     ) -> Result<Permit, NotAdmitted> {
         {
@@ -123,23 +119,23 @@ impl Limiter {
                 return Ok(self.permit(state.pass()));
             }
             if let Gate::Closed { until } = state.gate
-                && until.earlier(deadline) != until
+                && until.min(deadline) != until
             {
                 return Err(NotAdmitted { retry_after: self.clock.remaining(until) });
             }
             state.waiting.insert(ticket, Waiting { waker: None, admitted: None });
             state.admit_waiting();
         }
-        let _place = Place { limiter: self, ticket };
+        let _place = QueueGuard { limiter: self, ticket };
         let mut expired = self.clock.sleep_until(deadline);
-        // When to look at the time; who is first looks when it is over.
-        let mut watch: Option<(Watch, BoxFuture<'static, ()>)> = None;
+        // When to check the time.
+        let mut watch: Option<(WaitUntil, BoxFuture<'static, ()>)> = None;
         poll_fn(|context| {
             loop {
                 let due = match self.look(ticket, context) {
-                    Look::Admitted(epoch) => return Poll::Ready(Ok(self.permit(epoch))),
-                    Look::Waiting => break,
-                    Look::Watching(due) => due,
+                    AdmissionCheck::Admitted(epoch) => return Poll::Ready(Ok(self.permit(epoch))),
+                    AdmissionCheck::Waiting => break,
+                    AdmissionCheck::Watching(due) => due,
                 };
                 if watch.as_ref().is_none_or(|(armed, _)| *armed != due) {
                     let at = if due.is_first { due.until } else { self.later(due.until) };
@@ -157,23 +153,23 @@ impl Limiter {
         .await
     }
 
-    fn look(&self, ticket: Ticket, context: &Context<'_>) -> Look {
+    fn look(&self, ticket: QueueTicket, context: &Context<'_>) -> AdmissionCheck {
         let mut state = self.lock();
-        // Those who were admitted and have not noticed yet no longer wait.
+        // Skip calls that were admitted and have not noticed.
         let first = state.waiting.iter().find(|(_, waiting)| waiting.admitted.is_none());
         let is_first = first.is_some_and(|(first, _)| *first == ticket);
         let gate = state.gate;
-        let Some(waiting) = state.waiting.get_mut(&ticket) else { return Look::Waiting };
+        let Some(waiting) = state.waiting.get_mut(&ticket) else { return AdmissionCheck::Waiting };
         if let Some(epoch) = waiting.admitted {
             state.waiting.remove(&ticket);
-            return Look::Admitted(epoch);
+            return AdmissionCheck::Admitted(epoch);
         }
         waiting.waker = Some(context.waker().clone());
         match gate {
             Gate::Closed { until } | Gate::Opening { patience: until, .. } => {
-                Look::Watching(Watch { until, is_first })
+                AdmissionCheck::Watching(WaitUntil { until, is_first })
             }
-            Gate::Open => Look::Waiting,
+            Gate::Open => AdmissionCheck::Waiting,
         }
     }
 
@@ -189,22 +185,20 @@ impl Limiter {
         state.admit_waiting();
     }
 
-    /// Closes the gate for `wait`, at most [`LONGEST_CLOSED`], plus up to a tenth of it by `random` (0 to 1).
+    /// Closes the gate for `wait`, at most [`MAX_CLOSED`], plus up to a tenth of it by `random` (0 to 1).
     pub(crate) fn limited(&self, wait: Duration, random: f64) {
         self.close(&mut self.lock(), wait, random);
     }
 
     fn close(&self, state: &mut State, wait: Duration, random: f64) {
-        let until = self.clock.deadline(wait.min(LONGEST_CLOSED).mul_f64(1.0 + JITTER * random));
+        let until = self.clock.deadline(wait.min(MAX_CLOSED).mul_f64(1.0 + JITTER * random));
         state.gate = match state.gate {
-            Gate::Closed { until: before } if before.earlier(until) == until => {
-                Gate::Closed { until: before }
-            }
+            Gate::Closed { until: before } if before.min(until) == until => Gate::Closed { until: before },
             _ => Gate::Closed { until },
         };
         state.epoch += 1;
         state.in_flight = 0;
-        // Who was admitted and has not noticed goes back to waiting.
+        // Calls that were admitted and have not noticed wait again.
         for waiting in state.waiting.values_mut() {
             waiting.admitted = None;
         }
@@ -215,7 +209,7 @@ impl Limiter {
         self.clock.deadline(PROBE_HOLD)
     }
 
-    /// When to look whether the first in the queue did what was to be done at `until`.
+    /// When to check whether the first in the queue acted at `until`.
     fn later(&self, until: Deadline) -> Deadline {
         self.clock.deadline(self.clock.remaining(until).saturating_add(WATCH_LATER))
     }
@@ -232,28 +226,28 @@ impl Limiter {
     }
 }
 
-enum Look {
+enum AdmissionCheck {
     Admitted(u64),
-    Watching(Watch),
+    Watching(WaitUntil),
     Waiting,
 }
 
-/// Until when nothing changes by itself, and who sees to it that then it does.
+/// The time until which nothing changes, and whether this call is the first to act then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Watch {
+struct WaitUntil {
     until: Deadline,
-    /// The others have another look later: the first one may be a call that nobody polls.
+    /// The others check later, because the first may not be polled any more.
     is_first: bool,
 }
 
 impl State {
-    /// One more call is under way; returns its epoch.
+    /// Counts a call as in flight and returns its epoch.
     fn pass(&mut self) -> u64 {
         self.in_flight = self.in_flight.saturating_add(1);
         self.epoch
     }
 
-    /// Admits those who have waited longest, as many as the gate lets through, and wakes whoever must act.
+    /// Admits the calls that have waited longest, as many as the gate allows, and wakes them.
     fn admit_waiting(&mut self) {
         let free = match self.gate {
             Gate::Open => u32::MAX,
@@ -269,39 +263,39 @@ impl State {
                 waker.wake();
             }
         }
-        // The first of those who still wait watches the time.
+        // The first waiting call watches the time.
         if let Some(waker) = still.next().and_then(|first| first.waker.take()) {
             waker.wake();
         }
     }
 
-    /// A call of this epoch is no longer under way.
-    fn landed(&mut self, epoch: u64) {
+    /// Counts a call of this epoch as finished.
+    fn call_finished(&mut self, epoch: u64) {
         if epoch == self.epoch {
             self.in_flight = self.in_flight.saturating_sub(1);
         }
     }
 }
 
-/// The place of a waiting call in the queue. Dropped, it gives the place, or the admission not used, back.
-struct Place<'a> {
+/// The queue entry of a waiting call. Dropping it removes the entry and releases an unused admission.
+struct QueueGuard<'a> {
     limiter: &'a Arc<Limiter>,
-    ticket: Ticket,
+    ticket: QueueTicket,
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.limiter.lock();
         if let Some(waiting) = state.waiting.remove(&self.ticket) {
             if let Some(epoch) = waiting.admitted {
-                state.landed(epoch);
+                state.call_finished(epoch);
             }
             state.admit_waiting();
         }
     }
 }
 
-/// Leave to send one call. Report how it was answered; dropped without a report, it counts as not sent.
+/// Permission to send one call. The response must be reported; a permit that is dropped without report counts as unsent.
 #[derive(Debug)]
 pub(crate) struct Permit {
     limiter: Arc<Limiter>,
@@ -310,15 +304,15 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// The service answered, with anything but a limit.
+    /// Reports a response that is not a limit.
     pub(crate) fn answered(mut self) {
         self.is_reported = true;
         let mut state = self.limiter.lock();
-        state.landed(self.epoch);
+        state.call_finished(self.epoch);
         if self.epoch == state.epoch
             && let Gate::Opening { window, .. } = state.gate
         {
-            // Nobody waits any more: what comes now comes one by one anyway.
+            // No call waits any more, so there is no herd.
             let is_caught_up = state.waiting.is_empty() && state.in_flight == 0;
             state.gate = if is_caught_up {
                 Gate::Open
@@ -329,7 +323,7 @@ impl Permit {
         state.admit_waiting();
     }
 
-    /// The service answered with a limit: nobody is sent for `wait`, plus up to a tenth of it by `random` (0 to 1).
+    /// Reports a limit: no call is sent for `wait`, plus up to a tenth of it by `random` (0 to 1).
     pub(crate) fn limited(mut self, wait: Duration, random: f64) {
         self.is_reported = true;
         self.limiter.limited(wait, random);
@@ -340,7 +334,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         if !self.is_reported {
             let mut state = self.limiter.lock();
-            state.landed(self.epoch);
+            state.call_finished(self.epoch);
             state.admit_waiting();
         }
     }

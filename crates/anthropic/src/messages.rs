@@ -1,10 +1,10 @@
-//! The Messages client: a [`Model`] over HTTP.
+//! [`Client`] and [`Messages`]: the Messages API as a [`Model`].
 //!
-//! A [`Client`] stands for one key and is shared by all sessions that use it, and with it the limiter, the
-//! connections and the prices. [`Messages`] is one model of it with its options; it is cheap to clone.
+//! A [`Client`] belongs to one API key. All sessions that use the key share its rate limiter, connections and prices. [`Messages`] is one
+//! model with its options; it is cheap to clone.
 //!
-//! A call that is dropped at any point is over: its connection closes, its place at the limiter is free. Nothing is
-//! kept of it, here or in a crash; whether the service had begun to answer is for the caller to record before.
+//! Dropping a call closes its connection and releases its place at the limiter. Nothing is stored; the caller records whether the call
+//! was sent.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -14,51 +14,51 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use conjure_artifact::ServiceFiles;
 use conjure_base::{Clock, SystemClock};
 use conjure_conversation::{
-    CallEffects, HostedFiles, Hosting, Model, ModelError, ModelEvent, ModelStream, Request, Usage,
+    HostedFiles, HostedSupport, Model, ModelError, ModelEvent, ModelStream, Request, SideEffects, Usage,
 };
 use futures_util::{Stream, StreamExt, stream};
 use reqwest::Url;
 use reqwest::header::HeaderValue;
 
-use crate::answer::{Answer, WireMessage};
-use crate::body::{Delivery, body};
-use crate::call::Call;
-use crate::config::{Config, ConfigError, Profile};
+use crate::api_response::{ApiResponse, WireMessage};
+use crate::config::{ApiProfile, Config, ConfigError};
 use crate::effects::effects_of;
-use crate::hosted::{Hosted, HostedOutputs, HostedRemoval, HostedUploads};
+use crate::hosted::{ContainerRequest, HostedFileDeletion, HostedOutputs, HostedUploads};
+use crate::jitter::Jitter;
 use crate::limiter::Limiter;
-use crate::options::Options;
+use crate::model_call::ModelCall;
+use crate::options::ModelOptions;
 use crate::prices::Prices;
-use crate::random::Jitter;
+use crate::request_body::{Delivery, request_body};
 use crate::transport::Transport;
 
-/// The client of one key.
+/// The client of one API key. Cheap to clone.
 #[derive(Clone)]
-pub struct Client(Arc<Shared>);
+pub struct Client(Arc<ClientState>);
 
-/// What all calls under one key share.
-pub(crate) struct Shared {
+/// The state that all calls of one key share.
+pub(crate) struct ClientState {
     pub(crate) transport: Transport,
     pub(crate) limiter: Arc<Limiter>,
     pub(crate) jitter: Jitter,
     pub(crate) retries: u32,
     prices: Prices,
-    /// The models that answered and have no price, cleaned for people to read.
-    unpriced: Mutex<BTreeSet<String>>,
+    /// The models that responded and have no price, cleaned for display.
+    models_without_price: Mutex<BTreeSet<String>>,
 }
 
-/// How many models without a price are kept by name: the service names them.
-const MOST_UNPRICED: usize = 16;
-/// How long such a name may be, in characters.
-const LONGEST_MODEL: usize = 100;
+/// The most names of models without a price, which the service chooses.
+const MAX_MODELS_WITHOUT_PRICE: usize = 16;
+/// The longest such name, in characters.
+const MAX_MODEL_CHARS: usize = 100;
 
 /// One model, with its options, under one key.
 #[derive(Debug, Clone)]
-pub struct Messages(Arc<Inner>);
+pub struct Messages(Arc<MessagesInner>);
 
-pub(crate) struct Inner {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) options: Options,
+pub(crate) struct MessagesInner {
+    pub(crate) shared: Arc<ClientState>,
+    pub(crate) options: ModelOptions,
     pub(crate) betas: Option<HeaderValue>,
     pub(crate) url: Url,
 }
@@ -66,18 +66,18 @@ pub(crate) struct Inner {
 /// What [`Messages::events`] yields.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub enum AnswerEvent {
+pub enum ResponseEvent {
     /// A preview; never [`ModelEvent::Finished`].
     Preview(ModelEvent),
-    /// The whole answer; the last event of a good stream.
-    Finished(Box<Answer>),
+    /// The complete response; the last event of a successful stream.
+    Finished(Box<ApiResponse>),
 }
 
-/// A streamed call under way. Dropping it abandons the call.
-pub type AnswerStream = Pin<Box<dyn Stream<Item = Result<AnswerEvent, ModelError>> + Send>>;
+/// A streamed call. Dropping it abandons the call.
+pub type ResponseEventStream = Pin<Box<dyn Stream<Item = Result<ResponseEvent, ModelError>> + Send>>;
 
 impl Client {
-    /// A client by the machine's clock. Within a Tokio runtime only.
+    /// Creates a client with the system clock. Needs a Tokio runtime.
     ///
     /// # Errors
     /// [`ConfigError`].
@@ -85,18 +85,18 @@ impl Client {
         Self::with_clock(config, Arc::new(SystemClock))
     }
 
-    /// A client by this clock, which times its waits and reads the dates of `retry-after`.
+    /// Creates a client with this clock, for its waits and for dates in `retry-after`.
     ///
     /// # Errors
     /// [`ConfigError`].
     pub fn with_clock(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, ConfigError> {
-        let shared = Shared {
+        let shared = ClientState {
             transport: Transport::new(config, Arc::clone(&clock))?,
             limiter: Arc::new(Limiter::new(clock)),
             jitter: config.seed.map_or_else(Jitter::random, Jitter::seeded),
             retries: config.retries,
             prices: config.prices.clone(),
-            unpriced: Mutex::default(),
+            models_without_price: Mutex::default(),
         };
         Ok(Self(Arc::new(shared)))
     }
@@ -105,26 +105,26 @@ impl Client {
     ///
     /// # Errors
     /// [`ConfigError::Beta`] for a beta that cannot be sent.
-    pub fn messages(&self, options: Options) -> Result<Messages, ConfigError> {
+    pub fn messages(&self, options: ModelOptions) -> Result<Messages, ConfigError> {
         let betas = beta_header(&options)?;
         let url = self.0.transport.url(["messages"]);
-        Ok(Messages(Arc::new(Inner { shared: Arc::clone(&self.0), options, betas, url })))
+        Ok(Messages(Arc::new(MessagesInner { shared: Arc::clone(&self.0), options, betas, url })))
     }
 
-    pub(crate) const fn shared(&self) -> &Arc<Shared> {
+    pub(crate) const fn shared(&self) -> &Arc<ClientState> {
         &self.0
     }
 
-    /// The models whose answers so far count as free because no price of them is known, in order; at most 16. The
-    /// service tells which model answered, which may be another one than was asked for.
+    /// The models without a known price, whose responses count as free; sorted, at most 16. The service says which model responded,
+    /// which may differ from the requested one.
     #[must_use]
-    pub fn unpriced_models(&self) -> Vec<String> {
-        self.0.unpriced().iter().cloned().collect()
+    pub fn models_without_price(&self) -> Vec<String> {
+        self.0.lock_models_without_price().iter().cloned().collect()
     }
 }
 
-/// The value of `anthropic-beta`, where there is one.
-fn beta_header(options: &Options) -> Result<Option<HeaderValue>, ConfigError> {
+/// The value of the `anthropic-beta` header, if any.
+fn beta_header(options: &ModelOptions) -> Result<Option<HeaderValue>, ConfigError> {
     for name in options.betas() {
         let is_token = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         if name.is_empty() || !name.bytes().all(is_token) {
@@ -140,56 +140,56 @@ fn beta_header(options: &Options) -> Result<Option<HeaderValue>, ConfigError> {
 impl Messages {
     /// The options of this model.
     #[must_use]
-    pub fn options(&self) -> &Options {
+    pub fn options(&self) -> &ModelOptions {
         &self.0.options
     }
 
-    /// The same model, with the service's containers at its hand: each request asks for these skills and the tool that
-    /// runs code, and names the betas of the profile. It shares the limiter, the connections and the prices.
+    /// Returns a model that runs code in the service's containers: each request asks for these skills and the code execution tool. It
+    /// shares limiter, connections and prices.
     ///
-    /// Which container an answer ran in is in its [`Response`](conjure_conversation::Response::container), and goes with
-    /// the requests that follow; one that is gone is [`ModelErrorKind::ContainerGone`](conjure_conversation::ModelErrorKind).
+    /// The [`Response`](conjure_conversation::Response::container) names its container, and later requests reuse it. A missing container
+    /// is the error [`ModelErrorKind::ContainerGone`](conjure_conversation::ModelErrorKind).
     #[must_use]
-    pub fn with_hosted(&self, hosted: &Hosted) -> Self {
+    pub fn with_container_request(&self, hosted: &ContainerRequest) -> Self {
         let shared = &self.0.shared;
         let options = hosted.applied_to(self.0.options.clone(), shared.transport.profile());
-        // Names that were good stay good beside those of the profile.
+        // The names are valid already, so this cannot fail.
         let betas = beta_header(&options).unwrap_or_else(|_| self.0.betas.clone());
         let mut url = self.0.url.clone();
-        // What the official SDK of that profile sends.
-        url.set_query((shared.transport.profile() == Profile::Beta).then_some("beta=true"));
-        Self(Arc::new(Inner { shared: Arc::clone(shared), options, betas, url }))
+        // As the official SDK sends it.
+        url.set_query((shared.transport.profile() == ApiProfile::Beta).then_some("beta=true"));
+        Self(Arc::new(MessagesInner { shared: Arc::clone(shared), options, betas, url }))
     }
 
-    /// The same model with the skills that the request itself names, where it names some. The service may refuse them.
-    fn with_skills_of(&self, request: &Request) -> Self {
+    /// Adds the skills that the request names, if any. The service may refuse them.
+    fn with_hosted_skills(&self, request: &Request) -> Self {
         if request.hosted.is_empty() {
             return self.clone();
         }
-        self.with_hosted(&Hosted::unchecked(&request.hosted))
+        self.with_container_request(&ContainerRequest::unchecked(&request.hosted))
     }
 
-    /// The body that a streamed call of `request` sends. Deterministic; without cache marks it is, up
-    /// to the end of its messages, a byte prefix of the next call's body.
+    /// The body of a streamed call. It is deterministic. Without cache breakpoints, it is a byte prefix of the next call's body up to the
+    /// end of its messages.
     #[must_use]
     pub fn body(&self, request: &Request) -> Vec<u8> {
-        body(request, &self.with_skills_of(request).0.options, Delivery::Streamed)
+        request_body(request, &self.with_hosted_skills(request).0.options, Delivery::Streamed)
     }
 
-    /// One call, streamed, with all that the service says of the answer. Nothing happens before it is polled.
+    /// Starts a streamed call and returns its events, with the complete API response. Nothing happens before it is polled.
     #[must_use]
-    pub fn events(&self, request: Request) -> AnswerStream {
+    pub fn events(&self, request: Request) -> ResponseEventStream {
         struct State {
-            inner: Arc<Inner>,
+            inner: Arc<MessagesInner>,
             /// Made at the first poll.
             begin: Option<Request>,
-            call: Option<Call>,
+            call: Option<ModelCall>,
             ready: VecDeque<ModelEvent>,
-            /// How the call ended, once all that came before is shown.
-            ended: Option<Result<AnswerEvent, ModelError>>,
+            /// The result, emitted after all events.
+            ended: Option<Result<ResponseEvent, ModelError>>,
         }
         let state = State {
-            inner: self.with_skills_of(&request).0,
+            inner: self.with_hosted_skills(&request).0,
             begin: Some(request),
             call: None,
             ready: VecDeque::new(),
@@ -197,11 +197,11 @@ impl Messages {
         };
         let events = stream::unfold(state, |mut state| async move {
             if let Some(request) = state.begin.take() {
-                state.call = Some(Call::new(Arc::clone(&state.inner), &request, Delivery::Streamed));
+                state.call = Some(ModelCall::new(Arc::clone(&state.inner), &request, Delivery::Streamed));
             }
             loop {
                 if let Some(event) = state.ready.pop_front() {
-                    return Some((Ok(AnswerEvent::Preview(event)), state));
+                    return Some((Ok(ResponseEvent::Preview(event)), state));
                 }
                 if let Some(ended) = state.ended.take() {
                     return Some((ended, state));
@@ -209,7 +209,7 @@ impl Messages {
                 let mut call = state.call.take()?;
                 match call.next(&mut state.ready).await {
                     Ok(None) => state.call = Some(call),
-                    Ok(Some(answer)) => state.ended = Some(Ok(AnswerEvent::Finished(Box::new(answer)))),
+                    Ok(Some(answer)) => state.ended = Some(Ok(ResponseEvent::Finished(Box::new(answer)))),
                     Err(error) => state.ended = Some(Err(error)),
                 }
             }
@@ -217,13 +217,13 @@ impl Messages {
         Box::pin(events.fuse())
     }
 
-    /// One call whose answer comes as a whole. For answers of more than a few minutes use the stream: nothing tells
-    /// a slow answer from a dead connection here.
+    /// Runs a call without streaming. Use the stream for responses that take minutes, because a slow response cannot be told from a dead
+    /// connection here.
     ///
     /// # Errors
     /// [`ModelError`].
-    pub async fn create(&self, request: &Request) -> Result<Answer, ModelError> {
-        Call::new(self.with_skills_of(request).0, request, Delivery::Whole).whole().await
+    pub async fn create(&self, request: &Request) -> Result<ApiResponse, ModelError> {
+        ModelCall::new(self.with_hosted_skills(request).0, request, Delivery::Whole).unstreamed().await
     }
 }
 
@@ -231,47 +231,47 @@ impl Model for Messages {
     fn stream(&self, request: Request) -> ModelStream {
         Box::pin(self.events(request).map(|item| {
             item.map(|event| match event {
-                AnswerEvent::Preview(event) => event,
-                AnswerEvent::Finished(answer) => ModelEvent::Finished(Box::new(answer.response)),
+                ResponseEvent::Preview(event) => event,
+                ResponseEvent::Finished(answer) => ModelEvent::Finished(Box::new(answer.response)),
             })
         }))
     }
 
-    fn hosting(&self) -> Hosting {
-        Hosting::Skills
+    fn hosted_support(&self) -> HostedSupport {
+        HostedSupport::Skills
     }
 
     fn hosted_files(&self) -> HostedFiles {
         let files = Client(Arc::clone(&self.0.shared)).files();
         let outputs = Arc::new(HostedOutputs::new(files.clone()));
-        let removal = Arc::new(HostedRemoval::new(files.clone()));
-        ServiceFiles { outputs, uploads: Arc::new(HostedUploads::new(files)), removal }.into()
+        let removal = Arc::new(HostedFileDeletion::new(files.clone()));
+        ServiceFiles { outputs, uploads: Arc::new(HostedUploads::new(files)), deletion: removal }.into()
     }
 
-    fn effects(&self, request: &Request) -> CallEffects {
+    fn side_effects(&self, request: &Request) -> SideEffects {
         effects_of(request, &self.0.options)
     }
 }
 
-impl Shared {
-    fn unpriced(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        // A set with one name more or less is whole either way.
-        self.unpriced.lock().unwrap_or_else(PoisonError::into_inner)
+impl ClientState {
+    fn lock_models_without_price(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        // The set is consistent after a panic.
+        self.models_without_price.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
-    /// Adds what only we know: the cost and the request id.
-    pub(crate) fn complete(&self, answer: &mut Answer, request_id: Option<String>) {
+impl MessagesInner {
+    /// Adds the cost and the request id.
+    pub(crate) fn complete(&self, answer: &mut ApiResponse, request_id: Option<String>) {
         let response = &mut answer.response;
         response.request_id = request_id;
         let model = response.model.as_deref().unwrap_or(self.options.model());
-        match self.shared.prices.of(model) {
+        match self.shared.prices.for_model(model) {
             Some(prices) => response.usage.cost_micros = prices.cost_micros(&response.usage),
             None => {
-                let model = self.shared.transport.reporter.clean(model, LONGEST_MODEL);
-                let mut unpriced = self.shared.unpriced();
-                if unpriced.len() < MOST_UNPRICED && !unpriced.contains(&model) {
+                let model = self.shared.transport.errors.clean(model, MAX_MODEL_CHARS);
+                let mut unpriced = self.shared.lock_models_without_price();
+                if unpriced.len() < MAX_MODELS_WITHOUT_PRICE && !unpriced.contains(&model) {
                     tracing::debug!(model, "no price is known of this model; its answers count as free");
                     unpriced.insert(model);
                 }
@@ -279,16 +279,16 @@ impl Inner {
         }
     }
 
-    /// The same with what an answer has used so far.
+    /// Adds the cost to a usage event.
     pub(crate) fn priced(&self, event: ModelEvent) -> ModelEvent {
-        let ModelEvent::Used(usage) = event else { return event };
-        let prices = self.shared.prices.of(self.options.model());
+        let ModelEvent::UsageReported(usage) = event else { return event };
+        let prices = self.shared.prices.for_model(self.options.model());
         let cost_micros = prices.map_or(0, |prices| prices.cost_micros(&usage));
-        ModelEvent::Used(Usage { cost_micros, ..usage })
+        ModelEvent::UsageReported(Usage { cost_micros, ..usage })
     }
 
-    /// A whole answer from a body that was not streamed.
-    pub(crate) fn read_whole(&self, body: &[u8]) -> Result<Answer, String> {
+    /// Parses the body of a response without streaming.
+    pub(crate) fn read_whole(&self, body: &[u8]) -> Result<ApiResponse, String> {
         #[derive(serde::Deserialize)]
         struct Kind {
             #[serde(rename = "type")]
@@ -300,7 +300,7 @@ impl Inner {
         }
         let mut message: WireMessage = serde_json::from_slice(body).map_err(|error| error.to_string())?;
         let content = std::mem::take(&mut message.content);
-        message.answer_of(content)
+        message.with_content(content)
     }
 }
 
@@ -310,7 +310,7 @@ impl fmt::Debug for Client {
     }
 }
 
-impl fmt::Debug for Inner {
+impl fmt::Debug for MessagesInner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Messages").field("options", &self.options).finish_non_exhaustive()
     }

@@ -18,9 +18,9 @@ pub(crate) const COMPACTION_BETA: &str = "compact-2026-01-12";
 /// Fields that the client writes itself.
 const RESERVED: [&str; 7] = ["model", "max_tokens", "stream", "tools", "system", "messages", "betas"];
 
-/// The options of a model. Everything in here goes out in a fixed order, so that equal options give equal bytes.
+/// The options of a model. They are serialized in a fixed order, so that equal options give equal bytes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Options {
+pub struct ModelOptions {
     model: String,
     max_tokens: u32,
     caching: Caching,
@@ -30,8 +30,8 @@ pub struct Options {
     compaction: Option<NonZeroU64>,
 }
 
-impl Options {
-    /// This model, with 8,192 tokens an answer at most, cache marks of five minutes and nothing else.
+impl ModelOptions {
+    /// Creates options for this model: at most 8,192 output tokens, cache breakpoints of five minutes.
     #[must_use]
     pub fn new(model: impl Into<String>) -> Self {
         Self {
@@ -45,21 +45,21 @@ impl Options {
         }
     }
 
-    /// With this many tokens an answer at most.
+    /// Sets the most output tokens of a response.
     #[must_use]
     pub const fn with_max_tokens(mut self, max_tokens: u32) -> Self {
         self.max_tokens = max_tokens;
         self
     }
 
-    /// With these cache marks.
+    /// Sets the prompt caching.
     #[must_use]
     pub const fn with_caching(mut self, caching: Caching) -> Self {
         self.caching = caching;
         self
     }
 
-    /// With one more field in the body: `thinking`, `temperature`, `tool_choice`, `metadata`, `container`,
+    /// Adds a field to the request body: `thinking`, `temperature`, `tool_choice`, `metadata`, `container`,
     /// `stop_sequences`, and what comes next year. A second value of a name replaces the first.
     ///
     /// The id of the container that an answer names goes with the requests that follow by itself. A `container` set
@@ -165,11 +165,11 @@ mod tests {
     fn compaction_stands_beside_what_a_host_wants_of_the_context() {
         let tokens = NonZeroU64::new(100_000).unwrap();
         let edit = json!({"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 100_000}});
-        let plain = Options::new("m").with_compaction(tokens);
+        let plain = ModelOptions::new("m").with_compaction(tokens);
         assert_eq!(plain.context_management(), Some(json!({"edits": [edit]})));
         assert_eq!(plain.betas(), ["compact-2026-01-12"]);
         let with = |field: Value| {
-            let options = Options::new("m").with_field(CONTEXT_MANAGEMENT, field).unwrap();
+            let options = ModelOptions::new("m").with_field(CONTEXT_MANAGEMENT, field).unwrap();
             options.with_compaction(tokens).context_management().unwrap()
         };
         let clear = json!({"type": "clear_thinking_20251015"});
@@ -177,15 +177,15 @@ mod tests {
         assert_eq!(with(Value::Null), json!({"edits": [edit]}));
         let own = json!({"edits": [{"type": "compact_20260112", "instructions": "Be brief."}]});
         assert_eq!(with(own.clone()), own);
-        assert_eq!(Options::new("m").context_management(), None);
+        assert_eq!(ModelOptions::new("m").context_management(), None);
     }
 
     #[test]
     fn fields_that_the_client_writes_cannot_be_set() {
         for name in RESERVED {
-            let refused = Options::new("m").with_field(name, Value::Null);
+            let refused = ModelOptions::new("m").with_field(name, Value::Null);
             assert_eq!(refused, Err(ConfigError::ReservedField { name: name.to_owned() }));
         }
-        assert!(Options::new("m").with_field("temperature", Value::from(1)).is_ok());
+        assert!(ModelOptions::new("m").with_field("temperature", Value::from(1)).is_ok());
     }
 }

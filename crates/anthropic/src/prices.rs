@@ -1,4 +1,4 @@
-//! What tokens cost, by model. The host may replace all of it.
+//! [`Prices`]: the price table of tokens, by model. The embedder can replace it.
 //!
 //! The table that comes with this crate is small and dated: list prices in dollars per million tokens, as its authors
 //! know them for the models of the 4.5 generation (November 2025), not checked against the vendor's page: check them
@@ -41,14 +41,14 @@ impl Prices {
 
     /// The same table with one model's prices set.
     #[must_use]
-    pub fn with(mut self, model: impl Into<String>, prices: ModelPrices) -> Self {
+    pub fn with_model(mut self, model: impl Into<String>, prices: ModelPrices) -> Self {
         self.0.insert(model.into(), prices);
         self
     }
 
     /// The prices of a model, if they are known.
     #[must_use]
-    pub fn of(&self, model: &str) -> Option<&ModelPrices> {
+    pub fn for_model(&self, model: &str) -> Option<&ModelPrices> {
         // A beginning counts only at the end of a word: `claude-opus-4-5` is not the price of `claude-opus-4-50`.
         let fits = |name: &str| {
             model.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '@', ':']))
@@ -109,7 +109,7 @@ mod tests {
             cost_micros: 0,
         };
         let prices = Prices::default();
-        let sonnet = prices.of("claude-sonnet-4-5-20250929").unwrap();
+        let sonnet = prices.for_model("claude-sonnet-4-5-20250929").unwrap();
         assert_eq!(sonnet.cost_micros(&usage), 3_000_000 + 1_500_000 + 37_500 + 300_000);
         let one = Usage { cache_read_input_tokens: 1, ..Usage::default() };
         assert_eq!(sonnet.cost_micros(&one), 1, "rounded up");
@@ -126,9 +126,9 @@ mod tests {
     fn the_longest_name_that_fits_counts_and_parts_of_words_do_not_fit() {
         let (a, b) = (ModelPrices::list(1, 1), ModelPrices::list(2, 2));
         let prices = Prices::new([("m-4", a), ("m-4-5", b)]);
-        assert_eq!(prices.of("m-4-1"), Some(&a));
-        assert_eq!(prices.of("m-4-5-2025"), Some(&b));
-        assert_eq!(prices.of("m-40"), None);
-        assert_eq!(Prices::none().of("m-4"), None);
+        assert_eq!(prices.for_model("m-4-1"), Some(&a));
+        assert_eq!(prices.for_model("m-4-5-2025"), Some(&b));
+        assert_eq!(prices.for_model("m-40"), None);
+        assert_eq!(Prices::none().for_model("m-4"), None);
     }
 }

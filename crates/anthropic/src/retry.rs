@@ -1,4 +1,4 @@
-//! When a call is tried again, and after how long (`reference/messages-api.md`, "Errors and retries").
+//! Retry decisions and backoff (`reference/messages-api.md`, "Errors and retries").
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use reqwest::header::HeaderMap;
 
 use crate::http_date;
 
-/// The first wait without a word of the service.
+/// The first backoff, in seconds.
 const FIRST_WAIT: f64 = 0.5;
-/// The longest such wait.
-const LONGEST_WAIT: f64 = 8.0;
-/// What a service may ask for at most; beyond it a date is taken for a mistake of its clock.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(4_294_967);
+/// The longest backoff, in seconds.
+const MAX_WAIT: f64 = 8.0;
+/// The longest accepted `retry-after`; more is treated as a clock error of the service.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(4_294_967);
 
-/// What the service says of trying again.
+/// The service's `x-should-retry` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Advice {
+pub(crate) enum RetryAdvice {
     /// `x-should-retry: true`
     Retry,
     /// `x-should-retry: false`
     GiveUp,
-    /// Nothing: the status decides.
+    /// No header: the status decides.
     None,
 }
 
-impl Advice {
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
+impl RetryAdvice {
+    pub(crate) fn from_headers(headers: &HeaderMap) -> Self {
         match headers.get("x-should-retry").map(reqwest::header::HeaderValue::as_bytes) {
             Some(b"true") => Self::Retry,
             Some(b"false") => Self::GiveUp,
@@ -34,8 +34,8 @@ impl Advice {
         }
     }
 
-    /// Whether an answer of this status, before the stream, is tried again.
-    pub(crate) const fn applied_to(self, status: u16) -> bool {
+    /// Whether to retry after a response of this status.
+    pub(crate) const fn should_retry(self, status: u16) -> bool {
         match self {
             Self::Retry => true,
             Self::GiveUp => false,
@@ -44,13 +44,12 @@ impl Advice {
     }
 }
 
-/// Whether this status tells all calls of the key to wait: too many of them, or an overloaded service.
+/// Whether this status makes all calls of the key wait: rate limit or overload.
 pub(crate) const fn is_limit(status: u16) -> bool {
     matches!(status, 429 | 529)
 }
 
-/// How long the service asks to wait: `retry-after-ms`, else `retry-after` in seconds or as a date. Nothing
-/// when it does not ask, or asks for no time at all.
+/// The requested wait: `retry-after-ms`, else `retry-after` in seconds or as a date. `None` if absent or zero.
 pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let number = |text: &str| text.parse::<f64>().ok();
@@ -59,25 +58,25 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duratio
         let after = text("retry-after")?;
         match number(after) {
             Some(seconds) => Some(duration(seconds)),
-            None => Some(http_date::parse(after)?.since(now)),
+            None => Some(http_date::parse(after)?.duration_since(now)),
         }
     })?;
-    (!asked.is_zero()).then(|| asked.min(LONGEST_RETRY_AFTER))
+    (!asked.is_zero()).then(|| asked.min(MAX_RETRY_AFTER))
 }
 
-/// That many seconds; none for what is negative or no number.
+/// Converts seconds; negative values and NaN give zero.
 fn duration(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(if seconds > 0.0 {
-        LONGEST_RETRY_AFTER
+        MAX_RETRY_AFTER
     } else {
         Duration::ZERO
     })
 }
 
-/// The wait before retry `retry` (from 0), where the service named none: `min(0.5 * 2^n, 8) * (1 - 0.25 * random)`.
+/// The backoff before retry `retry` (from 0): `min(0.5 * 2^n, 8) * (1 - 0.25 * random)`.
 pub(crate) fn backoff(retry: u32, random: f64) -> Duration {
     let exponent = i32::try_from(retry.min(16)).unwrap_or(16);
-    Duration::from_secs_f64((FIRST_WAIT * 2f64.powi(exponent)).min(LONGEST_WAIT) * (1.0 - 0.25 * random))
+    Duration::from_secs_f64((FIRST_WAIT * 2f64.powi(exponent)).min(MAX_WAIT) * (1.0 - 0.25 * random))
 }
 
 #[cfg(test)]
@@ -120,7 +119,9 @@ mod tests {
 
     #[test]
     fn the_advice_of_the_service_wins_over_the_status() {
-        let retried = |pairs: &[(&'static str, &str)], status| Advice::of(&headers(pairs)).applied_to(status);
+        let retried = |pairs: &[(&'static str, &str)], status| {
+            RetryAdvice::from_headers(&headers(pairs)).should_retry(status)
+        };
         for status in [408, 409, 429, 500, 503, 529] {
             assert!(retried(&[], status), "{status}");
             assert!(!retried(&[("x-should-retry", "false")], status), "{status}");

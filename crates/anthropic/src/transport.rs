@@ -1,7 +1,4 @@
-//! One HTTP exchange with the service: sent once, bounded in time and size, with the key and nothing of the
-//! environment.
-//!
-//! It owns the pool of connections; a crash loses them, and the service sees them close.
+//! [`Transport`]: HTTP exchanges with the service, bounded in time and size. The process environment is not used.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,42 +13,42 @@ use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
 
-use crate::config::{AnswerLimits, Config, ConfigError, Profile, Timeouts};
-use crate::failure::{Failure, Next, Reporter, timeout};
+use crate::attempt_error::{AttemptError, ErrorBuilder, RetryDecision, timeout};
+use crate::config::{ApiProfile, Config, ConfigError, ResponseLimits, Timeouts};
 
-/// How much of an error's body is read, in bytes.
-const LONGEST_ERROR_BODY: usize = 64 << 10;
-/// How long the body of an error is awaited: its status has said the most already.
-const ERROR_BODY_WAIT: Duration = Duration::from_secs(5);
-/// How long an unused connection is kept; the service closes them after about as long.
-const POOL_IDLE: Duration = Duration::from_secs(55);
+/// The most bytes of an error body that are read.
+const MAX_ERROR_BODY: usize = 64 << 10;
+/// The timeout for an error body. Its status says the most already.
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an unused connection is kept. The service closes them after about the same time.
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(55);
 
-/// The way to one service under one key.
+/// The HTTP client of one service and key.
 #[derive(Debug)]
 pub(crate) struct Transport {
     http: reqwest::Client,
-    /// Where `/v1` lies.
+    /// The base URL, to which `/v1` is appended.
     base: Url,
-    profile: Profile,
-    /// What tells this key from others, and says nothing of it.
+    profile: ApiProfile,
+    /// A digest that identifies the key.
     key: Digest,
-    /// Those of every request. The key's value is marked as sensitive, so that no log shows it.
+    /// The headers of every request. The key is marked as sensitive, so that no log shows it.
     headers: HeaderMap,
-    pub(crate) reporter: Reporter,
+    pub(crate) errors: ErrorBuilder,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) timeouts: Timeouts,
-    pub(crate) limits: AnswerLimits,
+    pub(crate) limits: ResponseLimits,
 }
 
-/// Which wait of a call ended it.
+/// Which timeout expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Expired {
+pub(crate) enum TimeoutKind {
     Idle,
     Total,
 }
 
-impl Expired {
-    /// Whether there is no time left for another attempt either.
+impl TimeoutKind {
+    /// Whether the whole call has timed out.
     pub(crate) fn is_total(self) -> bool {
         self == Self::Total
     }
@@ -63,8 +60,8 @@ impl Transport {
         let key = config.checked_key()?;
         let mut headers = HeaderMap::new();
         let (name, value) = match config.profile {
-            Profile::Beta => (HeaderName::from_static("x-api-key"), key.to_owned()),
-            Profile::Current => (AUTHORIZATION, format!("Bearer {key}")),
+            ApiProfile::Beta => (HeaderName::from_static("x-api-key"), key.to_owned()),
+            ApiProfile::Current => (AUTHORIZATION, format!("Bearer {key}")),
         };
         let mut value = HeaderValue::try_from(value).map_err(|_| ConfigError::Key)?;
         value.set_sensitive(true);
@@ -75,8 +72,8 @@ impl Transport {
             .http1_only()
             .user_agent(concat!("conjure/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(config.timeouts.connect)
-            .pool_idle_timeout(POOL_IDLE)
-            // A redirect would carry the key elsewhere; a repeated call is decided on here and nowhere else.
+            .pool_idle_timeout(POOL_IDLE_TIMEOUT)
+            // A redirect would send the key elsewhere. Retries are decided in `ModelCall`.
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
             .no_proxy();
@@ -88,9 +85,9 @@ impl Transport {
             http,
             base,
             profile: config.profile,
-            key: Digest::of(format!("conjure key\0{key}").as_bytes()),
+            key: Digest::of_bytes(format!("conjure key\0{key}").as_bytes()),
             headers,
-            reporter: Reporter::new(key),
+            errors: ErrorBuilder::new(key),
             clock,
             timeouts: config.timeouts,
             limits: config.limits,
@@ -102,22 +99,22 @@ impl Transport {
         self.base.host_str().unwrap_or_default()
     }
 
-    /// Which form of the interface is spoken.
-    pub(crate) const fn profile(&self) -> Profile {
+    /// The API profile.
+    pub(crate) const fn profile(&self) -> ApiProfile {
         self.profile
     }
 
-    /// The service: the address that `/v1` is appended to.
+    /// The base URL of the service.
     pub(crate) fn service(&self) -> &str {
         self.base.as_str()
     }
 
-    /// The digest of the key, and of a word before it, so that it is no digest that anybody else has of it.
+    /// The salted digest of the key.
     pub(crate) const fn key(&self) -> Digest {
         self.key
     }
 
-    /// The address of an endpoint: `/v1` and these segments, each of which may hold any character.
+    /// The URL of an endpoint: `/v1` and these path segments, which are encoded.
     pub(crate) fn url<'s>(&self, segments: impl IntoIterator<Item = &'s str>) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
@@ -126,12 +123,12 @@ impl Transport {
         url
     }
 
-    /// A request to this address with the headers of every request.
+    /// Creates a request with the common headers.
     pub(crate) fn request(&self, method: Method, url: Url) -> RequestBuilder {
         self.http.request(method, url).headers(self.headers.clone())
     }
 
-    /// Sends JSON to this address and waits for the head of the answer, at most `idle` and until `deadline`.
+    /// Sends JSON and waits for the response head, at most `idle` and until `deadline`.
     pub(crate) async fn send(
         &self,
         url: Url,
@@ -139,7 +136,7 @@ impl Transport {
         betas: Option<&HeaderValue>,
         idle: Duration,
         deadline: Deadline,
-    ) -> Result<Response, Failure> {
+    ) -> Result<Response, AttemptError> {
         let mut request = self.request(Method::POST, url).header(CONTENT_TYPE, "application/json").body(body);
         if let Some(betas) = betas {
             request = request.header("anthropic-beta", betas);
@@ -147,60 +144,66 @@ impl Transport {
         self.head(request, idle, deadline).await
     }
 
-    /// Sends a request and waits for the head of the answer, at most `idle` and until `deadline`.
+    /// Sends a request and waits for the response head, at most `idle` and until `deadline`.
     pub(crate) async fn head(
         &self,
         request: RequestBuilder,
         idle: Duration,
         deadline: Deadline,
-    ) -> Result<Response, Failure> {
+    ) -> Result<Response, AttemptError> {
         match self.within(idle, deadline, request.send()).await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Err(self.reporter.transport(&error)),
-            Err(Expired::Idle) => {
-                Err(timeout(format!("the service did not begin to answer within {idle:?}"), Next::Retry))
-            }
-            Err(Expired::Total) => Err(self.too_late()),
+            Ok(Err(error)) => Err(self.errors.transport(&error)),
+            Err(TimeoutKind::Idle) => Err(timeout(
+                format!("the service did not begin to answer within {idle:?}"),
+                RetryDecision::Retry,
+            )),
+            Err(TimeoutKind::Total) => Err(self.too_late()),
         }
     }
 
-    /// The next piece of a body; nothing at its end.
+    /// The next chunk of a body; `None` at its end.
     pub(crate) async fn chunk(
         &self,
         response: &mut Response,
         deadline: Deadline,
-    ) -> Result<Option<Bytes>, Failure> {
+    ) -> Result<Option<Bytes>, AttemptError> {
         let idle = self.timeouts.idle;
         match self.within(idle, deadline, response.chunk()).await {
             Ok(Ok(chunk)) => Ok(chunk),
             Ok(Err(error)) => {
-                let mut failure = self.reporter.transport(&error);
+                let mut failure = self.errors.transport(&error);
                 failure.error.kind = ModelErrorKind::Truncated;
                 Err(failure)
             }
-            Err(Expired::Idle) => {
-                Err(timeout(format!("the service sent nothing for {idle:?} in mid-answer"), Next::Retry))
-            }
-            Err(Expired::Total) => Err(self.too_late()),
+            Err(TimeoutKind::Idle) => Err(timeout(
+                format!("the service sent nothing for {idle:?} in mid-answer"),
+                RetryDecision::Retry,
+            )),
+            Err(TimeoutKind::Total) => Err(self.too_late()),
         }
     }
 
-    /// The body of an error, or of what is not an answer: its beginning, as far as it comes.
+    /// The beginning of an error body or an unexpected body.
     pub(crate) async fn excerpt(&self, response: &mut Response, deadline: Deadline) -> Vec<u8> {
         let mut body = Vec::new();
-        let deadline = self.clock.deadline(ERROR_BODY_WAIT).earlier(deadline);
+        let deadline = self.clock.deadline(ERROR_BODY_TIMEOUT).min(deadline);
         while let Ok(Some(chunk)) = self.chunk(response, deadline).await {
-            let left = LONGEST_ERROR_BODY - body.len();
+            let left = MAX_ERROR_BODY - body.len();
             body.extend_from_slice(&chunk[..chunk.len().min(left)]);
-            if body.len() == LONGEST_ERROR_BODY {
+            if body.len() == MAX_ERROR_BODY {
                 break;
             }
         }
         body
     }
 
-    /// A whole body.
-    pub(crate) async fn body(&self, response: &mut Response, deadline: Deadline) -> Result<Vec<u8>, Failure> {
+    /// Reads a whole body.
+    pub(crate) async fn body(
+        &self,
+        response: &mut Response,
+        deadline: Deadline,
+    ) -> Result<Vec<u8>, AttemptError> {
         let mut body = Vec::new();
         while let Some(chunk) = self.chunk(response, deadline).await? {
             if body.len().saturating_add(chunk.len()) > self.limits.total {
@@ -211,53 +214,53 @@ impl Transport {
         Ok(body)
     }
 
-    pub(crate) fn too_large(&self) -> Failure {
+    pub(crate) fn too_large(&self) -> AttemptError {
         let message = format!("the answer is larger than {} bytes", self.limits.total);
-        Failure::new(ModelErrorKind::Protocol, message, Next::GiveUp)
+        AttemptError::new(ModelErrorKind::Protocol, message, RetryDecision::GiveUp)
     }
 
-    pub(crate) fn too_late(&self) -> Failure {
-        timeout(format!("the call took longer than {:?}", self.timeouts.total), Next::GiveUp)
+    pub(crate) fn too_late(&self) -> AttemptError {
+        timeout(format!("the call took longer than {:?}", self.timeouts.total), RetryDecision::GiveUp)
     }
 
-    /// What `future` gives, unless the deadline passes, or nothing moves for `idle`: `moved` counts what does. What moved
-    /// last may have moved at the beginning of such a time, so it is noticed after twice as long at the latest.
-    pub(crate) async fn moving<F: Future>(
+    /// Runs `future` until the deadline, or until nothing was transferred for `idle`. `moved` counts transferred bytes. Inactivity is
+    /// detected after `idle` to twice `idle`.
+    pub(crate) async fn with_idle_timeout<F: Future>(
         &self,
         idle: Duration,
         deadline: Deadline,
         moved: impl Fn() -> u64,
         future: F,
-    ) -> Result<F::Output, Expired> {
+    ) -> Result<F::Output, TimeoutKind> {
         let mut future = pin!(future);
         loop {
             let before = moved();
             match self.within(idle, deadline, future.as_mut()).await {
-                Err(Expired::Idle) if moved() != before => {}
+                Err(TimeoutKind::Idle) if moved() != before => {}
                 other => return other,
             }
         }
     }
 
-    /// What `future` gives, unless one of the waits ends before.
+    /// Runs `future` until `idle` has passed or `deadline` is reached.
     async fn within<F: Future>(
         &self,
         idle: Duration,
         deadline: Deadline,
         future: F,
-    ) -> Result<F::Output, Expired> {
+    ) -> Result<F::Output, TimeoutKind> {
         let idle = self.clock.deadline(idle);
-        let first = idle.earlier(deadline);
+        let first = idle.min(deadline);
         tokio::select! {
             biased;
             output = future => Ok(output),
-            () = self.clock.sleep_until(first) => Err(if first == deadline { Expired::Total } else { Expired::Idle }),
+            () = self.clock.sleep_until(first) => Err(if first == deadline { TimeoutKind::Total } else { TimeoutKind::Idle }),
         }
     }
 }
 
-/// TLS by rustls with `ring`, trusting what the machine trusts and the roots of the configuration. The provider is
-/// named here, not installed for the whole process: the host may use another one.
+/// TLS by rustls with `ring`, trusting the machine's certificates and the configured roots. The crypto provider is not installed
+/// process-wide, because the embedder may use another one.
 fn tls(config: &Config, url: &Url) -> Result<rustls::ClientConfig, ConfigError> {
     let failed = |error: rustls::Error| ConfigError::Tls { reason: error.to_string() };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -266,7 +269,7 @@ fn tls(config: &Config, url: &Url) -> Result<rustls::ClientConfig, ConfigError> 
         .map_err(failed)?;
     let is_plain_proxy = config.proxy.as_ref().is_none_or(|proxy| !proxy.starts_with("https:"));
     if url.scheme() == "http" && is_plain_proxy {
-        // Never used: a machine without certificates can still reach its loopback.
+        // Not used for plain HTTP, so a machine without certificates can still reach its loopback.
         return Ok(builder.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth());
     }
     let verifier = verifier(config, provider).map_err(|error| ConfigError::Tls {

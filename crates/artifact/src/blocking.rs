@@ -1,28 +1,28 @@
-//! Work that blocks, where it harms nobody: the one place from which this crate starts some.
+//! Runs blocking work on Tokio's blocking threads; a panic becomes an error.
 //!
-//! It owns no state. Work whose future is dropped goes on to its end, which is near.
+//! Work whose future is dropped still runs to its end.
 
 use std::any::Any;
 
 use crate::error::{ArtifactError, PanicMessage};
 
-/// Does what blocks on a thread that may.
+/// Runs blocking work.
 ///
 /// # Errors
 /// `Panicked` when the work did; `Cancelled` when the runtime is shut down before it begins.
-pub(crate) async fn blocking<T: Send + 'static>(
+pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ArtifactError> {
     tokio::task::spawn_blocking(work).await.map_err(|error| match error.try_into_panic() {
-        Ok(panic) => ArtifactError::Panicked(PanicMessage::new(said(&*panic))),
+        Ok(panic) => ArtifactError::Panicked(PanicMessage::new(panic_message(&*panic))),
         Err(_) => ArtifactError::Cancelled,
     })
 }
 
-/// What a panic said, where that is text.
-fn said(panic: &(dyn Any + Send)) -> &str {
+/// The message of a panic, if it is text.
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let literal = panic.downcast_ref::<&'static str>().copied();
-    literal.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it said nothing")
+    literal.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 #[cfg(test)]
@@ -35,13 +35,14 @@ mod tests {
     use crate::error::ArtifactErrorKind as Kind;
 
     #[tokio::test]
-    async fn a_panic_is_told_as_one_and_not_in_the_words_of_the_host() {
+    async fn a_panic_is_an_error_that_hides_its_message() {
         let path = "/home/host/secret";
-        let formatted = blocking(move || assert!(path.is_empty(), "nothing at {path}")).await.unwrap_err();
-        let literal = blocking(|| panic!("nothing")).await.map(|()| "").unwrap_err();
-        let other = blocking(|| std::panic::panic_any(7)).await.map(|()| "").unwrap_err();
+        let formatted =
+            run_blocking(move || assert!(path.is_empty(), "nothing at {path}")).await.unwrap_err();
+        let literal = run_blocking(|| panic!("nothing")).await.map(|()| "").unwrap_err();
+        let other = run_blocking(|| std::panic::panic_any(7)).await.map(|()| "").unwrap_err();
         for (error, said) in
-            [(formatted, "nothing at /home/host/secret"), (literal, "nothing"), (other, "it said nothing")]
+            [(formatted, "nothing at /home/host/secret"), (literal, "nothing"), (other, "no message")]
         {
             assert_eq!((error.kind(), error.is_retryable()), (Kind::Panicked, false));
             assert_eq!(error.source().unwrap().to_string(), said);
@@ -50,12 +51,12 @@ mod tests {
     }
 
     #[test]
-    fn where_the_runtime_is_shut_down_work_is_called_off() {
+    fn work_is_cancelled_when_the_runtime_is_shut_down() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let handle = runtime.handle().clone();
         drop(runtime);
         let _entered = handle.enter();
-        let error = blocking(|| ()).now_or_never().unwrap().unwrap_err();
+        let error = run_blocking(|| ()).now_or_never().unwrap().unwrap_err();
         assert_eq!(error.kind(), Kind::Cancelled);
     }
 }

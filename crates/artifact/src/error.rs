@@ -1,7 +1,7 @@
-//! Why an artifact is not to be had (the errors of ADR-0018).
+//! The errors of artifacts (ADR-0018).
 //!
-//! A message is fit for the model: it names what the model or the user named, never a path of the host's. What a host needs besides
-//! is in the source ([`std::error::Error::source`]) and in the log.
+//! Messages may be shown to the model: they name what the model or the user named, never a path of this machine. Details for the
+//! embedder are in the source ([`std::error::Error::source`]) and in the log.
 
 use std::fmt;
 use std::io;
@@ -14,7 +14,7 @@ use conjure_store::{StoreError, StoreErrorKind};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArtifactError {
-    /// The text is no reference.
+    /// The text is not a reference.
     #[error("invalid artifact URI `{uri}`: {reason}")]
     InvalidUri {
         /// The text, shortened.
@@ -22,7 +22,7 @@ pub enum ArtifactError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The name is none.
+    /// The name is invalid.
     #[error(transparent)]
     InvalidName(#[from] ArtifactNameError),
     /// The session has no skill of this name.
@@ -30,7 +30,7 @@ pub enum ArtifactError {
     SkillNotFound {
         /// The name.
         skill: String,
-        /// The names that there are.
+        /// The known names.
         known: String,
     },
     /// The skill has no such file.
@@ -46,7 +46,7 @@ pub enum ArtifactError {
     ArtifactNotFound {
         /// The name.
         name: String,
-        /// The names that there are.
+        /// The known names.
         known: String,
     },
     /// The session has an artifact of this name already.
@@ -55,37 +55,37 @@ pub enum ArtifactError {
         /// The name.
         name: ArtifactName,
     },
-    /// There is no such file.
+    /// The file does not exist.
     #[error("the file of the artifact `{name}` was not found")]
     FileNotFound {
         /// The artifact.
         name: String,
     },
-    /// It is a folder, a device, a pipe or something else that is no plain file.
+    /// It is a directory, a device, a pipe or another special file.
     #[error("the file of the artifact `{name}` is not a plain file")]
     NotAFile {
         /// The artifact.
         name: String,
     },
-    /// The path leads out of where it must stay.
+    /// The path leads out of its directory.
     #[error("path traversal blocked: `{path}` leads out of its folder")]
     PathTraversal {
         /// The path as it was named.
         path: String,
     },
-    /// The host allows no files from there.
+    /// The file is in no allowed directory.
     #[error("the file of the artifact `{name}` does not lie beneath a folder that is allowed")]
     PathNotAllowed {
         /// The artifact.
         name: String,
     },
-    /// It may not be read.
+    /// The process may not read it.
     #[error("the file of the artifact `{name}` may not be read")]
     PermissionDenied {
         /// The artifact.
         name: String,
     },
-    /// It has more bytes than allowed.
+    /// It is larger than allowed.
     #[error("{what} has more than {limit} bytes, the most that is allowed")]
     TooLarge {
         /// What.
@@ -99,7 +99,7 @@ pub enum ArtifactError {
         /// The artifact.
         name: String,
     },
-    /// The scheme may not be fetched.
+    /// URLs of this scheme are not fetched.
     #[error("the scheme `{scheme}` is not allowed: {allowed}")]
     SchemeNotAllowed {
         /// The scheme.
@@ -107,42 +107,42 @@ pub enum ArtifactError {
         /// What is allowed.
         allowed: String,
     },
-    /// The host may not be asked.
+    /// The host is blocked.
     #[error("the host `{host}` is blocked")]
     HostBlocked {
         /// The host.
         host: String,
     },
-    /// The address is not a public one.
+    /// The host has a private address.
     #[error("the host `{host}` is at a private address, which is blocked")]
     PrivateAddress {
         /// The host.
         host: String,
     },
-    /// URLs are not fetched here.
+    /// Fetching URLs is disabled.
     #[error("URLs are not fetched here: the host has switched it off")]
     FetchDisabled,
     /// The fetch failed.
     #[error("fetching `{url}` failed: {reason}")]
     FetchFailed {
-        /// The URL, without what may be secret in it.
+        /// The URL, redacted.
         url: String,
         /// Why.
         reason: String,
-        /// Whether trying again may help.
-        retry: Retry,
+        /// Whether a retry may help.
+        retry: Retryable,
     },
-    /// The model's service did not take it.
+    /// The model's service did not accept it.
     #[error("the artifact `{name}` could not be given to the model's service: {reason}")]
     UploadFailed {
         /// Which.
         name: ArtifactName,
         /// Why.
         reason: String,
-        /// Whether trying again may help.
-        retry: Retry,
+        /// Whether a retry may help.
+        retry: Retryable,
     },
-    /// It took too long.
+    /// It timed out.
     #[error("{what} took longer than {}", seconds(*waited))]
     TimedOut {
         /// What.
@@ -150,10 +150,10 @@ pub enum ArtifactError {
         /// How long.
         waited: Duration,
     },
-    /// It was called off.
+    /// It was cancelled.
     #[error("cancelled")]
     Cancelled,
-    /// A part of the program panicked over it: an error of this library's, or of the host's.
+    /// The code that handled it panicked: a bug in this library or in the embedder.
     #[error("the work broke off: a part of the program panicked")]
     Panicked(#[source] PanicMessage),
     /// A tool's input could not be resolved.
@@ -166,9 +166,9 @@ pub enum ArtifactError {
         reason: Box<ArtifactError>,
     },
     /// The content could not be stored or read.
-    #[error("the content of an artifact cannot be kept or read: {}", what_failed(.0))]
+    #[error("the content of an artifact cannot be kept or read: {}", store_failure(.0))]
     Store(#[from] StoreError),
-    /// The registration says what cannot be.
+    /// The registration is invalid.
     #[error("the artifact `{name}` cannot be registered: {reason}")]
     InvalidRegistration {
         /// The artifact.
@@ -176,29 +176,29 @@ pub enum ArtifactError {
         /// What is wrong, and how to mend it.
         reason: String,
     },
-    /// It is there and may be read, and cannot be.
+    /// Reading it failed.
     #[error("`{what}` could not be read: {reason}")]
     Unreadable {
         /// What.
         what: String,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
-    /// It cannot be had here.
+    /// It is not supported here.
     #[error("{0}")]
     Unsupported(String),
 }
 
-/// Whether trying again may help.
+/// Whether a retry may help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Retry {
-    /// It may.
-    MayHelp,
-    /// The same will come of it.
-    Useless,
+pub enum Retryable {
+    /// A retry may help.
+    Yes,
+    /// A retry would fail in the same way.
+    No,
 }
 
-/// What a panic said: for the host alone, since it may name anything.
+/// The message of a panic. It is for the embedder only, because it may contain anything.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PanicMessage(String);
@@ -243,7 +243,7 @@ pub enum ArtifactErrorKind {
 }
 
 impl ArtifactError {
-    /// What kind of error it is; of a failed resolution, the kind of its reason.
+    /// The kind of the error; for a failed resolution, the kind of its reason.
     #[must_use]
     pub fn kind(&self) -> ArtifactErrorKind {
         use ArtifactErrorKind as Kind;
@@ -278,11 +278,11 @@ impl ArtifactError {
         }
     }
 
-    /// Whether the same may succeed later without anybody changing anything.
+    /// Whether the same call may succeed later without any change.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::FetchFailed { retry, .. } | Self::UploadFailed { retry, .. } => *retry == Retry::MayHelp,
+            Self::FetchFailed { retry, .. } | Self::UploadFailed { retry, .. } => *retry == Retryable::Yes,
             Self::TimedOut { .. } | Self::Changed { .. } => true,
             Self::Resolution { reason, .. } => reason.is_retryable(),
             Self::Store(error) => error.is_retryable(),
@@ -290,7 +290,7 @@ impl ArtifactError {
         }
     }
 
-    /// This scheme is none of those that are allowed; `why` it is asked for at all, if that does not show.
+    /// The error for a scheme that is not allowed. `why` explains where the scheme comes from.
     pub(crate) fn scheme_not_allowed(scheme: &str, allowed: &[String], why: &str) -> Self {
         let names: Vec<String> = allowed.iter().map(|scheme| format!("`{scheme}`")).collect();
         let allowed = match &names[..] {
@@ -301,21 +301,21 @@ impl ArtifactError {
         Self::SchemeNotAllowed { scheme: scheme.to_owned(), allowed: format!("{allowed}{why}") }
     }
 
-    /// What the system said when this was read. Its words name no path.
+    /// The error for a failed read. The system's message contains no path.
     pub(crate) fn unread(what: impl fmt::Display, error: &io::Error) -> Self {
         Self::Unreadable { what: what.to_string(), reason: error.to_string() }
     }
 
-    /// The same as the reason why this input could not be resolved.
+    /// Wraps the error as the reason why a tool input could not be resolved.
     #[must_use]
-    pub fn of_input(self, input: impl Into<String>) -> Self {
+    pub fn for_input(self, input: impl Into<String>) -> Self {
         Self::Resolution { input: input.into(), reason: Box::new(self) }
     }
 }
 
-/// Without the path, which is the host's.
-fn what_failed(error: &StoreError) -> &'static str {
-    if matches!(error, StoreError::Thawed { .. }) {
+/// Describes a store error without its path.
+fn store_failure(error: &StoreError) -> &'static str {
+    if matches!(error, StoreError::FrozenChanged { .. }) {
         return "its file was to stay as it was, and was changed; register it again";
     }
     match error.kind() {
@@ -329,4 +329,48 @@ fn what_failed(error: &StoreError) -> &'static str {
 
 fn seconds(duration: Duration) -> String {
     format!("{} s", duration.as_secs_f64())
+}
+
+/// The longest excerpt in an error message, in characters.
+pub(crate) const MAX_EXCERPT: usize = 200;
+
+/// An excerpt of untrusted text for an error message: without user name, password, query and fragment.
+pub(crate) fn safe_excerpt(text: &str) -> String {
+    let text = text.find(['?', '#']).map_or(text, |end| &text[..end]);
+    let (scheme, rest) = text.split_at(text.find("//").map_or(0, |at| at + 2));
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, behind)| behind);
+    let text: String = scheme.chars().chain(rest.chars()).take(MAX_EXCERPT + 1).collect();
+    truncate(&text.escape_debug().to_string())
+}
+
+/// Shortens a text to [`MAX_EXCERPT`] characters.
+pub(crate) fn truncate(text: &str) -> String {
+    match text.char_indices().nth(MAX_EXCERPT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_excerpt_hides_credentials_and_queries() {
+        assert_eq!(safe_excerpt("https://user:pass@example.com/a?key=secret"), "https://example.com/a");
+        assert_eq!(safe_excerpt("https://a@b@example.com\n"), "https://example.com\\n");
+        assert_eq!(safe_excerpt("bob:hunter2@example.com"), "example.com");
+        assert!(safe_excerpt(&"ä".repeat(5000)).chars().count() <= MAX_EXCERPT + 1);
+    }
+
+    proptest! {
+        #[test]
+        fn an_excerpt_is_short_and_has_no_query(text in ".{0,400}") {
+            let shown = safe_excerpt(&text);
+            prop_assert!(shown.chars().count() <= MAX_EXCERPT + 1);
+            prop_assert!(!shown.contains('?') && !shown.contains('#'));
+        }
+    }
 }

@@ -1,17 +1,18 @@
-//! Media types by a file's name and by its first bytes. It owns no state.
+//! Detects media types from a file's name and first bytes.
 //!
-//! The bytes win where they show what they are: an image is never told to be a page because of its name. A name only makes more
-//! exact what the bytes leave open: which kind of text, or what the archive is. What looks like a page and has no name that says so
-//! is plain text. A table of our own, since the crates for this bring thousands of types, of which a model can use few.
+//! Recognised bytes win: an image is never an HTML page because of its name. The name only refines the result: the kind of text, or
+//! the format in an archive. HTML without a matching name is plain text. The table is our own, because the crates for this bring
+//! thousands of types that a model cannot use.
 
-/// How many of a file's first bytes are looked at.
+/// How many of a file's first bytes are inspected.
 pub const HEAD_BYTES: usize = 4096;
 
-/// What nobody knows more of.
+/// The fallback.
 const UNKNOWN: &str = "application/octet-stream";
 const TEXT: &str = "text/plain";
 
-/// The media type of a file of this name that begins with these bytes (at most [`HEAD_BYTES`] count); no bytes: of the name alone.
+/// Detects the media type of a file from its name and its first bytes, of which at most [`HEAD_BYTES`] count. Without bytes, only the
+/// name counts.
 ///
 /// ```
 /// use conjure_artifact::content_type_of;
@@ -24,20 +25,22 @@ pub fn content_type_of(name: &str, head: &[u8]) -> String {
     let head = head.get(..HEAD_BYTES).unwrap_or(head);
     let named = by_name(name);
     let chosen = match by_bytes(head) {
-        Sniffed::Nothing => named.unwrap_or(UNKNOWN),
-        Sniffed::Text => named.filter(|named| is_text(named)).unwrap_or(TEXT),
-        Sniffed::Binary => named.filter(|named| !is_text(named) && !shows(named)).unwrap_or(UNKNOWN),
-        Sniffed::Known(known) => named.filter(|named| refines(named, known)).unwrap_or(known),
+        SniffedType::Nothing => named.unwrap_or(UNKNOWN),
+        SniffedType::Text => named.filter(|named| is_text(named)).unwrap_or(TEXT),
+        SniffedType::Binary => {
+            named.filter(|named| !is_text(named) && !is_sniffable(named)).unwrap_or(UNKNOWN)
+        }
+        SniffedType::Known(known) => named.filter(|named| refines(named, known)).unwrap_or(known),
     };
     chosen.to_owned()
 }
 
-/// Whether the name's ending says what the file is.
+/// Whether the name's extension is known.
 pub(crate) fn is_known_name(name: &str) -> bool {
     by_name(name).is_some()
 }
 
-/// Whether a media type is text: what a person reads as it is.
+/// Whether a media type is human-readable text.
 #[must_use]
 pub fn is_text(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -59,7 +62,7 @@ pub fn is_text(content_type: &str) -> bool {
         )
 }
 
-/// A media type as a host or a server names it: `type/subtype`, maybe with parameters, of printable ASCII, at most 255 bytes.
+/// Whether a text is a media type: `type/subtype` with optional parameters, printable ASCII, at most 255 bytes.
 #[must_use]
 pub fn is_content_type(text: &str) -> bool {
     let is_token = |token: &str| {
@@ -72,16 +75,16 @@ pub fn is_content_type(text: &str) -> bool {
         && parameters.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
-/// What bytes show.
+/// What the first bytes tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sniffed {
-    /// There are none.
+enum SniffedType {
+    /// There are no bytes.
     Nothing,
-    /// They are text.
+    /// Text.
     Text,
-    /// They are no text, and nothing that is known.
+    /// Binary data of an unknown type.
     Binary,
-    /// They are this.
+    /// A known type.
     Known(&'static str),
 }
 
@@ -92,7 +95,7 @@ const OGG: &str = "application/ogg";
 const MP4: &str = "video/mp4";
 const MATROSKA: &str = "video/x-matroska";
 
-/// First bytes that are of one kind only.
+/// Magic numbers that identify a type.
 const MAGIC: [(&[u8], &str); 30] = [
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -126,46 +129,46 @@ const MAGIC: [(&[u8], &str); 30] = [
     (b"wOF2", "font/woff2"),
 ];
 
-fn by_bytes(head: &[u8]) -> Sniffed {
+fn by_bytes(head: &[u8]) -> SniffedType {
     if head.is_empty() {
-        return Sniffed::Nothing;
+        return SniffedType::Nothing;
     }
     let at = |offset: usize, bytes: &[u8]| head.get(offset..).is_some_and(|rest| rest.starts_with(bytes));
     if let Some((_, known)) = MAGIC.iter().find(|(magic, _)| head.starts_with(magic)) {
-        return Sniffed::Known(known);
+        return SniffedType::Known(known);
     }
-    // Two letters alone begin texts, too.
+    // Two letters alone may begin a text.
     if at(0, b"BM") && at(6, &[0; 4]) {
-        return Sniffed::Known("image/bmp");
+        return SniffedType::Known("image/bmp");
     }
     if at(0, b"RIFF") {
         let kinds: [(&[u8], _); 3] =
             [(b"WEBP", "image/webp"), (b"WAVE", "audio/wav"), (b"AVI ", "video/x-msvideo")];
         if let Some((_, known)) = kinds.iter().find(|(kind, _)| at(8, kind)) {
-            return Sniffed::Known(known);
+            return SniffedType::Known(known);
         }
     }
     if at(4, b"ftyp") {
-        return Sniffed::Known(match head.get(8..12) {
+        return SniffedType::Known(match head.get(8..12) {
             Some(b"avif") => "image/avif",
             Some(b"heic" | b"heix" | b"mif1") => "image/heic",
             _ => MP4,
         });
     }
     if at(257, b"ustar") {
-        return Sniffed::Known("application/x-tar");
+        return SniffedType::Known("application/x-tar");
     }
-    if looks_like_text(head) { Sniffed::Text } else { Sniffed::Binary }
+    if looks_like_text(head) { SniffedType::Text } else { SniffedType::Binary }
 }
 
-/// UTF-8 without the control characters that no text has, maybe cut within a character; or UTF-16 that says so.
+/// Whether it is UTF-8 without control characters, possibly cut within a character, or UTF-16 with a byte order mark.
 fn looks_like_text(head: &[u8]) -> bool {
     if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
         return true;
     }
     let text = match std::str::from_utf8(head) {
         Ok(text) => text,
-        // The last character is cut: nothing is wrong with those before it.
+        // Only the last character is incomplete.
         Err(error) if error.error_len().is_none() => {
             let (whole, _) = head.split_at(error.valid_up_to());
             std::str::from_utf8(whole).unwrap_or_default()
@@ -178,14 +181,14 @@ fn looks_like_text(head: &[u8]) -> bool {
     })
 }
 
-/// Whether files of this type begin with bytes of [`MAGIC`], so that one without them is something else.
-fn shows(content_type: &str) -> bool {
+/// Whether files of this type have a number in [`MAGIC`], so that a file without one is of another type.
+fn is_sniffable(content_type: &str) -> bool {
     MAGIC.iter().any(|(_, known)| *known == content_type)
         || content_type.starts_with("image/")
         || [ZIP, GZIP, OLE, OGG, MP4, MATROSKA].iter().any(|known| refines(content_type, known))
 }
 
-/// Whether what the name says is a kind of what the bytes show.
+/// Whether the type by name is a special case of the type by bytes.
 fn refines(named: &str, known: &str) -> bool {
     named == known
         || match known {
@@ -219,7 +222,7 @@ fn refines(named: &str, known: &str) -> bool {
         }
 }
 
-/// What the ending of a name stands for.
+/// The media type of a name's extension.
 fn by_name(name: &str) -> Option<&'static str> {
     let file = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();
     let (stem, ending) = file.rsplit_once('.')?;

@@ -1,65 +1,63 @@
-//! What a host permits of artifacts (ADR-0018, section 9).
+//! The options of artifacts: sources, limits and fetching (ADR-0018, section 9).
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use conjure_base::Timestamp;
 
-/// What files and URLs a session may be given, and what a fetch may cost.
+/// Which files and URLs may become artifacts, and the limits of fetching.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArtifactOptions {
-    /// The folders beneath which files may be registered; none: any file of the host's. An empty list allows nothing.
+    /// The directories beneath which files may be registered. `None` allows any file, an empty list none.
     pub allowed_dirs: Option<Vec<PathBuf>>,
-    /// The most bytes of a file or of given content: 50 MiB.
+    /// The most bytes of a file or of inline content: 50 MiB by default.
     pub max_file_size: u64,
-    /// Whether URLs are fetched at all.
+    /// Whether URLs are fetched.
     pub url_fetch: UrlFetch,
-    /// The most time that a fetch takes, redirects and all: 30 seconds.
+    /// The timeout of a fetch, redirects included: 30 seconds by default.
     pub url_timeout: Duration,
-    /// The most bytes that a URL leads to: 10 MiB.
+    /// The most bytes of fetched content: 10 MiB by default.
     pub url_max_size: u64,
-    /// Hosts that are never asked, as names or addresses: `localhost`, `127.0.0.1`, `169.254.169.254`. Private addresses are refused
-    /// whatever stands here.
+    /// Hosts that are never contacted, as names or addresses: `localhost`, `127.0.0.1`, `169.254.169.254` by default. Private addresses
+    /// are always refused.
     pub blocked_hosts: Vec<String>,
-    /// The schemes of URLs that are fetched: `https`.
+    /// The schemes of URLs that are fetched: `https` by default.
     pub allowed_schemes: Vec<String>,
-    /// Whether what was fetched is kept for later, for each tenant by itself, and for how long without asking again: 15 minutes, or less
-    /// where the server says so (`Cache-Control`).
+    /// Whether fetched content is cached, per tenant, and for how long without revalidation: 15 minutes by default, or less if the server
+    /// says so (`Cache-Control`).
     pub cache: UrlCache,
-    /// The most bytes that are kept so for each tenant, those of all its URLs together: 100 MiB. What was used least lately goes first,
-    /// and what is larger by itself is fetched each time. What goes is asked for again when somebody wants it; its bytes stay in the
-    /// tenant's store until whoever tidies that finds that nobody has used them for long.
+    /// The most cached bytes per tenant, all its URLs together: 100 MiB by default. The least recently used entry is evicted first;
+    /// larger content is fetched each time. Evicted bytes stay in the tenant's store until garbage collection removes them.
     pub cache_max_size: u64,
-    /// For how long the artifacts of a session stay that nobody uses: an hour ([`ArtifactOptions::are_expired`]).
+    /// How long the artifacts of an unused session are kept: one hour by default ([`ArtifactOptions::are_expired`]).
     pub session_ttl: Option<Duration>,
 }
 
 /// Whether URLs are fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UrlFetch {
-    /// They are.
+    /// URLs are fetched.
     #[default]
     On,
-    /// A URL is an error that says so.
+    /// Every URL is refused.
     Off,
 }
 
-/// Whether fetched content is kept.
+/// Whether fetched content is cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UrlCache {
-    /// For so long nobody is asked again; then it is asked whether it has changed. A server may say less, and never more.
+    /// Used without revalidation for this long. The server can shorten the time, not extend it.
     For(Duration),
-    /// Each access fetches.
+    /// Every access fetches.
     Off,
 }
 
 impl ArtifactOptions {
-    /// Whether the artifacts of a session have expired that was used last at `used`, the time of its last recorded event.
+    /// Whether the artifacts of a session have expired. `used` is the time of the session's last recorded event.
     ///
-    /// They go together, and as if they were unregistered: it is the session that nobody uses. No timer runs for it. Whoever uses the
-    /// session next (a message, a call about its artifacts, a revival) asks this first and records that they are cleared, unless a janitor
-    /// came by before and recorded the same; until then their contents stay on the disk. A turn that runs uses the session, and a clock
-    /// that was set back expires nothing.
+    /// All artifacts of a session expire together, as if they were unregistered. No timer runs: the next use of the session (a message,
+    /// an artifact call, a revival) or a maintenance task checks this and records the removal. Until then the contents stay on disk. A
+    /// running turn uses the session. A clock that was set back expires nothing.
     ///
     /// ```
     /// use conjure_artifact::ArtifactOptions;
@@ -72,7 +70,7 @@ impl ArtifactOptions {
     /// ```
     #[must_use]
     pub fn are_expired(&self, used: Timestamp, now: Timestamp) -> bool {
-        self.session_ttl.is_some_and(|ttl| now.since(used) > ttl)
+        self.session_ttl.is_some_and(|ttl| now.duration_since(used) > ttl)
     }
 }
 

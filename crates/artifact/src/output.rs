@@ -1,4 +1,4 @@
-//! The files that a session produced, wherever they lie.
+//! Access to the files that a session produced.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -6,106 +6,109 @@ use std::sync::Arc;
 use bytes::Bytes;
 use conjure_base::{Timestamp, TurnId};
 use conjure_conversation::{ArtifactContent, Completeness, FileSource, Message, SessionFile};
-use conjure_store::{Store, StoreError, Variant};
+use conjure_store::{FileMode, Store, StoreError};
 use futures_util::future::BoxFuture;
 use futures_util::{Stream, StreamExt as _};
 
-use crate::blocking::blocking;
+use crate::blocking::run_blocking;
 use crate::error::ArtifactError;
 
-/// Bytes in pieces.
+/// A stream of chunks.
 pub type ContentStream = Pin<Box<dyn Stream<Item = Result<Bytes, OutputError>> + Send>>;
 
-/// Where the files lie that a session produced: its workspace, or a vendor's files.
+/// Access to a session's produced files: in its workspace, or at the model's service.
 pub trait OutputStore: Send + Sync + std::fmt::Debug {
-    /// Whose files these are: the files of one source come from one store.
+    /// The source that this store serves.
     fn source(&self) -> FileSource;
 
-    /// A turn begins: what it produces comes after this. Whoever runs turns may tell it, so that what was there already is told
-    /// apart exactly; after a crash nobody does, and [`TurnRecord::began`] is all there is. Does not block.
-    fn turn_begins(&self, turn: TurnId) {
+    /// Records that a turn begins, so that its outputs can be told from older files exactly. The call is optional: after a crash, only
+    /// [`FinishedTurnInfo::began`] is known. Does not block.
+    fn record_turn_start(&self, turn: TurnId) {
         let _ = turn;
     }
 
-    /// The files that a turn created or changed; asked once, when the turn is over.
+    /// Returns the files that a turn created or changed. Called once, after the turn.
     ///
     /// # Errors
-    /// When that cannot be known. It may be asked again.
-    fn produced<'a>(&'a self, turn: &'a TurnRecord) -> BoxFuture<'a, Result<Produced, OutputError>>;
+    /// When they cannot be determined. The call may be repeated.
+    fn turn_outputs<'a>(
+        &'a self,
+        turn: &'a FinishedTurnInfo,
+    ) -> BoxFuture<'a, Result<TurnOutputs, OutputError>>;
 
-    /// Opens one of its files, as it is now.
+    /// Opens a produced file in its current state.
     ///
     /// # Errors
-    /// `NotFound` when it is gone.
+    /// `NotFound` when it was removed.
     fn open<'a>(&'a self, file: &'a SessionFile) -> BoxFuture<'a, Result<OutputContent, OutputError>>;
 }
 
-/// A turn that is over.
+/// What an [`OutputStore`] needs to know about a finished turn.
 #[derive(Debug, Clone)]
-pub struct TurnRecord {
-    /// Which turn.
+pub struct FinishedTurnInfo {
+    /// The turn.
     pub turn: TurnId,
-    /// When it began, by the clock of whoever recorded it.
+    /// When it began, by the clock of the event log.
     pub began: Timestamp,
-    /// The session's history, the turn's messages last. In front of it stand those that a summary took the place of in this turn, and in
-    /// which tools of the model's service said something.
+    /// The session's history, the turn's messages last. Messages with results of the service's tools that a summary replaced during this
+    /// turn come first.
     pub messages: Vec<Arc<Message>>,
-    /// The files of the session that are known from turns before.
+    /// The session's files from earlier turns.
     pub known: Vec<SessionFile>,
 }
 
-/// What a turn created or changed.
+/// The files that a turn created or changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Produced {
-    /// Which files.
+pub struct TurnOutputs {
+    /// The files.
     pub files: Vec<SessionFile>,
-    /// Whether these are all.
+    /// Whether the list is complete.
     pub completeness: Completeness,
 }
 
-/// A file that is being read.
+/// An open produced file.
 pub struct OutputContent {
-    /// Its name, without folders.
+    /// The file name, without directories.
     pub name: String,
     /// Its media type.
     pub content_type: String,
-    /// Bytes, where that is known before.
+    /// The size in bytes, if known.
     pub size: Option<u64>,
-    /// The bytes. A stream that breaks off ends with an error, never as if it was whole.
+    /// The bytes. A broken stream ends with an error, never like a complete one.
     pub stream: ContentStream,
 }
 
 impl OutputContent {
-    /// Puts all of it into a store, such as to give it to another session as [`crate::Source::stored`]. Memory: one piece at a time.
-    /// Dropped, it leaves nothing.
+    /// Copies the file into a store, for example to register it in another session ([`crate::RegistrationSource::stored`]). Memory: one
+    /// chunk at a time. A dropped future leaves nothing behind.
     ///
     /// # Errors
-    /// `TooLarge` beyond `limit` bytes; `FileNotFound`, `NotAFile` and `Unreadable` when the file is not what it was or the stream
-    /// breaks off; `Changed` when there are fewer bytes or more than were told before; `Store`.
+    /// `TooLarge` beyond `limit` bytes; `FileNotFound`, `NotAFile` and `Unreadable` when the file changed or the stream
+    /// broke off; `Changed` when the number of bytes differs from `size`; `Store`.
     pub async fn store(self, store: &Store, limit: u64) -> Result<ArtifactContent, ArtifactError> {
         let Self { name, size, mut stream, .. } = self;
         let failed = |error| match error {
-            StoreError::TooMuch { limit, .. } => {
+            StoreError::LimitExceeded { limit, .. } => {
                 ArtifactError::TooLarge { what: format!("the file `{name}`"), limit }
             }
             other => other.into(),
         };
         let store = store.clone();
         let mut insertion =
-            blocking(move || store.insertion(Variant::Plain, limit)).await?.map_err(failed)?;
+            run_blocking(move || store.writer(FileMode::Plain, limit)).await?.map_err(failed)?;
         while let Some(piece) = stream.next().await {
             let piece = piece?;
-            // No more is taken than was told before.
+            // Stop as soon as there are more bytes than announced.
             if size.is_some_and(|size| insertion.size().saturating_add(piece.len() as u64) > size) {
                 return Err(ArtifactError::Changed { name });
             }
-            let pushed = blocking(move || insertion.push(&piece).map(|()| insertion)).await?;
+            let pushed = run_blocking(move || insertion.push(&piece).map(|()| insertion)).await?;
             insertion = pushed.map_err(failed)?;
         }
         if size.is_some_and(|size| size != insertion.size()) {
             return Err(ArtifactError::Changed { name });
         }
-        let inserted = blocking(move || insertion.finish()).await?.map_err(failed)?;
+        let inserted = run_blocking(move || insertion.finish()).await?.map_err(failed)?;
         Ok(ArtifactContent { digest: inserted.digest, size: inserted.size })
     }
 }
@@ -119,17 +122,17 @@ impl std::fmt::Debug for OutputContent {
     }
 }
 
-/// Why a file that a session produced is not to be had.
+/// Why a produced file is not available.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutputError {
-    /// It is not there any more.
+    /// It was removed.
     #[error("the file `{name}` is not there any more")]
     NotFound {
         /// Its name.
         name: String,
     },
-    /// Something else than a plain file has its name now.
+    /// Its path no longer leads to a regular file.
     #[error("`{name}` is not a plain file any more")]
     NotAFile {
         /// Its name.
@@ -145,7 +148,7 @@ pub enum OutputError {
     },
 }
 
-/// Of a file that is to become an artifact.
+/// For a produced file that becomes an artifact.
 impl From<OutputError> for ArtifactError {
     fn from(error: OutputError) -> Self {
         match error {
@@ -174,12 +177,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_read_goes_into_a_store_whole_or_not_at_all() {
+    async fn content_is_stored_completely_or_not_at_all() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("store")).unwrap();
         for size in [None, Some(5)] {
             let stored = content(size, vec![piece("hel"), piece("lo")]).store(&store, 5).await.unwrap();
-            assert_eq!(stored, ArtifactContent { digest: Digest::of(b"hello"), size: 5 });
+            assert_eq!(stored, ArtifactContent { digest: Digest::of_bytes(b"hello"), size: 5 });
         }
         let broken = OutputError::Failed { name: "report".to_owned(), reason: "it was cut".to_owned() };
         let gone = OutputError::NotFound { name: "report".to_owned() };

@@ -1,9 +1,8 @@
-//! From a reference to what it stands for (ADR-0018, section 3).
+//! Resolves artifact references to content (ADR-0018, section 3).
 //!
-//! A [`Resolver`] is of one tenant: its store, its fetches, its sessions' skills. What a session's artifacts are is told with each
-//! call, so one moment of the session is seen whole. Files of skills are opened beneath the skill's folder; contents are found in
-//! the store; URLs are asked of [`Fetch`] each time, which knows by itself how long an answer holds. It owns no state, and a crash or a
-//! dropped future leaves nothing but what a fetch has stored and nobody recorded.
+//! A [`ReferenceResolver`] belongs to one tenant. The session's artifacts are passed with each call, as a consistent snapshot. Skill
+//! files are opened beneath the skill's directory, other content is read from the store, and URLs go through [`Fetch`], which has its
+//! own cache. The resolver has no state of its own.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,74 +10,74 @@ use std::sync::Arc;
 
 use conjure_base::{Deadline, TenantId};
 use conjure_conversation::{Artifact, ArtifactContent, ArtifactName, ArtifactSource, FetchedArtifact};
-use conjure_egress::Policy;
+use conjure_egress::EgressPolicy;
 use conjure_skill::{Skill, SkillName};
 use conjure_store::{Store, StoreError, Verify};
 use tokio_util::sync::CancellationToken;
 
-use crate::blocking::blocking;
-use crate::content::stream_of;
+use crate::blocking::run_blocking;
 use crate::error::ArtifactError;
-use crate::fetch::{Fetch, FetchRequest, Fetched, NetworkOf, whole_network};
+use crate::fetch::{Fetch, FetchRequest, FetchedContent, NetworkPolicyFn, full_network};
+use crate::file_stream::stream_file;
 use crate::media::content_type_of;
 use crate::options::{ArtifactOptions, UrlFetch};
 use crate::output::OutputContent;
-use crate::plain::{Folder, Links, PlainFile, Unopened};
+use crate::regular_file::{DirHandle, LinkResolution, OpenError, RegularFile};
 use crate::uri::{ArtifactUri, SkillPath};
 
-/// How many names an error lists.
-const LISTED: usize = 20;
+/// The most names that an error lists.
+const MAX_LISTED_NAMES: usize = 20;
 
-/// Finds what references stand for. Clones are the same, and cheap.
+/// Resolves artifact references. Cheap to clone.
 #[derive(Clone)]
-pub struct Resolver {
+pub struct ReferenceResolver {
     tenant: TenantId,
     store: Store,
     options: Arc<ArtifactOptions>,
     fetch: Option<Arc<dyn Fetch>>,
-    cache_quota: Arc<CacheQuota>,
-    network: Arc<NetworkOf>,
+    cache_quota: Arc<CacheQuotaFn>,
+    network: Arc<NetworkPolicyFn>,
     skills: Arc<[Arc<Skill>]>,
 }
 
-/// Says how many bytes may be kept for the tenant just now.
-type CacheQuota = dyn Fn() -> u64 + Send + Sync;
+/// Returns the tenant's current cache quota in bytes.
+type CacheQuotaFn = dyn Fn() -> u64 + Send + Sync;
 
-/// What a reference stands for.
+/// A resolved reference.
 #[derive(Debug, Clone)]
-pub struct Resolved {
+pub struct ResolvedReference {
     /// The reference.
     pub uri: ArtifactUri,
-    /// Where the bytes are.
-    pub place: ResolvedPlace,
-    /// Their media type.
+    /// The location of the bytes.
+    pub location: ResolvedLocation,
+    /// The media type.
     pub content_type: String,
-    /// How many.
+    /// The size in bytes.
     pub size: u64,
-    /// What an artifact's URL led to, where that is not what the session has recorded of it: it is to be recorded.
-    pub fetched: Option<FetchedArtifact>,
+    /// The content of an artifact's URL, if it differs from what the session has recorded. The caller records it.
+    pub newly_fetched: Option<FetchedArtifact>,
 }
 
-/// Where the bytes of something are.
+/// The location of resolved content.
 #[derive(Debug, Clone)]
-pub enum ResolvedPlace {
+pub enum ResolvedLocation {
     /// A file of a skill.
     SkillFile {
         /// The skill.
         skill: Arc<Skill>,
-        /// Where in its folder.
+        /// The path in the skill's directory.
         path: PathBuf,
     },
     /// In the tenant's store.
     Stored {
-        /// Under which name a sandbox gets it.
+        /// The name for a sandbox.
         name: ArtifactName,
-        /// What.
+        /// The content.
         content: ArtifactContent,
     },
 }
 
-impl Resolver {
+impl ReferenceResolver {
     /// A resolver over a tenant's store, which fetches nothing and knows no skills.
     #[must_use]
     pub fn new(tenant: TenantId, store: Store, options: Arc<ArtifactOptions>) -> Self {
@@ -89,7 +88,7 @@ impl Resolver {
             options,
             fetch: None,
             cache_quota,
-            network: whole_network(),
+            network: full_network(),
             skills: Arc::default(),
         }
     }
@@ -109,97 +108,96 @@ impl Resolver {
 
     /// The same, for a tenant that reaches no more of the network than this ([`FetchRequest::network`]). It is asked at each fetch.
     #[must_use]
-    pub fn with_network(self, network: impl Fn() -> Policy + Send + Sync + 'static) -> Self {
+    pub fn with_network(self, network: impl Fn() -> EgressPolicy + Send + Sync + 'static) -> Self {
         Self { network: Arc::new(network), ..self }
     }
 
-    /// The same with these skills.
+    /// Sets the session's skills.
     #[must_use]
     pub fn with_skills(self, skills: impl Into<Arc<[Arc<Skill>]>>) -> Self {
         Self { skills: skills.into(), ..self }
     }
 
-    /// Whose it is.
+    /// The tenant.
     #[must_use]
     pub const fn tenant(&self) -> &TenantId {
         &self.tenant
     }
 
-    /// Where the contents lie.
+    /// The store of the contents.
     #[must_use]
     pub const fn store(&self) -> &Store {
         &self.store
     }
 
-    /// What the host permits.
+    /// The options.
     #[must_use]
     pub const fn options(&self) -> &Arc<ArtifactOptions> {
         &self.options
     }
 
-    /// Whether URLs are fetched: something fetches, the options allow it, and the tenant reaches something.
+    /// Whether URLs are fetched: there is a fetcher, the options allow it, and so does the tenant's network policy.
     #[must_use]
     pub fn url_fetch(&self) -> UrlFetch {
-        let is_possible = self.fetch.is_some() && (self.network)() != Policy::None;
+        let is_possible = self.fetch.is_some() && (self.network)() != EgressPolicy::None;
         if is_possible { self.options.url_fetch } else { UrlFetch::Off }
     }
 
-    /// The skills whose files can be named.
+    /// The skills whose files can be referenced.
     #[must_use]
     pub const fn skills(&self) -> &Arc<[Arc<Skill>]> {
         &self.skills
     }
 
-    /// Finds what a reference stands for, in a session that has these artifacts. A URL is fetched, if what was fetched before is not
-    /// good any more.
+    /// Resolves a reference for a session with these artifacts. A URL is fetched, unless cached content is fresh.
     ///
     /// # Errors
-    /// `SkillNotFound`, `AssetNotFound`, `ArtifactNotFound`, `PathTraversal`, `NotAFile`, `PermissionDenied`, `Store` when a content
-    /// is not there any more, `Cancelled`, and what [`Fetch::fetch`] says; `FetchDisabled` where nothing fetches.
+    /// `SkillNotFound`, `AssetNotFound`, `ArtifactNotFound`, `PathTraversal`, `NotAFile`, `PermissionDenied`, `Store` when content
+    /// is missing, `Cancelled`, and the errors of [`Fetch::fetch`]; `FetchDisabled` without a fetcher.
     pub async fn resolve(
         &self,
         uri: &ArtifactUri,
         artifacts: &[Arc<Artifact>],
         deadline: Deadline,
         cancel: &CancellationToken,
-    ) -> Result<Resolved, ArtifactError> {
+    ) -> Result<ResolvedReference, ArtifactError> {
         match uri {
-            ArtifactUri::Skill { skill, path } => self.skill_file(uri, skill, path, cancel).await,
+            ArtifactUri::Skill { skill, path } => self.resolve_skill_file(uri, skill, path, cancel).await,
             ArtifactUri::File { name } => {
                 let artifact = artifacts.iter().find(|artifact| artifact.name == *name);
                 let artifact = artifact.ok_or_else(|| ArtifactError::ArtifactNotFound {
                     name: name.to_string(),
-                    known: list(artifacts.iter().map(|artifact| artifact.name.as_str())),
+                    known: list_names(artifacts.iter().map(|artifact| artifact.name.as_str())),
                 })?;
-                self.artifact(uri, artifact, deadline, cancel).await
+                self.resolve_artifact(uri, artifact, deadline, cancel).await
             }
             ArtifactUri::Url(url) => {
                 let fetched = self.fetch(url, deadline, cancel).await?;
-                let name = name_of_fetched(&fetched)?;
-                Ok(Resolved {
+                let name = name_for_fetched(&fetched)?;
+                Ok(ResolvedReference {
                     uri: uri.clone(),
                     size: fetched.content.size,
-                    place: ResolvedPlace::Stored { name, content: fetched.content },
+                    location: ResolvedLocation::Stored { name, content: fetched.content },
                     content_type: fetched.content_type,
-                    fetched: None,
+                    newly_fetched: None,
                 })
             }
         }
     }
 
-    /// Opens what was resolved.
+    /// Opens resolved content.
     ///
     /// # Errors
-    /// As for [`Self::resolve`], when it is not there any more.
-    pub async fn open(&self, resolved: &Resolved) -> Result<OutputContent, ArtifactError> {
+    /// As for [`Self::resolve`], when it was removed meanwhile.
+    pub async fn open(&self, resolved: &ResolvedReference) -> Result<OutputContent, ArtifactError> {
         let resolved = resolved.clone();
         let store = self.store.clone();
-        blocking(move || {
-            let (name, file) = match &resolved.place {
-                ResolvedPlace::Stored { name, content } => {
+        run_blocking(move || {
+            let (name, file) = match &resolved.location {
+                ResolvedLocation::Stored { name, content } => {
                     (name.to_string(), store.get(&content.digest, Verify::No)?.into_file())
                 }
-                ResolvedPlace::SkillFile { skill, path } => {
+                ResolvedLocation::SkillFile { skill, path } => {
                     let file = open_in_skill(skill, path, &resolved.uri)?;
                     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
                     (name, file.into_file())
@@ -209,64 +207,64 @@ impl Resolver {
                 .map_err(|errno| ArtifactError::unread(&resolved.uri, &errno.into()))?;
             let size = u64::try_from(stat.st_size).ok();
             let content_type = resolved.content_type;
-            Ok(OutputContent { stream: stream_of(file, stat, name.clone()), name, content_type, size })
+            Ok(OutputContent { stream: stream_file(file, stat, name.clone()), name, content_type, size })
         })
         .await?
     }
 
-    /// Where a content that something was resolved to lies on the host: for reading alone, and as long as nobody removes it.
+    /// The path of stored content on this machine. It is read-only, and valid until the content is removed.
     ///
     /// # Errors
-    /// `Store` when it is not there any more.
-    pub async fn path_of(&self, content: &ArtifactContent) -> Result<PathBuf, ArtifactError> {
+    /// `Store` when it was removed.
+    pub async fn content_path(&self, content: &ArtifactContent) -> Result<PathBuf, ArtifactError> {
         let (store, digest) = (self.store.clone(), content.digest);
-        let found = blocking(move || store.path(&digest)).await??;
-        found.ok_or(ArtifactError::Store(StoreError::Absent { digest }))
+        let found = run_blocking(move || store.path(&digest)).await??;
+        found.ok_or(ArtifactError::Store(StoreError::NotFound { digest }))
     }
 
-    async fn skill_file(
+    async fn resolve_skill_file(
         &self,
         uri: &ArtifactUri,
         name: &str,
         path: &SkillPath,
         cancel: &CancellationToken,
-    ) -> Result<Resolved, ArtifactError> {
-        // Names of skills are in Unicode's NFKC form.
+    ) -> Result<ResolvedReference, ArtifactError> {
+        // Skill names are in NFKC form.
         let wanted = SkillName::lenient(name).ok().map(|(name, _)| name);
         let skill = self.skills.iter().find(|skill| wanted.as_ref() == Some(skill.name()));
         let skill = skill.ok_or_else(|| ArtifactError::SkillNotFound {
             skill: name.to_owned(),
-            known: list(self.skills.iter().map(|skill| skill.name().as_str())),
+            known: list_names(self.skills.iter().map(|skill| skill.name().as_str())),
         })?;
         let (skill, path, uri) = (Arc::clone(skill), path.as_path().to_owned(), uri.clone());
-        let open = blocking(move || {
+        let open = run_blocking(move || {
             let file = open_in_skill(&skill, &path, &uri)?;
             let head = file.head().map_err(|error| ArtifactError::unread(&uri, &error))?;
             let content_type = content_type_of(&path.to_string_lossy(), &head);
             let size = file.size();
-            let place = ResolvedPlace::SkillFile { skill, path };
-            Ok(Resolved { uri, place, content_type, size, fetched: None })
+            let place = ResolvedLocation::SkillFile { skill, path };
+            Ok(ResolvedReference { uri, location: place, content_type, size, newly_fetched: None })
         });
         cancel.run_until_cancelled(open).await.ok_or(ArtifactError::Cancelled)??
     }
 
-    async fn artifact(
+    async fn resolve_artifact(
         &self,
         uri: &ArtifactUri,
         artifact: &Artifact,
         deadline: Deadline,
         cancel: &CancellationToken,
-    ) -> Result<Resolved, ArtifactError> {
+    ) -> Result<ResolvedReference, ArtifactError> {
         let name = artifact.name.clone();
-        let resolved = |content: ArtifactContent, content_type: String, fetched| Resolved {
+        let resolved = |content: ArtifactContent, content_type: String, fetched| ResolvedReference {
             uri: uri.clone(),
             size: content.size,
-            place: ResolvedPlace::Stored { name: artifact.name.clone(), content },
+            location: ResolvedLocation::Stored { name: artifact.name.clone(), content },
             content_type,
-            fetched,
+            newly_fetched: fetched,
         };
         if let ArtifactSource::Url { url } = &artifact.source {
-            let Fetched { content, content_type, .. } = self.fetch(url, deadline, cancel).await?;
+            let FetchedContent { content, content_type, .. } = self.fetch(url, deadline, cancel).await?;
             let content_type = artifact.content_type_of_fetched(&content_type).to_owned();
             let is_recorded =
                 artifact.content.as_ref() == Some(&content) && artifact.content_type == content_type;
@@ -282,9 +280,9 @@ impl Resolver {
             return Err(ArtifactError::FileNotFound { name: name.to_string() });
         };
         let (store, digest) = (self.store.clone(), content.digest);
-        let look = blocking(move || store.size(&digest));
+        let look = run_blocking(move || store.size(&digest));
         let found = cancel.run_until_cancelled(look).await.ok_or(ArtifactError::Cancelled)??;
-        found?.ok_or(StoreError::Absent { digest })?;
+        found?.ok_or(StoreError::NotFound { digest })?;
         Ok(resolved(content, artifact.content_type.clone(), None))
     }
 
@@ -293,7 +291,7 @@ impl Resolver {
         url: &str,
         deadline: Deadline,
         cancel: &CancellationToken,
-    ) -> Result<Fetched, ArtifactError> {
+    ) -> Result<FetchedContent, ArtifactError> {
         let Some(fetch) = self.fetch.as_ref().filter(|_| self.options.url_fetch == UrlFetch::On) else {
             return Err(ArtifactError::FetchDisabled);
         };
@@ -304,20 +302,20 @@ impl Resolver {
     }
 }
 
-/// Without the skills and the options.
-impl fmt::Debug for Resolver {
+/// Omits skills and options.
+impl fmt::Debug for ReferenceResolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Resolver").field("tenant", &self.tenant).finish_non_exhaustive()
     }
 }
 
-/// Under which name a sandbox gets what a bare URL led to: the same for the same content and file name, and another for another.
-fn name_of_fetched(fetched: &Fetched) -> Result<ArtifactName, ArtifactError> {
+/// The sandbox name for the content of a bare URL. Equal content and file name give the same name.
+fn name_for_fetched(fetched: &FetchedContent) -> Result<ArtifactName, ArtifactError> {
     let digest = fetched.content.digest.to_hex();
     let front = format!("url-{}-", digest.get(..8).unwrap_or(&digest));
     let mut name = fetched.name.as_str();
-    while front.len() + name.len() > ArtifactName::MOST_BYTES {
-        // The end of a name says what it is.
+    while front.len() + name.len() > ArtifactName::MAX_BYTES {
+        // Shortened from the front, because the end holds the extension.
         let mut characters = name.chars();
         characters.next();
         name = characters.as_str();
@@ -330,30 +328,31 @@ fn open_in_skill(
     skill: &Skill,
     path: &std::path::Path,
     uri: &ArtifactUri,
-) -> Result<PlainFile, ArtifactError> {
-    let opened = Folder::open(skill.root_dir()).and_then(|folder| folder.open_file(path, Links::Within));
+) -> Result<RegularFile, ArtifactError> {
+    let opened =
+        DirHandle::open(skill.root_dir()).and_then(|folder| folder.open_file(path, LinkResolution::Within));
     opened.map_err(|unopened| {
         let shown = path.to_string_lossy().into_owned();
         match unopened {
-            Unopened::NotFound => {
+            OpenError::NotFound => {
                 ArtifactError::AssetNotFound { skill: skill.name().to_string(), path: shown }
             }
-            Unopened::LeadsOut => ArtifactError::PathTraversal { path: shown },
-            Unopened::NotPlain => ArtifactError::NotAFile { name: uri.to_string() },
-            Unopened::Denied => ArtifactError::PermissionDenied { name: uri.to_string() },
-            Unopened::Failed(error) => ArtifactError::unread(uri, &error),
+            OpenError::EscapesRoot => ArtifactError::PathTraversal { path: shown },
+            OpenError::NotRegular => ArtifactError::NotAFile { name: uri.to_string() },
+            OpenError::PermissionDenied => ArtifactError::PermissionDenied { name: uri.to_string() },
+            OpenError::Failed(error) => ArtifactError::unread(uri, &error),
         }
     })
 }
 
-/// Names for an error, in their order, not all of very many.
-fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+/// Lists names for an error, sorted, at most [`MAX_LISTED_NAMES`].
+fn list_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut names: Vec<&str> = names.collect();
     names.sort_unstable();
-    let shown: Vec<String> = names.iter().take(LISTED).map(|name| format!("`{name}`")).collect();
+    let shown: Vec<String> = names.iter().take(MAX_LISTED_NAMES).map(|name| format!("`{name}`")).collect();
     match names.len() {
         0 => "none".to_owned(),
-        all if all > LISTED => format!("{} and {} more", shown.join(", "), all - LISTED),
+        all if all > MAX_LISTED_NAMES => format!("{} and {} more", shown.join(", "), all - MAX_LISTED_NAMES),
         _ => shown.join(", "),
     }
 }

@@ -1,10 +1,11 @@
-//! References as models and users write them (ADR-0018, section 1): `skill://NAME/PATH`, `file://NAME` and URLs.
+//! Parses artifact references (ADR-0018, section 1): `skill://NAME/PATH`, `file://NAME` and URLs.
 //!
-//! A reference is read once and exactly. Percent-encoding (RFC 3986, section 2.1) is decoded a single time, so `%252e` is a name with
-//! `%2e` in it; what could be read in two ways is refused and says how to write it. Schemes are read in any case of their letters,
-//! names in none but their own. Characters that an URI would have to encode may stand there as they are, since models write them so,
-//! but for those that mean something in a URI: `%`, `?`, `#`, and in names `@` and `:`. [`fmt::Display`] writes the one normal form,
-//! and reading that gives the same again. It owns no state.
+//! - Percent-encoding (RFC 3986, section 2.1) is decoded once, so `%252e` is a name that contains `%2e`.
+//! - An ambiguous reference is refused, with a message that says how to write it.
+//! - Schemes are case-insensitive, names are not.
+//! - Unencoded characters are accepted, because models write them, except those with a meaning in a URI: `%`, `?`, `#`, and in names
+//!   `@` and `:`.
+//! - [`fmt::Display`] writes the normal form, which parses to the same reference.
 
 use std::fmt;
 use std::path::Path;
@@ -13,15 +14,15 @@ use std::str::FromStr;
 use conjure_conversation::ArtifactName;
 
 use crate::error::ArtifactError;
-use crate::shown::shown_text;
+use crate::error::safe_excerpt;
 
-/// The most bytes of a reference.
-const MOST_BYTES: usize = 8 * 1024;
+/// The longest reference, in bytes.
+const MAX_BYTES: usize = 8 * 1024;
 
-/// How much of a reference an error shows, in characters.
-const SHOWN: usize = 200;
+/// The longest excerpt of a reference in an error, in characters.
+const MAX_EXCERPT_CHARS: usize = 200;
 
-/// What something of a session is called, instead of by a path.
+/// A reference to something that a session can use.
 ///
 /// ```
 /// use conjure_artifact::ArtifactUri;
@@ -36,9 +37,9 @@ const SHOWN: usize = 200;
 pub enum ArtifactUri {
     /// A file of a skill.
     Skill {
-        /// The skill's name, decoded. Whether there is such a skill is not known here.
+        /// The skill's name, decoded. The skill need not exist.
         skill: String,
-        /// Which of its files.
+        /// The file's path in the skill.
         path: SkillPath,
     },
     /// An artifact of the session.
@@ -46,11 +47,11 @@ pub enum ArtifactUri {
         /// Its name.
         name: ArtifactName,
     },
-    /// What an `https://` or `http://` URL leads to: as it was written, but for the scheme's letters, which are small.
+    /// An `https://` or `http://` URL as it was written, with its scheme in lower case.
     Url(String),
 }
 
-/// Where a file lies in its skill: relative, without `.`, `..`, empty names, backslashes and control characters.
+/// A relative path of a file in its skill, without `.`, `..`, empty names, backslashes and control characters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SkillPath(String);
 
@@ -67,16 +68,16 @@ const SCHEMES: [(&str, Scheme); 4] =
     [("skill", Scheme::Skill), ("file", Scheme::File), ("https", Scheme::Https), ("http", Scheme::Http)];
 
 impl ArtifactUri {
-    /// Reads a reference.
+    /// Parses a reference.
     ///
     /// # Errors
-    /// `InvalidUri` with what is wrong and how to write it, `PathTraversal` for `..` in a skill's path, however it is encoded.
+    /// `InvalidUri` with a hint, `PathTraversal` for `..` in a skill's path in any encoding.
     pub fn parse(text: &str) -> Result<Self, ArtifactError> {
-        if text.len() > MOST_BYTES {
-            let reason = format!("it has {} bytes, and the most is {MOST_BYTES}", text.len());
+        if text.len() > MAX_BYTES {
+            let reason = format!("it has {} bytes, and the most is {MAX_BYTES}", text.len());
             return Err(invalid(text, reason));
         }
-        let Some((scheme, rest)) = split(text) else {
+        let Some((scheme, rest)) = split_scheme(text) else {
             return Err(invalid(
                 text,
                 "a reference begins with `skill://`, `file://` or `https://`".to_owned(),
@@ -90,10 +91,10 @@ impl ArtifactUri {
         }
     }
 
-    /// Whether a text is meant as a reference: it begins with one of the schemes. [`Self::parse`] says whether it is a good one.
+    /// Whether a text begins with one of the schemes. [`Self::parse`] tells whether it is valid.
     #[must_use]
     pub fn is_reference(text: &str) -> bool {
-        split(text).is_some()
+        split_scheme(text).is_some()
     }
 
     /// The reference to a file of a skill.
@@ -109,7 +110,7 @@ impl ArtifactUri {
 }
 
 impl SkillPath {
-    /// Checks a path, which is not encoded.
+    /// Checks an unencoded path.
     ///
     /// # Errors
     /// `PathTraversal` for `..`, else `InvalidUri`.
@@ -121,13 +122,13 @@ impl SkillPath {
         Ok(Self(path))
     }
 
-    /// The path, relative to the skill's folder.
+    /// The path, relative to the skill's directory.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The same as a path.
+    /// The path as a [`Path`].
     #[must_use]
     pub fn as_path(&self) -> &Path {
         Path::new(&self.0)
@@ -140,8 +141,8 @@ impl fmt::Display for SkillPath {
     }
 }
 
-/// The normal form: all that is no letter, digit, `-`, `.`, `_` or `~` of ASCII is percent-encoded, but for URLs, which are as they
-/// were written.
+/// Writes the normal form: everything except ASCII letters, digits, `-`, `.`, `_` and `~` is percent-encoded. URLs are written
+/// unchanged.
 impl fmt::Display for ArtifactUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -163,15 +164,15 @@ impl FromStr for ArtifactUri {
     }
 }
 
-/// The scheme, and what stands behind its `://`.
-fn split(text: &str) -> Option<(Scheme, &str)> {
+/// Splits a text into its scheme and the part after `://`.
+fn split_scheme(text: &str) -> Option<(Scheme, &str)> {
     let (written, rest) = text.split_once("://")?;
     let (_, scheme) = SCHEMES.iter().find(|(name, _)| written.eq_ignore_ascii_case(name))?;
     Some((*scheme, rest))
 }
 
 fn parse_skill(text: &str, rest: &str) -> Result<ArtifactUri, ArtifactError> {
-    refuse_query(text, rest)?;
+    reject_query(text, rest)?;
     let (name, path) = rest.split_once('/').ok_or_else(|| {
         invalid(
             text,
@@ -182,7 +183,7 @@ fn parse_skill(text: &str, rest: &str) -> Result<ArtifactUri, ArtifactError> {
     if name.is_empty() {
         return Err(invalid(text, "it names no skill: write `skill://NAME/PATH`".to_owned()));
     }
-    refuse_authority(text, name, "a skill")?;
+    reject_authority(text, name, "a skill")?;
     let skill = decode(text, name)?;
     if skill.contains(['/', '\\']) || skill == "." || skill == ".." || has_control(&skill) {
         return Err(invalid(text, format!("`{}` is no name of a skill", skill.escape_debug())));
@@ -206,11 +207,11 @@ fn parse_skill(text: &str, rest: &str) -> Result<ArtifactUri, ArtifactError> {
 fn parse_file(text: &str, rest: &str) -> Result<ArtifactUri, ArtifactError> {
     const MEANING: &str = "`file://` is followed by the name of an artifact of the session, such as `file://report`; it names no path of \
                            a machine";
-    refuse_query(text, rest)?;
+    reject_query(text, rest)?;
     if rest.is_empty() || rest.contains(['/', '\\']) {
         return Err(invalid(text, MEANING.to_owned()));
     }
-    refuse_authority(text, rest, "an artifact")?;
+    reject_authority(text, rest, "an artifact")?;
     let name = decode(text, rest)?;
     if name.contains(['/', '\\']) {
         return Err(invalid(text, MEANING.to_owned()));
@@ -219,7 +220,7 @@ fn parse_file(text: &str, rest: &str) -> Result<ArtifactUri, ArtifactError> {
     Ok(ArtifactUri::File { name })
 }
 
-/// What a URL is in detail is for who fetches it; here are refused what no URL has, and what hides where one leads.
+/// Refuses URLs that are malformed or hide their host. The fetcher checks the rest.
 fn parse_url(text: &str, scheme: &str, rest: &str) -> Result<ArtifactUri, ArtifactError> {
     if rest.chars().any(|character| character.is_whitespace() || character.is_control()) {
         let reason = "a URL has no spaces and no control characters: encode them, such as a space as `%20`";
@@ -239,7 +240,7 @@ fn parse_url(text: &str, scheme: &str, rest: &str) -> Result<ArtifactUri, Artifa
     Ok(ArtifactUri::Url(format!("{scheme}://{rest}")))
 }
 
-fn refuse_query(text: &str, rest: &str) -> Result<(), ArtifactError> {
+fn reject_query(text: &str, rest: &str) -> Result<(), ArtifactError> {
     match rest.chars().find(|character| matches!(character, '?' | '#')) {
         None => Ok(()),
         Some('?') => Err(invalid(text, "it has no query: write a `?` in a name as `%3F`".to_owned())),
@@ -247,8 +248,8 @@ fn refuse_query(text: &str, rest: &str) -> Result<(), ArtifactError> {
     }
 }
 
-/// The place of a name is that of a host in a URL, where these two mean a user and a port.
-fn refuse_authority(text: &str, name: &str, what: &str) -> Result<(), ArtifactError> {
+/// Refuses `@` and `:`, which mean a user and a port at this position of a URI.
+fn reject_authority(text: &str, name: &str, what: &str) -> Result<(), ArtifactError> {
     if name.contains('@') {
         let reason =
             format!("no user stands in front of the name: write an `@` in the name of {what} as `%40`");
@@ -263,7 +264,7 @@ fn refuse_authority(text: &str, name: &str, what: &str) -> Result<(), ArtifactEr
 
 fn check_segment(text: &str, path: &str, segment: &str) -> Result<(), ArtifactError> {
     match segment {
-        ".." => Err(ArtifactError::PathTraversal { path: shown(path) }),
+        ".." => Err(ArtifactError::PathTraversal { path: excerpt(path) }),
         "." => Err(invalid(text, "its path has a `.` between its folders: leave it out".to_owned())),
         "" => Err(invalid(
             text,
@@ -305,7 +306,7 @@ fn decode(text: &str, encoded: &str) -> Result<String, ArtifactError> {
     String::from_utf8(bytes).map_err(|_| invalid(text, "what it encodes is not UTF-8".to_owned()))
 }
 
-/// A part of a URI.
+/// Percent-encodes a part of a URI.
 struct Encoded<'a>(&'a str);
 
 impl fmt::Display for Encoded<'_> {
@@ -320,19 +321,19 @@ impl fmt::Display for Encoded<'_> {
 }
 
 fn invalid(text: &str, reason: String) -> ArtifactError {
-    // What names something of the session is no secret; a URL, or what may have been meant as one, can hold some.
-    let uri = match split(text) {
-        Some((Scheme::Skill | Scheme::File, _)) => shown(text),
-        Some((Scheme::Http | Scheme::Https, _)) | None => shown_text(text),
+    // Names in a session are not secret; a URL can contain secrets.
+    let uri = match split_scheme(text) {
+        Some((Scheme::Skill | Scheme::File, _)) => excerpt(text),
+        Some((Scheme::Http | Scheme::Https, _)) | None => safe_excerpt(text),
     };
     ArtifactError::InvalidUri { uri, reason }
 }
 
-/// A text of a model's for a message: its control characters escaped, cut.
-fn shown(text: &str) -> String {
+/// An excerpt for a message: control characters escaped, shortened.
+fn excerpt(text: &str) -> String {
     let mut shown = String::new();
     for (at, character) in text.chars().enumerate() {
-        if at == SHOWN {
+        if at == MAX_EXCERPT_CHARS {
             shown.push('…');
             break;
         }

@@ -1,31 +1,30 @@
-//! The files that a session's turns produce in its workspace.
+//! Finds the files that a turn created or changed in the session's workspace.
 //!
-//! What a turn did is found behind its end, by the dates that the system gave to the files, without a look before it: a turn that runs
-//! no command costs nothing, and none is missed after a crash. A file counts when
+//! The workspace is scanned once, after the turn, by file times. No scan before the turn is needed, so a turn without commands costs
+//! nothing and nothing is missed after a crash. A file is an output of the turn when both hold:
 //!
-//! - the system changed its entry since the turn began (`ctime`, which no program can set), **and**
-//! - its content was written since (`mtime`), or it was made since (`btime`), or it is a file that a turn before produced and its size
-//!   or digest is another by now.
+//! - its inode changed since the turn began (`ctime`, which no program can set), **and**
+//! - its content was written since (`mtime`), or it was created since (`btime`), or an earlier turn produced it and its size or digest
+//!   differs now.
 //!
-//! So a file that was only given to another user, or moved with its folder, does not count, and one whose date a program has set back
-//! does, if the turn made it. It is *created* when it was made since the turn began and no turn before produced one of its name; a
-//! program that replaces a file of its user's by a new one of its name creates it, by all that the system says.
+//! So a file that only changed its owner, or moved with its directory, is no output. A new file whose `mtime` a program has set back
+//! is one. An output is *created* if it is new and no earlier turn produced a file of that path; else it is *changed*.
 //!
-//! The system dates files by a clock of coarse steps, some milliseconds each, so a date may lie before the moment of the change. Who
-//! tells of a turn's beginning ([`OutputStore::turn_begins`]) has that very clock read, and what was written one step before counts,
-//! too. Else the beginning is the recorded one, by a finer clock, and [`SLACK`] earlier. A clock that is set back meanwhile
-//! hides what the turn did, one that is set forward shows it; on a network file system the two machines' clocks must agree.
+//! The kernel dates files with a coarse clock, in steps of some milliseconds, so a time may be earlier than the change.
+//! [`OutputStore::record_turn_start`] reads the same clock. Without that call, the recorded start minus [`SLACK`] is used. If the clock
+//! is set back during a turn, outputs are missed; on a network file system both clocks must agree.
 //!
-//! A command may make any number of files with paths of any length. What is kept of them is bounded ([`KEPT`]), the shallowest first,
-//! and the list says so where something was left out.
+//! A command may create any number of files with long paths. The list is bounded ([`LIST_LIMITS`]), shallowest files first, and says
+//! when files were skipped.
 //!
-//! Nothing is done by paths, and no link is followed. The folder is opened anew for each question: it may lie elsewhere by then.
+//! No link is followed. The workspace directory is opened again for each call, because it may be replaced.
 //!
-//! State: when the turn began that was told of last; after a crash the recorded time is taken.
+//! State: the start of the last turn, in memory; after a crash the recorded start is used.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::ops::ControlFlow;
 use std::os::fd::AsFd as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,60 +37,67 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, Stat, Statx, StatxFlags, Statx
 use rustix::time::{ClockId, clock_gettime};
 use tokio_util::sync::CancellationToken;
 
-use crate::blocking::blocking;
-use crate::content::stream_of;
+use crate::blocking::run_blocking;
+use crate::dir_walk::{WalkBounds, WalkCoverage, walk};
+use crate::file_stream::stream_file;
 use crate::media::{HEAD_BYTES, content_type_of};
-use crate::output::{OutputContent, OutputError, OutputStore, Produced, TurnRecord};
-use crate::plain::{Folder, Links, PlainFile, Unopened};
-use crate::walk::{Walk, WalkBounds, Walked, walk};
-use crate::workspace::shallowest::{KeptBounds, Shallowest};
+use crate::output::{FinishedTurnInfo, OutputContent, OutputError, OutputStore, TurnOutputs};
+use crate::regular_file::{DirHandle, LinkResolution, OpenError, RegularFile};
+use crate::workspace::shallowest::{CandidateFile, OutputListLimits, ShallowestFiles, WriteEvidence};
 
-/// How many bytes of a turn's files are digested, all together: 256 MiB. A file that does not fit any more has no digest.
-const DIGESTED: u64 = 256 << 20;
+/// How many bytes of a turn's files are hashed in total: 256 MiB. Further files have no digest.
+const MAX_DIGESTED_BYTES: u64 = 256 << 20;
 
-/// How much is told of a turn's files: [`FILE_LIMIT`] of them, whose paths have at most 1 KiB each and 1 MiB all together. The record
-/// holds each path, and so does whoever reads it.
-const KEPT: KeptBounds = KeptBounds { files: FILE_LIMIT, path: 1 << 10, paths: 1 << 20 };
+/// The limits of a turn's file list: [`FILE_LIMIT`] files, paths of at most 1 KiB each and 1 MiB in total. The event log and its
+/// readers hold every path.
+const LIST_LIMITS: OutputListLimits =
+    OutputListLimits { max_files: FILE_LIMIT, max_path_bytes: 1 << 10, max_total_path_bytes: 1 << 20 };
 
-/// How far a date may lie before the change by a finer clock. A step has 1 to 10 milliseconds, and comes late on a machine that is busy.
+/// How much earlier than the change a file time may be. A clock step takes 1 to 10 milliseconds, longer on a busy machine.
 const SLACK: Duration = Duration::from_millis(50);
 
-/// Bytes that are read at once.
-const PIECE: usize = 128 * 1024;
+/// Bytes per read.
+const CHUNK: usize = 128 * 1024;
 
-/// What the workspace is called where it is not to be had.
+/// The name of the workspace in errors.
 const WORKSPACE: &str = "/workspace";
 
-/// The files of a workspace, as what a session produced.
+/// The outputs of a session in its workspace directory.
 #[derive(Debug, Clone)]
 pub struct WorkspaceOutputs {
     path: Arc<Path>,
     bounds: WalkBounds,
-    digested: u64,
-    kept: KeptBounds,
-    began: Arc<Mutex<Option<(TurnId, Since)>>>,
+    max_digested_bytes: u64,
+    list_limits: OutputListLimits,
+    last_turn_start: Arc<Mutex<Option<(TurnId, TurnStart)>>>,
 }
 
 impl WorkspaceOutputs {
-    /// Those of the workspace in this folder of the host's, which need not be there yet. No link may stand in its path.
+    /// Creates it for this workspace directory, which need not exist yet. Its path must not contain a link.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let path: PathBuf = path.into();
-        let (bounds, began) = (WalkBounds::default(), Arc::default());
-        Self { path: path.into(), bounds, digested: DIGESTED, kept: KEPT, began }
+        let (bounds, last_turn_start) = (WalkBounds::default(), Arc::default());
+        Self {
+            path: path.into(),
+            bounds,
+            max_digested_bytes: MAX_DIGESTED_BYTES,
+            list_limits: LIST_LIMITS,
+            last_turn_start,
+        }
     }
 
-    /// The same with other bounds: of what is looked at, and of how many bytes are digested for each turn.
+    /// Sets the bounds of the walk, and how many bytes are hashed for each turn.
     #[must_use]
-    pub fn bounded(self, bounds: WalkBounds, digested: u64) -> Self {
-        Self { bounds, digested, ..self }
+    pub fn with_bounds(self, bounds: WalkBounds, max_digested_bytes: u64) -> Self {
+        Self { bounds, max_digested_bytes, ..self }
     }
 
-    fn folder(&self) -> Result<Folder, OutputError> {
-        // No link leads to a workspace. Commands cannot exchange theirs; those of another session may, where theirs is around it.
+    fn open_dir(&self) -> Result<DirHandle, OutputError> {
+        // Refusing links matters where another session's workspace contains this one: its commands could plant a link.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::openat2(CWD, &*self.path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
-        opened.map(Folder::from).map_err(|errno| unopened(WORKSPACE, errno.into()))
+        opened.map(DirHandle::from).map_err(|errno| open_error(WORKSPACE, errno.into()))
     }
 }
 
@@ -100,35 +106,38 @@ impl OutputStore for WorkspaceOutputs {
         FileSource::Workspace
     }
 
-    fn turn_begins(&self, turn: TurnId) {
-        *self.began.lock().unwrap_or_else(PoisonError::into_inner) = Some((turn, Since::now()));
+    fn record_turn_start(&self, turn: TurnId) {
+        *self.last_turn_start.lock().unwrap_or_else(PoisonError::into_inner) = Some((turn, TurnStart::now()));
     }
 
-    fn produced<'a>(&'a self, turn: &'a TurnRecord) -> BoxFuture<'a, Result<Produced, OutputError>> {
+    fn turn_outputs<'a>(
+        &'a self,
+        turn: &'a FinishedTurnInfo,
+    ) -> BoxFuture<'a, Result<TurnOutputs, OutputError>> {
         Box::pin(async move {
             let call = CancellationToken::new();
-            let _stopped_with_this_future = call.clone().drop_guard();
+            let _guard = call.clone().drop_guard();
             let known = turn.known.iter().filter(|file| file.source == FileSource::Workspace);
             let known = known.map(|file| (file.id.clone(), (file.size, file.digest))).collect();
-            let look = Look { outputs: self.clone(), turn: turn.turn, known, call };
-            let told = *self.began.lock().unwrap_or_else(PoisonError::into_inner);
+            let scan = OutputScan { outputs: self.clone(), turn: turn.turn, known, call };
+            let told = *self.last_turn_start.lock().unwrap_or_else(PoisonError::into_inner);
             let told = told.filter(|(told, _)| *told == turn.turn).map(|(_, since)| since);
-            let since = told.unwrap_or_else(|| Since::of(turn.began));
-            on_a_thread(WORKSPACE, move || look.produced(since)).await
+            let since = told.unwrap_or_else(|| TurnStart::from_timestamp(turn.began));
+            run_blocking_for(WORKSPACE, move || scan.run(since)).await
         })
     }
 
     fn open<'a>(&'a self, file: &'a SessionFile) -> BoxFuture<'a, Result<OutputContent, OutputError>> {
         Box::pin(async move {
             let (outputs, id, name) = (self.clone(), file.id.clone(), file.name.clone());
-            on_a_thread(&file.name, move || {
-                let file = open_file(&outputs.folder()?, &id, &name)?;
-                let head = file.head().map_err(|error| failed(&name, &error))?;
+            run_blocking_for(&file.name, move || {
+                let file = open_file(&outputs.open_dir()?, &id, &name)?;
+                let head = file.head().map_err(|error| read_error(&name, &error))?;
                 let content_type = content_type_of(&id, &head);
                 let size = Some(file.size());
                 let stat = *file.stat();
                 let short = Path::new(&id).file_name().unwrap_or_default().to_string_lossy().into_owned();
-                let stream = stream_of(file.into_file(), stat, name);
+                let stream = stream_file(file.into_file(), stat, name);
                 Ok(OutputContent { name: short, content_type, size, stream })
             })
             .await
@@ -136,22 +145,22 @@ impl OutputStore for WorkspaceOutputs {
     }
 }
 
-/// Seconds and nanoseconds since 1970.
+/// Seconds and nanoseconds since the Unix epoch.
 type Time = (i64, u32);
 
-/// When a turn began, on the clock that dates files.
+/// The start of a turn, by the clock that dates files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Since(Time);
+struct TurnStart(Time);
 
-impl Since {
-    /// A time that was read from another clock.
-    fn of(began: Timestamp) -> Self {
+impl TurnStart {
+    /// Converts a time of another clock, minus [`SLACK`].
+    fn from_timestamp(began: Timestamp) -> Self {
         let since = u64::try_from(SLACK.as_millis()).map_or(0, |slack| began.millis().saturating_sub(slack));
         let nanoseconds = u32::try_from(since % 1000).unwrap_or(0) * 1_000_000;
         Self((i64::try_from(since / 1000).unwrap_or(i64::MAX), nanoseconds))
     }
 
-    /// Now, by the clock that dates files.
+    /// The current time of the clock that dates files.
     fn now() -> Self {
         let now = clock_gettime(ClockId::RealtimeCoarse);
         Self((now.tv_sec, u32::try_from(now.tv_nsec).unwrap_or(0)))
@@ -162,112 +171,94 @@ impl Since {
     }
 }
 
-/// A look for what a turn did.
-struct Look {
+/// One scan for the outputs of a turn.
+struct OutputScan {
     outputs: WorkspaceOutputs,
     turn: TurnId,
-    /// Size and digest of the files that turns before produced.
+    /// Size and digest of the files that earlier turns produced.
     known: HashMap<String, (Option<u64>, Option<Digest>)>,
     call: CancellationToken,
 }
 
-/// A file that the turn may have touched.
-#[derive(Debug)]
-struct Touched {
-    id: String,
-    size: u64,
-    /// Whether the dates alone say that its content is the turn's.
-    written: Written,
-    change: FileChange,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Written {
-    /// They say so.
-    Yes,
-    /// Only if it is another than it was.
-    IfOther,
-}
-
-/// What a second look at a file showed.
-enum Seen {
-    /// The turn produced it.
+/// The result of inspecting a candidate.
+enum ScanVerdict {
+    /// The turn wrote it.
     Produced(Box<SessionFile>),
-    /// It is gone, or is what it was.
-    Nothing,
-    /// Something else has its name by now, or a folder of its path is a link: where the file is, is not known.
-    Elsewhere,
+    /// It was removed, or is unchanged.
+    Unchanged,
+    /// Its path now leads to something else, or through a link.
+    Unreachable,
 }
 
-impl Look {
-    fn produced(&self, since: Since) -> Result<Produced, OutputError> {
-        let folder = self.outputs.folder()?;
-        let mut completeness = Completeness::Whole;
-        let mut touched = Shallowest::new(self.outputs.kept);
+impl OutputScan {
+    fn run(&self, since: TurnStart) -> Result<TurnOutputs, OutputError> {
+        let folder = self.outputs.open_dir()?;
+        let mut completeness = Completeness::Complete;
+        let mut touched = ShallowestFiles::new(self.outputs.list_limits);
         let walked = walk(folder.handle().as_fd(), self.outputs.bounds, |path, stat| {
             if self.call.is_cancelled() {
-                return Walk::Over;
+                return ControlFlow::Break(());
             }
             if !since.is_before(stat.stx_ctime) {
-                return Walk::On;
+                return ControlFlow::Continue(());
             }
             match path.into_os_string().into_string() {
                 Ok(id) => {
-                    if let Some(file) = self.touched(id, stat, since) {
+                    if let Some(file) = self.candidate(id, stat, since) {
                         touched.add(file);
                     }
                 }
-                // The record holds text.
-                Err(_) => completeness = Completeness::Cut,
+                // The event log holds UTF-8 only.
+                Err(_) => completeness = Completeness::Truncated,
             }
-            Walk::On
+            ControlFlow::Continue(())
         });
-        if walked != Walked::Whole || touched.has_left_out() {
-            completeness = Completeness::Cut;
+        if walked != WalkCoverage::Complete || touched.has_skipped() {
+            completeness = Completeness::Truncated;
         }
-        let mut left = self.outputs.digested;
+        let mut left = self.outputs.max_digested_bytes;
         let mut files = Vec::new();
         for touched in touched.into_sorted() {
             if self.call.is_cancelled() {
-                completeness = Completeness::Cut;
+                completeness = Completeness::Truncated;
                 break;
             }
-            match self.look_into(&folder, touched, &mut left) {
-                Seen::Produced(file) => files.push(*file),
-                Seen::Nothing => {}
-                Seen::Elsewhere => completeness = Completeness::Cut,
+            match self.inspect(&folder, touched, &mut left) {
+                ScanVerdict::Produced(file) => files.push(*file),
+                ScanVerdict::Unchanged => {}
+                ScanVerdict::Unreachable => completeness = Completeness::Truncated,
             }
         }
         files.sort_by(|one, other| one.id.cmp(&other.id));
-        Ok(Produced { files, completeness })
+        Ok(TurnOutputs { files, completeness })
     }
 
-    fn touched(&self, id: String, stat: &Statx, since: Since) -> Option<Touched> {
+    fn candidate(&self, id: String, stat: &Statx, since: TurnStart) -> Option<CandidateFile> {
         let has_birth = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
         let is_born = has_birth && since.is_before(stat.stx_btime);
         let is_known = self.known.contains_key(&id);
-        let written = match is_born || since.is_before(stat.stx_mtime) {
-            true => Written::Yes,
-            false if is_known => Written::IfOther,
+        let evidence = match is_born || since.is_before(stat.stx_mtime) {
+            true => WriteEvidence::Certain,
+            false if is_known => WriteEvidence::IfContentDiffers,
             false => return None,
         };
-        // A file system that does not know when a file was made says nothing against it.
+        // Without a birth time, the file may be new.
         let change = match is_known || (has_birth && !is_born) {
             true => FileChange::Changed,
             false => FileChange::Created,
         };
-        Some(Touched { id, size: stat.stx_size, written, change })
+        Some(CandidateFile { id, size: stat.stx_size, evidence, change })
     }
 
-    /// Reads a file.
-    fn look_into(&self, folder: &Folder, touched: Touched, left: &mut u64) -> Seen {
-        let Touched { id, mut size, written, change } = touched;
+    /// Opens a candidate and decides whether it is an output.
+    fn inspect(&self, folder: &DirHandle, touched: CandidateFile, left: &mut u64) -> ScanVerdict {
+        let CandidateFile { id, mut size, evidence, change } = touched;
         let (mut head, mut digest) = (Vec::new(), None);
-        match folder.open_file(Path::new(&id), Links::Refused) {
-            Err(Unopened::NotFound) => return Seen::Nothing,
-            Err(Unopened::NotPlain | Unopened::LeadsOut) => return Seen::Elsewhere,
-            // It is there, and belongs to another user: what its entry says is all there is.
-            Err(Unopened::Denied | Unopened::Failed(_)) => {}
+        match folder.open_file(Path::new(&id), LinkResolution::Refused) {
+            Err(OpenError::NotFound) => return ScanVerdict::Unchanged,
+            Err(OpenError::NotRegular | OpenError::EscapesRoot) => return ScanVerdict::Unreachable,
+            // It exists and belongs to another user: only its metadata is known.
+            Err(OpenError::PermissionDenied | OpenError::Failed(_)) => {}
             Ok(file) => {
                 size = file.size();
                 head = file.head().unwrap_or_default();
@@ -281,19 +272,28 @@ impl Look {
         let is_other = was.is_some_and(|(was_size, was_digest)| {
             *was_size != Some(size) || (digest.is_some() && *was_digest != digest)
         });
-        if written == Written::IfOther && !is_other {
-            return Seen::Nothing;
+        if evidence == WriteEvidence::IfContentDiffers && !is_other {
+            return ScanVerdict::Unchanged;
         }
         let content_type = content_type_of(&id, &head);
         let (source, name) = (FileSource::Workspace, id.clone());
         let (size, turn) = (Some(size), self.turn);
-        Seen::Produced(Box::new(SessionFile { source, id, name, size, content_type, digest, change, turn }))
+        ScanVerdict::Produced(Box::new(SessionFile {
+            source,
+            id,
+            name,
+            size,
+            content_type,
+            digest,
+            change,
+            turn,
+        }))
     }
 
-    /// The digest of a file that is the same at the end of the reading.
-    fn digest(&self, plain: &PlainFile) -> Option<Digest> {
+    /// Hashes a file; `None` if it changed meanwhile.
+    fn digest(&self, plain: &RegularFile) -> Option<Digest> {
         let mut hasher = DigestHasher::new();
-        let mut piece = vec![0; PIECE.max(HEAD_BYTES)];
+        let mut piece = vec![0; CHUNK.max(HEAD_BYTES)];
         let mut file = plain.file();
         let mut read = 0;
         loop {
@@ -319,35 +319,35 @@ fn is_unchanged(then: &Stat, file: &File) -> bool {
     rustix::fs::fstat(file).is_ok_and(|now| facts(&now) == facts(then))
 }
 
-/// Opens a file by the path that the record has for it.
-fn open_file(folder: &Folder, id: &str, name: &str) -> Result<PlainFile, OutputError> {
+/// Opens a file by its recorded path.
+fn open_file(folder: &DirHandle, id: &str, name: &str) -> Result<RegularFile, OutputError> {
     let path = Path::new(id);
     let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
     if !is_plain || path.as_os_str().is_empty() {
         return Err(OutputError::NotFound { name: name.to_owned() });
     }
-    folder.open_file(path, Links::Refused).map_err(|error| unopened(name, error))
+    folder.open_file(path, LinkResolution::Refused).map_err(|error| open_error(name, error))
 }
 
-fn unopened(name: &str, error: Unopened) -> OutputError {
+fn open_error(name: &str, error: OpenError) -> OutputError {
     let name = name.to_owned();
     match error {
-        Unopened::NotFound => OutputError::NotFound { name },
-        Unopened::NotPlain | Unopened::LeadsOut => OutputError::NotAFile { name },
-        Unopened::Denied => OutputError::Failed { name, reason: "it may not be read".to_owned() },
-        Unopened::Failed(error) => failed(&name, &error),
+        OpenError::NotFound => OutputError::NotFound { name },
+        OpenError::NotRegular | OpenError::EscapesRoot => OutputError::NotAFile { name },
+        OpenError::PermissionDenied => OutputError::Failed { name, reason: "it may not be read".to_owned() },
+        OpenError::Failed(error) => read_error(&name, &error),
     }
 }
 
-fn failed(name: &str, error: &io::Error) -> OutputError {
+fn read_error(name: &str, error: &io::Error) -> OutputError {
     OutputError::Failed { name: name.to_owned(), reason: error.to_string() }
 }
 
-async fn on_a_thread<T: Send + 'static>(
+async fn run_blocking_for<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> Result<T, OutputError> + Send + 'static,
 ) -> Result<T, OutputError> {
-    let done = blocking(work).await;
+    let done = run_blocking(work).await;
     done.unwrap_or_else(|error| Err(OutputError::Failed { name: name.to_owned(), reason: error.to_string() }))
 }
 

@@ -5,7 +5,9 @@ use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::sync::Arc;
 
-use conjure_artifact::{ArtifactOptions, ArtifactUri, Intake, Registration, Resolver, Source};
+use conjure_artifact::{
+    ArtifactIngestor, ArtifactOptions, ArtifactUri, ReferenceResolver, Registration, RegistrationSource,
+};
 use conjure_base::{Deadline, TenantId};
 use conjure_store::{Durability, Store, StoreOptions};
 use futures_util::StreamExt as _;
@@ -22,8 +24,8 @@ async fn a_gigabyte_takes_no_more_memory_than_a_piece_of_it() {
     File::create(&path).unwrap().set_len(GIB).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     let options = Arc::new(ArtifactOptions { max_file_size: GIB, ..ArtifactOptions::default() });
-    let (intake, cancel) = (Intake::new(Arc::clone(&options)), CancellationToken::new());
-    let resolver = Resolver::new(TenantId::new("acme").unwrap(), store.clone(), options);
+    let (intake, cancel) = (ArtifactIngestor::new(Arc::clone(&options)), CancellationToken::new());
+    let resolver = ReferenceResolver::new(TenantId::new("acme").unwrap(), store.clone(), options);
 
     // The most memory that this process has had, in bytes.
     let peak = || {
@@ -32,10 +34,10 @@ async fn a_gigabyte_takes_no_more_memory_than_a_piece_of_it() {
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     };
     let before = peak();
-    for source in [Source::frozen_file(&path), Source::file(&path)] {
+    for source in [RegistrationSource::linked_file(&path), RegistrationSource::file(&path)] {
         let is_frozen = fs::metadata(&path).unwrap().nlink() == 1;
         let registration = Registration::new("large".parse().unwrap(), source);
-        let artifact = intake.take_in(registration, &store, &cancel).await.unwrap();
+        let artifact = intake.ingest(registration, &store, &cancel).await.unwrap();
         assert_eq!(artifact.size(), Some(GIB));
         if is_frozen {
             assert_eq!(fs::metadata(&path).unwrap().nlink(), 2, "it is linked, not copied");

@@ -1,4 +1,4 @@
-//! Content addressed by SHA-256, written `sha256:<64 lowercase hex digits>`.
+//! SHA-256 digests, which address content. Their text form is `sha256:` and 64 lowercase hex digits.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ pub struct Digest([u8; 32]);
 impl Digest {
     /// The digest of `bytes`.
     #[must_use]
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn of_bytes(bytes: &[u8]) -> Self {
         let mut hasher = DigestHasher::new();
         hasher.update(bytes);
         hasher.finish()
@@ -80,33 +80,33 @@ impl FromStr for Digest {
     }
 }
 
-/// The value of one lowercase hex digit that was checked before.
+/// The value of a byte that is known to be a lowercase hex digit.
 const fn nibble(digit: u8) -> u8 {
     if digit.is_ascii_digit() { digit - b'0' } else { digit - b'a' + 10 }
 }
 
-/// A text that is not a digest.
+/// The error of parsing a text that is not a digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a digest: it must be `sha256:` and 64 lowercase hex digits")]
 pub struct DigestError(String);
 
-/// Digests content that arrives in pieces.
+/// Computes the digest of content that arrives in chunks.
 #[derive(Debug, Clone, Default)]
 pub struct DigestHasher(Sha256);
 
 impl DigestHasher {
-    /// A hasher that has seen nothing.
+    /// A hasher without content.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the next piece.
+    /// Adds the next chunk.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The digest of all pieces.
+    /// The digest of all chunks.
     #[must_use]
     pub fn finish(self) -> Digest {
         Digest(self.0.finalize().into())
@@ -121,13 +121,13 @@ mod tests {
     #[test]
     fn the_empty_content_has_the_published_digest() {
         assert_eq!(
-            Digest::of(b"").to_string(),
+            Digest::of_bytes(b"").to_string(),
             "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
         );
     }
 
     #[test]
-    fn what_is_no_digest_is_refused() {
+    fn other_texts_are_refused() {
         let short = format!("sha256:{}", "a".repeat(63));
         let upper = format!("sha256:{}", "A".repeat(64));
         let bare = "a".repeat(64);
@@ -140,18 +140,18 @@ mod tests {
     proptest! {
         #[test]
         fn text_and_json_round_trip(bytes: Vec<u8>) {
-            let digest = Digest::of(&bytes);
+            let digest = Digest::of_bytes(&bytes);
             prop_assert_eq!(digest.to_string().parse::<Digest>().unwrap(), digest);
             let json = serde_json::to_string(&digest).unwrap();
             prop_assert_eq!(serde_json::from_str::<Digest>(&json).unwrap(), digest);
         }
 
         #[test]
-        fn pieces_do_not_matter(a: Vec<u8>, b: Vec<u8>) {
+        fn chunks_do_not_matter(a: Vec<u8>, b: Vec<u8>) {
             let mut hasher = DigestHasher::new();
             hasher.update(&a);
             hasher.update(&b);
-            prop_assert_eq!(hasher.finish(), Digest::of(&[a, b].concat()));
+            prop_assert_eq!(hasher.finish(), Digest::of_bytes(&[a, b].concat()));
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Newtypes for everything that has a name, so that no id can be taken for another.
+//! Newtypes of ids, so that an id of one kind cannot be passed for another.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A text that cannot be an id of its kind.
+/// The error of parsing a text that is not an id of the wanted kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a {kind}: {rule}")]
 pub struct IdError {
@@ -14,17 +14,17 @@ pub struct IdError {
     rule: &'static str,
 }
 
-/// Who owns a session. 1 to 64 of `a-z`, `0-9`, `-`, `_`; it becomes a folder's name, so nothing else may
-/// occur in it.
+/// Id of a tenant, who owns sessions: 1 to 64 of `a-z`, `0-9`, `-`, `_`. It becomes the name of a directory, so other
+/// characters are refused.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct TenantId(String);
 
 impl TenantId {
-    /// Checks `text` and takes it as a tenant's id.
+    /// Checks `text` and makes a tenant's id of it.
     ///
     /// # Errors
-    /// When `text` is empty, longer than 64 bytes, or holds another character.
+    /// When `text` is empty, longer than 64 bytes, or contains another character.
     pub fn new(text: impl Into<String>) -> Result<Self, IdError> {
         let text = text.into();
         let fits = (1..=64).contains(&text.len())
@@ -43,14 +43,14 @@ impl TenantId {
     }
 }
 
-/// Which conversation. 128 random bits, so that it can be neither guessed nor chosen; its text form is
-/// `ses_` and 32 lowercase hex digits.
+/// Id of a session: 128 random bits, so that it can be neither guessed nor chosen. Its text form is `ses_` and 32
+/// lowercase hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct SessionId(u128);
 
 impl SessionId {
-    /// A fresh id from the machine's entropy.
+    /// A new id from the machine's entropy.
     ///
     /// # Errors
     /// When the machine gives no entropy.
@@ -60,7 +60,7 @@ impl SessionId {
         Ok(Self(u128::from_le_bytes(bytes)))
     }
 
-    /// An id of these bits, for a store that reads one back and for tests.
+    /// The id with these bits, for journals that read one back and for tests.
     #[must_use]
     pub const fn from_bits(bits: u128) -> Self {
         Self(bits)
@@ -95,7 +95,7 @@ impl FromStr for SessionId {
     }
 }
 
-/// Which turn of a session: turns are counted from 1.
+/// Id of a turn within its session. Turns are counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TurnId(u64);
@@ -110,20 +110,20 @@ impl TurnId {
         Self(self.0.saturating_add(1))
     }
 
-    /// Its place, from 1.
+    /// The number of the turn, from 1.
     #[must_use]
     pub const fn number(self) -> u64 {
         self.0
     }
 }
 
-/// Which tool call: the `id` of a `tool_use` block. The model's service chose it, so it may be any text.
+/// Id of a tool call: the `id` of a `tool_use` block. The model's service chooses it, so it may be any text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CallId(String);
 
 impl CallId {
-    /// Takes the text as it came.
+    /// The id with this text, unchecked.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -135,14 +135,14 @@ impl CallId {
     }
 }
 
-/// Which container of the model's service: what the service's own tools ran in. The service chose it, so it may be
-/// any text.
+/// Id of a container of the model's service, in which the service runs its own tools. The service chooses it, so it
+/// may be any text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ContainerId(String);
 
 impl ContainerId {
-    /// Takes the text as it came.
+    /// The id with this text, unchecked.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenant_is_a_safe_folder_name() {
+    fn a_tenant_id_is_a_safe_directory_name() {
         assert_eq!(TenantId::new("acme-2_b").unwrap().as_str(), "acme-2_b");
         for text in ["", "..", "A", "a/b", "a b", "ä", &"a".repeat(65)] {
             assert!(TenantId::new(text).is_err(), "{text}");

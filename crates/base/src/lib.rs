@@ -1,21 +1,23 @@
-//! What every room of Conjure speaks of: ids, digests, deadlines, the clock and the redactor.
+//! Types and helpers that several crates of Conjure share: ids, digests, time, text, the redactor.
 //!
-//! Small and closed: a type belongs here only when rooms on different floors must agree on it. Nothing in
-//! here does I/O but [`SystemClock`], which reads the machine's clock, and the id constructors named
-//! `random`, which read its entropy.
+//! Only types shared by several crates belong here. Nothing here does I/O, with two exceptions: [`SystemClock`] reads the
+//! machine's clock, and the constructors named `random` read its entropy.
 
-mod clock;
-mod deadline;
-mod deceptive;
+mod backoff;
 mod digest;
+mod file_id;
 mod id;
 mod redactor;
+mod sync;
+pub mod text;
+mod time;
 mod timestamp;
 
-pub use clock::{Clock, SystemClock};
-pub use deadline::Deadline;
-pub use deceptive::{judged, without_deceptive};
+pub use backoff::{Backoff, Jitter};
 pub use digest::{Digest, DigestError, DigestHasher};
+pub use file_id::{FileFingerprint, FileId, FileTime};
 pub use id::{CallId, ContainerId, IdError, SessionId, TenantId, TurnId};
-pub use redactor::{Redactor, SHORTEST_SECRET, looks_sensitive};
+pub use redactor::{MIN_SECRET_BYTES, Redactor, is_sensitive_variable};
+pub use sync::lock;
+pub use time::{Clock, Deadline, SystemClock, TimedOut, with_deadline};
 pub use timestamp::Timestamp;

@@ -1,25 +1,23 @@
-//! Keeps secrets out of what leaves: known secret values are replaced by a mark that names them.
+//! Replaces known secret values in outgoing text with `[REDACTED:NAME]`.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Values shorter than this are not searched for: replacing every `1` or `on` would destroy the text and
-/// hide nothing. In bytes.
-pub const SHORTEST_SECRET: usize = 4;
+/// The length in bytes from which a value is redacted. Replacing every `1` or `on` would destroy the text and hide nothing.
+pub const MIN_SECRET_BYTES: usize = 4;
 
-/// Lines of a secret of several lines (a private key) that are at least so long are secrets of their own, since tools
-/// show files line by line.
-const SHORTEST_LINE: usize = 16;
+/// The length in bytes from which one line of a secret (such as a private key) is redacted by itself. Tools show files line by line.
+const MIN_LINE_BYTES: usize = 16;
 
-/// Replaces known secret values in text and bytes by `[REDACTED:NAME]`. Clones know the same secrets, also those that one of them
-/// learns later ([`Redactor::learn`]).
+/// Replaces known secret values in text with `[REDACTED:NAME]`. Clones share their secrets, also those that are added later by
+/// [`Redactor::extend`].
 #[derive(Clone, Default)]
 pub struct Redactor {
     secrets: Arc<RwLock<Secrets>>,
 }
 
-/// Names and values; the longest value first, so that a secret that contains another is replaced whole.
+/// Names and values. The longest value comes first, so that a secret that contains another is replaced as one.
 type Secrets = Arc<[(String, String)]>;
 
 impl Redactor {
@@ -28,44 +26,45 @@ impl Redactor {
         let secrets = secrets
             .into_iter()
             .map(|(name, value)| (name.into(), value.into()))
-            .flat_map(with_lines)
-            .flat_map(with_password)
-            .filter(|(_, value)| value.len() >= SHORTEST_SECRET)
+            .flat_map(split_lines)
+            .flat_map(split_password)
+            .filter(|(_, value)| value.len() >= MIN_SECRET_BYTES)
             .collect();
         Self { secrets: Arc::new(RwLock::new(sorted(secrets))) }
     }
 
-    /// Replaces also what `other` knows, from now on and in every clone.
-    pub fn learn(&self, other: &Self) {
+    /// Adds the secrets of `other` to this redactor and all its clones.
+    pub fn extend(&self, other: &Self) {
         let learned = other.secrets();
         let mut secrets = self.secrets.write().unwrap_or_else(PoisonError::into_inner);
         *secrets = sorted(secrets.iter().chain(learned.iter()).cloned().collect());
     }
 
-    /// All that are known now. No text is looked at under the lock.
+    /// The secrets that are known now. The lock is not held while a text is searched.
     fn secrets(&self) -> Secrets {
         Arc::clone(&self.secrets.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The text without the secrets; borrowed when there was none in it.
+    /// The text without the secrets; borrowed when it contains none.
     #[must_use]
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut result = Cow::Borrowed(text);
         for (name, value) in &*self.secrets() {
             if result.contains(value.as_str()) {
-                result = Cow::Owned(result.replace(value.as_str(), &mark(name)));
+                result = Cow::Owned(result.replace(value.as_str(), &placeholder(name)));
             }
         }
         result
     }
 
-    /// The start of a longer text without the secrets; also without the part of one that the cut has left at its end.
+    /// The start of a longer text, without the secrets. A secret that the cut has left incomplete at the end is replaced, too.
     #[must_use]
     pub fn redact_head(&self, head: &str) -> String {
         let mut text = self.redact(head).into_owned();
         let secrets = self.secrets();
         let cut = secrets.iter().filter_map(|(name, value)| {
-            let parts = (SHORTEST_SECRET..value.len()).rev().filter(|length| value.is_char_boundary(*length));
+            let parts =
+                (MIN_SECRET_BYTES..value.len()).rev().filter(|length| value.is_char_boundary(*length));
             parts
                 .map(|length| &value[..length])
                 .find(|part| text.ends_with(part))
@@ -73,31 +72,31 @@ impl Redactor {
         });
         if let Some((length, name)) = cut.max() {
             text.truncate(text.len() - length);
-            text.push_str(&mark(name));
+            text.push_str(&placeholder(name));
         }
         text
     }
 
-    /// The end of a longer text without the secrets; also without the part of one that the cut has left at its start.
+    /// The end of a longer text, without the secrets. A secret that the cut has left incomplete at the start is replaced, too.
     #[must_use]
     pub fn redact_tail(&self, tail: &str) -> String {
         let text = self.redact(tail);
         let secrets = self.secrets();
         let cut = secrets.iter().filter_map(|(name, value)| {
-            let parts =
-                (1..value.len().saturating_sub(SHORTEST_SECRET - 1)).filter(|at| value.is_char_boundary(*at));
+            let parts = (1..value.len().saturating_sub(MIN_SECRET_BYTES - 1))
+                .filter(|at| value.is_char_boundary(*at));
             parts.map(|at| &value[at..]).find(|part| text.starts_with(part)).map(|part| (part.len(), name))
         });
         match cut.max() {
-            Some((length, name)) => format!("{}{}", mark(name), &text[length..]),
+            Some((length, name)) => format!("{}{}", placeholder(name), &text[length..]),
             None => text.into_owned(),
         }
     }
 
-    /// How many bytes at the end of a text may be the beginning of a secret: so many are held back of a text that is
-    /// shown while it is still being written.
+    /// The number of bytes at the end of a text that may be the start of a secret. Whoever shows a text while it is still being
+    /// written must not show these bytes yet.
     #[must_use]
-    pub fn held_back(&self, text: &str) -> usize {
+    pub fn partial_secret_len(&self, text: &str) -> usize {
         let beginning = |value: &str| {
             (1..value.len())
                 .rev()
@@ -114,22 +113,22 @@ fn sorted(mut secrets: Vec<(String, String)>) -> Secrets {
     secrets.into()
 }
 
-fn mark(name: &str) -> String {
+fn placeholder(name: &str) -> String {
     format!("[REDACTED:{name}]")
 }
 
-/// A secret, and its long lines where it has several.
-fn with_lines((name, value): (String, String)) -> Vec<(String, String)> {
+/// Splits a secret of several lines: returns it and its long lines.
+fn split_lines((name, value): (String, String)) -> Vec<(String, String)> {
     let lines =
-        value.lines().map(str::trim).filter(|line| line.len() >= SHORTEST_LINE && line.len() < value.len());
+        value.lines().map(str::trim).filter(|line| line.len() >= MIN_LINE_BYTES && line.len() < value.len());
     let mut all: Vec<_> = lines.map(|line| (name.clone(), line.to_owned())).collect();
     all.push((name, value));
     all
 }
 
-/// A secret, and the password in it where it is a URL: programs tell and use it alone.
-fn with_password((name, value): (String, String)) -> Vec<(String, String)> {
-    let password = password_in(&value).map(|password| (name.clone(), password.to_owned()));
+/// Splits a secret that is a URL: returns it and its password, since programs print and use the password alone.
+fn split_password((name, value): (String, String)) -> Vec<(String, String)> {
+    let password = url_password(&value).map(|password| (name.clone(), password.to_owned()));
     password.into_iter().chain([(name, value)]).collect()
 }
 
@@ -143,15 +142,15 @@ impl fmt::Debug for Redactor {
     }
 }
 
-/// Whether a variable usually holds a secret: by its name (`API_KEY`, `DB_PASSWORD`, `GITHUB_TOKEN` ...), or because its value is a
-/// URL with a password.
+/// Whether a variable most likely holds a secret: its name says so (`API_KEY`, `DB_PASSWORD`, `GITHUB_TOKEN`), or its value is a URL
+/// with a password.
 #[must_use]
-pub fn looks_sensitive(name: &str, value: &str) -> bool {
-    password_in(value).is_some() || is_name_of_secret(name)
+pub fn is_sensitive_variable(name: &str, value: &str) -> bool {
+    url_password(value).is_some() || is_sensitive_name(name)
 }
 
-/// The password in a URL, as it is written there.
-fn password_in(value: &str) -> Option<&str> {
+/// The password in a URL, without decoding.
+fn url_password(value: &str) -> Option<&str> {
     let (_, rest) = value.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
     let (user, _) = authority.rsplit_once('@')?;
@@ -159,7 +158,7 @@ fn password_in(value: &str) -> Option<&str> {
     Some(password).filter(|password| !password.is_empty())
 }
 
-fn is_name_of_secret(name: &str) -> bool {
+fn is_sensitive_name(name: &str) -> bool {
     const WORDS: [&str; 14] = [
         "AUTH",
         "COOKIE",
@@ -176,8 +175,8 @@ fn is_name_of_secret(name: &str) -> bool {
         "SESSION",
         "SESSIONID",
     ];
-    // Of shells and desktops; their values are ordinary words.
-    const KNOWN: [&str; 7] = [
+    // Variables of shells and desktops; their values are ordinary words.
+    const HARMLESS: [&str; 7] = [
         "DESKTOP_SESSION",
         "PWD",
         "SESSION_MANAGER",
@@ -186,13 +185,14 @@ fn is_name_of_secret(name: &str) -> bool {
         "XDG_SESSION_ID",
         "XDG_SESSION_TYPE",
     ];
-    // No usual word ends in these.
-    const TAILS: [&str; 7] = ["APIKEY", "PASSPHRASE", "PRIVATEKEY", "PASSWORD", "PASSWD", "TOKEN", "SECRET"];
+    // No ordinary word ends in these.
+    const SUFFIXES: [&str; 7] =
+        ["APIKEY", "PASSPHRASE", "PRIVATEKEY", "PASSWORD", "PASSWD", "TOKEN", "SECRET"];
     let name = name.to_uppercase();
-    !KNOWN.contains(&name.as_str())
+    !HARMLESS.contains(&name.as_str())
         && name
             .split(|c: char| !c.is_alphanumeric())
-            .any(|word| WORDS.contains(&word) || TAILS.iter().any(|tail| word.ends_with(tail)))
+            .any(|word| WORDS.contains(&word) || SUFFIXES.iter().any(|suffix| word.ends_with(suffix)))
 }
 
 #[cfg(test)]
@@ -200,31 +200,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_longer_secret_is_replaced_whole() {
+    fn a_secret_that_contains_another_is_replaced_as_one() {
         let redactor = Redactor::new([("SHORT", "abcd"), ("LONG", "xxabcdxx")]);
         assert_eq!(redactor.redact("1 xxabcdxx 2 abcd"), "1 [REDACTED:LONG] 2 [REDACTED:SHORT]");
     }
 
     #[test]
-    fn what_one_learns_all_its_clones_know() {
+    fn clones_share_added_secrets() {
         let redactor = Redactor::new([("SHORT", "abcd")]);
         let clone = redactor.clone();
         for _ in 0..2 {
-            redactor.learn(&Redactor::new([("LONG", "xxabcdxx"), ("SHORT", "abcd")]));
+            redactor.extend(&Redactor::new([("LONG", "xxabcdxx"), ("SHORT", "abcd")]));
         }
-        redactor.learn(&clone);
+        redactor.extend(&clone);
         assert_eq!(clone.redact("1 xxabcdxx 2 abcd"), "1 [REDACTED:LONG] 2 [REDACTED:SHORT]");
         assert_eq!(format!("{:?}", clone.secrets().len()), "2");
     }
 
     #[test]
-    fn text_without_secrets_is_not_copied_and_short_values_are_left_alone() {
+    fn text_without_secrets_is_not_copied_and_short_values_stay() {
         let redactor = Redactor::new([("A", "on"), ("B", "abcd")]);
         assert!(matches!(redactor.redact("on and on"), Cow::Borrowed("on and on")));
     }
 
     #[test]
-    fn what_a_cut_leaves_of_a_secret_is_redacted() {
+    fn a_secret_that_a_cut_left_incomplete_is_redacted() {
         let redactor = Redactor::new([("KEY", "s3cr3t-välue")]);
         assert_eq!(redactor.redact_head("a s3cr3t-välue b s3cr3t-"), "a [REDACTED:KEY] b [REDACTED:KEY]");
         assert_eq!(redactor.redact_head("b s3cr3t-vä"), "b [REDACTED:KEY]");
@@ -236,11 +236,12 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_a_secret_is_held_back() {
+    fn the_length_of_a_partial_secret_is_found() {
         let redactor = Redactor::new([("KEY", "s3cr3t-välue"), ("OTHER", "t-vx")]);
-        for (text, held) in [("", 0), ("a", 0), ("a s", 1), ("a s3cr3t-v", 8), ("s3cr3t-vä", 10), ("a t-", 2)]
+        for (text, length) in
+            [("", 0), ("a", 0), ("a s", 1), ("a s3cr3t-v", 8), ("s3cr3t-vä", 10), ("a t-", 2)]
         {
-            assert_eq!(redactor.held_back(text), held, "{text}");
+            assert_eq!(redactor.partial_secret_len(text), length, "{text}");
         }
     }
 
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_secrets_are_known_and_others_are_not() {
+    fn sensitive_names_are_recognised() {
         for name in [
             "ANTHROPIC_API_KEY",
             "github-token",
@@ -276,7 +277,7 @@ mod tests {
             "SESSION_ID",
             "DB_PWD",
         ] {
-            assert!(looks_sensitive(name, ""), "{name}");
+            assert!(is_sensitive_variable(name, ""), "{name}");
         }
         for name in [
             "PATH",
@@ -289,20 +290,20 @@ mod tests {
             "SPAT",
             "XDG_SESSION_TYPE",
         ] {
-            assert!(!looks_sensitive(name, "https://example.com/a:b@c"), "{name}");
+            assert!(!is_sensitive_variable(name, "https://example.com/a:b@c"), "{name}");
         }
     }
 
     #[test]
     fn a_url_with_a_password_is_a_secret_and_so_is_the_password_alone() {
         for url in ["postgres://app:s3cr:t@db/main", "redis://:s3cr:t@cache:6379/0?x#y"] {
-            assert!(looks_sensitive("ANY", url), "{url}");
+            assert!(is_sensitive_variable("ANY", url), "{url}");
             let redactor = Redactor::new([("DATABASE_URL", url)]);
-            let told = redactor.redact("password s3cr:t").into_owned() + &redactor.redact(url);
-            assert_eq!(told, "password [REDACTED:DATABASE_URL][REDACTED:DATABASE_URL]");
+            let redacted = redactor.redact("password s3cr:t").into_owned() + &redactor.redact(url);
+            assert_eq!(redacted, "password [REDACTED:DATABASE_URL][REDACTED:DATABASE_URL]");
         }
         for other in ["postgres://app@db/main", "https://x:@y", "a:b@c", "://", "https://h/p?q=a:b@c"] {
-            assert!(!looks_sensitive("ANY", other), "{other}");
+            assert!(!is_sensitive_variable("ANY", other), "{other}");
         }
     }
 }

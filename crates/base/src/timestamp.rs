@@ -1,20 +1,20 @@
-//! A point in wall-clock time, as events record it.
+//! Points in wall-clock time, as events record them.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-/// The latest moment that RFC 3339 can write: the end of the year 9999, in milliseconds.
-const LAST: u64 = 253_402_300_799_999;
+/// The latest time that RFC 3339 can write, the end of the year 9999, in milliseconds.
+const MAX_RFC_3339: u64 = 253_402_300_799_999;
 
-/// Milliseconds since the Unix epoch. JSON holds the number; [`fmt::Display`] writes RFC 3339 in UTC.
+/// A time in milliseconds since the Unix epoch. JSON has the number; [`fmt::Display`] writes RFC 3339 in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// This many milliseconds after the Unix epoch.
+    /// The time `millis` milliseconds after the Unix epoch.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis)
@@ -26,23 +26,23 @@ impl Timestamp {
         self.0
     }
 
-    /// The time that `time` shows; before 1970 counts as 1970.
+    /// The same time, in whole milliseconds. A time before 1970 becomes 1970.
     #[must_use]
     pub fn from_system_time(time: SystemTime) -> Self {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         Self(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// How long after `earlier` this is; zero when it is not after it (wall clocks jump).
+    /// The time from `earlier` to this; zero when this is earlier, since wall clocks jump.
     #[must_use]
-    pub const fn since(self, earlier: Self) -> Duration {
+    pub const fn duration_since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let time = UNIX_EPOCH + Duration::from_millis(self.0.min(LAST));
+        let time = UNIX_EPOCH + Duration::from_millis(self.0.min(MAX_RFC_3339));
         fmt::Display::fmt(&humantime::format_rfc3339_millis(time), f)
     }
 }
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn a_clock_that_jumps_back_gives_no_negative_span() {
         let (early, late) = (Timestamp::from_millis(5), Timestamp::from_millis(9));
-        assert_eq!(late.since(early), Duration::from_millis(4));
-        assert_eq!(early.since(late), Duration::ZERO);
+        assert_eq!(late.duration_since(early), Duration::from_millis(4));
+        assert_eq!(early.duration_since(late), Duration::ZERO);
     }
 }

@@ -18,8 +18,8 @@ use std::collections::BTreeSet;
 use campaign::Random;
 use conjure_base::{Timestamp, TurnId};
 use conjure_conversation::{
-    Block, BlockKind, CallEffects, Command, CommandKind, Event, Limits, Message, Response, Role, StartedCall,
-    State, StopReason, ToolOutcome, ToolResult, Usage, apply, decide, pairing,
+    Block, BlockKind, CallOutcome, Command, CommandKind, Event, Limits, Message, Response, Role,
+    SessionState, SideEffects, StartedCall, StopReason, ToolResult, Usage, apply, decide, pairing,
 };
 
 const MOST_MEMORY: u64 = 32 << 20;
@@ -109,8 +109,8 @@ fn block(json: &str) -> Option<Block> {
 
 /// The blocks as a model's answer, its calls answered.
 fn answer(content: Vec<Block>) -> &'static str {
-    let (mut state, mut record) = (State::default(), Vec::new());
-    let mut act = |state: &mut State, kind: CommandKind| {
+    let (mut state, mut record) = (SessionState::default(), Vec::new());
+    let mut act = |state: &mut SessionState, kind: CommandKind| {
         for event in decide(state, Command { at: Timestamp::default(), kind }).unwrap() {
             apply(state, &event);
             record.push(event);
@@ -118,7 +118,7 @@ fn answer(content: Vec<Block>) -> &'static str {
     };
     let limits = Limits::default();
     act(&mut state, CommandKind::StartTurn { input: vec![Block::text("go")], limits });
-    act(&mut state, CommandKind::StartModelCall { effects: CallEffects::None });
+    act(&mut state, CommandKind::StartModelCall { effects: SideEffects::None });
     let said = content.clone();
     let has_calls = content.iter().any(|block| block.tool_call().is_some());
     let stop_reason = if has_calls { StopReason::ToolUse } else { StopReason::EndTurn };
@@ -132,7 +132,7 @@ fn answer(content: Vec<Block>) -> &'static str {
         request_id: None,
         container: None,
     });
-    act(&mut state, CommandKind::AcceptAnswer { turn: TurnId::FIRST, call: 1, response });
+    act(&mut state, CommandKind::AcceptResponse { turn: TurnId::FIRST, call: 1, response });
 
     let open: Vec<_> = state.open_calls().iter().map(|open| open.call.clone()).collect();
     let ids: BTreeSet<_> = open.iter().map(|call| call.id.as_str().to_owned()).collect();
@@ -160,7 +160,7 @@ fn answer(content: Vec<Block>) -> &'static str {
     act(&mut state, CommandKind::StartTools { calls });
     for call in &open {
         let result = ToolResult::text_result(&call.id, " ");
-        act(&mut state, CommandKind::FinishTool { result, outcome: ToolOutcome::Finished });
+        act(&mut state, CommandKind::FinishTool { result, outcome: CallOutcome::Finished });
     }
     if has_calls {
         assert_eq!(pairing::check(state.messages()), Ok(()));
@@ -171,8 +171,8 @@ fn answer(content: Vec<Block>) -> &'static str {
     if has_calls { "calls" } else { "words" }
 }
 
-fn replayed(record: &[Event]) -> State {
-    let mut state = State::default();
+fn replayed(record: &[Event]) -> SessionState {
+    let mut state = SessionState::default();
     for event in record {
         let line = serde_json::to_string(event).unwrap();
         apply(&mut state, &serde_json::from_str(&line).unwrap());

@@ -1,27 +1,30 @@
-//! How an event changes the state. Total: an event that does not fit is passed over, never a panic.
+//! How an event changes the state. The function is total: it ignores an event that does not fit, and never panics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use conjure_base::{CallId, Digest, TurnId};
 
-use crate::compaction::{UnderWay, abandoned, compacted, failed};
-use crate::content::{Block, BlockKind};
-use crate::event::{Decision, Event, EventKind, ToolOutcome, TurnStop};
-use crate::files::forget_files;
+use crate::block::{Block, BlockKind};
+use crate::compaction::{RunningCompaction, apply_abandoned, apply_compacted, apply_failed};
+use crate::event::{CallOutcome, Decision, Event, EventKind, TurnStop};
 use crate::message::Role;
-use crate::model::{CallEffects, ModelErrorKind, Response};
-use crate::profile::PinnedSkill;
+use crate::model::Usage;
+use crate::model::{ModelErrorKind, Response, SideEffects};
 use crate::queue::QueuedInput;
-use crate::service_tools::{ITS_CONTAINER_EXPIRED, NOT_AWAITED, is_call};
-use crate::state::{CallStatus, FinishedTurn, OpenCall, Phase, State, Tail, Turn, assistant_may_say, millis};
-use crate::stop::{AfterAnswer, StopReason};
+use crate::server_tools::{ITS_CONTAINER_EXPIRED, NOT_AWAITED, is_server_tool_call};
+use crate::session_file::drop_oldest_files;
+use crate::session_profile::PinnedSkill;
+use crate::session_state::{
+    CallStatus, FinishedTurn, LastMessage, OpenCall, RunningTurn, SessionState, TurnPhase, is_sendable,
+    millis,
+};
+use crate::stop_reason::{AfterResponse, StopReason};
 use crate::tool::{ToolCall, ToolResult};
-use crate::usage::Usage;
 
 /// Adds one recorded event to the state.
-pub fn apply(state: &mut State, event: &Event) {
-    count_work(state, event);
+pub fn apply(state: &mut SessionState, event: &Event) {
+    add_elapsed(state, event);
     state.touched = event.at;
     match &event.kind {
         EventKind::Opened { profile } => state.profile = Some(Arc::new((**profile).clone())),
@@ -37,49 +40,49 @@ pub fn apply(state: &mut State, event: &Event) {
                 state.messages.push(message.clone().into());
             }
             if state.last_role() == Some(Role::Assistant) {
-                state.tail = Tail::Paused;
+                state.last_message = LastMessage::Paused;
             }
         }
         EventKind::TurnStarted { turn, input, limits, queued } => {
-            state.began = event.at;
-            state.has_acted = false;
-            state.summarized.clear();
+            state.files_turn_began = event.at;
+            state.has_run_tools = false;
+            state.summarized_messages.clear();
             state.queue.retain(|waiting| Some(waiting.id) != *queued);
             let mut blocks = std::mem::take(&mut state.steering);
             blocks.extend_from_slice(input);
             state.push_user(blocks);
-            state.turn = Some(Turn {
+            state.turn = Some(RunningTurn {
                 id: *turn,
                 limits: limits.clone(),
                 usage: Usage::default(),
-                phase: Phase::ModelDue,
+                phase: TurnPhase::CallModel,
                 model_calls: 0,
                 tool_calls: 0,
                 pauses: 0,
                 compactions: 0,
-                worked: 0,
-                last_at: event.at,
+                elapsed_ms: 0,
+                last_event_at: event.at,
                 repeats: BTreeMap::new(),
-                denied: BTreeMap::new(),
+                denials: BTreeMap::new(),
             });
         }
         EventKind::ModelCallStarted { call, effects, .. } => {
-            let effects = effects.unwrap_or_else(|| effects_of_old(state));
+            let effects = effects.unwrap_or_else(|| effects_of_old_record(state));
             if let Some(turn) = &mut state.turn {
                 turn.model_calls = *call;
-                turn.phase = Phase::Calling(effects);
+                turn.phase = TurnPhase::AwaitingModel(effects);
             }
         }
-        EventKind::ModelAnswered { response, .. } => answer(state, response),
+        EventKind::ModelAnswered { response, .. } => apply_response(state, response),
         EventKind::ModelCallFailed { .. } | EventKind::ModelCallAbandoned { .. } => {
-            // A container that is gone would fail every later call too.
+            // A lost container would fail every later call too.
             if let EventKind::ModelCallFailed { error, .. } = &event.kind
                 && error.kind == ModelErrorKind::ContainerGone
             {
                 state.container = None;
             }
             if let Some(turn) = &mut state.turn {
-                turn.phase = Phase::ModelDue;
+                turn.phase = TurnPhase::CallModel;
             }
             state.flush_steering();
         }
@@ -87,38 +90,41 @@ pub fn apply(state: &mut State, event: &Event) {
             state.container = None;
             let again = state.uploaded.iter().map(|uploaded| uploaded.block.clone());
             let blocks: Vec<Block> = std::iter::once(note.clone()).chain(again).collect();
-            if matches!(state.turn, Some(Turn { phase: Phase::Tools(_) | Phase::Closing(_), .. })) {
-                // Behind the results, or with what the user says next.
+            if matches!(
+                state.turn,
+                Some(RunningTurn { phase: TurnPhase::Tools(_) | TurnPhase::Finishing(_), .. })
+            ) {
+                // The note follows the results, or goes with the next message of the user.
                 state.steering.splice(0..0, blocks);
                 return;
             }
-            // What was paused was going on in it.
-            state.settle(ITS_CONTAINER_EXPIRED);
-            state.tail = Tail::Whole;
+            // The paused response was using it.
+            state.replace_unfinished(ITS_CONTAINER_EXPIRED);
+            state.last_message = LastMessage::Complete;
             state.push_user(blocks);
             state.flush_steering();
         }
-        EventKind::ModelTold { note } => {
+        EventKind::NoteAdded { note } => {
             state.steering.push(note.clone());
-            if matches!(state.turn, Some(Turn { phase: Phase::ModelDue, .. })) {
+            if matches!(state.turn, Some(RunningTurn { phase: TurnPhase::CallModel, .. })) {
                 state.flush_steering();
             }
         }
         EventKind::CompactionStarted { compaction, kept, regrowth, .. } => {
             if let Some(turn) = &mut state.turn {
                 turn.compactions = *compaction;
-                turn.phase = Phase::Compacting(UnderWay { kept: *kept, regrowth: *regrowth });
+                turn.phase = TurnPhase::Compacting(RunningCompaction { kept: *kept, regrowth: *regrowth });
             }
         }
-        EventKind::Compacted { kept, summary, usage, .. } => compacted(state, *kept, summary, usage),
-        EventKind::CompactionFailed { usage, .. } => failed(state, usage),
-        EventKind::CompactionAbandoned { .. } => abandoned(state),
+        EventKind::Compacted { kept, summary, usage, .. } => apply_compacted(state, *kept, summary, usage),
+        EventKind::CompactionFailed { usage, .. } => apply_failed(state, usage),
+        EventKind::CompactionAbandoned { .. } => apply_abandoned(state),
         EventKind::BlockReplaced { message, block, replacement } => {
             let place = state.messages.get_mut(*message).map(Arc::make_mut);
             if let Some(content) = place.and_then(|message| message.content.get_mut(*block)) {
                 let refused = std::mem::replace(content, replacement.clone());
                 state.replaced.insert((*message, *block));
-                // The service does not have that file any more: it is given the artifact again.
+                // The service has lost that file, so the artifact is uploaded again.
                 state.uploaded.retain(|uploaded| uploaded.block != refused);
             }
         }
@@ -127,7 +133,7 @@ pub fn apply(state: &mut State, event: &Event) {
         }
         EventKind::ApprovalDecided { call, decision } => {
             if let Decision::Grant { grant } = decision {
-                state.standing.grant(grant);
+                state.view.add_grant(grant);
             }
             set_status(
                 state,
@@ -139,30 +145,30 @@ pub fn apply(state: &mut State, event: &Event) {
             );
         }
         EventKind::ToolStarted { call, idempotent } => {
-            state.has_acted = true;
+            state.has_run_tools = true;
             set_status(state, call, CallStatus::Started { idempotent: *idempotent });
         }
         EventKind::ToolAbandoned { call } => set_status(state, call, CallStatus::Approved),
         EventKind::ToolFinished { result, outcome } => {
-            if *outcome == ToolOutcome::Denied {
+            if *outcome == CallOutcome::Denied {
                 count_denial(state, &result.tool_use_id);
             }
-            // A call that has its result has had its effect: a late one changes nothing.
+            // A call has one result: a late one changes nothing.
             if let Some(active) = &result.active_skills
                 && state.open_call(&result.tool_use_id).is_some()
             {
-                deliver(state, active);
-                state.standing.activate(active);
+                record_skill_delivery(state, active);
+                state.view.set_active_skills(active);
             }
             if state.open_call(&result.tool_use_id).is_some() {
-                result.fetched.iter().for_each(|fetched| state.standing.fetched(fetched));
+                result.fetched.iter().for_each(|fetched| state.view.update_fetched(fetched));
             }
             set_status(state, &result.tool_use_id, CallStatus::Finished(result.clone()));
-            hand_in_results(state);
+            push_tool_results(state);
         }
         EventKind::Steered { input } => {
             state.steering.extend_from_slice(input);
-            if matches!(state.turn, Some(Turn { phase: Phase::ModelDue, .. })) {
+            if matches!(state.turn, Some(RunningTurn { phase: TurnPhase::CallModel, .. })) {
                 state.flush_steering();
             }
         }
@@ -175,122 +181,122 @@ pub fn apply(state: &mut State, event: &Event) {
             let (turn, stop, usage) = (*turn, stop.clone(), *usage);
             state.last = Some(FinishedTurn { turn, stop, model_calls, pauses, limits, usage });
         }
-        EventKind::ArtifactRegistered { artifact } => state.standing.register(artifact),
+        EventKind::ArtifactRegistered { artifact } => state.view.add_artifact(artifact),
         EventKind::ArtifactUnregistered { name } => {
-            state.standing.unregister(name);
+            state.view.remove_artifact(name);
             state.uploaded.retain(|uploaded| uploaded.name != *name);
         }
-        EventKind::ArtifactFetched { fetched } => state.standing.fetched(fetched),
+        EventKind::ArtifactFetched { fetched } => state.view.update_fetched(fetched),
         EventKind::ArtifactUploaded { uploaded } => {
             state.uploaded.retain(|other| other.name != uploaded.name);
             state.uploaded.push((**uploaded).clone());
             state.push_user(vec![uploaded.block.clone()]);
         }
         EventKind::FilesProduced { turn, files, .. } => {
-            state.files_of = Some(*turn);
+            state.files_recorded_for = Some(*turn);
             if files.is_empty() {
                 return;
             }
             let known = Arc::make_mut(&mut state.files);
             known.extend(files.iter().map(|file| ((file.source, file.id.clone()), file.clone())));
-            forget_files(known);
+            drop_oldest_files(known);
         }
     }
 }
 
-/// What a call may have done of which a record of old does not say so: it goes by what the session was known to send.
-fn effects_of_old(state: &State) -> CallEffects {
+/// The possible side effects of a call whose event is too old to have them: they follow from what the session sent.
+fn effects_of_old_record(state: &SessionState) -> SideEffects {
     let has_skills = state.profile.as_ref().is_some_and(|profile| !profile.hosted.is_empty());
-    if state.container.is_some() || has_skills { CallEffects::Possible } else { CallEffects::None }
+    if state.container.is_some() || has_skills { SideEffects::Possible } else { SideEffects::None }
 }
 
-/// What an answer leads to. Decided from the state before the answer is applied.
-pub(crate) enum Consequence {
-    /// Its tools are to be run.
+/// What a response leads to. It is decided before the response is applied.
+pub(crate) enum ResponseEffect {
+    /// Run its tool calls.
     RunTools,
-    /// It is to be sent back unchanged.
+    /// Send it back unchanged.
     Resume,
-    /// It is whole, but the user has added something meanwhile.
-    GoOn,
+    /// It is complete, but the user has added something meanwhile.
+    Continue,
     /// It ends the turn.
     Stop(TurnStop),
 }
 
-pub(crate) fn consequence(state: &State, response: &Response) -> Consequence {
+pub(crate) fn response_effect(state: &SessionState, response: &Response) -> ResponseEffect {
     let has_calls = response.content.iter().any(|block| block.tool_call().is_some());
-    match response.stop_reason.consequence() {
+    match response.stop_reason.after_response() {
         // A paused answer with calls of ours cannot be resumed before they are answered: the service refuses
         // a call without a result. The answer is whole so far, so they run, and their results resume it.
-        AfterAnswer::RunTools | AfterAnswer::Resume if has_calls => Consequence::RunTools,
-        AfterAnswer::Resume => Consequence::Resume,
-        AfterAnswer::RunTools | AfterAnswer::Stop if state.steering.is_empty() => {
-            Consequence::Stop(TurnStop::Answered(response.stop_reason.clone()))
+        AfterResponse::RunTools | AfterResponse::Resume if has_calls => ResponseEffect::RunTools,
+        AfterResponse::Resume => ResponseEffect::Resume,
+        AfterResponse::RunTools | AfterResponse::Stop if state.steering.is_empty() => {
+            ResponseEffect::Stop(TurnStop::Answered(response.stop_reason.clone()))
         }
-        AfterAnswer::RunTools | AfterAnswer::Stop => Consequence::GoOn,
-        AfterAnswer::StopWithoutTools => Consequence::Stop(match &response.stop_reason {
+        AfterResponse::RunTools | AfterResponse::Stop => ResponseEffect::Continue,
+        AfterResponse::StopWithoutTools => ResponseEffect::Stop(match &response.stop_reason {
             StopReason::Refusal => TurnStop::Refused,
-            reason => TurnStop::Cut(reason.clone()),
+            reason => TurnStop::Truncated(reason.clone()),
         }),
     }
 }
 
-/// Why the calls of an answer that ends its turn do not run; the model reads it.
-pub(crate) fn why_not_run(reason: &StopReason) -> String {
-    match reason.consequence() {
-        AfterAnswer::StopWithoutTools => format!("not run: the answer was cut ({reason})"),
+/// Why the calls of a response that ends its turn do not run. The model reads this text.
+pub(crate) fn skip_reason(reason: &StopReason) -> String {
+    match reason.after_response() {
+        AfterResponse::StopWithoutTools => format!("not run: the answer was cut ({reason})"),
         _ => format!("not run: the answer said that it was complete ({reason})"),
     }
 }
 
-fn answer(state: &mut State, response: &Response) {
-    let consequence = consequence(state, response);
-    let is_cut = response.stop_reason.consequence() == AfterAnswer::StopWithoutTools;
-    let may_say = |block: &&Block| assistant_may_say(block) && !(is_cut && is_unsigned_thinking(block));
+fn apply_response(state: &mut SessionState, response: &Response) {
+    let consequence = response_effect(state, response);
+    let is_cut = response.stop_reason.after_response() == AfterResponse::StopWithoutTools;
+    let may_say = |block: &&Block| is_sendable(block) && !(is_cut && is_unsigned_thinking(block));
     let content: Vec<Block> = response.content.iter().filter(may_say).cloned().collect();
     let calls: Vec<ToolCall> = content.iter().filter_map(Block::tool_call).cloned().collect();
     state.usage.add(&response.usage);
-    state.gauge.measured(response.usage.total_input());
-    state.has_acted |= response.container.is_some() || content.iter().any(is_call);
+    state.history_size.record_input(response.usage.total_input());
+    state.has_run_tools |= response.container.is_some() || content.iter().any(is_server_tool_call);
     if response.container.is_some() {
         state.container.clone_from(&response.container);
     }
     state.call_ids.extend(calls.iter().map(|call| call.id.clone()));
     state.push_assistant(content);
-    // Of an answer that said nothing, nothing is awaited: what stands before the user's words was sent so.
+    // An empty response adds no message, so the last message is not the assistant's.
     if is_cut && state.last_role() == Some(Role::Assistant) {
-        state.settle(NOT_AWAITED);
+        state.replace_unfinished(NOT_AWAITED);
     }
-    state.standing.answer();
-    state.tail = Tail::Whole;
+    state.view.record_response();
+    state.last_message = LastMessage::Complete;
     let Some(turn) = &mut state.turn else { return };
     turn.usage.add(&response.usage);
     match consequence {
-        Consequence::RunTools => {
+        ResponseEffect::RunTools => {
             turn.tool_calls = turn.tool_calls.saturating_add(u32::try_from(calls.len()).unwrap_or(u32::MAX));
-            turn.repeats = repeats(turn, &calls);
+            turn.repeats = count_repeats(turn, &calls);
             let open = |call| OpenCall { call, status: CallStatus::New };
-            turn.phase = Phase::Tools(calls.into_iter().map(open).collect());
+            turn.phase = TurnPhase::Tools(calls.into_iter().map(open).collect());
         }
-        Consequence::Resume => {
+        ResponseEffect::Resume => {
             turn.pauses = turn.pauses.saturating_add(1);
-            turn.phase = Phase::ModelDue;
+            turn.phase = TurnPhase::CallModel;
             if state.last_role() == Some(Role::Assistant) {
-                state.tail = Tail::Paused;
+                state.last_message = LastMessage::Paused;
             }
         }
-        Consequence::GoOn => {
-            turn.phase = Phase::ModelDue;
-            not_run(state, &calls, &response.stop_reason);
+        ResponseEffect::Continue => {
+            turn.phase = TurnPhase::CallModel;
+            push_skipped_results(state, &calls, &response.stop_reason);
             state.flush_steering();
         }
-        Consequence::Stop(stop) => {
-            turn.phase = Phase::Closing(stop);
-            not_run(state, &calls, &response.stop_reason);
+        ResponseEffect::Stop(stop) => {
+            turn.phase = TurnPhase::Finishing(stop);
+            push_skipped_results(state, &calls, &response.stop_reason);
         }
     }
 }
 
-/// Whether this is thinking that was cut before its signature: the service refuses it when it comes back.
+/// Whether this is thinking that was truncated before its signature. The service refuses such a block in a request.
 fn is_unsigned_thinking(block: &Block) -> bool {
     #[derive(serde::Deserialize)]
     struct Signed {
@@ -301,72 +307,71 @@ fn is_unsigned_thinking(block: &Block) -> bool {
         && serde_json::from_str::<Signed>(block.json()).is_ok_and(|signed| signed.signature.is_empty())
 }
 
-/// Answers calls that never run.
-fn not_run(state: &mut State, calls: &[ToolCall], reason: &StopReason) {
-    let why = why_not_run(reason);
+/// Adds the results of calls that never run.
+fn push_skipped_results(state: &mut SessionState, calls: &[ToolCall], reason: &StopReason) {
+    let why = skip_reason(reason);
     let results = calls.iter().map(|call| Block::tool_result(&ToolResult::error(&call.id, why.as_str())));
     state.push_user(results.collect());
 }
 
-/// In how many answers in a row each of these calls was made, this one included.
-pub(crate) fn repeats(turn: &Turn, calls: &[ToolCall]) -> BTreeMap<Digest, u32> {
+/// In how many consecutive responses each of these calls was made, this one included.
+pub(crate) fn count_repeats(turn: &RunningTurn, calls: &[ToolCall]) -> BTreeMap<Digest, u32> {
     calls
         .iter()
         .map(|call| {
-            let key = Digest::of(format!("{}\0{}", call.name, call.input.get()).as_bytes());
+            let key = Digest::of_bytes(format!("{}\0{}", call.name, call.input.get()).as_bytes());
             (key, turn.repeats.get(&key).map_or(1, |count| count.saturating_add(1)))
         })
         .collect()
 }
 
-fn set_status(state: &mut State, call: &CallId, status: CallStatus) {
-    let Some(Turn { phase: Phase::Tools(calls), .. }) = &mut state.turn else { return };
+fn set_status(state: &mut SessionState, call: &CallId, status: CallStatus) {
+    let Some(RunningTurn { phase: TurnPhase::Tools(calls), .. }) = &mut state.turn else { return };
     if let Some(open) = calls.iter_mut().find(|open| open.call.id == *call) {
         open.status = status;
     }
 }
 
-/// How long the running turn has worked. When a driver ended is not recorded, only what its successor found: all since the
-/// event before that is left out.
-fn count_work(state: &mut State, event: &Event) {
+/// Adds the time since the last event to the turn's time. The time when a driver ended is not recorded, so the time before an event
+/// of recovery is left out.
+fn add_elapsed(state: &mut SessionState, event: &Event) {
     let Some(turn) = &mut state.turn else { return };
-    let is_found = match &event.kind {
+    let is_recovery = match &event.kind {
         EventKind::ModelCallAbandoned { .. }
         | EventKind::CompactionAbandoned { .. }
         | EventKind::ToolAbandoned { .. } => true,
-        EventKind::ToolFinished { outcome, .. } => *outcome == ToolOutcome::Unknown,
+        EventKind::ToolFinished { outcome, .. } => *outcome == CallOutcome::Unknown,
         _ => false,
     };
-    if turn.is_working() && !is_found {
-        turn.worked = turn.worked.saturating_add(millis(event.at.since(turn.last_at)));
+    if turn.is_active() && !is_recovery {
+        turn.elapsed_ms = turn.elapsed_ms.saturating_add(millis(event.at.duration_since(turn.last_event_at)));
     }
-    turn.last_at = event.at;
+    turn.last_event_at = event.at;
 }
 
-/// Where the results of the open calls will stand, there are those of the skills that were not active before.
-fn deliver(state: &mut State, active: &[PinnedSkill]) {
+/// Records in which message the results of newly loaded skills will be.
+fn record_skill_delivery(state: &mut SessionState, active: &[PinnedSkill]) {
     let place = state.messages.len();
-    let before = state.standing.active_skills();
+    let before = state.view.active_skills();
     let newly =
         active.iter().filter(|skill| !before.contains(skill)).map(|skill| (skill.name.clone(), place));
-    state.delivered.extend(newly);
-    state.delivered.retain(|name, _| active.iter().any(|skill| skill.name == *name));
+    state.skill_messages.extend(newly);
+    state.skill_messages.retain(|name, _| active.iter().any(|skill| skill.name == *name));
 }
 
-fn count_denial(state: &mut State, call: &CallId) {
+fn count_denial(state: &mut SessionState, call: &CallId) {
     let Some(name) = state.open_call(call).map(|open| open.call.name.clone()) else { return };
     if let Some(turn) = &mut state.turn {
-        let denials = turn.denied.entry(name).or_default();
+        let denials = turn.denials.entry(name).or_default();
         if denials.last_call != turn.model_calls {
-            denials.answers = denials.answers.saturating_add(1);
+            denials.responses = denials.responses.saturating_add(1);
             denials.last_call = turn.model_calls;
         }
     }
 }
 
-/// Once every call has its result, they become the next user message, in call order, before what the user
-/// added.
-fn hand_in_results(state: &mut State) {
+/// Once every call has its result, adds the results as the next user message, in call order, before what the user added.
+fn push_tool_results(state: &mut SessionState) {
     let open = state.open_calls();
     if open.is_empty() || !open.iter().all(|open| matches!(open.status, CallStatus::Finished(_))) {
         return;
@@ -377,13 +382,13 @@ fn hand_in_results(state: &mut State) {
     });
     let results = results.collect();
     if let Some(turn) = &mut state.turn {
-        turn.phase = Phase::ModelDue;
+        turn.phase = TurnPhase::CallModel;
     }
     state.push_user(results);
     state.flush_steering();
 }
 
 /// The turn after the last one.
-pub(crate) fn next_turn(state: &State) -> TurnId {
+pub(crate) fn next_turn(state: &SessionState) -> TurnId {
     state.last.as_ref().map_or(TurnId::FIRST, |last| last.turn.next())
 }

@@ -1,7 +1,6 @@
-//! The artifacts of a session: files and data that it is given, by name (ADR-0018).
-//!
-//! What is recorded here is what they are, not their bytes: those lie in a store, under their digests, or where a URL leads. All of
-//! it is changed by recorded events alone, so a revived session has the same.
+//! The artifacts of a session: named files and data that it is given (ADR-0018).
+//! Events record the metadata of artifacts, not their bytes. The bytes are in a store under their digest, or at a URL. Only recorded
+//! events change artifacts, so a revived session has the same ones.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,12 +12,12 @@ use conjure_base::Digest;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::content::Block;
+use crate::block::Block;
 
-/// The most artifacts that a session may have at a time.
+/// The most artifacts of a session.
 pub const ARTIFACT_LIMIT: usize = 1_000;
 
-/// The name of an artifact: one that a file may have, of at most 128 bytes, without control characters.
+/// The name of an artifact: a valid file name of at most 128 bytes, without control characters.
 ///
 /// ```
 /// use conjure_conversation::ArtifactName;
@@ -32,7 +31,7 @@ pub const ARTIFACT_LIMIT: usize = 1_000;
 #[serde(try_from = "String", into = "String")]
 pub struct ArtifactName(String);
 
-/// Why a text is no name of an artifact.
+/// Why a text is not a valid artifact name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArtifactNameError {
@@ -40,14 +39,14 @@ pub enum ArtifactNameError {
     #[error("the name of an artifact is empty")]
     Empty,
     /// It has more bytes than a name may have.
-    #[error("the name of an artifact has {length} bytes, and the most is {}", ArtifactName::MOST_BYTES)]
+    #[error("the name of an artifact has {length} bytes, more than {}", ArtifactName::MAX_BYTES)]
     TooLong {
         /// How many.
         length: usize,
     },
-    /// It has a character that no name may have.
+    /// It has a character that is not allowed.
     #[error(
-        "the name of an artifact has the character {character:?}: take letters, digits, `.`, `-`, `_` and spaces"
+        "the name of an artifact has the character {character:?}; use letters, digits, `.`, `-`, `_` and spaces"
     )]
     Character {
         /// Which.
@@ -59,8 +58,8 @@ pub enum ArtifactNameError {
 }
 
 impl ArtifactName {
-    /// The most bytes that a name has.
-    pub const MOST_BYTES: usize = 128;
+    /// The most bytes of a name.
+    pub const MAX_BYTES: usize = 128;
 
     /// Checks a name.
     ///
@@ -71,7 +70,7 @@ impl ArtifactName {
         if name.is_empty() {
             return Err(ArtifactNameError::Empty);
         }
-        if name.len() > Self::MOST_BYTES {
+        if name.len() > Self::MAX_BYTES {
             return Err(ArtifactNameError::TooLong { length: name.len() });
         }
         let is_refused = |character: &char| {
@@ -94,8 +93,8 @@ impl ArtifactName {
         &self.0
     }
 
-    /// The variable that commands find its path in, where no other artifact has it: `ARTIFACT_` and the name in capitals, with `_` for
-    /// all but ASCII letters and digits.
+    /// The environment variable with its path, unless another artifact has it: `ARTIFACT_` and the name in capitals, with `_` for all
+    /// characters except ASCII letters and digits.
     #[must_use]
     pub fn variable(&self) -> String {
         let letter = |character: char| match character {
@@ -106,7 +105,7 @@ impl ArtifactName {
     }
 }
 
-/// Characters that change how others are shown, or are not shown: two names that look the same would not be, and a name could say to a
+/// Invisible characters, and those that change how others are displayed. Two different names would look equal, and a name could tell the
 /// model what its user does not see.
 const fn is_invisible(character: char) -> bool {
     matches!(
@@ -159,43 +158,43 @@ impl From<ArtifactName> for String {
     }
 }
 
-/// A file or data that a session is given.
+/// A named file or data of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Artifact {
-    /// Its name; no two of a session have the same.
+    /// Its name, unique within the session.
     pub name: ArtifactName,
-    /// The variable in which commands find its path. Given by the machine when it is registered: [`ArtifactName::variable`], with a
-    /// number behind it where another artifact has that.
+    /// The environment variable with its path. The state machine sets it at the registration: [`ArtifactName::variable`], with a number
+    /// appended if another artifact has that.
     #[serde(default)]
     pub variable: String,
     /// Where it comes from.
     pub source: ArtifactSource,
-    /// Its media type, as far as it is known: of a URL's, a guess by its name until it was fetched.
+    /// Its media type. For a URL it is a guess from the name until the URL was fetched.
     pub content_type: String,
-    /// Where its media type is from. Older records do not say so: theirs count as guessed.
+    /// The origin of its media type. In events of older versions it is guessed.
     #[serde(default, skip_serializing_if = "ContentTypeOrigin::is_guess")]
     pub content_type_origin: ContentTypeOrigin,
-    /// Its bytes in the store; none: a URL that was not fetched yet.
+    /// Its content in the store; `None`: a URL that was not fetched yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<ArtifactContent>,
-    /// What the host says of it; the model is not shown it.
+    /// Data of the embedder, which the model does not see.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, Value>,
 }
 
-/// Where the media type of an artifact is from.
+/// The origin of an artifact's media type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContentTypeOrigin {
-    /// From names, bytes, or the word of a URL's server: what is known better later replaces it.
+    /// It follows from the name, the bytes or the URL's server. Better knowledge replaces it.
     #[default]
     Guessed,
-    /// From whoever registered it: nothing replaces it.
+    /// The caller of the registration declared it. Nothing replaces it.
     Declared,
 }
 
 impl ContentTypeOrigin {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
     fn is_guess(&self) -> bool {
         *self == Self::Guessed
     }
@@ -206,55 +205,55 @@ impl ContentTypeOrigin {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ArtifactSource {
-    /// A file of the host's, as it was when it was registered.
+    /// A file of the embedder, as it was at the registration.
     File {
-        /// Where it lay then. For the host: the model is not shown it.
+        /// Its path at that time. The model does not see it.
         path: PathBuf,
     },
-    /// A URL, fetched when somebody first wants what it leads to.
+    /// A URL, which is fetched when its content is first needed.
     Url {
         /// The URL.
         url: String,
     },
-    /// Bytes that the host gave.
+    /// Bytes from the embedder.
     Content,
 }
 
-/// Bytes in a store.
+/// Content in a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArtifactContent {
-    /// Their digest.
+    /// Its digest.
     pub digest: Digest,
-    /// How many.
+    /// Its size in bytes.
     pub size: u64,
 }
 
-/// What an artifact's URL led to.
+/// The fetched content of an artifact's URL.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FetchedArtifact {
     /// Which artifact.
     pub name: ArtifactName,
-    /// The URL that was fetched: an artifact that has another one by now is left alone.
+    /// The URL that was fetched. An artifact that has another URL by now does not change.
     pub url: String,
     /// The media type.
     pub content_type: String,
-    /// The bytes.
+    /// The content.
     pub content: ArtifactContent,
 }
 
-/// An artifact that the model's service was given for its containers.
+/// An artifact that was uploaded to the model's service for its containers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UploadedArtifact {
     /// Which artifact.
     pub name: ArtifactName,
-    /// Which bytes of it: an artifact of other bytes is given anew.
+    /// The digest of the uploaded content. An artifact with other content is uploaded again.
     pub digest: Digest,
-    /// The block that puts it into a container, as the service wants it; it goes to the model with the user's words.
+    /// The upload block, which puts it into a container. It is sent with the user's message.
     pub block: Block,
 }
 
 impl Artifact {
-    /// An artifact without metadata, whose media type is a guess, and which has no variable before it is registered.
+    /// An artifact with a guessed media type, without metadata. It has no variable before its registration.
     pub fn new(
         name: ArtifactName,
         source: ArtifactSource,
@@ -272,7 +271,7 @@ impl Artifact {
         }
     }
 
-    /// Its media type when its URL led to something of this one, by the server's word or the bytes: what was declared stays.
+    /// Its media type after its URL was fetched with this media type. A declared one stays.
     #[must_use]
     pub fn content_type_of_fetched<'a>(&'a self, fetched: &'a str) -> &'a str {
         match self.content_type_origin {
@@ -281,14 +280,14 @@ impl Artifact {
         }
     }
 
-    /// Its size in bytes, where that is known.
+    /// Its size in bytes, if known.
     #[must_use]
     pub fn size(&self) -> Option<u64> {
         self.content.as_ref().map(|content| content.size)
     }
 
-    /// Takes in what its URL led to, if it is still of that URL.
-    pub(crate) fn fetched(&mut self, fetched: &FetchedArtifact) {
+    /// Sets the fetched content, if it still has that URL.
+    pub(crate) fn update_fetched(&mut self, fetched: &FetchedArtifact) {
         if matches!(&self.source, ArtifactSource::Url { url } if *url == fetched.url) {
             self.content_type = self.content_type_of_fetched(&fetched.content_type).to_owned();
             self.content = Some(fetched.content.clone());
@@ -296,7 +295,7 @@ impl Artifact {
     }
 }
 
-/// The variable of a new artifact beside these: its own, or the first of those with a number behind it that is free.
+/// The variable of a new artifact: its own, or the first free one with a number appended.
 pub(crate) fn free_variable(name: &ArtifactName, others: &[Arc<Artifact>]) -> String {
     let base = name.variable();
     let is_free = |variable: &String| others.iter().all(|other| other.variable != *variable);

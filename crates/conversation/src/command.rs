@@ -1,69 +1,69 @@
-//! What may be asked of the machine, and why it may refuse.
+//! The commands to the state machine, and the reasons for which it rejects them.
 
 use conjure_base::{CallId, ContainerId, Timestamp, TurnId};
 
 use crate::artifact::{Artifact, ArtifactName, FetchedArtifact, UploadedArtifact};
+use crate::block::Block;
 use crate::compaction::CompactionPolicy;
-use crate::content::Block;
-use crate::event::{Decision, ToolOutcome};
-use crate::files::{Completeness, SessionFile};
+use crate::event::{CallOutcome, Decision};
 use crate::limits::Limits;
 use crate::message::Message;
-use crate::model::{CallEffects, ModelError, Response};
+use crate::model::{ModelError, Response, SideEffects};
 use crate::pairing::PairingError;
-use crate::profile::Profile;
 use crate::queue::QueueId;
+use crate::session_file::{Completeness, SessionFile};
+use crate::session_profile::SessionProfile;
 use crate::summary::Summary;
 use crate::tool::ToolResult;
 
-/// Something asked of the machine, and when.
+/// A command with its time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Command {
-    /// When it was asked; recorded with the events that follow.
+    /// When it was given. The events that follow record this time.
     pub at: Timestamp,
     /// What.
     pub kind: CommandKind,
 }
 
-/// What may be asked. Outcomes name the turn and the call that they belong to, so that late ones are dropped.
+/// The commands. Outcomes name their turn and their call, so that late ones are rejected.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum CommandKind {
-    /// Say what the session is. Only the first command of a session may be this.
+    /// Open the session with its settings. It must be the first command of a session.
     Open {
-        /// What it is.
-        profile: Box<Profile>,
+        /// The settings.
+        profile: Box<SessionProfile>,
     },
-    /// Begin with a history from elsewhere. Only a session without one may do this. When it ends with
-    /// the assistant's words, a turn without input resumes them like a pause; one with input goes on after them.
+    /// Import a history. The session must not have one. If the history ends with an assistant message, a turn without input resumes it like
+    /// a pause, and a turn with input continues after it.
     Import {
-        /// The messages; valid as [`crate::pairing::check_history`] says.
+        /// The messages; they must pass [`crate::pairing::check_history`].
         messages: Vec<Message>,
         /// The container that the service's tools ran in, to be used again.
         container: Option<ContainerId>,
     },
-    /// Begin a turn.
+    /// Start a turn.
     StartTurn {
-        /// What the user says. May be empty when the last message awaits an answer: then that is tried again.
+        /// The user's input. It may be empty when the last message has no response yet: then the turn tries again.
         input: Vec<Block>,
-        /// What the turn may consume.
+        /// The limits of the turn.
         limits: Limits,
     },
-    /// The model is about to be called. When a limit forbids it, the turn ends instead.
+    /// Start a model call. When a limit forbids it, the turn ends instead.
     StartModelCall {
-        /// Whether the call may do something where nobody here sees it: what [`Model::effects`](crate::Model::effects) says of it.
-        effects: CallEffects,
+        /// The possible side effects of the call ([`Model::side_effects`](crate::Model::side_effects)).
+        effects: SideEffects,
     },
-    /// The model answered.
-    AcceptAnswer {
+    /// Accept the model's response.
+    AcceptResponse {
         /// Which turn.
         turn: TurnId,
         /// Which call of it.
         call: u32,
-        /// The whole answer.
+        /// The complete response.
         response: Box<Response>,
     },
-    /// The model call failed, so the turn ends.
+    /// End a model call that failed. The turn ends with it.
     FailModelCall {
         /// Which turn.
         turn: TurnId,
@@ -72,7 +72,7 @@ pub enum CommandKind {
         /// Why.
         error: ModelError,
     },
-    /// The model call failed because of one block of the history: replace it, so that the call is due again.
+    /// End a model call that failed because of one block. The block is replaced, so that the call can be repeated.
     RejectBlock {
         /// Which turn.
         turn: TurnId,
@@ -80,18 +80,17 @@ pub enum CommandKind {
         call: u32,
         /// Why.
         error: ModelError,
-        /// The message's place in the request, from 0.
+        /// The index of the message in the request, from 0.
         message: usize,
-        /// The block's place in the message, from 0.
+        /// The index of the block in the message, from 0.
         block: usize,
     },
-    /// The beginning of the history is about to be summarised. When a limit forbids the model call that is to follow, the turn ends
-    /// instead.
+    /// Start a compaction. When a limit forbids the model call that would follow, the turn ends instead.
     StartCompaction {
-        /// When that is due, and what stays.
+        /// The policy.
         policy: CompactionPolicy,
     },
-    /// The summary is there. It takes the place of what it summarises, unless it is no smaller.
+    /// End a compaction with a summary. It replaces the summarised messages, unless it is not smaller.
     Compact {
         /// Which turn.
         turn: TurnId,
@@ -99,10 +98,10 @@ pub enum CommandKind {
         compaction: u32,
         /// The summary.
         summary: Summary,
-        /// What must be said again behind it ([`crate::Composer::preserved`]).
+        /// The text that follows it ([`crate::Composer::after_compaction`]).
         preserved: Option<String>,
     },
-    /// There is no summary. The turn goes on with the history as it is.
+    /// End a compaction that failed. The turn continues with the unchanged history.
     FailCompaction {
         /// Which turn.
         turn: TurnId,
@@ -111,114 +110,114 @@ pub enum CommandKind {
         /// Why.
         error: ModelError,
     },
-    /// A person must decide on this call before it runs.
+    /// Request an approval for this call.
     RequestApproval {
         /// Which call.
         call: CallId,
-        /// What the person is asked.
+        /// The question to the approver.
         reason: String,
     },
-    /// A person decided.
+    /// Record an approver's decision.
     Decide {
         /// Which call.
         call: CallId,
         /// What.
         decision: Decision,
     },
-    /// Policy denies this call.
+    /// Deny this call by policy.
     DenyTool {
         /// Which call.
         call: CallId,
-        /// Why; the model reads it.
+        /// Why. The model reads it.
         reason: String,
     },
-    /// These calls are about to run.
+    /// Start these calls.
     StartTools {
         /// Which.
         calls: Vec<StartedCall>,
     },
-    /// A call has its result.
+    /// Finish a call with its result.
     FinishTool {
-        /// What the model is told.
+        /// The result.
         result: ToolResult,
-        /// How it came to be.
-        outcome: ToolOutcome,
+        /// How the call ended.
+        outcome: CallOutcome,
     },
-    /// The user adds something while the turn runs. It reaches the model after the next results.
+    /// Add input of the user to the running turn. The model reads it after the next results.
     Steer {
         /// What.
         input: Vec<Block>,
     },
-    /// The user says something that is to be a turn of its own, after those before it; also while no turn runs.
+    /// Queue input for a turn of its own. It may be given at any time.
     Queue {
         /// What.
         input: Vec<Block>,
-        /// What its turn may consume, where that was said.
+        /// The limits of its turn, if the sender set any.
         limits: Option<Limits>,
     },
-    /// Begin a turn with what waits first in the queue.
+    /// Start a turn with the first input in the queue.
     StartQueued {
-        /// What the turn may consume, where what waits does not say so itself.
+        /// The limits of the turn, if the queued input has none.
         limits: Limits,
     },
-    /// Take back what was queued.
+    /// Remove an input from the queue.
     Unqueue {
         /// Which.
         id: QueueId,
     },
-    /// End the turn now. Calls that run get the result "outcome unknown": finish them first when it is known.
+    /// End the turn now. Running calls get the result "outcome unknown"; finish those with a known outcome before.
     Interrupt {
         /// Why.
         cause: InterruptCause,
     },
-    /// Whoever drove this session is gone; what was under way is over.
+    /// Recover after the session's driver has ended: close what it left unfinished.
     Recover,
-    /// The session is given an artifact, also while a turn runs.
+    /// Register an artifact. It may be given at any time.
     RegisterArtifact {
-        /// Which. Its variable is the machine's to give.
+        /// The artifact. The state machine chooses its variable.
         artifact: Box<Artifact>,
     },
-    /// The session does not have an artifact any more.
+    /// Remove an artifact.
     UnregisterArtifact {
         /// Which.
         name: ArtifactName,
     },
-    /// The session does not have any artifact any more.
+    /// Remove all artifacts.
     ClearArtifacts,
-    /// An artifact's URL was fetched, otherwise than by a tool call.
+    /// Record that an artifact's URL was fetched, not by a tool call.
     FetchArtifact {
-        /// What it led to.
+        /// The fetched content.
         fetched: Box<FetchedArtifact>,
     },
-    /// The service has an artifact: it is put into the container of the turn that has begun, before the model is called.
+    /// Attach an artifact that was uploaded to the service to the running turn, before a model call.
     AttachUpload {
-        /// Which, and how.
+        /// The upload.
         uploaded: Box<UploadedArtifact>,
     },
-    /// It is known what files a turn created or changed. Said once for each turn, behind its end.
+    /// Record the files that a turn created or changed. It is given once for each turn, after its end.
     ProduceFiles {
         /// Which turn.
         turn: TurnId,
         /// Which files.
         files: Vec<SessionFile>,
-        /// Whether these are all.
+        /// Whether the list is complete.
         completeness: Completeness,
     },
 }
 
-/// A call that is about to run.
+/// A call that starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartedCall {
     /// Which.
     pub call: CallId,
-    /// Whether running it twice does what running it once does.
+    /// Whether the call can be repeated without a further effect.
     pub idempotent: bool,
 }
 
 /// Why a turn is interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InterruptCause {
-    /// Somebody asked for it.
+    /// It was cancelled.
     Cancelled,
     /// The deadline of the run passed.
     Deadline,
@@ -226,7 +225,7 @@ pub enum InterruptCause {
     WallClock,
 }
 
-/// Why the machine refused a command. The state is unchanged.
+/// Why the state machine rejected a command. The state is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
@@ -236,60 +235,60 @@ pub enum Rejection {
     /// No turn is running.
     #[error("no turn is running")]
     NoTurn,
-    /// There is nothing to send.
-    #[error("the input holds no text and no other content")]
+    /// The input is empty.
+    #[error("the input has no text and no other content")]
     EmptyInput,
     /// The user's input holds a block that only the model or a tool may produce.
-    #[error("the input holds a `{kind}` block, which only the model or a tool may produce")]
+    #[error("the input has a `{kind}` block, which only the model or a tool may produce")]
     ForeignBlock {
         /// The block's type.
         kind: String,
     },
-    /// The session has begun already.
+    /// The session was opened before.
     #[error("a session can only be opened once, before anything else")]
-    AlreadyBegun,
-    /// As many inputs wait for their turn as may.
-    #[error("{limit} messages wait for their turn, as many as may; wait for a turn's end, or take one back")]
+    AlreadyOpened,
+    /// The queue is full.
+    #[error("the queue is full with {limit} messages; wait for a turn's end, or remove a message")]
     QueueFull {
-        /// How many.
+        /// The most that may wait.
         limit: usize,
     },
-    /// Nothing waits for its turn.
-    #[error("no message waits for its turn")]
+    /// The queue is empty.
+    #[error("no message waits in the queue")]
     QueueEmpty,
-    /// Nothing of this id waits: it was never queued, was taken back, or has had its turn.
-    #[error("the message {id} does not wait in the queue")]
+    /// The queue has no such id: it was never queued, was removed, or its turn has started.
+    #[error("the message {id} is not in the queue")]
     NotQueued {
         /// The id.
         id: QueueId,
     },
-    /// Another history is there already.
+    /// The session has a history already.
     #[error("a history can only be imported into a session that has none")]
     HistoryPresent,
     /// The imported history is not valid.
     #[error("the history is not valid: {0}")]
     InvalidHistory(#[from] PairingError),
-    /// The model call is not the one under way; its outcome comes too late.
-    #[error("no such model call is under way")]
+    /// The model call is not the running one; its outcome is late.
+    #[error("no such model call is running")]
     StaleModelCall,
     /// The model may not be called now.
     #[error("no model call is due")]
     ModelCallNotDue,
-    /// The history is not long enough, is too short to be cut, has not grown since the last attempt, or no model call is due.
+    /// The history is too small, cannot be cut, has not grown since the last attempt, or no model call is due.
     #[error("no compaction is due")]
     CompactionNotDue,
-    /// No open call has this id: it is unknown, or has its result already.
+    /// No open call has this id: it is unknown, or has its result.
     #[error("no open tool call `{call}`")]
     NoOpenCall {
         /// The id.
         call: CallId,
     },
-    /// The call is in a state that does not allow this.
+    /// The call's status does not allow this.
     #[error("the tool call `{call}` is {status}")]
     WrongStatus {
         /// The id.
         call: CallId,
-        /// Its state.
+        /// Its status.
         status: &'static str,
     },
     /// The session has an artifact of this name.
@@ -304,39 +303,41 @@ pub enum Rejection {
         /// The name.
         name: ArtifactName,
     },
-    /// The session has as many artifacts as it may.
-    #[error("the session has {limit} artifacts, as many as it may; unregister one first")]
+    /// The session has the most artifacts that it may have.
+    #[error("the session has {limit} artifacts, the most that it may have; unregister one first")]
     TooManyArtifacts {
-        /// How many.
+        /// The most that may wait.
         limit: usize,
     },
     /// The files are not those of the last turn, or were recorded before.
-    #[error("the files of turn {turn} are not awaited")]
+    #[error(
+        "the files of turn {turn} cannot be recorded: it is not the last turn, or they were recorded before"
+    )]
     FilesNotDue {
         /// The turn.
         turn: TurnId,
     },
-    /// The block is not there, was replaced before, or is a tool call, which cannot be replaced.
+    /// The block does not exist, was replaced before, or is a tool call, which cannot be replaced.
     #[error("block {block} of message {message} cannot be replaced")]
     NotReplaceable {
-        /// The message's place.
+        /// The index of the message.
         message: usize,
-        /// The block's place.
+        /// The index of the block.
         block: usize,
     },
 }
 
-/// What the artifacts of a session become: a command that may be given at any time, also while a turn runs.
+/// A change of a session's artifacts. It may be given at any time.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ArtifactChange {
-    /// It is given this one.
+    /// Add this artifact.
     Register(Box<Artifact>),
-    /// It does not have this one any more.
+    /// Remove this artifact.
     Unregister(ArtifactName),
-    /// It does not have any.
+    /// Remove all artifacts.
     Clear,
-    /// The URL of one was fetched.
+    /// Record that an artifact's URL was fetched.
     Fetch(Box<FetchedArtifact>),
 }
 

@@ -1,7 +1,6 @@
-//! A session's state together with its ledger: the one place where events are recorded and then applied.
-//!
-//! It owns a copy of the state; the ledger owns the truth. When an append fails, or the future that waited for
-//! it is dropped, the copy is given up and read anew from the ledger before the next command.
+//! A session's state together with its event log. Only this type records events and applies them.
+//! The event log is the source of truth; the conversation holds a copy of the state. When an append fails, or its future is dropped,
+//! the copy is stale. It is read again from the event log before the next command.
 
 use std::sync::Arc;
 
@@ -10,91 +9,95 @@ use conjure_base::Clock;
 use crate::apply::apply;
 use crate::command::{Command, CommandKind, Rejection};
 use crate::event::{Event, EventKind};
-use crate::ledger::{Ledger, LedgerError};
+use crate::event_log::{EventLog, EventLogError};
 use crate::machine::decide;
 use crate::model::ModelEvent;
-use crate::state::{FinishedTurn, State};
+use crate::session_state::{FinishedTurn, SessionState};
 
-/// Watches a session. Called in line, so it must return at once: hand over, do not work.
-pub trait Observer: Send + Sync {
-    /// This event was recorded at this place, from 0.
-    fn recorded(&self, _seq: u64, _event: &Event) {}
+/// Watches a session. The methods are called inline, so they must not block.
+pub trait ConversationObserver: Send + Sync {
+    /// An event was recorded under this sequence number, from 0.
+    fn on_recorded(&self, _seq: u64, _event: &Event) {}
 
-    /// The session's artifacts have changed, or it is known which files a turn produced, and this is the state by now. Told right
-    /// before the event that says so.
-    fn belongings(&self, _state: &State) {}
+    /// The session's artifacts or files have changed; `state` is the new state. It is called right before `on_recorded` for that event.
+    fn on_assets_changed(&self, _state: &SessionState) {}
 
-    /// A turn is over, and was so. Told right before the event that says so.
-    fn finished(&self, _turn: &FinishedTurn) {}
+    /// A turn has ended. It is called right before `on_recorded` for that event.
+    fn on_turn_finished(&self, _turn: &FinishedTurn) {}
 
-    /// The model says something. A preview: only a recorded answer counts.
-    fn preview(&self, _event: &ModelEvent) {}
+    /// The model streams a part of its response. This is a preview: only a recorded response counts.
+    fn on_preview(&self, _event: &ModelEvent) {}
 }
 
-/// Nobody watches.
-impl Observer for () {}
+/// Ignores all events.
+impl ConversationObserver for () {}
 
-/// A session's state and its ledger.
+/// A session's state and its event log.
 pub struct Conversation {
-    ledger: Arc<dyn Ledger>,
+    event_log: Arc<dyn EventLog>,
     clock: Arc<dyn Clock>,
-    observer: Arc<dyn Observer>,
-    state: State,
+    observer: Arc<dyn ConversationObserver>,
+    state: SessionState,
     seq: u64,
-    freshness: Freshness,
+    cache: StateCache,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Freshness {
-    /// The state is what the ledger holds.
-    Current,
-    /// An append is under way, or failed: what the ledger holds is not known.
-    Unknown,
+enum StateCache {
+    /// The state includes all recorded events.
+    Fresh,
+    /// An append is running or has failed: the content of the event log is not known.
+    Stale,
 }
 
 /// Why a command had no effect.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubmitError {
-    /// The machine refused it.
+    /// The state machine rejected it.
     #[error(transparent)]
     Rejected(#[from] Rejection),
-    /// The ledger did not record it. The state is loaded anew before the next command.
+    /// The event log failed. The state is loaded again before the next command.
     #[error(transparent)]
-    Ledger(#[from] LedgerError),
+    EventLog(#[from] EventLogError),
 }
 
 impl Conversation {
-    /// Loads a session from its ledger; an empty ledger is a new session. When anything was under way, submit
-    /// [`CommandKind::Recover`]; [`crate::run_turn`] does so by itself.
+    /// Loads a session from its event log; an empty log is a new session. If a driver has ended in the middle of its work, submit
+    /// [`CommandKind::Recover`]; [`crate::run_turn`] does so itself.
     ///
     /// # Errors
-    /// When the ledger cannot be read.
+    /// When the event log cannot be read.
     pub async fn load(
-        ledger: Arc<dyn Ledger>,
+        event_log: Arc<dyn EventLog>,
         clock: Arc<dyn Clock>,
-        observer: Arc<dyn Observer>,
-    ) -> Result<Self, LedgerError> {
-        let mut conversation =
-            Self { ledger, clock, observer, state: State::default(), seq: 0, freshness: Freshness::Unknown };
+        observer: Arc<dyn ConversationObserver>,
+    ) -> Result<Self, EventLogError> {
+        let mut conversation = Self {
+            event_log,
+            clock,
+            observer,
+            state: SessionState::default(),
+            seq: 0,
+            cache: StateCache::Stale,
+        };
         conversation.read().await?;
         Ok(conversation)
     }
 
-    /// Whether the state is what is recorded. It is not known after an append of which nobody knows whether it was recorded;
-    /// the next command reads the state anew.
+    /// Whether the state includes all recorded events. It is stale after an append with an unknown outcome; the next command reads it again.
     #[must_use]
-    pub const fn is_current(&self) -> bool {
-        matches!(self.freshness, Freshness::Current)
+    pub const fn is_fresh(&self) -> bool {
+        matches!(self.cache, StateCache::Fresh)
     }
 
-    /// The state as of the last event that is known here to be recorded.
+    /// The state after the last event that is known to be recorded.
     #[must_use]
-    pub const fn state(&self) -> &State {
+    pub const fn state(&self) -> &SessionState {
         &self.state
     }
 
-    /// How many events are known here to be recorded.
+    /// How many events are known to be recorded.
     #[must_use]
     pub const fn seq(&self) -> u64 {
         self.seq
@@ -104,74 +107,73 @@ impl Conversation {
         &self.clock
     }
 
-    pub(crate) fn observer(&self) -> &Arc<dyn Observer> {
+    pub(crate) fn observer(&self) -> &Arc<dyn ConversationObserver> {
         &self.observer
     }
 
-    /// Decides, records, applies and tells the observer, in this order.
+    /// Decides, records, applies and notifies the observer, in this order.
     ///
     /// # Errors
-    /// When the machine refuses the command, or the ledger does not record its events.
+    /// When the state machine rejects the command, or the event log fails.
     pub async fn submit(&mut self, kind: CommandKind) -> Result<(), SubmitError> {
         self.refresh().await?;
         let events = decide(&self.state, Command { at: self.clock.timestamp(), kind })?;
         if events.is_empty() {
             return Ok(());
         }
-        // Until the ledger has answered, nobody knows what it holds: also when this future is dropped here.
-        self.freshness = Freshness::Unknown;
-        let seq = self.ledger.append(self.seq, &events).await?;
+        // Until the append has returned, the content of the log is not known, also when this future is dropped here.
+        self.cache = StateCache::Stale;
+        let seq = self.event_log.append(self.seq, &events).await?;
         let first = std::mem::replace(&mut self.seq, seq);
         for event in &events {
             apply(&mut self.state, event);
         }
-        self.freshness = Freshness::Current;
+        self.cache = StateCache::Fresh;
         for (seq, event) in (first..).zip(&events) {
-            self.tell(seq, event);
+            self.notify(seq, event);
         }
         Ok(())
     }
 
-    /// Tells the observer of an event that was applied.
-    fn tell(&self, seq: u64, event: &Event) {
+    /// Notifies the observer of an event that was applied.
+    fn notify(&self, seq: u64, event: &Event) {
         if let EventKind::TurnFinished { turn, .. } = &event.kind
             && let Some(last) = self.state.last_turn().filter(|last| last.turn == *turn)
         {
-            self.observer.finished(last);
+            self.observer.on_turn_finished(last);
         }
-        if concerns_belongings(&event.kind) {
-            self.observer.belongings(&self.state);
+        if changes_assets(&event.kind) {
+            self.observer.on_assets_changed(&self.state);
         }
-        self.observer.recorded(seq, event);
+        self.observer.on_recorded(seq, event);
     }
 
-    /// Reads the state from the ledger where it is not known to be current. The observer is told what was recorded without
-    /// being acknowledged.
-    async fn refresh(&mut self) -> Result<(), LedgerError> {
-        if !self.is_current() {
+    /// Reads the state from the event log if it is stale. The observer is notified of events that were recorded without an acknowledgement.
+    async fn refresh(&mut self) -> Result<(), EventLogError> {
+        if !self.is_fresh() {
             let known = self.seq;
             let events = self.read().await?;
             for (seq, event) in (0..).zip(&events).skip_while(|(seq, _)| *seq < known) {
-                self.tell(seq, event);
+                self.notify(seq, event);
             }
         }
         Ok(())
     }
 
-    async fn read(&mut self) -> Result<Vec<Event>, LedgerError> {
-        let events = self.ledger.load().await?;
-        let mut state = State::default();
+    async fn read(&mut self) -> Result<Vec<Event>, EventLogError> {
+        let events = self.event_log.load().await?;
+        let mut state = SessionState::default();
         for event in &events {
             apply(&mut state, event);
         }
         (self.state, self.seq) = (state, events.len() as u64);
-        self.freshness = Freshness::Current;
+        self.cache = StateCache::Fresh;
         Ok(events)
     }
 }
 
 /// Whether an event changes the artifacts or the files of a session.
-fn concerns_belongings(kind: &EventKind) -> bool {
+fn changes_assets(kind: &EventKind) -> bool {
     match kind {
         EventKind::ArtifactRegistered { .. }
         | EventKind::ArtifactUnregistered { .. }

@@ -1,7 +1,6 @@
-//! What happened in a session, as it is recorded: versioned, and all that the state is rebuilt from.
-//!
-//! One event is one JSON object `{"version":1,"at":MILLISECONDS,"event":{"KIND":{...}}}`. Content of messages
-//! stays raw in it: the enums are externally tagged, because any other form buffers and would reformat numbers.
+//! The recorded events of a session. They are versioned, and the state is rebuilt from them alone.
+//! One event is one JSON object `{"version":1,"at":MILLISECONDS,"event":{"KIND":{...}}}`. Message content stays raw in it. The enums are
+//! externally tagged, because any other form buffers and would reformat numbers.
 
 use std::fmt;
 
@@ -9,42 +8,42 @@ use conjure_base::{CallId, ContainerId, Timestamp, TurnId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::artifact::{Artifact, ArtifactName, FetchedArtifact, UploadedArtifact};
+use crate::block::Block;
 use crate::compaction::CompactionError;
-use crate::content::Block;
-use crate::files::{Completeness, SessionFile};
 use crate::limits::{Limit, Limits};
 use crate::message::Message;
-use crate::model::{CallEffects, ModelError, Response};
-use crate::profile::Profile;
+use crate::model::Usage;
+use crate::model::{ModelError, Response, SideEffects};
 use crate::queue::QueueId;
-use crate::standing::Grant;
-use crate::stop::StopReason;
+use crate::session_file::{Completeness, SessionFile};
+use crate::session_profile::SessionProfile;
+use crate::session_view::Grant;
+use crate::stop_reason::StopReason;
 use crate::tool::ToolResult;
-use crate::usage::Usage;
 
-/// The version of the event format that this library writes. It reads this one and all before it.
+/// The version of the event format that this library writes. It reads this version and all older ones.
 pub const EVENT_FORMAT: u32 = 1;
 
-/// One recorded fact and when it happened.
+/// A recorded event with its time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// When, by the wall clock of whoever recorded it.
+    /// When it happened, by the wall clock of the process that recorded it.
     pub at: Timestamp,
     /// What.
     pub kind: EventKind,
 }
 
-/// What happened. Read together with the events before it.
+/// What happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EventKind {
-    /// The session was opened. Sessions of older versions lack it.
+    /// The session was opened. Sessions of older versions lack this event.
     Opened {
-        /// With what.
-        profile: Box<Profile>,
+        /// Its settings.
+        profile: Box<SessionProfile>,
     },
-    /// The session began with messages from elsewhere.
+    /// A history was imported.
     Imported {
         /// The history so far.
         messages: Vec<Message>,
@@ -52,35 +51,35 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         container: Option<ContainerId>,
     },
-    /// A turn began.
+    /// A turn started.
     TurnStarted {
         /// Which turn.
         turn: TurnId,
-        /// What the user said; empty when an unanswered message is tried again.
+        /// The user's input; empty when the turn retries a message without a response.
         input: Vec<Block>,
-        /// What the turn may consume.
+        /// The limits of the turn.
         limits: Limits,
-        /// The input of the queue that it takes; none when the input came by itself.
+        /// The queued input that it takes; `None` when the input was not queued.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         queued: Option<QueueId>,
     },
-    /// The model is being called.
+    /// A model call started.
     ModelCallStarted {
         /// Which turn.
         turn: TurnId,
-        /// The call's place in its turn, from 1.
+        /// The number of the call in its turn, from 1.
         call: u32,
-        /// Whether it may do something where nobody here sees it; none where that was not recorded yet.
+        /// Its possible side effects; `None` in events of older versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        effects: Option<CallEffects>,
+        effects: Option<SideEffects>,
     },
-    /// The model answered.
+    /// A model call ended with a response.
     ModelAnswered {
         /// Which turn.
         turn: TurnId,
         /// Which call of it.
         call: u32,
-        /// The whole answer, raw; only an id of a tool call that was there before has been made unique.
+        /// The complete response, raw. Only duplicate ids of tool calls were replaced.
         response: Box<Response>,
     },
     /// A model call failed.
@@ -92,25 +91,25 @@ pub enum EventKind {
         /// Why.
         error: ModelError,
     },
-    /// A model call was under way when its driver ended. It is due again.
+    /// A model call was running when its driver ended. It is due again.
     ModelCallAbandoned {
         /// Which turn.
         turn: TurnId,
         /// Which call of it.
         call: u32,
     },
-    /// The container that the service's tools ran in has expired, or is gone, as a failed call or an answer says. The next call is in a fresh
-    /// one.
+    /// The container of the service's tools is gone, as a failed call or a response reported. The next call gets a fresh one.
     ContainerLost {
         /// Which turn.
         turn: TurnId,
         /// Which container.
         container: ContainerId,
-        /// What the model is told; behind it stand the artifacts that the service was given, for the fresh one.
+        /// The note to the model. The uploads for the fresh container follow it.
         note: Block,
     },
-    /// The model is told something that nobody said: with the user's last words, or before their next.
-    ModelTold {
+    /// A note to the model was added. It goes with the user's last message, or before the next one.
+    #[serde(rename = "model_told")]
+    NoteAdded {
         /// What.
         note: Block,
     },
@@ -120,40 +119,40 @@ pub enum EventKind {
         message: usize,
         /// The block's place in the message, from 0.
         block: usize,
-        /// What stands there now.
+        /// The new block.
         replacement: Block,
     },
-    /// The first messages of the history are being summarised.
+    /// A compaction started.
     CompactionStarted {
         /// Which turn.
         turn: TurnId,
-        /// The compaction's place in its turn, from 1.
+        /// The number of the compaction in its turn, from 1.
         compaction: u32,
-        /// How many of the last messages stay as they are.
+        /// How many of the last messages stay.
         kept: usize,
-        /// By how many tokens of input the history must grow after it before the next one.
+        /// By how many input tokens the history must grow before the next compaction.
         regrowth: u64,
     },
-    /// The first messages of the history were replaced by a message of the user's that holds a summary of them.
+    /// A summary replaced the first messages of the history. It is a user message.
     Compacted {
         /// Which turn.
         turn: TurnId,
         /// Which compaction of it.
         compaction: u32,
-        /// How many of the last messages stay as they are.
+        /// How many of the last messages stay.
         kept: usize,
-        /// What stands in place of the others.
+        /// The content that replaces the others.
         summary: Vec<Block>,
-        /// What the summary consumed.
+        /// The usage of the summary.
         usage: Usage,
-        /// The model that wrote it, where the service said so.
+        /// The model that wrote it, if the service reported it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
         /// The `request-id` of the service.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request_id: Option<String>,
     },
-    /// A compaction changed nothing. The turn goes on.
+    /// A compaction failed. The turn continues with the unchanged history.
     CompactionFailed {
         /// Which turn.
         turn: TurnId,
@@ -161,35 +160,35 @@ pub enum EventKind {
         compaction: u32,
         /// Why.
         error: CompactionError,
-        /// What was consumed all the same.
+        /// The usage of the failed attempt.
         usage: Usage,
     },
-    /// A summary was being written when its driver ended.
+    /// A compaction was running when its driver ended.
     CompactionAbandoned {
         /// Which turn.
         turn: TurnId,
         /// Which compaction of it.
         compaction: u32,
     },
-    /// A person must decide on a tool call.
+    /// An approval was requested for a tool call.
     ApprovalRequested {
         /// Which call.
         call: CallId,
-        /// What the person is asked.
+        /// The question to the approver.
         reason: String,
     },
-    /// A person decided.
+    /// An approver decided on a tool call.
     ApprovalDecided {
         /// Which call.
         call: CallId,
         /// What.
         decision: Decision,
     },
-    /// A tool call is about to run.
+    /// A tool call starts.
     ToolStarted {
         /// Which call.
         call: CallId,
-        /// Whether running it twice does what running it once does.
+        /// Whether the call can be repeated without a further effect.
         idempotent: bool,
     },
     /// An idempotent tool call was running when its driver ended. It is due again.
@@ -197,29 +196,29 @@ pub enum EventKind {
         /// Which call.
         call: CallId,
     },
-    /// A tool call has its one result.
+    /// A tool call has its result.
     ToolFinished {
-        /// What the model is told.
+        /// The result.
         result: ToolResult,
-        /// How it came to be.
-        outcome: ToolOutcome,
+        /// How the call ended.
+        outcome: CallOutcome,
     },
     /// The user added something while a turn ran.
     Steered {
         /// What.
         input: Vec<Block>,
     },
-    /// The user said something that is to be a turn of its own, after those before it.
+    /// The user queued an input for a turn of its own.
     Queued {
-        /// Its place in the queue.
+        /// Its id in the queue.
         id: QueueId,
         /// What.
         input: Vec<Block>,
-        /// What its turn may consume, where that was said.
+        /// The limits of its turn, if the sender set any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limits: Option<Limits>,
     },
-    /// The user took back what was queued.
+    /// The user removed an input from the queue.
     Unqueued {
         /// Which.
         id: QueueId,
@@ -230,45 +229,45 @@ pub enum EventKind {
         turn: TurnId,
         /// Why.
         stop: TurnStop,
-        /// What its model calls consumed.
+        /// The usage of its model calls.
         usage: Usage,
     },
-    /// The session was given an artifact.
+    /// An artifact was registered.
     ArtifactRegistered {
         /// Which.
         artifact: Box<Artifact>,
     },
-    /// The session does not have an artifact any more.
+    /// An artifact was removed.
     ArtifactUnregistered {
         /// Which.
         name: ArtifactName,
     },
-    /// An artifact's URL was fetched. What a tool call fetched stands in its result ([`ToolResult::fetched`]).
+    /// An artifact's URL was fetched. Fetches of a tool call are in its result ([`ToolResult::fetched`]).
     ArtifactFetched {
-        /// What it led to.
+        /// The fetched content.
         fetched: Box<FetchedArtifact>,
     },
-    /// The service was given an artifact for its containers; the user's last message has the block that puts it there.
+    /// An artifact was uploaded to the service for its containers. The user's last message has the upload block.
     ArtifactUploaded {
-        /// Which, and how.
+        /// The upload.
         uploaded: Box<UploadedArtifact>,
     },
-    /// It became known what files a turn created or changed.
+    /// The files that a turn created or changed were recorded.
     FilesProduced {
         /// Which turn.
         turn: TurnId,
         /// Which files.
         files: Vec<SessionFile>,
-        /// Whether these are all.
+        /// Whether the list is complete.
         #[serde(default)]
         completeness: Completeness,
     },
 }
 
 impl EventKind {
-    /// What was consumed for it: by an answer, or by a summary.
+    /// The usage that the event records: of a response or of a summary.
     #[must_use]
-    pub const fn consumed(&self) -> Option<&Usage> {
+    pub const fn usage(&self) -> Option<&Usage> {
         match self {
             Self::ModelAnswered { response, .. } => Some(&response.usage),
             Self::Compacted { usage, .. } | Self::CompactionFailed { usage, .. } => Some(usage),
@@ -277,38 +276,39 @@ impl EventKind {
     }
 }
 
-/// A person's decision on a tool call.
+/// An approver's decision on a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// It may run.
+    /// The call may run.
     Allow,
-    /// It may run, and so may later calls.
+    /// The call and later ones may run.
     Grant {
-        /// Which, and for how long.
+        /// Which calls, and for how long.
         grant: Grant,
     },
-    /// It may not; the model is told why.
+    /// The call may not run; the model reads the reason.
     Deny {
         /// Why.
         reason: String,
     },
 }
 
-/// How a tool call's result came to be.
+/// How a tool call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum ToolOutcome {
-    /// The tool ran and said so itself, well or not.
+pub enum CallOutcome {
+    /// The tool ran and returned a result, successful or not.
     Finished,
-    /// Policy or a person denied it; it did not run.
+    /// The policy or an approver denied it; it did not run.
     Denied,
-    /// It never ran: the answer was cut, a limit was reached, or the turn ended before.
-    NotRun,
-    /// It was cancelled while it ran; it may have done a part.
+    /// It never ran: the response was truncated, a limit was reached, or the turn ended before.
+    #[serde(rename = "not_run")]
+    Skipped,
+    /// It was cancelled while it ran; it may have had effects.
     Cancelled,
-    /// It ran when its driver ended; nobody knows what it did.
+    /// It was running when its driver ended; its effects are not known.
     Unknown,
 }
 
@@ -317,17 +317,18 @@ pub enum ToolOutcome {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TurnStop {
-    /// The model is done; the answer is whole.
+    /// The model ended its turn; the response is complete.
     Answered(StopReason),
-    /// The answer was cut, or ended for a reason that we do not know. Tool calls in it did not run.
-    Cut(StopReason),
-    /// The model refused. Tool calls in the answer did not run.
+    /// The response was truncated, or ended for an unknown reason. Its tool calls did not run.
+    #[serde(rename = "cut")]
+    Truncated(StopReason),
+    /// The model refused. The tool calls in the response did not run.
     Refused,
-    /// A breaker.
+    /// A limit was reached.
     Limit(Limit),
     /// The model call failed.
     ModelFailed(ModelError),
-    /// Somebody interrupted it.
+    /// It was interrupted.
     Interrupted,
     /// The deadline of the whole run passed.
     Deadline,
@@ -337,7 +338,7 @@ impl fmt::Display for TurnStop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Answered(reason) => write!(f, "the model is done ({reason})"),
-            Self::Cut(reason) => write!(f, "the answer was cut ({reason})"),
+            Self::Truncated(reason) => write!(f, "the answer was cut ({reason})"),
             Self::Refused => f.write_str("the model refused"),
             Self::Limit(limit) => write!(f, "{limit} was reached"),
             Self::ModelFailed(error) => write!(f, "the model call failed: {error}"),

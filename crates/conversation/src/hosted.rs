@@ -1,7 +1,5 @@
-//! Skills that the model's service runs itself, in containers of its own.
-//!
-//! A session names them; the service has them. A call with such a skill has effects where nobody here sees them, so one whose outcome
-//! is not known is never sent again by itself.
+//! Hosted skills: skills that the model's service runs in its own containers.
+//! A call with such a skill may have side effects at the service. So a call with an unknown outcome is never repeated automatically.
 
 use std::any::Any;
 use std::fmt;
@@ -9,86 +7,86 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The version of a hosted skill that is the newest at each request.
+/// The version name that means the newest version at each request.
 pub const LATEST: &str = "latest";
 
-/// A skill that the service runs.
+/// A hosted skill.
 ///
 /// ```
 /// use conjure_conversation::{HostedSkill, HostedSource};
 ///
-/// let skills = [HostedSkill::anthropic("xlsx"), HostedSkill::custom("skill_01AbCdEfGhIjKlMnOpQrStUv").version("1759178010641129")];
+/// let skills = [HostedSkill::anthropic("xlsx"), HostedSkill::custom("skill_01AbCdEfGhIjKlMnOpQrStUv").with_version("1759178010641129")];
 /// assert_eq!((skills[0].source, skills[0].version.as_str()), (HostedSource::Anthropic, "latest"));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HostedSkill {
-    /// Whose it is.
+    /// Who provides it.
     pub source: HostedSource,
-    /// Its id: a short name of the vendor's, or what the upload gave.
+    /// Its id: a short name of the vendor, or the id that the upload returned.
     pub id: String,
     /// Its version, or [`LATEST`].
     pub version: String,
 }
 
-/// Whose a hosted skill is.
+/// Who provides a hosted skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HostedSource {
-    /// The vendor's own: `xlsx`, `pptx`, `docx`, `pdf`.
+    /// The vendor: `xlsx`, `pptx`, `docx`, `pdf`.
     Anthropic,
-    /// Uploaded by whoever has the key.
+    /// The owner of the API key, who uploaded it.
     Custom,
 }
 
 impl HostedSkill {
-    /// A skill of the vendor's, in its newest version.
+    /// A skill of the vendor, in its newest version.
     pub fn anthropic(id: impl Into<String>) -> Self {
         Self { source: HostedSource::Anthropic, id: id.into(), version: LATEST.to_owned() }
     }
 
-    /// A skill that was uploaded, in its newest version.
+    /// An uploaded skill, in its newest version.
     pub fn custom(id: impl Into<String>) -> Self {
         Self { source: HostedSource::Custom, id: id.into(), version: LATEST.to_owned() }
     }
 
-    /// The same in this version.
+    /// Sets the version.
     #[must_use]
-    pub fn version(mut self, version: impl Into<String>) -> Self {
+    pub fn with_version(mut self, version: impl Into<String>) -> Self {
         self.version = version.into();
         self
     }
 }
 
-/// What a model's service runs by itself.
+/// Whether a model's service supports hosted skills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Hosting {
-    /// Nothing that this library knows of.
+pub enum HostedSupport {
+    /// It does not.
     #[default]
     None,
-    /// Skills: those of [`crate::Request::hosted`].
+    /// It runs the skills of [`crate::Request::hosted`].
     Skills,
 }
 
-/// Where the files of the containers are that a model's service runs skills in: what they are given, and what was made in them.
+/// Access to the files of the service's containers: uploads and outputs.
 ///
-/// They lie under the key of that very model, so it is the model that says so.
+/// The files belong to the API key of the model, so the model provides the access.
 #[derive(Clone, Default)]
 pub enum HostedFiles {
-    /// The model does not say. Nobody knows then whose files they would be, so no session with hosted skills is opened with it.
+    /// The model does not declare it. A session with hosted skills cannot be opened with such a model.
     #[default]
-    Unsaid,
-    /// There are none: a session gives none and is given none.
-    Nowhere,
-    /// There. The type is one that whoever gives and lists files knows; a runtime knows `conjure_artifact::ServiceFiles`.
-    There(Arc<dyn Any + Send + Sync>),
+    Unknown,
+    /// The service has no files: there are no uploads and no outputs.
+    None,
+    /// The service has files. The value is of a type that the caller knows; the runtime expects `conjure_artifact::ServiceFiles`.
+    Available(Arc<dyn Any + Send + Sync>),
 }
 
 impl fmt::Debug for HostedFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Unsaid => "Unsaid",
-            Self::Nowhere => "Nowhere",
-            Self::There(_) => "There(..)",
+            Self::Unknown => "Unknown",
+            Self::None => "None",
+            Self::Available(_) => "Available(..)",
         })
     }
 }

@@ -1,20 +1,19 @@
-//! What reaches a turn from outside while it runs: posts, each acknowledged once.
-//!
-//! A post owns what its sender is told. However it ends (recorded, refused, left over when the turn ended, lost with a
-//! driver that was dropped), its sender hears exactly one [`Receipt`].
+//! The inbox of a running turn: each message is acknowledged once.
+//! A message owns the callback of its sender. However it ends (recorded, rejected, left when the turn ended, lost with a dropped driver),
+//! the sender gets exactly one [`Receipt`].
 
 use std::fmt;
 
+use crate::block::Block;
 use crate::command::{ArtifactChange, CommandKind, Rejection};
-use crate::content::Block;
 use crate::conversation::{Conversation, SubmitError};
-use crate::ledger::LedgerError;
+use crate::event_log::EventLogError;
 use crate::limits::Limits;
 use crate::queue::QueueId;
 
-/// What a post is to become.
+/// The kind of a message into a running turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PostKind {
+pub enum InboxMessageKind {
     /// A part of the turn that runs: the model reads it after the next results.
     Steer,
     /// A turn of its own, after this one and those that were queued before.
@@ -23,166 +22,171 @@ pub enum PostKind {
     Artifacts,
 }
 
-/// What became of a post.
+/// What happened to a message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Receipt {
-    /// The turn that runs has it, recorded at this sequence number.
+    /// It is part of the running turn.
     Steered {
-        /// Where it is recorded.
+        /// The sequence number of its event.
         seq: u64,
     },
-    /// It waits for its turn, recorded at this sequence number.
+    /// It waits in the queue.
     Queued {
         /// Its place in the queue.
         id: QueueId,
-        /// Where it is recorded.
+        /// The sequence number of its event.
         seq: u64,
     },
     /// It is recorded.
     Recorded,
-    /// The machine refused it.
+    /// The state machine rejected it.
     Refused(Rejection),
-    /// The ledger failed: whether it was recorded is not known.
-    Failed(LedgerError),
-    /// Nobody took it: no turn runs any more. Here it is again; nothing, of a change of artifacts.
-    NotTaken(Vec<Block>),
-    /// Whoever was recording it is gone: whether it was recorded is not known.
+    /// The event log failed. It is not known whether the message was recorded.
+    Failed(EventLogError),
+    /// No turn is running any more. This is the unprocessed input; it is empty for a change of artifacts.
+    Returned(Vec<Block>),
+    /// The driver ended while it recorded the message. It is not known whether the message was recorded.
     Unknown,
 }
 
-type Acknowledge = Box<dyn FnOnce(Receipt) + Send>;
+type OnReceipt = Box<dyn FnOnce(Receipt) + Send>;
 
-/// Something that the user adds while a turn runs, and who is told what becomes of it.
-pub struct Post {
-    kind: PostKind,
+/// A message into a running turn, with the callback that reports its receipt.
+pub struct InboxMessage {
+    kind: InboxMessageKind,
     /// What its turn may consume, should it become one.
     limits: Option<Limits>,
-    /// How many may wait for their turn, this one among them.
-    most: usize,
-    fate: Fate,
-    acknowledge: Option<Acknowledge>,
+    /// The longest queue after this message was added.
+    max_queued: usize,
+    delivery: DeliveryState,
+    on_receipt: Option<OnReceipt>,
 }
 
-enum Fate {
-    Waiting(Content),
+enum DeliveryState {
+    Pending(MessageContent),
     Submitted,
 }
 
-enum Content {
+enum MessageContent {
     Input(Vec<Block>),
     Change(ArtifactChange),
 }
 
-impl Post {
-    /// A post whose sender is told by `acknowledge`, once. That must return at once.
+impl InboxMessage {
+    /// A message with this input. `acknowledge` is called once, and must not block.
     pub fn new(
-        kind: PostKind,
+        kind: InboxMessageKind,
         input: Vec<Block>,
         acknowledge: impl FnOnce(Receipt) + Send + 'static,
     ) -> Self {
-        Self::of(kind, Content::Input(input), acknowledge)
+        Self::with_content(kind, MessageContent::Input(input), acknowledge)
     }
 
-    /// A change of the session's artifacts, of [`PostKind::Artifacts`].
+    /// A change of the session's artifacts, of kind [`InboxMessageKind::Artifacts`].
     pub fn artifacts(change: ArtifactChange, acknowledge: impl FnOnce(Receipt) + Send + 'static) -> Self {
-        Self::of(PostKind::Artifacts, Content::Change(change), acknowledge)
+        Self::with_content(InboxMessageKind::Artifacts, MessageContent::Change(change), acknowledge)
     }
 
-    fn of(kind: PostKind, content: Content, acknowledge: impl FnOnce(Receipt) + Send + 'static) -> Self {
-        let (fate, acknowledge) = (Fate::Waiting(content), Some(Box::new(acknowledge) as Acknowledge));
-        Self { kind, limits: None, most: usize::MAX, fate, acknowledge }
+    fn with_content(
+        kind: InboxMessageKind,
+        content: MessageContent,
+        acknowledge: impl FnOnce(Receipt) + Send + 'static,
+    ) -> Self {
+        let (fate, acknowledge) = (DeliveryState::Pending(content), Some(Box::new(acknowledge) as OnReceipt));
+        Self { kind, limits: None, max_queued: usize::MAX, delivery: fate, on_receipt: acknowledge }
     }
 
-    /// The same with what its turn may consume, for [`PostKind::Queue`].
+    /// Sets the limits of its turn, for [`InboxMessageKind::Queue`].
     #[must_use]
-    pub fn within(mut self, limits: Option<Limits>) -> Self {
+    pub fn with_limits(mut self, limits: Option<Limits>) -> Self {
         self.limits = limits;
         self
     }
 
-    /// The same where no more than so many may wait for their turn, for [`PostKind::Queue`].
+    /// Sets the bound of the queue, for [`InboxMessageKind::Queue`].
     #[must_use]
-    pub const fn at_most(mut self, most: usize) -> Self {
-        self.most = most;
+    pub const fn with_queue_limit(mut self, most: usize) -> Self {
+        self.max_queued = most;
         self
     }
 
     /// What it is to become.
     #[must_use]
-    pub const fn kind(&self) -> PostKind {
+    pub const fn kind(&self) -> InboxMessageKind {
         self.kind
     }
 
-    /// Submits it and tells its sender. Where no turn runs, what was to steer one goes back.
+    /// Submits the message and reports its receipt. When no turn is running, a steering message is returned to its sender.
     ///
     /// # Errors
-    /// When the ledger fails.
-    pub async fn submit(mut self, conversation: &mut Conversation) -> Result<(), LedgerError> {
-        if self.kind == PostKind::Steer && conversation.state().turn().is_none() {
+    /// When the event log fails.
+    pub async fn submit(mut self, conversation: &mut Conversation) -> Result<(), EventLogError> {
+        if self.kind == InboxMessageKind::Steer && conversation.state().turn().is_none() {
             return Ok(());
         }
-        let Fate::Waiting(content) = std::mem::replace(&mut self.fate, Fate::Submitted) else {
+        let DeliveryState::Pending(content) = std::mem::replace(&mut self.delivery, DeliveryState::Submitted)
+        else {
             return Ok(());
         };
-        if self.kind == PostKind::Queue && conversation.state().queue().len() >= self.most {
-            self.tell(Receipt::Refused(Rejection::QueueFull { limit: self.most }));
+        if self.kind == InboxMessageKind::Queue && conversation.state().queue().len() >= self.max_queued {
+            self.acknowledge(Receipt::Refused(Rejection::QueueFull { limit: self.max_queued }));
             return Ok(());
         }
         let command = match (content, self.kind) {
-            (Content::Change(change), _) => change.into(),
-            (Content::Input(input), PostKind::Queue) => {
+            (MessageContent::Change(change), _) => change.into(),
+            (MessageContent::Input(input), InboxMessageKind::Queue) => {
                 CommandKind::Queue { input, limits: self.limits.take() }
             }
-            (Content::Input(input), _) => CommandKind::Steer { input },
+            (MessageContent::Input(input), _) => CommandKind::Steer { input },
         };
         match conversation.submit(command).await {
             Ok(()) => {
                 let seq = conversation.seq().saturating_sub(1);
                 let last = conversation.state().queue().last();
-                self.tell(match (self.kind, last) {
-                    (PostKind::Artifacts, _) => Receipt::Recorded,
-                    (PostKind::Queue, Some(queued)) => Receipt::Queued { id: queued.id, seq },
+                self.acknowledge(match (self.kind, last) {
+                    (InboxMessageKind::Artifacts, _) => Receipt::Recorded,
+                    (InboxMessageKind::Queue, Some(queued)) => Receipt::Queued { id: queued.id, seq },
                     _ => Receipt::Steered { seq },
                 });
                 Ok(())
             }
             Err(SubmitError::Rejected(rejection)) => {
-                self.tell(Receipt::Refused(rejection));
+                self.acknowledge(Receipt::Refused(rejection));
                 Ok(())
             }
-            Err(SubmitError::Ledger(error)) => {
-                self.tell(Receipt::Failed(error.clone()));
+            Err(SubmitError::EventLog(error)) => {
+                self.acknowledge(Receipt::Failed(error.clone()));
                 Err(error)
             }
         }
     }
 
-    /// Tells its sender that the ledger has failed.
-    pub fn fail(mut self, error: LedgerError) {
-        self.fate = Fate::Submitted;
-        self.tell(Receipt::Failed(error));
+    /// Reports to the sender that the event log has failed.
+    pub fn fail(mut self, error: EventLogError) {
+        self.delivery = DeliveryState::Submitted;
+        self.acknowledge(Receipt::Failed(error));
     }
 
-    fn tell(&mut self, receipt: Receipt) {
-        if let Some(acknowledge) = self.acknowledge.take() {
+    fn acknowledge(&mut self, receipt: Receipt) {
+        if let Some(acknowledge) = self.on_receipt.take() {
             acknowledge(receipt);
         }
     }
 }
 
-impl Drop for Post {
+impl Drop for InboxMessage {
     fn drop(&mut self) {
-        let receipt = match std::mem::replace(&mut self.fate, Fate::Submitted) {
-            Fate::Waiting(Content::Input(input)) => Receipt::NotTaken(input),
-            Fate::Waiting(Content::Change(_)) => Receipt::NotTaken(Vec::new()),
-            Fate::Submitted => Receipt::Unknown,
+        let receipt = match std::mem::replace(&mut self.delivery, DeliveryState::Submitted) {
+            DeliveryState::Pending(MessageContent::Input(input)) => Receipt::Returned(input),
+            DeliveryState::Pending(MessageContent::Change(_)) => Receipt::Returned(Vec::new()),
+            DeliveryState::Submitted => Receipt::Unknown,
         };
-        self.tell(receipt);
+        self.acknowledge(receipt);
     }
 }
 
-impl fmt::Debug for Post {
+impl fmt::Debug for InboxMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Post").field("kind", &self.kind).finish_non_exhaustive()
+        f.debug_struct("InboxMessage").field("kind", &self.kind).finish_non_exhaustive()
     }
 }

@@ -1,12 +1,13 @@
-//! What one turn may consume before it is stopped.
+//! The limits of a turn.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The breakers of a turn. Each stops it with [`crate::TurnStop::Limit`]; the history stays valid, so the next
-/// turn can go on. They are recorded with the turn, so a reload does not change them.
+/// The limits of a turn. Each stops the turn with [`crate::TurnStop::Limit`]. The history stays valid, so the next turn can continue.
+///
+/// The limits are recorded with the turn, so a reload does not change them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
@@ -14,19 +15,20 @@ pub struct Limits {
     pub model_calls: u32,
     /// How many tool calls may run.
     pub tool_calls: u32,
-    /// In how many consecutive answers the model may make the same call (same tool, same bytes of input).
+    /// In how many consecutive responses the model may make the same call (same tool, same bytes of input).
     pub identical_calls: u32,
-    /// In how many answers the model may ask for the same tool and be denied.
+    /// In how many responses the model may call the same tool and be denied.
     pub denied_calls: u32,
-    /// How often a paused answer is resumed.
+    /// How often a paused response is resumed.
     pub pauses: u32,
-    /// Tokens of all answers, input and output; none: unlimited.
+    /// Tokens of all responses, input and output; `None`: unlimited.
     pub tokens: Option<u64>,
-    /// Cost in millionths of a dollar, where the model's client knows prices; none: unlimited.
+    /// Cost in millionths of a dollar, if the model's client knows prices; `None`: unlimited.
     pub cost_micros: Option<u64>,
-    /// How long its model and its tools may take together, and what is prepared for them, by the clock; none: unlimited. Not counted: how long it waits for a
-    /// person, and while its host is down. A [`crate::ToolRunner::authorize`] that itself waits for somebody may take as long as
-    /// is left, and that is not counted either.
+    /// How long its model calls, tool calls and pre-call hooks may take together; `None`: unlimited.
+    ///
+    /// The wait for an approval does not count, nor the time while the process is down. [`crate::ToolRunner::authorize`] may take as long
+    /// as the remaining time, and does not count either.
     pub wall_clock: Option<Duration>,
 }
 
@@ -66,10 +68,9 @@ pub enum Limit {
     Cost,
     /// [`Limits::wall_clock`]
     WallClock,
-    /// What the tenant may use of tokens over all of its sessions, which whoever keeps the model says
-    /// ([`crate::ModelErrorKind::Exhausted`]).
+    /// The tenant's token budget over all of its sessions. The model reports it ([`crate::ModelErrorKind::Exhausted`]).
     TenantTokens,
-    /// The same of money.
+    /// The tenant's money budget.
     TenantCost,
 }
 

@@ -1,11 +1,11 @@
-//! One message of the history: a role and its blocks.
+//! A message of the history: a role and its blocks.
 
 use serde::{Deserialize, Serialize};
 
-use crate::content::{Block, BlockKind};
+use crate::block::{Block, BlockKind};
 use crate::tool::ToolCall;
 
-/// Who speaks.
+/// Who sends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -15,12 +15,12 @@ pub enum Role {
     Assistant,
 }
 
-/// A message of the Messages API. Its blocks serialise byte for byte as they came.
+/// A message of the Messages API. Its blocks serialise byte for byte as they were received.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks.
+    /// Who sends it.
     pub role: Role,
-    /// What was said, in order.
+    /// The blocks, in order.
     pub content: Vec<Block>,
 }
 
@@ -37,7 +37,7 @@ impl Message {
         Self { role: Role::Assistant, content }
     }
 
-    /// The tool calls in it that are ours to answer, in order.
+    /// The tool calls in it that this library runs, in order.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.content.iter().filter_map(Block::tool_call)
     }

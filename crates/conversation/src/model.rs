@@ -1,4 +1,4 @@
-//! The model at the rim: one method, object safe, so that any client fits.
+//! The port for the model: the trait, its request, its response and its errors.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,111 +8,165 @@ use conjure_base::{ContainerId, TurnId};
 use futures_util::{Stream, StreamExt as _};
 use serde::{Deserialize, Serialize};
 
-use crate::content::Block;
-use crate::hosted::{HostedFiles, HostedSkill, Hosting};
+use crate::block::Block;
+use crate::hosted::{HostedFiles, HostedSkill, HostedSupport};
 use crate::limits::Limit;
 use crate::message::Message;
-use crate::stop::StopReason;
+use crate::stop_reason::StopReason;
 use crate::tool::ToolDefinition;
-use crate::usage::Usage;
 
-/// All that one model call sends. Cheap to clone: messages and tools are shared.
+/// The request of one model call. Cheap to clone: messages and tools are shared.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The turn that this call belongs to.
     pub turn: TurnId,
-    /// The call's place in its turn, from 1.
+    /// The number of the call in its turn, from 1.
     pub call: u32,
     /// The top-level instructions, in order; blocks that change come last. May be empty.
     pub instructions: Vec<String>,
     /// The tools, in a deterministic order. May be empty.
     pub tools: Arc<[ToolDefinition]>,
-    /// The history: strictly alternating roles, starting and ending with the user's, but for a resumed
-    /// pause, which ends with the assistant's.
+    /// The history. Roles alternate; the first and the last message are the user's. Only a resumed pause ends with an assistant message.
     pub messages: Vec<Arc<Message>>,
-    /// The container that the service's tools ran in before, to be used again.
+    /// The container that the service's tools ran in before, to be reused.
     pub container: Option<ContainerId>,
-    /// Skills that the service is to run in that container, or in a fresh one. A call with any has effects: it must not be sent again once
-    /// it may have arrived. May be empty.
+    /// The hosted skills that the service runs in that container or in a fresh one. A call with any may have side effects, so it must not be
+    /// sent again once it may have arrived. May be empty.
     pub hosted: Arc<[HostedSkill]>,
 }
 
 impl Request {
-    /// Whether its call may do something by what the request itself asks for: by hosted skills, or in a container. What its model is
-    /// configured with is not known here; [`Model::effects`] knows both.
+    /// The side effects that follow from the request itself: from hosted skills or a container. [`Model::side_effects`] adds those of the
+    /// model's configuration.
     #[must_use]
-    pub fn effects(&self) -> CallEffects {
+    pub fn side_effects(&self) -> SideEffects {
         if self.container.is_some() || !self.hosted.is_empty() {
-            CallEffects::Possible
+            SideEffects::Possible
         } else {
-            CallEffects::None
+            SideEffects::None
         }
     }
 }
 
-/// Whether a model call may do something where nobody here sees it: its service runs skills or code for it, or tools that act.
-///
-/// It is recorded before the call is made. One that may, and whose host ended before the answer was recorded, is not sent again by itself
-/// ([`ModelErrorKind::OutcomeUnknown`]).
+/// Whether a model call may have side effects at the service, which runs skills, code or other tools.
+/// It is recorded before the call. If the process ends before it has recorded the response, a call with possible side effects is not
+/// repeated automatically ([`ModelErrorKind::OutcomeUnknown`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum CallEffects {
-    /// It answers, and sending it twice costs no more than twice the money.
+pub enum SideEffects {
+    /// It has none. Repeating it costs money only.
     None,
-    /// It may.
+    /// It may have side effects.
     Possible,
 }
 
-/// A complete answer.
+/// A complete response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Response {
-    /// The service's id of the message, where it gave one.
+    /// The service's id of the message, if it sent one.
     #[serde(default)]
     pub id: Option<String>,
-    /// The model that answered, where the service said so.
+    /// The model that answered, if the service reported it.
     #[serde(default)]
     pub model: Option<String>,
-    /// What it said, byte for byte.
+    /// The content blocks, byte for byte.
     pub content: Vec<Block>,
     /// Why it ended.
     pub stop_reason: StopReason,
-    /// What it consumed.
+    /// Its usage.
     #[serde(default)]
     pub usage: Usage,
     /// The `request-id` of the service, for support.
     #[serde(default)]
     pub request_id: Option<String>,
-    /// The container that the service's tools ran in, where they ran in one. It goes with every later request.
+    /// The container that the service's tools ran in, if any. Every later request names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<ContainerId>,
 }
 
-/// What a model's stream yields. Deltas are previews and may be lost; [`ModelEvent::Finished`] is the answer.
+impl Response {
+    /// A complete response that says this text, for clients of your own.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        Self {
+            id: None,
+            model: None,
+            content: vec![Block::text(text)],
+            stop_reason: StopReason::EndTurn,
+            usage: Usage::default(),
+            request_id: None,
+            container: None,
+        }
+    }
+}
+
+/// The usage of one response, or a sum. All counts are tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    /// Input that was neither read from the cache nor written to it.
+    pub input_tokens: u64,
+    /// Output of the model.
+    pub output_tokens: u64,
+    /// Input written to the cache.
+    pub cache_creation_input_tokens: u64,
+    /// Input read from the cache.
+    pub cache_read_input_tokens: u64,
+    /// Cost in millionths of a dollar, if the client knows prices; otherwise 0.
+    pub cost_micros: u64,
+}
+
+impl Usage {
+    /// All input tokens: uncached, written to the cache and read from it.
+    #[must_use]
+    pub const fn total_input(&self) -> u64 {
+        self.input_tokens
+            .saturating_add(self.cache_creation_input_tokens)
+            .saturating_add(self.cache_read_input_tokens)
+    }
+
+    /// All tokens, input and output.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.total_input().saturating_add(self.output_tokens)
+    }
+
+    /// Adds another usage.
+    pub const fn add(&mut self, other: &Self) {
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.cache_creation_input_tokens =
+            self.cache_creation_input_tokens.saturating_add(other.cache_creation_input_tokens);
+        self.cache_read_input_tokens =
+            self.cache_read_input_tokens.saturating_add(other.cache_read_input_tokens);
+        self.cost_micros = self.cost_micros.saturating_add(other.cost_micros);
+    }
+}
+
+/// An event of a model's stream. Deltas are previews and may be lost; [`ModelEvent::Finished`] has the response.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ModelEvent {
-    /// The request is not with the service now, and may not be for long: its key is limited, or an attempt has failed and is made again.
-    /// [`ModelEvent::Sent`] follows when it goes out.
-    Waiting,
-    /// The request is on its way: from now on the service may bill it, though it says nothing yet.
+    /// The request waits before it is sent: for the rate limit, or after a failed attempt. [`ModelEvent::Sent`] follows.
+    Queued,
+    /// The request was sent. From now on the service may bill it.
     Sent,
-    /// What the call has used so far, as far as the service has said it. Each counts in place of the last, and what the answer says
-    /// in place of all.
-    Used(Usage),
-    /// The service began to answer; from now on the call must not be repeated unseen.
+    /// The usage so far, as reported by the service. Each replaces the last one, and the response's usage replaces all.
+    UsageReported(Usage),
+    /// The response has started. From now on the call must not be repeated silently.
     Started,
     /// More text of the block at this index.
     TextDelta {
         /// Which content block.
         index: usize,
-        /// The piece.
+        /// The fragment.
         text: String,
     },
     /// More thinking of the block at this index.
     ThinkingDelta {
         /// Which content block.
         index: usize,
-        /// The piece.
+        /// The fragment.
         text: String,
     },
     /// A tool call began at this index.
@@ -122,48 +176,45 @@ pub enum ModelEvent {
         /// The tool's name.
         name: String,
     },
-    /// More of a tool call's input, as a piece of JSON text.
+    /// More of a tool call's input, as a fragment of JSON text.
     ToolInputDelta {
         /// Which content block.
         index: usize,
-        /// The piece.
+        /// The fragment.
         partial_json: String,
     },
-    /// The whole answer; the last event of a good stream.
+    /// The complete response; the last event of a successful stream.
     Finished(Box<Response>),
 }
 
-/// A model call under way. It ends after [`ModelEvent::Finished`] or an error; ending without either is a
-/// truncated stream, which the driver reports as such. Dropping it abandons the call.
+/// A running model call. It ends after [`ModelEvent::Finished`] or an error; the driver reports any other end as a truncated stream.
+/// Dropping it abandons the call.
 pub type ModelStream = Pin<Box<dyn Stream<Item = Result<ModelEvent, ModelError>> + Send>>;
 
-/// Something that answers requests: a service, a script, a host's own client.
-///
-/// Retries before anything was shown are the implementation's business (it knows the wire); the driver never
-/// repeats a call.
+/// Answers requests: a client of a service, a script, or the embedder's own client.
+/// The implementation retries failed attempts before the response starts. The driver never repeats a call.
 pub trait Model: Send + Sync {
-    /// Starts one call. Nothing happens before the stream is polled. Whoever pays for a call that is broken off goes by what its stream
-    /// tells: it counts as sent with the first event other than [`ModelEvent::Waiting`], so a client whose service bills what it has sent
-    /// should tell [`ModelEvent::Sent`], and [`ModelEvent::Used`] where it knows more.
+    /// Starts one call. Nothing happens before the stream is polled.
+    ///
+    /// An interrupted call counts as sent from the first event other than [`ModelEvent::Queued`]. So a client should emit
+    /// [`ModelEvent::Sent`], and [`ModelEvent::UsageReported`] when it knows more.
     fn stream(&self, request: Request) -> ModelStream;
 
-    /// What its service runs by itself. A session with hosted skills needs a model that says so.
-    fn hosting(&self) -> Hosting {
-        Hosting::None
+    /// Whether its service supports hosted skills. A session with hosted skills needs such a model.
+    fn hosted_support(&self) -> HostedSupport {
+        HostedSupport::None
     }
 
-    /// Where the files of its service's containers are. A model that runs hosted skills says so; one that wraps another passes on what that
-    /// one says.
+    /// Access to the files of its service's containers. A model with hosted skills implements it; a wrapper forwards it.
     fn hosted_files(&self) -> HostedFiles {
-        HostedFiles::Unsaid
+        HostedFiles::Unknown
     }
 
-    /// Whether this call may do something where nobody here sees it. Asked once, before the call is recorded and made.
-    ///
-    /// A model that does not say goes by the request alone ([`Request::effects`]). One whose service runs something of its own accord,
-    /// since its client is configured so, must say so; one that wraps another passes on what that one says.
-    fn effects(&self, request: &Request) -> CallEffects {
-        request.effects()
+    /// The possible side effects of this call. It is called once, before the call is recorded and made.
+    /// The default follows from the request alone ([`Request::side_effects`]). A model whose configuration adds side effects overrides it; a
+    /// wrapper forwards it.
+    fn side_effects(&self, request: &Request) -> SideEffects {
+        request.side_effects()
     }
 }
 
@@ -172,29 +223,29 @@ impl<M: Model + ?Sized> Model for Arc<M> {
         (**self).stream(request)
     }
 
-    fn hosting(&self) -> Hosting {
-        (**self).hosting()
+    fn hosted_support(&self) -> HostedSupport {
+        (**self).hosted_support()
     }
 
     fn hosted_files(&self) -> HostedFiles {
         (**self).hosted_files()
     }
 
-    fn effects(&self, request: &Request) -> CallEffects {
-        (**self).effects(request)
+    fn side_effects(&self, request: &Request) -> SideEffects {
+        (**self).side_effects(request)
     }
 }
 
-/// A model made of a function from a request to a whole answer: the callback form of the specification (10.1,
-/// 11.2), for hosts that have a client of their own.
+/// A model from a function that turns a request into a complete response: the callback form of the specification (10.1, 11.2), for
+/// embedders with their own client.
 pub fn model_fn<F, Fut>(call: F) -> impl Model
 where
     F: Fn(Request) -> Fut + Send + Sync,
     Fut: Future<Output = Result<Response, ModelError>> + Send + 'static,
 {
-    struct Callback<F>(F);
+    struct FnModel<F>(F);
 
-    impl<F, Fut> Model for Callback<F>
+    impl<F, Fut> Model for FnModel<F>
     where
         F: Fn(Request) -> Fut + Send + Sync,
         Fut: Future<Output = Result<Response, ModelError>> + Send + 'static,
@@ -204,26 +255,26 @@ where
             let finished = futures_util::stream::once(async move {
                 answer.await.map(|response| ModelEvent::Finished(Box::new(response)))
             });
-            // What it does is not seen, so it counts as sent when it begins.
+            // The function reports no progress, so the request counts as sent when it starts.
             Box::pin(futures_util::stream::iter([Ok(ModelEvent::Sent)]).chain(finished))
         }
     }
 
-    Callback(call)
+    FnModel(call)
 }
 
 /// Why a model call failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
-    /// What class of failure.
+    /// The class of the failure.
     pub kind: ModelErrorKind,
-    /// What happened, for people; free of secrets.
+    /// What happened, for people; it has no secrets.
     pub message: String,
-    /// How long the service asked to wait.
+    /// How long the service wants the client to wait.
     #[serde(default)]
     pub retry_after: Option<Duration>,
-    /// The `request-id` of the service, where there was one.
+    /// The `request-id` of the service, if any.
     #[serde(default)]
     pub request_id: Option<String>,
 }
@@ -235,24 +286,24 @@ pub struct ModelError {
 pub enum ModelErrorKind {
     /// The service answered with an error.
     Api(ApiErrorKind),
-    /// No connection, or it broke before an answer began.
+    /// The connection failed, or broke before the response started.
     Connection,
-    /// The stream ended, or broke, before the answer was complete.
+    /// The stream ended or broke before the response was complete.
     Truncated,
-    /// The answer was not what the protocol says.
+    /// The response does not follow the protocol.
     Protocol,
     /// A deadline passed.
     Timeout,
-    /// The host has too many calls under way to take on another one in time; nothing was sent.
+    /// This process has too many running calls; nothing was sent.
     Overloaded,
-    /// What the session's tenant may use is used up; nothing was sent. The turn ends with this limit.
+    /// The tenant's budget is used up; nothing was sent. The turn ends with this limit.
     Exhausted(Limit),
-    /// The service no longer has the container that the request named: it has expired, or never was the key's. Nothing was
-    /// answered; the same call that names none begins a new one, without the files of the old.
+    /// The service does not have the container that the request named: it has expired, or belongs to another key. There was no response.
+    /// The same call without a container starts a fresh one, without the old files.
     ContainerGone,
-    /// The call was under way when its host ended, and the service may have acted on it ([`CallEffects`]): what it did is not known.
+    /// The process ended during the call, and the service may have acted on it ([`SideEffects`]). The outcome is not known.
     OutcomeUnknown,
-    /// A scripted model was sent something else than its script expects, or is at its end.
+    /// A scripted model got another request than its script expects, or its script has ended.
     Script,
 }
 
@@ -330,7 +381,7 @@ impl ModelError {
                     | ApiErrorKind::Overloaded
             ),
             ModelErrorKind::Connection | ModelErrorKind::Truncated | ModelErrorKind::Timeout => true,
-            // Of a share that is nothing, nothing comes later.
+            // Without a retry time the tenant's share is zero, so a later call fails too.
             ModelErrorKind::Overloaded => self.retry_after.is_some(),
             ModelErrorKind::Protocol
             | ModelErrorKind::ContainerGone

@@ -1,15 +1,14 @@
-//! Whether the messages of a request are what the service accepts: our public validator.
-//!
-//! Roles alternate, the user begins, every `tool_use` is answered once, in order, at the head of the very next
-//! user message, ids are unique, nothing is empty. Server-side tools are not ours to answer and not looked at.
+//! Validates the messages of a request by the rules of the service.
+//! Roles alternate, and the user begins. Every `tool_use` has one result, in order, at the start of the next user message. Ids are
+//! unique, and nothing is empty. Server-side tools are not checked.
 
 use std::borrow::Borrow;
 use std::collections::HashSet;
 
-use crate::content::{Block, BlockKind};
+use crate::block::{Block, BlockKind};
 use crate::message::{Message, Role};
 
-/// The first thing that is wrong with a request's messages. Places count from 0.
+/// The first error in a request's messages. Positions count from 0.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PairingError {
@@ -32,7 +31,7 @@ pub enum PairingError {
         message: usize,
     },
     /// A text block has nothing but white space.
-    #[error("block {block} of message {message} is a text without text")]
+    #[error("block {block} of message {message} is a blank text")]
     EmptyText {
         /// Which message.
         message: usize,
@@ -40,7 +39,7 @@ pub enum PairingError {
         block: usize,
     },
     /// A `tool_use` of the user, or a `tool_result` of the assistant.
-    #[error("block {block} of message {message} is a `{kind}`, which this role cannot say")]
+    #[error("block {block} of message {message} is a `{kind}`, which this role cannot send")]
     WrongRole {
         /// Which message.
         message: usize,
@@ -57,8 +56,8 @@ pub enum PairingError {
         /// The id.
         id: String,
     },
-    /// The next user message does not answer a call in its place.
-    #[error("message {message} does not answer the tool call `{id}` in its place")]
+    /// The next user message lacks the result of a call in its position.
+    #[error("message {message} has no result of the tool call `{id}` in its position")]
     Unanswered {
         /// The message that should hold the result; it may be missing altogether.
         message: usize,
@@ -66,7 +65,9 @@ pub enum PairingError {
         id: String,
     },
     /// A result answers no call of the message before it.
-    #[error("block {block} of message {message} answers `{id}`, which was not called, or not there")]
+    #[error(
+        "block {block} of message {message} is a result of `{id}`, which the message before it does not call"
+    )]
     Orphan {
         /// Which message.
         message: usize,
@@ -77,11 +78,10 @@ pub enum PairingError {
     },
 }
 
-/// Checks the messages of a request. The last one is the user's, or the assistant's paused answer that is
-/// resumed; the latter cannot hold a call of ours.
+/// Checks the messages of a request. The last one is the user's, or a paused response to be resumed, which cannot contain a call of ours.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first error.
 pub fn check<M: Borrow<Message>>(messages: &[M]) -> Result<(), PairingError> {
     if messages.is_empty() {
         return Err(PairingError::NoMessages);
@@ -123,7 +123,7 @@ pub fn check_history<M: Borrow<Message>>(messages: &[M]) -> Result<(), PairingEr
     }
 }
 
-/// Nothing is empty, and each block is one that its role can say.
+/// Checks that nothing is empty, and that each block fits its role.
 fn check_blocks(index: usize, message: &Message) -> Result<(), PairingError> {
     if message.content.is_empty() {
         return Err(PairingError::EmptyMessage { message: index });
@@ -143,7 +143,7 @@ fn check_blocks(index: usize, message: &Message) -> Result<(), PairingError> {
     Ok(())
 }
 
-/// The message begins with the results of the open calls, in order, and holds no others.
+/// Checks that the message begins with the results of the open calls, in order, and has no others.
 fn check_results(index: usize, content: &[Block], open: &[&str]) -> Result<(), PairingError> {
     let result_id = |block: &Block| match block.kind() {
         BlockKind::ToolResult { tool_use_id, .. } => Some(tool_use_id.clone()),

@@ -1,32 +1,31 @@
-//! The durable queue: what the user said while a turn ran, to be turns of their own, first in, first out.
-//!
-//! It is a part of the state, so it survives whoever holds it; a turn takes its input out of it by the event that starts
-//! the turn. It is bounded: what does not fit is refused, and said to whoever sent it.
+//! The durable queue of a session: inputs of the user that wait for a turn of their own, first in, first out.
+//! The queue is part of the state, so it survives a restart. The event that starts a turn removes the turn's input from the queue. The
+//! queue is bounded: an input that does not fit is rejected.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::apply::next_turn;
+use crate::block::Block;
 use crate::command::Rejection;
-use crate::content::Block;
 use crate::event::EventKind;
 use crate::limits::Limits;
 use crate::machine::user_input;
-use crate::state::State;
+use crate::session_state::SessionState;
 
-/// How many inputs may wait for their turn.
+/// The most inputs that may wait for their turn.
 pub const QUEUE_LIMIT: usize = 64;
 
-/// Which input of a session's queue: they are counted from 1, also those that are no longer in it.
+/// The id of a queued input. Ids count from 1 and are never reused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct QueueId(u64);
 
 impl QueueId {
-    /// Its place among all that were ever queued, from 1.
+    /// Its number, from 1.
     #[must_use]
-    pub const fn number(self) -> u64 {
+    pub const fn get(self) -> u64 {
         self.0
     }
 
@@ -48,12 +47,12 @@ pub struct QueuedInput {
     pub id: QueueId,
     /// What the user said.
     pub input: Vec<Block>,
-    /// What its turn may consume, where that was said.
+    /// The limits of its turn, if the sender set any.
     pub limits: Option<Limits>,
 }
 
 pub(crate) fn queue(
-    state: &State,
+    state: &SessionState,
     input: Vec<Block>,
     limits: Option<Limits>,
 ) -> Result<Vec<EventKind>, Rejection> {
@@ -67,7 +66,7 @@ pub(crate) fn queue(
     Ok(vec![EventKind::Queued { id: state.last_queued.next(), input, limits }])
 }
 
-pub(crate) fn start_queued(state: &State, limits: Limits) -> Result<Vec<EventKind>, Rejection> {
+pub(crate) fn start_queued(state: &SessionState, limits: Limits) -> Result<Vec<EventKind>, Rejection> {
     if state.turn.is_some() {
         return Err(Rejection::TurnRunning);
     }
@@ -77,7 +76,7 @@ pub(crate) fn start_queued(state: &State, limits: Limits) -> Result<Vec<EventKin
     Ok(vec![EventKind::TurnStarted { turn: next_turn(state), input, limits, queued }])
 }
 
-pub(crate) fn unqueue(state: &State, id: QueueId) -> Result<Vec<EventKind>, Rejection> {
+pub(crate) fn unqueue(state: &SessionState, id: QueueId) -> Result<Vec<EventKind>, Rejection> {
     if state.queue.iter().any(|queued| queued.id == id) {
         Ok(vec![EventKind::Unqueued { id }])
     } else {

@@ -1,4 +1,4 @@
-//! The stateless form of a conversation: messages in, messages out (specification 5.10, 11).
+//! The stateless loop: messages in, messages out (specification 5.10, 11).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,38 +7,38 @@ use conjure_base::{Clock, ContainerId, Deadline, SystemClock};
 use tokio_util::sync::CancellationToken;
 
 use crate::command::CommandKind;
-use crate::compose::Composer;
-use crate::conversation::{Conversation, Observer};
-use crate::driver::{DriveError, Rim, TurnOptions, TurnOutcome, run_turn};
-use crate::ledger::MemoryLedger;
+use crate::composer::Composer;
+use crate::conversation::{Conversation, ConversationObserver};
+use crate::driver::{DriveError, TurnOptions, TurnOutcome, TurnServices, run_turn};
+use crate::event_log::MemoryEventLog;
 use crate::limits::Limits;
 use crate::message::Message;
 use crate::model::Model;
+use crate::model::Usage;
 use crate::pairing::{self, PairingError};
-use crate::runner::ToolRunner;
-use crate::schedule::CANCEL_GRACE;
 use crate::summary::Compaction;
-use crate::usage::Usage;
+use crate::tool_batch::CANCEL_GRACE;
+use crate::tool_runner::ToolRunner;
 
-/// How a loop is bounded and watched.
+/// Options of a loop.
 pub struct LoopOptions {
-    /// What it may consume; 25 model calls by default.
+    /// Its limits; 25 model calls by default.
     pub limits: Limits,
     /// Interrupts it.
     pub cancel: CancellationToken,
     /// When it must have ended.
     pub deadline: Deadline,
-    /// How long cancelled tools may take to end what they started.
+    /// How long cancelled tools may take to clean up.
     pub grace: Duration,
-    /// The container that the service's tools ran in, where `messages` come from an earlier loop
-    /// ([`crate::State::container`] of its conversation).
+    /// The container that the service's tools ran in, if `messages` come from an earlier loop
+    /// ([`crate::SessionState::container`] of its conversation).
     pub container: Option<ContainerId>,
-    /// How the history is compacted when it has grown long; none: never.
+    /// How a long history is compacted; `None`: never.
     pub compaction: Option<Compaction>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Who watches.
-    pub observer: Arc<dyn Observer>,
+    /// Is notified of its events.
+    pub observer: Arc<dyn ConversationObserver>,
 }
 
 impl Default for LoopOptions {
@@ -56,23 +56,22 @@ impl Default for LoopOptions {
     }
 }
 
-/// What a loop came to.
+/// The result of a loop.
 #[derive(Debug)]
 pub struct LoopOutcome {
-    /// The history: what was given, and all that followed. Where the loop did not end with an answer, its last
-    /// message may be the user's; append to that one, since roles alternate. While calls wait for a person
-    /// they have no results yet.
+    /// The history: the given messages and all that followed. If the loop did not end with a response, the last message may be the
+    /// user's; append to that one, since roles alternate. Calls that wait for an approval have no results yet.
     pub messages: Vec<Arc<Message>>,
     /// Why it ended.
     pub stop: TurnOutcome,
     /// What its model calls consumed.
     pub usage: Usage,
-    /// The conversation itself, to go on with: decide on what waits and drive on, or start another turn.
+    /// The conversation itself. Use it to decide on approvals and continue, or to start another turn.
     pub conversation: Conversation,
 }
 
 impl LoopOutcome {
-    /// The text of the last answer.
+    /// The text of the last response.
     #[must_use]
     pub fn text(&self) -> String {
         self.conversation.state().last_text()
@@ -83,24 +82,23 @@ impl LoopOutcome {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoopError {
-    /// The service would refuse the messages.
+    /// The messages are not a valid request.
     #[error("the messages are not a valid request: {0}")]
     Messages(#[from] PairingError),
-    /// It could not be driven.
+    /// The turn could not be driven.
     #[error(transparent)]
     Drive(#[from] DriveError),
 }
 
-/// Calls the model and runs its tools until it is done. `messages` are a whole request: they end with the
-/// user's message, or with a paused answer to be resumed.
+/// Calls the model and runs its tools until the turn ends. `messages` must end with a user message, or with a paused response to resume.
 ///
 /// ```
 /// # use conjure_conversation::*;
 /// # use futures_util::future::BoxFuture;
 /// # struct NoTools;
 /// # impl ToolRunner for NoTools {
-/// #     fn traits(&self, _: &ToolCall) -> CallTraits { CallTraits { access: Access::Shared, idempotent: true } }
-/// #     fn authorize<'a>(&'a self, _: &'a ToolCall, _: &'a Standing) -> BoxFuture<'a, Authorization> {
+/// #     fn traits(&self, _: &ToolCall) -> CallTraits { CallTraits { concurrency: CallConcurrency::Shared, idempotent: true } }
+/// #     fn authorize<'a>(&'a self, _: &'a ToolCall, _: &'a SessionView) -> BoxFuture<'a, Authorization> {
 /// #         Box::pin(async { Authorization::Allow })
 /// #     }
 /// #     fn run<'a>(&'a self, call: &'a ToolCall, _: CallContext) -> BoxFuture<'a, ToolResult> {
@@ -110,19 +108,19 @@ pub enum LoopError {
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), LoopError> {
 /// let model = model_fn(|request: Request| async move {
-///     let answer = r#"{"content":[{"type":"text","text":"Four."}],"stop_reason":"end_turn"}"#;
-///     Ok(parse_response(answer).expect("an answer"))
+///     let response = r#"{"content":[{"type":"text","text":"Four."}],"stop_reason":"end_turn"}"#;
+///     Ok(parse_response(response).expect("a response"))
 /// });
 /// let question = Message::user(vec![Block::text("What is two and two?")]);
 /// let outcome =
-///     run_loop(vec![question], &model, &Composition::default(), &NoTools, LoopOptions::default()).await?;
+///     run_loop(vec![question], &model, &PromptPrefix::default(), &NoTools, LoopOptions::default()).await?;
 /// assert_eq!(outcome.text(), "Four.");
 /// # Ok(())
 /// # }
 /// ```
 ///
 /// # Errors
-/// When the messages are not valid. A model that fails is not an error here but a stop.
+/// When the messages are not valid. A failed model call is not an error here: it ends the turn.
 pub async fn run_loop(
     messages: Vec<Message>,
     model: &dyn Model,
@@ -131,9 +129,9 @@ pub async fn run_loop(
     options: LoopOptions,
 ) -> Result<LoopOutcome, LoopError> {
     pairing::check(&messages)?;
-    let ledger = Arc::new(MemoryLedger::new());
+    let event_log = Arc::new(MemoryEventLog::new());
     let mut conversation =
-        Conversation::load(ledger, options.clock, options.observer).await.map_err(DriveError::from)?;
+        Conversation::load(event_log, options.clock, options.observer).await.map_err(DriveError::from)?;
     let start = CommandKind::StartTurn { input: Vec::new(), limits: options.limits };
     for command in [CommandKind::Import { messages, container: options.container }, start] {
         conversation.submit(command).await.map_err(DriveError::from)?;
@@ -145,7 +143,7 @@ pub async fn run_loop(
         compaction: options.compaction,
         ..TurnOptions::default()
     };
-    let stop = run_turn(&mut conversation, Rim { model, composer, tools }, turn).await?;
+    let stop = run_turn(&mut conversation, TurnServices { model, composer, tools }, turn).await?;
     let state = conversation.state();
     Ok(LoopOutcome { messages: state.messages().to_vec(), stop, usage: *state.usage(), conversation })
 }

@@ -8,19 +8,19 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::artifact::FetchedArtifact;
-use crate::profile::PinnedSkill;
+use crate::session_profile::PinnedSkill;
 
 /// The only field of an input that was not a JSON object; see [`ToolCall::invalid_input`].
 pub const INVALID_JSON: &str = "INVALID_JSON";
 
-/// A call that the model made: the parts of a `tool_use` block that the loop acts on.
+/// A tool call of the model: the parts of a `tool_use` block that the loop needs.
 #[derive(Debug, Clone)]
 pub struct ToolCall {
-    /// The id to answer under.
+    /// The id that its result names.
     pub id: CallId,
     /// The tool's name on the wire.
     pub name: String,
-    /// The input as the model wrote it. It need not fit the tool's schema; it need not even be an object.
+    /// The input as the model wrote it. It may violate the tool's schema, and may not even be an object.
     pub input: Arc<RawValue>,
 }
 
@@ -39,12 +39,9 @@ impl ToolCall {
         serde_json::from_str(self.input.get()).unwrap_or(Value::Null)
     }
 
-    /// What the model wrote as the input, if that was not a JSON object. Such a call is answered with an error
-    /// result and never runs.
-    ///
-    /// The next request must hold an object in its place, or the service refuses the whole history. So a client
-    /// puts `{"INVALID_JSON": "what it wrote"}` there, the form that the service documents for this, and the call is
-    /// still known for what it is after it was stored and read again.
+    /// The text that the model wrote as the input, if that was not a JSON object. Such a call gets an error result and never runs.
+    /// The next request must have an object there, or the service refuses the history. So a client writes `{"INVALID_JSON": "the text"}`, the
+    /// form that the service documents. This way the call is also recognised after it was stored and read again.
     ///
     /// # Examples
     /// ```
@@ -75,7 +72,7 @@ impl PartialEq for ToolCall {
     }
 }
 
-/// What the model is told of a tool.
+/// A tool's definition for the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolDefinition {
     /// The name on the wire: `^[a-zA-Z0-9_-]{1,128}$`.
@@ -90,7 +87,7 @@ pub struct ToolDefinition {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ResultContent {
-    /// Text. One of nothing but white space does not reach the model: the service refuses such blocks.
+    /// Text. A blank text is not sent to the model, because the service refuses such blocks.
     Text {
         /// The text.
         text: String,
@@ -104,42 +101,41 @@ pub enum ResultContent {
     },
 }
 
-/// The one answer to a call.
+/// The result of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// The call that it answers.
     pub tool_use_id: CallId,
-    /// What came out, already cut and redacted: nothing changes a result once it is in the history.
+    /// The content, truncated and redacted. A result never changes once it is in the history.
     pub content: Vec<ResultContent>,
     /// Whether the call failed; the model reads the content as the reason.
     pub is_error: bool,
-    /// How it ended otherwise than by its tool's own word. The model is told in the content; this is for those who keep an
-    /// account.
+    /// How the call ended. The content tells the model; this field is for logs and metrics.
     #[serde(default, skip_serializing_if = "ToolEnding::is_returned")]
     pub ending: ToolEnding,
-    /// The skills that are active from now on, the most recent last, where the call changed that.
+    /// The skills that are active from now on, the most recent last, if the call changed them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_skills: Option<Vec<PinnedSkill>>,
-    /// Artifacts whose URLs the call has fetched.
+    /// The artifacts whose URLs the call has fetched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fetched: Vec<FetchedArtifact>,
 }
 
-/// How a call that ran ended, as far as whoever ran it knows.
+/// How a tool call ended, as its runner reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ToolEnding {
-    /// The tool returned, well or not.
+    /// The tool returned, successful or not.
     #[default]
     Returned,
-    /// It was not started, since its tool is unknown or its input makes no sense.
+    /// It was not started, because its tool is unknown or its input is invalid.
     Rejected,
-    /// Its time was up.
+    /// It reached its timeout.
     TimedOut,
     /// It was cancelled.
     Cancelled,
-    /// Its sandbox was lost while it ran; nobody knows what it did.
+    /// Its sandbox was lost while it ran; its effects are not known.
     Lost,
     /// The tool panicked.
     Crashed,
@@ -165,29 +161,29 @@ impl ToolResult {
         }
     }
 
-    /// A failed call, and why.
+    /// An error result with its reason.
     #[must_use]
     pub fn error(call: &CallId, reason: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::text_result(call, reason) }
     }
 
-    /// The same, of a call that ended so.
+    /// Sets how the call ended.
     #[must_use]
-    pub const fn ended(mut self, ending: ToolEnding) -> Self {
+    pub const fn with_ending(mut self, ending: ToolEnding) -> Self {
         self.ending = ending;
         self
     }
 
-    /// The same, after which these skills are active.
+    /// Sets the skills that are active after the call.
     #[must_use]
-    pub fn activating(mut self, active: Vec<PinnedSkill>) -> Self {
+    pub fn with_active_skills(mut self, active: Vec<PinnedSkill>) -> Self {
         self.active_skills = Some(active);
         self
     }
 
-    /// The same of a call that has fetched these.
+    /// Sets the artifacts that the call has fetched.
     #[must_use]
-    pub fn fetching(mut self, fetched: Vec<FetchedArtifact>) -> Self {
+    pub fn with_fetched(mut self, fetched: Vec<FetchedArtifact>) -> Self {
         self.fetched = fetched;
         self
     }
@@ -199,21 +195,22 @@ impl ToolResult {
         texts.join("\n")
     }
 
-    /// The texts of it that reach the model, joined by newlines: what is read back from its block.
+    /// The texts that are sent to the model, joined by newlines.
     pub(crate) fn visible_text(&self) -> String {
         let visible = self.content.iter().filter(|part| !part.is_blank());
         let texts: Vec<&str> = visible.filter_map(ResultContent::as_text).collect();
         texts.join("\n")
     }
 
-    /// Whether nothing of it would reach the model.
+    /// Whether nothing of it is sent to the model.
     pub(crate) fn has_no_content(&self) -> bool {
         self.content.iter().all(ResultContent::is_blank)
     }
 
-    /// The `tool_result` block's JSON: a lone text as a string, else an array of blocks. A result without
-    /// content has no `content` field, since the service refuses empty text blocks. Written by hand, so that
-    /// the order of the keys is ours and the same in every build.
+    /// The JSON of the `tool_result` block: a single text as a string, otherwise an array of blocks.
+    ///
+    /// A result without content has no `content` field, because the service refuses empty text blocks. The JSON is written by hand, so
+    /// that the order of the keys is the same in every build.
     #[must_use]
     pub(crate) fn to_json(&self) -> String {
         let parts: Vec<String> = self.content.iter().filter_map(ResultContent::to_block).collect();
@@ -247,12 +244,12 @@ impl ResultContent {
         }
     }
 
-    /// Whether the model would see nothing of it.
+    /// Whether the part is a blank text.
     fn is_blank(&self) -> bool {
         matches!(self, Self::Text { text } if text.trim().is_empty())
     }
 
-    /// The content block of this part, or none for a text without text.
+    /// The content block of this part; `None` for a blank text.
     fn to_block(&self) -> Option<String> {
         match self {
             _ if self.is_blank() => None,

@@ -1,9 +1,9 @@
-//! Hammers the readers of what a sandbox says with mutated input: no panic, no disagreement, memory that stays bounded.
+//! Fuzzes the parsers of a sandbox's input with mutated samples: no panic, no disagreement, bounded memory.
 //!
 //! `cargo run --release -p conjure-egress --example hammer_egress -- host|hello|socks|http CASES SEED`. The same seed gives
 //! the same cases. A case that fails ends the run and names its number. `host` compares with the reader of the URL
-//! Standard, `hello` with the one of rustls, whole and in pieces; `socks` and `http` speak to a proxy without a
-//! network, which must refuse or hang up, whatever it hears.
+//! Standard, `hello` with the one of rustls, in one piece and in chunks; `socks` and `http` use a proxy without a
+//! network, which must refuse or close, whatever it reads.
 
 #![expect(
     clippy::print_stdout,
@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use conjure_egress::{ClientHello, Egress, HelloReader, Host, Observe, Policy, Refusal};
+use conjure_egress::{ClientHello, Egress, EgressObserver, EgressPolicy, HelloReader, Host, Refusal};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn main() {
@@ -54,7 +54,7 @@ fn main() {
     println!("{target}: {cases} cases, seed {seed}, {accepted} well-formed, none failed; {peak}");
 }
 
-/// What we read as a host, the standard reads as the same one; and it has one form.
+/// A text that we parse as a host is the same host by the standard, and has one normal form.
 fn host(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
     let Ok(host) = Host::parse(&text) else { return false };
@@ -74,7 +74,7 @@ fn host(bytes: &[u8]) -> bool {
     true
 }
 
-/// In pieces it is the same as whole; and where rustls accepts the same bytes, it sees the same name.
+/// Chunks give the same result as one piece; and where rustls accepts the bytes, it finds the same name.
 fn hello(bytes: &[u8], random: &mut Random) -> bool {
     const LIMIT: usize = 1 << 14;
     let whole = HelloReader::new(LIMIT).read(bytes);
@@ -88,7 +88,7 @@ fn hello(bytes: &[u8], random: &mut Random) -> bool {
         }
     };
     assert_eq!(pieces, whole, "in pieces it is the same");
-    let Ok(ClientHello::Names(name)) = &whole else { return whole == Ok(ClientHello::NamesNone) };
+    let Ok(ClientHello::Sni(name)) = &whole else { return whole == Ok(ClientHello::NoSni) };
     let mut acceptor = rustls::server::Acceptor::default();
     acceptor.read_tls(&mut &bytes[..]).unwrap();
     if let Ok(Some(accepted)) = acceptor.accept()
@@ -103,7 +103,7 @@ fn hello(bytes: &[u8], random: &mut Random) -> bool {
     true
 }
 
-/// A proxy that must connect to nobody.
+/// A proxy that must not connect to any host.
 struct Proxy {
     egress: Egress,
     refusals: Arc<Refusals>,
@@ -112,7 +112,7 @@ struct Proxy {
 #[derive(Debug, Default)]
 struct Refusals(AtomicU64);
 
-impl Observe for Refusals {
+impl EgressObserver for Refusals {
     fn refused(&self, refusal: &Refusal) {
         let shown = refusal.to_string();
         assert!(shown.len() < 4_000 && shown.lines().count() == 2, "{shown:?}");
@@ -128,16 +128,17 @@ impl Observe for Refusals {
 impl Proxy {
     fn new() -> Self {
         let refusals = Arc::new(Refusals::default());
-        let egress = Egress::new(Policy::None).with_observer(Arc::clone(&refusals) as Arc<dyn Observe>);
+        let egress =
+            Egress::new(EgressPolicy::None).with_observer(Arc::clone(&refusals) as Arc<dyn EgressObserver>);
         Self { egress, refusals }
     }
 
-    /// Whether what it heard was a request, so that it was refused by policy.
+    /// Whether the input was a valid request, so that it was refused by policy.
     async fn converse(&self, bytes: &[u8]) -> bool {
         let before = self.refusals.0.load(Ordering::Relaxed);
         let (mut client, server) = tokio::io::duplex(1 << 12);
         let talk = async {
-            // It may hang up before it has heard all.
+            // It may close before it has read everything.
             let _ = client.write_all(bytes).await;
             let _ = client.shutdown().await;
             let mut heard = Vec::new();

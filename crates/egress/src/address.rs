@@ -1,18 +1,18 @@
-//! Which addresses are public: what a sandbox may reach, and why not the others.
+//! Which addresses are public, and what the other addresses are for.
 //!
-//! The tables follow the IANA registries of special-purpose addresses, and hold the addresses at which clouds serve
-//! credentials besides. What is not known to be public is refused: of IPv6 that is all but `2000::/3` and the
-//! well-known prefix of NAT64. Addresses that carry an IPv4 address inside are judged by that one too. It owns no
+//! The tables follow the IANA registries of special-purpose addresses. They also list the addresses at which clouds serve
+//! credentials. An address that is not known to be public is refused: in IPv6 these are all but `2000::/3` and the
+//! well-known prefix of NAT64. An address that contains an IPv4 address is also checked as that address. This module has no
 //! state.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What an address is for.
+/// The purpose of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AddressKind {
-    /// Anybody's, on the public internet.
+    /// A public address of the internet.
     Public,
     /// `0.0.0.0/8` and `::`: the machine itself.
     Unspecified,
@@ -26,21 +26,21 @@ pub enum AddressKind {
     LinkLocal,
     /// `fec0::/10`.
     SiteLocal,
-    /// Where a cloud serves a machine's credentials and settings.
+    /// An address at which a cloud serves a machine's credentials and settings.
     Metadata,
     /// `224.0.0.0/4` and `ff00::/8`.
     Multicast,
     /// `255.255.255.255`.
     Broadcast,
-    /// For examples in documents.
+    /// Addresses for examples in documents.
     Documentation,
     /// `198.18.0.0/15` and `2001:2::/48`.
     Benchmarking,
-    /// `2001:10::/28` and `2001:20::/28`: names of keys, not of places.
+    /// `2001:10::/28` and `2001:20::/28`: identifiers of keys, not locations.
     Orchid,
-    /// Ways from IPv6 to IPv4 and back: `2001::/32`, `::ffff:0:0:0/96`, `::/96`, `192.88.99.0/24`.
+    /// IPv4-IPv6 transition mechanisms: `2001::/32`, `::ffff:0:0:0/96`, `::/96`, `192.88.99.0/24`.
     Transition,
-    /// Everything else that the registries keep back.
+    /// All other addresses that the registries reserve.
     Reserved,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for AddressKind {
     }
 }
 
-/// Single addresses; they stand before the ranges that hold them, if any does.
+/// Single addresses, which are looked up before the ranges.
 const METADATA_V4: [Ipv4Addr; 10] = [
     // Amazon, Google, Azure, DigitalOcean, OpenStack and most others.
     Ipv4Addr::new(169, 254, 169, 254),
@@ -115,7 +115,7 @@ const RANGES_V4: [(Ipv4Addr, u32, AddressKind); 16] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4, AddressKind::Reserved),
 ];
 
-/// The first range that holds an address decides.
+/// The first range that contains an address decides.
 const RANGES_V6: [(Ipv6Addr, u32, AddressKind); 15] = [
     (Ipv6Addr::UNSPECIFIED, 128, AddressKind::Unspecified),
     (Ipv6Addr::LOCALHOST, 128, AddressKind::Loopback),
@@ -136,7 +136,7 @@ const RANGES_V6: [(Ipv6Addr, u32, AddressKind); 15] = [
     (Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0), 10, AddressKind::SiteLocal),
 ];
 
-/// What `address` is for.
+/// The purpose of `address`.
 ///
 /// ```
 /// use conjure_egress::{AddressKind, address_kind};

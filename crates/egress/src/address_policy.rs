@@ -1,6 +1,6 @@
-//! Which addresses may be dialled: public ones, and those that the host of the process allows by range.
+//! Which addresses may be dialled: public ones, and ranges that the embedder allows.
 //!
-//! It owns no state but the list of ranges, which never changes.
+//! The list of ranges is the only state, and never changes.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,14 +8,14 @@ use std::str::FromStr;
 
 use crate::address::{AddressKind, address_kind};
 
-/// A range of addresses, such as `10.1.0.0/16`, or a single one.
+/// A range of addresses, such as `10.1.0.0/16`, or a single address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressRange {
     base: IpAddr,
     bits: u32,
 }
 
-/// Why a text is no range of addresses.
+/// The error of parsing a text that is not a range of addresses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is no range of addresses: write `10.1.0.0/16`, `fd12::/16` or a single address")]
 pub struct AddressRangeError {
@@ -23,7 +23,7 @@ pub struct AddressRangeError {
 }
 
 impl AddressRange {
-    /// Whether the range holds `address`.
+    /// Whether the range contains `address`.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         let common = match (self.base, address) {
@@ -48,7 +48,7 @@ impl From<IpAddr> for AddressRange {
     }
 }
 
-/// Bits behind the prefix must be zero: `10.0.0.1/8` is more likely a slip than a range.
+/// Bits behind the prefix must be zero: `10.0.0.1/8` is more likely a mistake than a range.
 impl FromStr for AddressRange {
     type Err = AddressRangeError;
 
@@ -83,41 +83,42 @@ const fn width(address: IpAddr) -> u32 {
     }
 }
 
-/// Which addresses may be dialled.
+/// Which addresses may be dialled: public ones by default.
 ///
-/// The default is public ones only. A host that wants a sandbox to reach a mirror of its own network, or a test that
-/// serves on loopback, allows that range by name; the list of allowed *hosts* never does.
+/// An embedder that must reach private addresses lists their ranges. A test that serves on loopback does so, too. The list of
+/// allowed *hosts* never allows a private address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AddressPolicy {
     allowed: Vec<AddressRange>,
 }
 
 impl AddressPolicy {
-    /// Public addresses, and nothing else.
+    /// Only public addresses.
     #[must_use]
     pub const fn public_only() -> Self {
         Self { allowed: Vec::new() }
     }
 
-    /// Allows these addresses too, whatever they are for. A cloud's metadata address, and an address of this machine
-    /// itself other than loopback, are allowed only as that one address: a wide range that happens to hold it is not
-    /// meant to hand out the machine's credentials, and what it serves to itself.
+    /// Allows these addresses as well, whatever their kind.
+    ///
+    /// Two kinds of addresses must be listed one by one: a cloud's metadata address, and this machine's own address (except
+    /// loopback). A wide range that happens to contain one of them does not expose the machine's credentials or services.
     #[must_use]
-    pub fn allow_addresses(mut self, ranges: impl IntoIterator<Item = AddressRange>) -> Self {
+    pub fn with_allowed(mut self, ranges: impl IntoIterator<Item = AddressRange>) -> Self {
         self.allowed.extend(ranges);
         self
     }
 
-    /// The address to dial for `address`: the same, or the IPv4 address that an IPv4-mapped one stands for.
+    /// The address to dial for `address`: the same, or the IPv4 address of an IPv4-mapped one.
     ///
     /// # Errors
     ///
-    /// What the address is for, where it may not be dialled.
+    /// The kind of the address, where it may not be dialled.
     ///
     /// ```
     /// use conjure_egress::{AddressKind, AddressPolicy};
     ///
-    /// let policy = AddressPolicy::public_only().allow_addresses(["10.1.0.0/16".parse()?]);
+    /// let policy = AddressPolicy::public_only().with_allowed(["10.1.0.0/16".parse()?]);
     /// assert!(policy.check("10.1.2.3".parse()?).is_ok());
     /// assert_eq!(policy.check("10.2.0.1".parse()?), Err(AddressKind::Private));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -133,20 +134,20 @@ impl AddressPolicy {
 
     fn allows(&self, address: IpAddr) -> bool {
         match address_kind(address) {
-            AddressKind::Metadata => self.names(address),
+            AddressKind::Metadata => self.lists_exactly(address),
             _ => self.allowed.iter().any(|range| range.contains(address)),
         }
     }
 
-    /// Whether `address` was allowed as that one address, not by a range that holds it.
-    fn names(&self, address: IpAddr) -> bool {
+    /// Whether `address` is listed as a single address, not by a range that contains it.
+    fn lists_exactly(&self, address: IpAddr) -> bool {
         self.allowed.iter().any(|range| range.is_single() && range.contains(address))
     }
 
-    /// Whether `address`, which may be dialled, may be this machine's own. A wide range that happens to hold it is
-    /// not meant to hand out what the machine serves to itself; a range of loopback means nothing else.
-    pub(crate) fn allows_own(&self, address: IpAddr) -> bool {
-        address_kind(address) == AddressKind::Loopback || self.names(address)
+    /// Whether `address`, which may be dialled, may also be one of this machine's own addresses. A wide range that happens to
+    /// contain it does not allow that. A range of loopback addresses does, since it can mean nothing else.
+    pub(crate) fn allows_own_address(&self, address: IpAddr) -> bool {
+        address_kind(address) == AddressKind::Loopback || self.lists_exactly(address)
     }
 }
 

@@ -1,27 +1,27 @@
-//! The hosts that a limited network reaches.
+//! The list of hosts that a limited network may reach.
 //!
 //! | entry | what it allows |
 //! |---|---|
 //! | `example.com` | this name, ports 80 and 443 |
-//! | `*.example.com` | every name below it, at any depth, not the name itself; ports 80 and 443 |
+//! | `*.example.com` | all subdomains at any depth, but not the name itself; ports 80 and 443 |
 //! | `example.com:8443`, `*.example.com:8443` | the same names, this port only |
-//! | `192.0.2.7`, `[2001:db8::7]:8080` | this address, asked for as an address |
+//! | `192.0.2.7`, `[2001:db8::7]:8080` | this address, when it is requested as an address |
 //!
-//! A name on the list allows whatever public address it resolves to; an address allows no name that resolves to it.
-//! The list is about whom to reach, [`crate::AddressPolicy`] about where that may lie: a private address is refused
-//! although it is listed. It owns no state but its entries, which never change.
+//! A listed name allows every public address to which it resolves. A listed address allows no name that resolves to it. The list
+//! decides about hosts, [`crate::AddressPolicy`] about addresses: a private address is refused although it is listed. The
+//! entries are the only state, and never change.
 
 use std::fmt;
 use std::num::NonZeroU16;
 use std::str::FromStr;
 
 use crate::host::{Host, HostName};
-use crate::target::{Target, TargetError, split};
+use crate::target::{Target, TargetError, split_host_port};
 
-/// The ports of an entry that names none: HTTP and HTTPS.
+/// The ports of an entry without a port: HTTP and HTTPS.
 pub const DEFAULT_PORTS: [u16; 2] = [80, 443];
 
-/// Why a text is no entry of an allow-list.
+/// The error of parsing a text that is not an entry of an allow list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{entry}` is no entry of an allow-list: {reason}")]
 pub struct AllowListError {
@@ -39,59 +39,68 @@ enum EntryProblem {
     Wildcard,
 }
 
-/// One line of the list.
+/// One entry of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowEntry {
-    hosts: Hosts,
-    ports: Ports,
+    host_pattern: HostPattern,
+    ports: PortPattern,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Hosts {
-    Exactly(Host),
-    Below(HostName),
+enum HostPattern {
+    Exact(Host),
+    Subdomains(HostName),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ports {
+enum PortPattern {
     Default,
     Only(NonZeroU16),
 }
 
 impl AllowEntry {
-    fn holds_host(&self, host: &Host) -> bool {
-        match (&self.hosts, host) {
-            (Hosts::Exactly(listed), host) => listed == host,
-            (Hosts::Below(parent), Host::Name(name)) => name.is_below(parent),
-            (Hosts::Below(_), Host::Address(_)) => false,
+    fn matches_host(&self, host: &Host) -> bool {
+        match (&self.host_pattern, host) {
+            (HostPattern::Exact(listed), host) => listed == host,
+            (HostPattern::Subdomains(parent), Host::Name(name)) => name.is_subdomain_of(parent),
+            (HostPattern::Subdomains(_), Host::Address(_)) => false,
         }
     }
 
-    /// What both allow.
-    fn and(&self, other: &Self) -> Option<Self> {
-        let hosts = match (&self.hosts, &other.hosts) {
-            (Hosts::Exactly(one), _) if other.holds_host(one) => self.hosts.clone(),
-            (_, Hosts::Exactly(one)) if self.holds_host(one) => other.hosts.clone(),
-            (Hosts::Below(one), Hosts::Below(other)) if one == other || one.is_below(other) => {
-                self.hosts.clone()
+    /// The entry of what both allow; `None` where that is nothing.
+    fn intersection(&self, other: &Self) -> Option<Self> {
+        let hosts = match (&self.host_pattern, &other.host_pattern) {
+            (HostPattern::Exact(one), _) if other.matches_host(one) => self.host_pattern.clone(),
+            (_, HostPattern::Exact(one)) if self.matches_host(one) => other.host_pattern.clone(),
+            (HostPattern::Subdomains(one), HostPattern::Subdomains(other))
+                if one == other || one.is_subdomain_of(other) =>
+            {
+                self.host_pattern.clone()
             }
-            (Hosts::Below(one), Hosts::Below(parent)) if parent.is_below(one) => other.hosts.clone(),
+            (HostPattern::Subdomains(one), HostPattern::Subdomains(parent))
+                if parent.is_subdomain_of(one) =>
+            {
+                other.host_pattern.clone()
+            }
             _ => return None,
         };
         let ports = match (self.ports, other.ports) {
-            (Ports::Default, Ports::Default) => Ports::Default,
-            (Ports::Default, Ports::Only(port)) | (Ports::Only(port), Ports::Default) => {
-                DEFAULT_PORTS.contains(&port.get()).then_some(Ports::Only(port))?
+            (PortPattern::Default, PortPattern::Default) => PortPattern::Default,
+            (PortPattern::Default, PortPattern::Only(port))
+            | (PortPattern::Only(port), PortPattern::Default) => {
+                DEFAULT_PORTS.contains(&port.get()).then_some(PortPattern::Only(port))?
             }
-            (Ports::Only(port), Ports::Only(same)) => (port == same).then_some(Ports::Only(port))?,
+            (PortPattern::Only(port), PortPattern::Only(same)) => {
+                (port == same).then_some(PortPattern::Only(port))?
+            }
         };
-        Some(Self { hosts, ports })
+        Some(Self { host_pattern: hosts, ports })
     }
 
     fn ports(&self) -> Vec<u16> {
         match self.ports {
-            Ports::Default => DEFAULT_PORTS.to_vec(),
-            Ports::Only(port) => vec![port.get()],
+            PortPattern::Default => DEFAULT_PORTS.to_vec(),
+            PortPattern::Only(port) => vec![port.get()],
         }
     }
 }
@@ -100,24 +109,24 @@ impl FromStr for AllowEntry {
     type Err = AllowListError;
 
     fn from_str(text: &str) -> Result<Self, AllowListError> {
-        read_entry(text).map_err(|reason| AllowListError { entry: text.chars().take(300).collect(), reason })
+        parse_entry(text).map_err(|reason| AllowListError { entry: text.chars().take(300).collect(), reason })
     }
 }
 
 impl fmt::Display for AllowEntry {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.hosts {
-            Hosts::Exactly(host) => host.fmt(formatter)?,
-            Hosts::Below(parent) => write!(formatter, "*.{parent}")?,
+        match &self.host_pattern {
+            HostPattern::Exact(host) => host.fmt(formatter)?,
+            HostPattern::Subdomains(parent) => write!(formatter, "*.{parent}")?,
         }
         match self.ports {
-            Ports::Default => Ok(()),
-            Ports::Only(port) => write!(formatter, ":{port}"),
+            PortPattern::Default => Ok(()),
+            PortPattern::Only(port) => write!(formatter, ":{port}"),
         }
     }
 }
 
-fn read_entry(text: &str) -> Result<AllowEntry, EntryProblem> {
+fn parse_entry(text: &str) -> Result<AllowEntry, EntryProblem> {
     if text.contains('/') {
         return Err(EntryProblem::Url);
     }
@@ -128,49 +137,51 @@ fn read_entry(text: &str) -> Result<AllowEntry, EntryProblem> {
     if rest.contains('*') {
         return Err(EntryProblem::Wildcard);
     }
-    let (host, port) = split(rest)?;
+    let (host, port) = split_host_port(rest)?;
     let hosts = match (wildcard, host) {
-        (false, host) => Hosts::Exactly(host),
-        (true, Host::Name(parent)) => Hosts::Below(parent),
+        (false, host) => HostPattern::Exact(host),
+        (true, Host::Name(parent)) => HostPattern::Subdomains(parent),
         (true, Host::Address(_)) => return Err(EntryProblem::Wildcard),
     };
-    Ok(AllowEntry { hosts, ports: port.map_or(Ports::Default, Ports::Only) })
+    Ok(AllowEntry { host_pattern: hosts, ports: port.map_or(PortPattern::Default, PortPattern::Only) })
 }
 
-/// Whether a target is on the list.
+/// The result of [`AllowList::lookup`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Listing {
-    /// It is.
+pub enum AllowListMatch {
+    /// The host and the port are on the list.
     Listed,
-    /// The host is, with these ports only.
+    /// The host is on the list with other ports, which are these.
     OtherPorts(Vec<u16>),
-    /// The host is not.
-    Unlisted,
+    /// The host is not on the list.
+    NotListed,
 }
 
-/// The hosts that a limited network reaches. An empty list reaches none.
+/// The list of hosts that a limited network may reach. An empty list allows nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllowList {
     entries: Vec<AllowEntry>,
 }
 
 impl AllowList {
-    /// A list of these entries.
+    /// The list of these entries.
     #[must_use]
     pub fn new(entries: impl IntoIterator<Item = AllowEntry>) -> Self {
         Self { entries: entries.into_iter().collect() }
     }
 
-    /// The entries, as they were given.
+    /// The entries, in their original order.
     pub fn entries(&self) -> impl Iterator<Item = &AllowEntry> {
         self.entries.iter()
     }
 
-    /// The list of what is on both.
+    /// The list of what both lists allow.
     #[must_use]
-    pub fn and(&self, other: &Self) -> Self {
-        let pairs =
-            self.entries.iter().flat_map(|mine| other.entries.iter().map(move |theirs| mine.and(theirs)));
+    pub fn intersection(&self, other: &Self) -> Self {
+        let pairs = self
+            .entries
+            .iter()
+            .flat_map(|mine| other.entries.iter().map(move |theirs| mine.intersection(theirs)));
         let mut entries: Vec<AllowEntry> = Vec::new();
         for entry in pairs.flatten() {
             if !entries.contains(&entry) {
@@ -180,33 +191,33 @@ impl AllowList {
         Self { entries }
     }
 
-    /// Whether `target` is on the list.
+    /// Looks up a host and port.
     #[must_use]
-    pub fn look_up(&self, target: &Target) -> Listing {
+    pub fn lookup(&self, target: &Target) -> AllowListMatch {
         let mut ports: Vec<u16> = self
             .entries
             .iter()
-            .filter(|entry| entry.holds_host(target.host()))
+            .filter(|entry| entry.matches_host(target.host()))
             .flat_map(AllowEntry::ports)
             .collect();
         if ports.contains(&target.port()) {
-            return Listing::Listed;
+            return AllowListMatch::Listed;
         }
         ports.sort_unstable();
         ports.dedup();
-        if ports.is_empty() { Listing::Unlisted } else { Listing::OtherPorts(ports) }
+        if ports.is_empty() { AllowListMatch::NotListed } else { AllowListMatch::OtherPorts(ports) }
     }
 }
 
-/// Reads entries that are separated by commas, with or without spaces; nothing is an empty list.
+/// Parses entries that are separated by commas, with or without spaces. An empty text is an empty list.
 ///
 /// ```
-/// use conjure_egress::{AllowList, Listing, Target};
+/// use conjure_egress::{AllowList, AllowListMatch, Target};
 ///
 /// let list: AllowList = "pypi.org, *.pythonhosted.org, git.example.com:8443".parse()?;
-/// assert_eq!(list.look_up(&Target::parse("files.pythonhosted.org:443")?), Listing::Listed);
-/// assert_eq!(list.look_up(&Target::parse("pypi.org:22")?), Listing::OtherPorts(vec![80, 443]));
-/// assert_eq!(list.look_up(&Target::parse("notpypi.org:443")?), Listing::Unlisted);
+/// assert_eq!(list.lookup(&Target::parse("files.pythonhosted.org:443")?), AllowListMatch::Listed);
+/// assert_eq!(list.lookup(&Target::parse("pypi.org:22")?), AllowListMatch::OtherPorts(vec![80, 443]));
+/// assert_eq!(list.lookup(&Target::parse("notpypi.org:443")?), AllowListMatch::NotListed);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 impl FromStr for AllowList {

@@ -1,8 +1,8 @@
-//! Making a connection to the first of several checked addresses that takes it.
+//! Connects to the first of several checked addresses that accepts.
 //!
-//! Addresses are tried in turn, families alternating, each a little after the one before it or as soon as that one
-//! has failed (RFC 8305, sections 4 and 5); the first to answer wins, and the other attempts are dropped. Dropping
-//! the future drops all of them. It owns no state.
+//! Addresses are tried in turn, with alternating families. Each attempt starts shortly after the one before it, or as soon as that
+//! one has failed (RFC 8305, sections 4 and 5). The first connection wins, and the other attempts are dropped. Dropping the future
+//! drops all of them. This module has no state.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -13,25 +13,25 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::net::TcpStream;
 
-/// How long an attempt has before the next one starts beside it (RFC 8305, section 5).
-const HEAD_START: Duration = Duration::from_millis(250);
+/// The delay until the next attempt starts beside the current one (RFC 8305, section 5, "Connection Attempt Delay").
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// A connection to the first of `addresses` that takes it; the error is that of the last one that failed.
+/// Connects to the first of `addresses` that accepts. The error is that of the last attempt that failed.
 pub(crate) async fn dial(
     addresses: Vec<SocketAddr>,
     clock: &dyn Clock,
 ) -> io::Result<(TcpStream, SocketAddr)> {
-    let mut waiting = alternating(addresses).into_iter();
+    let mut waiting = interleave_families(addresses).into_iter();
     let mut attempts = FuturesUnordered::new();
     let mut last = io::Error::new(io::ErrorKind::NotFound, "there is no address");
     loop {
         if let Some(address) = waiting.next() {
-            attempts.push(attempt(address));
+            attempts.push(connect(address));
         }
         if attempts.is_empty() {
             return Err(last);
         }
-        let head_start = clock.sleep_until(clock.deadline(HEAD_START));
+        let head_start = clock.sleep_until(clock.deadline(ATTEMPT_DELAY));
         tokio::select! {
             Some(attempted) = attempts.next() => match attempted {
                 Ok(made) => return Ok(made),
@@ -42,15 +42,15 @@ pub(crate) async fn dial(
     }
 }
 
-async fn attempt(address: SocketAddr) -> io::Result<(TcpStream, SocketAddr)> {
+async fn connect(address: SocketAddr) -> io::Result<(TcpStream, SocketAddr)> {
     let stream = TcpStream::connect(address).await?;
-    // Only a matter of delay: a connection without it works.
+    // This affects only the latency: a connection without it works.
     let _ = stream.set_nodelay(true);
     Ok((stream, address))
 }
 
-/// The addresses with the families alternating, the family of the first one first.
-fn alternating(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+/// The addresses with alternating families, starting with the family of the first one.
+fn interleave_families(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (front, back): (Vec<_>, Vec<_>) =
         addresses.into_iter().partition(|address| address.is_ipv6() == first_is_v6);
@@ -65,8 +65,8 @@ fn alternating(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     }
 }
 
-/// Whether `address` is one of this machine's own: a packet to it would have it as the sender, too. Asks the kernel's
-/// routes; nothing is sent.
+/// Whether `address` is one of this machine's own: then a packet to it would also have it as the source address. This asks the
+/// kernel's routing table and sends nothing.
 pub(crate) fn is_own_address(address: IpAddr) -> bool {
     let any: SocketAddr = match address {
         IpAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
@@ -76,7 +76,7 @@ pub(crate) fn is_own_address(address: IpAddr) -> bool {
         socket.connect((address, 9))?;
         socket.local_addr()
     });
-    // No route to it: then it is nobody's that can be reached, and the attempt will say so.
+    // Without a route the address belongs to no reachable machine, and the attempt will fail.
     sender.is_ok_and(|sender| sender.ip() == address)
 }
 

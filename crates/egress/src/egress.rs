@@ -1,47 +1,63 @@
-//! The one way out: a policy, a check of addresses, a resolver, and what they were told to report to.
+//! The egress of a sandbox: policy, address check, resolver and observer.
 //!
-//! What is dialled is always an address that was checked, of a name that was resolved once for this connection: between
-//! the check and the connection nobody is asked again, so a name cannot be bound to another address in between. Where
-//! a name resolves to several addresses, all are checked, and one that may not be dialled refuses the name: a public
-//! name with a private address beside the public ones is a mistake or an attack, and neither is mended by picking.
+//! Only checked addresses are dialled, and each name is resolved once per connection. The name cannot resolve to another address
+//! between check and connection (DNS rebinding). Where a name resolves to several addresses, all are checked, and one forbidden
+//! address refuses the name. A public name with a private address beside public ones is a mistake or an attack.
 //!
-//! It owns no state that outlives a call but the places of the connections that are open; a crash frees them.
+//! State: the permits of open connections. A crash frees them.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use conjure_base::{Clock, SystemClock};
+use conjure_base::{Clock, SystemClock, with_deadline};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
 use crate::address_policy::AddressPolicy;
-use crate::bounds::Bounds;
 use crate::dial::{dial, is_own_address};
 use crate::host::Host;
-use crate::observe::{Observe, Unobserved};
-use crate::policy::{Policy, WebPorts};
-use crate::proxy;
-use crate::refusal::{Reason, Refusal};
-use crate::resolve::{Resolve, SystemResolver};
+use crate::policy::{EgressPolicy, WebPorts};
+use crate::proxy::{self, ProxyLimits};
+use crate::refusal::{Refusal, RefusalReason};
+use crate::resolver::{DnsResolver, SystemResolver};
 use crate::target::Target;
-use crate::within::within;
 
-/// How many connections are open at a time, unless the host gives a semaphore of its own.
-const CONNECTIONS: usize = 256;
-/// The smallest buffer that is worth its while, in bytes.
-const SMALLEST_BUFFER: usize = 1 << 10;
-/// How many addresses of a name are tried. All of them are checked.
-const ADDRESSES_TRIED: usize = 8;
+/// The maximum number of open connections, unless the embedder gives its own semaphore.
+const DEFAULT_MAX_CONNECTIONS: usize = 256;
+/// The smallest useful buffer, in bytes.
+const MIN_BUFFER_BYTES: usize = 1 << 10;
+/// The maximum number of addresses of a name to try. All of them are checked.
+const MAX_ADDRESSES: usize = 8;
 
-/// The one way out. Cheap to clone; clones share the places of open connections.
+/// Callback for allowed and refused connections. It must not block.
+pub trait EgressObserver: Send + Sync + fmt::Debug {
+    /// Called when something was refused, before the client is notified.
+    fn refused(&self, refusal: &Refusal);
+
+    /// Called when a connection to `target` was made, at `address`. What is sent through it may still be refused.
+    fn connected(&self, target: &Target, address: SocketAddr) {
+        let _ = (target, address);
+    }
+}
+
+/// An observer that does nothing: everything is also a `tracing` event.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoopObserver;
+
+impl EgressObserver for NoopObserver {
+    fn refused(&self, _refusal: &Refusal) {}
+}
+
+/// Outbound connections under a policy. Cheap to clone; clones share the permits of open connections.
 ///
 /// ```
 /// use std::sync::Arc;
-/// use conjure_egress::{Egress, Policy};
+/// use conjure_egress::{Egress, EgressPolicy};
 ///
 /// # async fn example(listener: tokio::net::TcpListener) -> std::io::Result<()> {
-/// let policy = Policy::Limited("pypi.org,*.pythonhosted.org".parse().expect("the list is written above"));
+/// let policy = EgressPolicy::Limited("pypi.org,*.pythonhosted.org".parse().expect("the list is written above"));
 /// let egress = Egress::new(policy);
 /// let (stream, _) = listener.accept().await?;
 /// egress.serve(stream).await;
@@ -50,122 +66,120 @@ const ADDRESSES_TRIED: usize = 8;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Egress {
-    policy: Arc<Policy>,
+    policy: Arc<EgressPolicy>,
     addresses: AddressPolicy,
-    resolver: Arc<dyn Resolve>,
-    observer: Arc<dyn Observe>,
+    resolver: Arc<dyn DnsResolver>,
+    observer: Arc<dyn EgressObserver>,
     clock: Arc<dyn Clock>,
-    places: Arc<Semaphore>,
-    bounds: Bounds,
+    connection_permits: Arc<Semaphore>,
+    limits: ProxyLimits,
     web_ports: Arc<WebPorts>,
 }
 
 impl Egress {
-    /// A way out under `policy`: public addresses only, the machine's resolver, nobody who is told, the default
-    /// bounds, and 256 connections at a time.
+    /// An egress under `policy` with these defaults: public addresses only, the system's resolver, no observer, the default limits,
+    /// and at most 256 connections.
     #[must_use]
-    pub fn new(policy: Policy) -> Self {
+    pub fn new(policy: EgressPolicy) -> Self {
         Self {
             policy: Arc::new(policy),
             addresses: AddressPolicy::public_only(),
             resolver: Arc::new(SystemResolver::default()),
-            observer: Arc::new(Unobserved),
+            observer: Arc::new(NoopObserver),
             clock: Arc::new(SystemClock),
-            places: Arc::new(Semaphore::new(CONNECTIONS)),
-            bounds: Bounds::default(),
+            connection_permits: Arc::new(Semaphore::new(DEFAULT_MAX_CONNECTIONS)),
+            limits: ProxyLimits::default(),
             web_ports: Arc::new(WebPorts::default()),
         }
     }
 
-    /// With another policy.
+    /// Sets the policy.
     #[must_use]
-    pub fn with_policy(mut self, policy: Policy) -> Self {
+    pub fn with_policy(mut self, policy: EgressPolicy) -> Self {
         self.policy = Arc::new(policy);
         self
     }
 
-    /// With another check of addresses.
+    /// Sets the address policy.
     #[must_use]
     pub fn with_addresses(mut self, addresses: AddressPolicy) -> Self {
         self.addresses = addresses;
         self
     }
 
-    /// With another resolver. Several ways out may share one, and its bounds with it: [`SystemResolver`] looks up 32
-    /// names at a time, each on a thread of its own.
+    /// Sets the resolver. Several egresses may share one, with its limit: [`SystemResolver`] looks up at most 32 names at the same
+    /// time, each on a thread of its own.
     #[must_use]
-    pub fn with_resolver(mut self, resolver: Arc<dyn Resolve>) -> Self {
+    pub fn with_resolver(mut self, resolver: Arc<dyn DnsResolver>) -> Self {
         self.resolver = resolver;
         self
     }
 
-    /// Telling `observer` of what passes and what is refused.
+    /// Sets the observer.
     #[must_use]
-    pub fn with_observer(mut self, observer: Arc<dyn Observe>) -> Self {
+    pub fn with_observer(mut self, observer: Arc<dyn EgressObserver>) -> Self {
         self.observer = observer;
         self
     }
 
-    /// With another clock.
+    /// Sets the clock.
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// With as many connections through [`Egress::serve`] at a time as `places` has permits; several ways out may
-    /// share one.
+    /// Sets the semaphore that limits the open connections of [`Egress::serve`]. Several egresses may share one.
     #[must_use]
-    pub fn with_places(mut self, places: Arc<Semaphore>) -> Self {
-        self.places = places;
+    pub fn with_connection_permits(mut self, permits: Arc<Semaphore>) -> Self {
+        self.connection_permits = permits;
         self
     }
 
-    /// With other bounds.
+    /// Sets timeouts and buffer sizes.
     #[must_use]
-    pub fn with_bounds(mut self, bounds: Bounds) -> Self {
-        self.bounds = Bounds { buffer_bytes: bounds.buffer_bytes.max(SMALLEST_BUFFER), ..bounds };
+    pub fn with_limits(mut self, limits: ProxyLimits) -> Self {
+        self.limits = ProxyLimits { buffer_bytes: limits.buffer_bytes.max(MIN_BUFFER_BYTES), ..limits };
         self
     }
 
-    /// With other ports on which only HTTP, and only TLS, passes.
+    /// Sets the ports on which only HTTP, or only TLS, is allowed.
     #[must_use]
     pub fn with_web_ports(mut self, web_ports: WebPorts) -> Self {
         self.web_ports = Arc::new(web_ports);
         self
     }
 
-    /// What is reached.
+    /// The policy.
     #[must_use]
-    pub fn policy(&self) -> &Policy {
+    pub fn policy(&self) -> &EgressPolicy {
         &self.policy
     }
 
-    /// The checked addresses of `target`, for a client that dials by itself and must dial nothing else: the policy is
-    /// asked, the name resolved, every address checked. At least one.
+    /// The checked addresses of `target`, at least one. For a client that dials by itself, and must dial nothing else.
     ///
     /// # Errors
     ///
-    /// A [`Refusal`], of which the observer has been told.
+    /// A [`Refusal`], which the observer has been notified of.
     pub async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, Refusal> {
-        self.look_up(target).await.map_err(|reason| self.refused(reason, Some(target)))
+        self.resolve_checked(target).await.map_err(|reason| self.report_refusal(reason, Some(target)))
     }
 
-    /// A connection to `target`, to an address that was checked.
+    /// Connects to `target`, at a checked address.
     ///
     /// # Errors
     ///
-    /// A [`Refusal`], of which the observer has been told: by policy, or because the name cannot be resolved or no
-    /// address takes the connection within its bounds.
+    /// A [`Refusal`], which the observer has been notified of: by policy, or because the name cannot be resolved, or because no
+    /// address accepts in time.
     pub async fn connect(&self, target: &Target) -> Result<TcpStream, Refusal> {
-        self.reach(target).await.map_err(|reason| self.refused(reason, Some(target)))
+        self.connect_checked(target).await.map_err(|reason| self.report_refusal(reason, Some(target)))
     }
 
-    /// Serves one client of the proxy: HTTP `CONNECT`, plain HTTP requests, or SOCKS5, told apart by the first byte.
+    /// Serves one client of the proxy: HTTP `CONNECT`, plain HTTP requests, or SOCKS5. The first byte decides which.
     ///
-    /// Returns when the connection is over, with everything closed; what came of it, the observer knows. Nothing runs
-    /// on: dropping the future at any point drops both connections. A stream that ended in order was shut down before
-    /// it is dropped; one that broke off, by a reset of the server or by a bound, was not.
+    /// Returns when the connection has ended, with everything closed; the observer has been notified of the result. Dropping the
+    /// future at any point drops both connections, and nothing continues. A stream that ended normally is shut down before it is
+    /// dropped. A stream that ended by a reset of the server or by a timeout is not.
     pub async fn serve<S>(&self, stream: S)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin,
@@ -173,43 +187,44 @@ impl Egress {
         proxy::serve(self, stream).await;
     }
 
-    pub(crate) const fn bounds(&self) -> &Bounds {
-        &self.bounds
+    pub(crate) const fn limits(&self) -> &ProxyLimits {
+        &self.limits
     }
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
     }
 
-    pub(crate) const fn places(&self) -> &Arc<Semaphore> {
-        &self.places
+    pub(crate) const fn connection_permits(&self) -> &Arc<Semaphore> {
+        &self.connection_permits
     }
 
-    /// Whether only HTTP/1 passes to `target`.
-    pub(crate) fn demands_http(&self, target: &Target) -> bool {
+    /// Whether only HTTP/1 is allowed to `target`.
+    pub(crate) fn requires_http(&self, target: &Target) -> bool {
         self.policy.is_limited() && self.web_ports.http.contains(&target.port())
     }
 
-    /// Whether only TLS passes to `target`.
-    pub(crate) fn demands_tls(&self, target: &Target) -> bool {
+    /// Whether only TLS is allowed to `target`.
+    pub(crate) fn requires_tls(&self, target: &Target) -> bool {
         self.policy.is_limited() && self.web_ports.https.contains(&target.port())
     }
 
-    pub(crate) async fn reach(&self, target: &Target) -> Result<TcpStream, Reason> {
-        let addresses = self.look_up(target).await?;
-        let waited = self.bounds.connect;
+    /// Connects to `target` as [`Egress::connect`] does, without reporting a refusal.
+    pub(crate) async fn connect_checked(&self, target: &Target) -> Result<TcpStream, RefusalReason> {
+        let addresses = self.resolve_checked(target).await?;
+        let timeout = self.limits.connect_timeout;
         let (stream, address) =
-            within(&*self.clock, self.clock.deadline(waited), dial(addresses, &*self.clock))
+            with_deadline(&*self.clock, self.clock.deadline(timeout), dial(addresses, &*self.clock))
                 .await
-                .map_err(|_| Reason::ConnectTimedOut { waited })?
-                .map_err(|error| Reason::NotConnected { problem: error.kind() })?;
+                .map_err(|_| RefusalReason::ConnectTimedOut { timeout })?
+                .map_err(|error| RefusalReason::ConnectFailed { problem: error.kind() })?;
         tracing::debug!(%target, %address, "connected");
         self.observer.connected(target, address);
         Ok(stream)
     }
 
-    /// Tells everybody of a refusal.
-    pub(crate) fn refused(&self, reason: Reason, target: Option<&Target>) -> Refusal {
+    /// Logs a refusal and notifies the observer.
+    pub(crate) fn report_refusal(&self, reason: RefusalReason, target: Option<&Target>) -> Refusal {
         let refusal = Refusal::new(reason, target.cloned());
         match target {
             Some(target) => {
@@ -221,38 +236,40 @@ impl Egress {
         refusal
     }
 
-    async fn look_up(&self, target: &Target) -> Result<Vec<SocketAddr>, Reason> {
+    /// Resolves `target` as [`Egress::resolve`] does, without reporting a refusal.
+    async fn resolve_checked(&self, target: &Target) -> Result<Vec<SocketAddr>, RefusalReason> {
         self.policy.check(target)?;
         let found = match target.host() {
             Host::Address(address) => vec![*address],
             Host::Name(name) => {
-                let waited = self.bounds.resolve;
-                within(&*self.clock, self.clock.deadline(waited), self.resolver.resolve(name))
+                let timeout = self.limits.resolve_timeout;
+                with_deadline(&*self.clock, self.clock.deadline(timeout), self.resolver.resolve(name))
                     .await
-                    .map_err(|_| Reason::ResolveTimedOut { waited })?
-                    .map_err(|error| Reason::NotResolved { problem: error.to_string() })?
+                    .map_err(|_| RefusalReason::ResolveTimedOut { timeout })?
+                    .map_err(|error| RefusalReason::ResolveFailed { problem: error.to_string() })?
             }
         };
         let mut checked: Vec<SocketAddr> = Vec::new();
         for address in found {
-            let address = SocketAddr::new(self.check(address)?, target.port());
+            let address = SocketAddr::new(self.check_address(address)?, target.port());
             if !checked.contains(&address) {
                 checked.push(address);
             }
         }
         if checked.is_empty() {
-            return Err(Reason::NotResolved { problem: "it has no address".to_owned() });
+            return Err(RefusalReason::ResolveFailed { problem: "it has no address".to_owned() });
         }
-        checked.truncate(ADDRESSES_TRIED);
+        checked.truncate(MAX_ADDRESSES);
         Ok(checked)
     }
 
-    /// The address to dial. The machine's own addresses are not, public or not: what it serves behind its firewall is
-    /// not for a sandbox.
-    fn check(&self, address: IpAddr) -> Result<IpAddr, Reason> {
-        let address = self.addresses.check(address).map_err(|kind| Reason::NotPublic { address, kind })?;
-        if !self.addresses.allows_own(address) && is_own_address(address) {
-            return Err(Reason::OwnAddress { address });
+    /// The address to dial. The machine's own addresses are refused, public or not: a sandbox must not reach services behind the
+    /// machine's firewall.
+    fn check_address(&self, address: IpAddr) -> Result<IpAddr, RefusalReason> {
+        let address =
+            self.addresses.check(address).map_err(|kind| RefusalReason::NotPublic { address, kind })?;
+        if !self.addresses.allows_own_address(address) && is_own_address(address) {
+            return Err(RefusalReason::OwnAddress { address });
         }
         Ok(address)
     }

@@ -1,6 +1,6 @@
-//! Why something was refused, for the host's log, for the observer, and for the client that asked.
+//! Why a connection was refused, for the log, for the observer, and for the client.
 //!
-//! Text from the client is shown escaped and cut: it goes into logs and terminals. It owns no state.
+//! Text from the client is escaped and truncated, since it appears in logs and terminals. This module has no state.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,199 +9,199 @@ use std::time::Duration;
 use crate::address::AddressKind;
 use crate::target::{Target, TargetError};
 
-/// How much of a client's text is shown, in characters.
-const LONGEST_EXCERPT: usize = 120;
+/// The maximum length of an excerpt of a client's text, in characters.
+const MAX_EXCERPT_CHARS: usize = 120;
 
-/// Text that came from outside, safe to show: escaped, and cut to 120 characters. Of a URL neither its user and
-/// password nor its query is shown, which hold secrets.
+/// Client text that is safe to show: escaped, and truncated to 120 characters. Of a URL it leaves out the user, the password and
+/// the query, which may be secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Excerpt(Box<str>);
+pub struct EscapedExcerpt(Box<str>);
 
-impl Excerpt {
+impl EscapedExcerpt {
     pub(crate) fn new(text: impl AsRef<[u8]>) -> Self {
         let text = text.as_ref();
-        let cut = &text[..text.len().min(4 * LONGEST_EXCERPT)];
+        let cut = &text[..text.len().min(4 * MAX_EXCERPT_CHARS)];
         let text = String::from_utf8_lossy(cut);
-        Self(text.chars().take(LONGEST_EXCERPT).flat_map(char::escape_debug).collect())
+        Self(text.chars().take(MAX_EXCERPT_CHARS).flat_map(char::escape_debug).collect())
     }
 
-    /// Of a URL, or a part of one.
-    pub(crate) fn of_url(text: &str) -> Self {
+    /// An excerpt of a URL, or of a part of one.
+    pub(crate) fn from_url(text: &str) -> Self {
         let shown = text.find(['?', '#']).map_or(text, |end| &text[..end]);
         Self::new(shown.rsplit_once('@').map_or(shown, |(_, behind)| behind))
     }
 }
 
-impl fmt::Display for Excerpt {
+impl fmt::Display for EscapedExcerpt {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)
     }
 }
 
-/// Why something was refused.
+/// Why a connection was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Reason {
-    /// The policy is [`crate::Policy::None`].
+pub enum RefusalReason {
+    /// The policy is [`crate::EgressPolicy::None`].
     #[error("the network is off")]
     NetworkOff,
-    /// The name is not on the list.
+    /// The name is not on the allow list.
     #[error("the name is not on the list of allowed hosts")]
     NameNotListed,
-    /// The address is not on the list.
+    /// The address is not on the allow list.
     #[error("the address is not on the list of allowed hosts")]
     AddressNotListed,
-    /// The host is on the list, with other ports.
-    #[error("the host is allowed on other ports only ({})", join(listed))]
+    /// The host is on the allow list with other ports.
+    #[error("the host is allowed on other ports only ({})", join_ports(listed))]
     PortNotListed {
-        /// The ports it is allowed on, in rising order.
+        /// The allowed ports, in ascending order.
         listed: Vec<u16>,
     },
-    /// The address, or one of those that the name resolves to, is not public.
+    /// The address, or one of the addresses of the name, is not public.
     #[error("`{address}` is {kind}, not a public one")]
     NotPublic {
         /// The address.
         address: IpAddr,
-        /// What it is for.
+        /// Its kind.
         kind: AddressKind,
     },
-    /// The address is one of this machine's own.
+    /// The address belongs to this machine.
     #[error("`{address}` is an address of the machine itself")]
     OwnAddress {
         /// The address.
         address: IpAddr,
     },
-    /// What was asked for is no host and port.
-    #[error("`{asked}` is no target: {problem}")]
-    NoTarget {
-        /// What was asked for.
-        asked: Excerpt,
+    /// The requested target is not a host and port.
+    #[error("`{requested}` is no target: {problem}")]
+    InvalidTarget {
+        /// The requested target.
+        requested: EscapedExcerpt,
         /// What is wrong with it.
         problem: TargetError,
     },
-    /// The name has no address, or nobody could be asked.
+    /// The name has no address, or no resolver could be reached.
     #[error("the name cannot be resolved: {problem}")]
-    NotResolved {
-        /// What the resolver said.
+    ResolveFailed {
+        /// The error of the resolver.
         problem: String,
     },
-    /// No answer from the resolver.
-    #[error("the name was not resolved within {} s", waited.as_secs())]
+    /// The resolver did not answer in time.
+    #[error("the name was not resolved within {} s", timeout.as_secs())]
     ResolveTimedOut {
-        /// How long it was waited for.
-        waited: Duration,
+        /// The timeout.
+        timeout: Duration,
     },
-    /// No address took the connection.
+    /// No address accepted the connection.
     #[error("the connection failed: {problem}")]
-    NotConnected {
-        /// What the last of the addresses said.
+    ConnectFailed {
+        /// The error of the last attempt.
         problem: std::io::ErrorKind,
     },
-    /// No address took the connection in time.
-    #[error("the connection was not made within {} s", waited.as_secs())]
+    /// No address accepted the connection in time.
+    #[error("the connection was not made within {} s", timeout.as_secs())]
     ConnectTimedOut {
-        /// How long it was waited for.
-        waited: Duration,
+        /// The timeout.
+        timeout: Duration,
     },
-    /// The server name of the TLS handshake is not the name that was asked for.
+    /// The server name of the TLS handshake is not the requested name.
     #[error("the TLS handshake names the server `{server_name}`")]
-    OtherServerName {
+    ServerNameMismatch {
         /// The name in the handshake.
-        server_name: Excerpt,
+        server_name: EscapedExcerpt,
     },
     /// The TLS handshake has no server name.
     #[error("the TLS handshake names no server")]
     NoServerName,
-    /// The handshake is not to be read.
+    /// The TLS handshake cannot be parsed.
     #[error("the TLS handshake is malformed: {0}")]
     MalformedHandshake(&'static str),
-    /// The handshake's first message is larger than the bound.
+    /// The first message of the TLS handshake is longer than the limit.
     #[error("the first message of the TLS handshake is longer than {limit} bytes")]
     HandshakeTooLong {
-        /// The bound, in bytes.
+        /// The limit, in bytes.
         limit: usize,
     },
-    /// The handshake's first message did not come in time.
-    #[error("the first message of the TLS handshake was not complete within {} s", waited.as_secs())]
+    /// The first message of the TLS handshake was not complete in time.
+    #[error("the first message of the TLS handshake was not complete within {} s", timeout.as_secs())]
     HandshakeTimedOut {
-        /// How long it was waited for.
-        waited: Duration,
+        /// The timeout.
+        timeout: Duration,
     },
-    /// Something else than TLS on a port where only that passes.
+    /// The client does not speak TLS, on a port where only TLS is allowed.
     #[error("only TLS passes on this port")]
     NotTls,
-    /// The request's `Host` is not the authority of its URL, or not the host of its tunnel.
+    /// The `Host` header is not the authority of the URL, or not the host of the tunnel.
     #[error("the `Host` header names `{host}`")]
-    OtherHost {
+    HostMismatch {
         /// The header's value.
-        host: Excerpt,
+        host: EscapedExcerpt,
     },
-    /// The request is no HTTP/1 that passes.
+    /// The HTTP request cannot be parsed, or is not allowed.
     #[error("the HTTP request is malformed: {0}")]
     MalformedRequest(&'static str),
-    /// The URL's scheme is not `http`.
+    /// The scheme of the URL is not `http`.
     #[error("the scheme of `{url}` is not served")]
-    Scheme {
+    UnsupportedScheme {
         /// The URL.
-        url: Excerpt,
+        url: EscapedExcerpt,
     },
-    /// A request for a file, as to a web server.
-    #[error("this is a proxy, and `{asked}` is no absolute URL")]
-    NoProxyRequest {
+    /// The request is one for a web server, not for a proxy.
+    #[error("this is a proxy, and `{requested}` is no absolute URL")]
+    NotProxyRequest {
         /// The request's target.
-        asked: Excerpt,
+        requested: EscapedExcerpt,
     },
-    /// The request's head is larger than the bound.
+    /// The head of the HTTP request is longer than the limit.
     #[error("the head of the HTTP request is longer than {limit} bytes")]
     HeadTooLong {
-        /// The bound, in bytes.
+        /// The limit, in bytes.
         limit: usize,
     },
-    /// Nothing, or no whole request, came in time.
-    #[error("no whole request came within {} s", waited.as_secs())]
+    /// No complete request arrived in time.
+    #[error("no whole request came within {} s", timeout.as_secs())]
     RequestTimedOut {
-        /// How long it was waited for.
-        waited: Duration,
+        /// The timeout.
+        timeout: Duration,
     },
-    /// The origin answered with something else than HTTP/1.
+    /// The server's response is not valid HTTP/1.
     #[error("the answer of the server is malformed: {0}")]
-    MalformedAnswer(&'static str),
-    /// The first byte is of no protocol that is served.
+    MalformedResponse(&'static str),
+    /// The first byte belongs to no supported protocol.
     #[error("the protocol is unknown (its first byte is {first:#04x})")]
-    Protocol {
+    UnknownProtocol {
         /// The first byte.
         first: u8,
     },
-    /// A SOCKS version that is not served.
+    /// The SOCKS version is not supported.
     #[error("SOCKS version {version} is not served")]
     SocksVersion {
         /// The version.
         version: u8,
     },
-    /// The SOCKS client demands to authenticate.
+    /// The SOCKS client requires authentication.
     #[error("the SOCKS client offers no way to go on without authentication")]
     SocksAuthentication,
-    /// A SOCKS command that is not served.
+    /// The SOCKS command is not supported.
     #[error("the SOCKS command {command} is not served")]
     SocksCommand {
         /// The command: 2 is BIND, 3 is UDP ASSOCIATE.
         command: u8,
     },
-    /// A SOCKS address of an unknown type.
+    /// The SOCKS address type is not supported.
     #[error("the SOCKS address type {address_type} is not served")]
     SocksAddressType {
         /// The type.
         address_type: u8,
     },
-    /// The SOCKS request is not to be read.
+    /// The SOCKS request cannot be parsed.
     #[error("the SOCKS request is malformed: {0}")]
     MalformedSocks(&'static str),
-    /// As many connections as there may be are open.
+    /// The maximum number of connections are open.
     #[error("too many connections are open")]
     TooManyConnections,
 }
 
-impl Reason {
+impl RefusalReason {
     /// How to mend it, as a fragment.
     #[must_use]
     pub const fn hint(&self) -> &'static str {
@@ -214,26 +214,28 @@ impl Reason {
             Self::NotPublic { .. } | Self::OwnAddress { .. } => {
                 "only public addresses are reached; whoever runs this may allow single ranges besides"
             }
-            Self::NoTarget { .. } => "ask for `HOST:PORT`",
-            Self::NotResolved { .. } => "check the spelling of the name",
-            Self::ResolveTimedOut { .. } | Self::NotConnected { .. } | Self::ConnectTimedOut { .. } => {
+            Self::InvalidTarget { .. } => "ask for `HOST:PORT`",
+            Self::ResolveFailed { .. } => "check the spelling of the name",
+            Self::ResolveTimedOut { .. } | Self::ConnectFailed { .. } | Self::ConnectTimedOut { .. } => {
                 "the server or the way to it is down; try again later"
             }
-            Self::OtherServerName { .. } | Self::NoServerName => {
+            Self::ServerNameMismatch { .. } | Self::NoServerName => {
                 "ask the proxy for the same name as in the TLS handshake (SNI)"
             }
             Self::MalformedHandshake(_) | Self::HandshakeTooLong { .. } | Self::HandshakeTimedOut { .. } => {
                 "use a current TLS client"
             }
             Self::NotTls => "use TLS, or another port that the list of allowed hosts names",
-            Self::OtherHost { .. } => "the `Host` header has to name the host that was asked for",
+            Self::HostMismatch { .. } => "the `Host` header has to name the host that was asked for",
             Self::MalformedRequest(_) | Self::HeadTooLong { .. } | Self::RequestTimedOut { .. } => {
                 "send one complete HTTP/1.1 request"
             }
-            Self::Scheme { .. } => "use `http://` URLs, and `CONNECT` for everything else",
-            Self::NoProxyRequest { .. } => "configure this address as a proxy, not as a server",
-            Self::MalformedAnswer(_) => "the server is broken, or speaks another protocol on this port",
-            Self::Protocol { .. } | Self::SocksVersion { .. } => "use an HTTP proxy or SOCKS5 (`socks5h://`)",
+            Self::UnsupportedScheme { .. } => "use `http://` URLs, and `CONNECT` for everything else",
+            Self::NotProxyRequest { .. } => "configure this address as a proxy, not as a server",
+            Self::MalformedResponse(_) => "the server is broken, or speaks another protocol on this port",
+            Self::UnknownProtocol { .. } | Self::SocksVersion { .. } => {
+                "use an HTTP proxy or SOCKS5 (`socks5h://`)"
+            }
             Self::SocksAuthentication => "use no user name and no password",
             Self::SocksCommand { .. } => "only CONNECT is served",
             Self::SocksAddressType { .. } | Self::MalformedSocks(_) => "use a current SOCKS5 client",
@@ -241,15 +243,15 @@ impl Reason {
         }
     }
 
-    /// The HTTP status that says it.
+    /// The HTTP status code.
     #[must_use]
     pub const fn status(&self) -> u16 {
         match self {
-            Self::NoTarget { .. }
+            Self::InvalidTarget { .. }
             | Self::MalformedRequest(_)
-            | Self::Scheme { .. }
-            | Self::NoProxyRequest { .. }
-            | Self::Protocol { .. }
+            | Self::UnsupportedScheme { .. }
+            | Self::NotProxyRequest { .. }
+            | Self::UnknownProtocol { .. }
             | Self::MalformedHandshake(_)
             | Self::MalformedSocks(_)
             | Self::SocksVersion { .. }
@@ -258,19 +260,19 @@ impl Reason {
             | Self::SocksAddressType { .. } => 400,
             Self::RequestTimedOut { .. } | Self::HandshakeTimedOut { .. } => 408,
             Self::HeadTooLong { .. } | Self::HandshakeTooLong { .. } => 431,
-            Self::NotResolved { .. } | Self::NotConnected { .. } | Self::MalformedAnswer(_) => 502,
+            Self::ResolveFailed { .. } | Self::ConnectFailed { .. } | Self::MalformedResponse(_) => 502,
             Self::TooManyConnections => 503,
             Self::ResolveTimedOut { .. } | Self::ConnectTimedOut { .. } => 504,
             _ => 403,
         }
     }
 
-    /// The SOCKS5 reply that says it (RFC 1928, section 6).
+    /// The SOCKS5 reply code (RFC 1928, section 6).
     #[must_use]
     pub const fn socks_reply(&self) -> u8 {
         match self {
-            Self::NotResolved { .. } | Self::ResolveTimedOut { .. } | Self::ConnectTimedOut { .. } => 4,
-            Self::NotConnected { problem } => match problem {
+            Self::ResolveFailed { .. } | Self::ResolveTimedOut { .. } | Self::ConnectTimedOut { .. } => 4,
+            Self::ConnectFailed { problem } => match problem {
                 std::io::ErrorKind::NetworkUnreachable => 3,
                 std::io::ErrorKind::HostUnreachable => 4,
                 _ => 5,
@@ -282,16 +284,16 @@ impl Reason {
         }
     }
 
-    /// The error type of a `Proxy-Status` header that says it (RFC 9209, section 2.3).
+    /// The error type of a `Proxy-Status` header (RFC 9209, section 2.3).
     pub(crate) const fn proxy_status(&self) -> &'static str {
         match self {
             Self::NotPublic { .. } | Self::OwnAddress { .. } => "destination_ip_prohibited",
-            Self::NotResolved { .. } => "dns_error",
+            Self::ResolveFailed { .. } => "dns_error",
             Self::ResolveTimedOut { .. } => "dns_timeout",
-            Self::NotConnected { problem: std::io::ErrorKind::ConnectionRefused } => "connection_refused",
-            Self::NotConnected { .. } => "destination_ip_unroutable",
+            Self::ConnectFailed { problem: std::io::ErrorKind::ConnectionRefused } => "connection_refused",
+            Self::ConnectFailed { .. } => "destination_ip_unroutable",
             Self::ConnectTimedOut { .. } => "connection_timeout",
-            Self::MalformedAnswer(_) => "http_protocol_error",
+            Self::MalformedResponse(_) => "http_protocol_error",
             Self::TooManyConnections => "connection_limit_reached",
             _ if self.status() == 403 => "http_request_denied",
             _ => "http_request_error",
@@ -299,39 +301,39 @@ impl Reason {
     }
 }
 
-fn join(ports: &[u16]) -> String {
+fn join_ports(ports: &[u16]) -> String {
     ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Something that was refused, and for whom it was meant.
+/// A refused connection and its target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// Why.
-    pub reason: Reason,
-    /// The host and port that were asked for, where the request got so far as to name them.
+    /// Why it was refused.
+    pub reason: RefusalReason,
+    /// The requested host and port; `None` where the request did not get as far as to name them.
     pub target: Option<Target>,
 }
 
 impl Refusal {
-    pub(crate) const fn new(reason: Reason, target: Option<Target>) -> Self {
+    pub(crate) const fn new(reason: RefusalReason, target: Option<Target>) -> Self {
         Self { reason, target }
     }
 
-    /// The host that was asked for, in normal form.
+    /// The requested host, in normal form.
     #[must_use]
     pub fn host(&self) -> Option<String> {
         self.target.as_ref().map(|target| target.host().to_string())
     }
 
-    /// The port that was asked for.
+    /// The requested port.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
         self.target.as_ref().map(Target::port)
     }
 }
 
-/// What, why and how to mend it, in two lines without a line end behind.
+/// What was refused, why, and how to mend it: two lines, without a line end behind.
 impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.target {

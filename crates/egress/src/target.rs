@@ -1,34 +1,32 @@
-//! A host and a port: what a client asks for, and what is checked, resolved and dialled.
-//!
-//! It owns no state.
+//! A host and a port: requested by a client, then checked, resolved and dialled. This module has no state.
 
 use std::fmt;
 use std::num::NonZeroU16;
 
 use crate::host::{Host, HostError};
 
-/// Why a text is no target.
+/// The error of parsing a text that is not a target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
-    /// The host is none.
+    /// The host is invalid.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// The port is no number from 1 to 65535.
+    /// The port is not a number from 1 to 65535.
     #[error("the port is no number from 1 to 65535")]
     Port,
-    /// There is no port where one has to be.
+    /// The port is missing.
     #[error("the port is missing: write `HOST:PORT`")]
     PortMissing,
-    /// There is a user name in front, as in `user@host`.
+    /// The text has a user name, as in `user@host`.
     #[error("there is a user name in front of the host: remove it")]
     UserName,
-    /// An IPv6 address without brackets, so that the port cannot be told from it.
+    /// An IPv6 address has no brackets, so its port cannot be told from the address.
     #[error("the IPv6 address has no brackets: write `[ADDRESS]:PORT`")]
     Brackets,
 }
 
-/// A host in normal form and a port. Shown as `HOST:PORT`, with brackets around an IPv6 address.
+/// A host in normal form and a port. Its text form is `HOST:PORT`, with brackets around an IPv6 address.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Target {
     host: Host,
@@ -36,13 +34,13 @@ pub struct Target {
 }
 
 impl Target {
-    /// A host and a port.
+    /// The target with this host and port.
     #[must_use]
     pub const fn new(host: Host, port: NonZeroU16) -> Self {
         Self { host, port }
     }
 
-    /// Reads `HOST:PORT`, the form of a `CONNECT` request (RFC 9110, section 9.3.6).
+    /// Parses `HOST:PORT`, the form of a `CONNECT` request (RFC 9110, section 9.3.6).
     ///
     /// # Errors
     ///
@@ -55,17 +53,17 @@ impl Target {
     /// # Ok::<(), conjure_egress::TargetError>(())
     /// ```
     pub fn parse(text: &str) -> Result<Self, TargetError> {
-        let (host, port) = split(text)?;
+        let (host, port) = split_host_port(text)?;
         Ok(Self { host, port: port.ok_or(TargetError::PortMissing)? })
     }
 
-    /// Reads `HOST` or `HOST:PORT`, as in a `Host` header or a URL.
+    /// Parses `HOST` or `HOST:PORT`, as in a `Host` header or a URL.
     ///
     /// # Errors
     ///
     /// [`TargetError`] says what is wrong with the text.
-    pub fn parse_or(text: &str, default_port: NonZeroU16) -> Result<Self, TargetError> {
-        let (host, port) = split(text)?;
+    pub fn parse_with_default_port(text: &str, default_port: NonZeroU16) -> Result<Self, TargetError> {
+        let (host, port) = split_host_port(text)?;
         Ok(Self { host, port: port.unwrap_or(default_port) })
     }
 
@@ -88,8 +86,8 @@ impl fmt::Display for Target {
     }
 }
 
-/// The host, and the port where there is one.
-pub(crate) fn split(text: &str) -> Result<(Host, Option<NonZeroU16>), TargetError> {
+/// Parses a host and an optional port.
+pub(crate) fn split_host_port(text: &str) -> Result<(Host, Option<NonZeroU16>), TargetError> {
     if text.contains('@') {
         return Err(TargetError::UserName);
     }
@@ -107,11 +105,11 @@ pub(crate) fn split(text: &str) -> Result<(Host, Option<NonZeroU16>), TargetErro
         }
     };
     let host = if host.is_empty() { Err(HostError::Empty) } else { Host::parse(host) }?;
-    Ok((host, port.map(read_port).transpose()?))
+    Ok((host, port.map(parse_port).transpose()?))
 }
 
-/// One to five digits: `parse` alone would also take a sign.
-fn read_port(text: &str) -> Result<NonZeroU16, TargetError> {
+/// Parses one to five digits: `parse` alone would also accept a sign.
+fn parse_port(text: &str) -> Result<NonZeroU16, TargetError> {
     if text.len() > 5 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(TargetError::Port);
     }
@@ -123,7 +121,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &str) {
-        let read = match Target::parse_or(text, NonZeroU16::MIN) {
+        let read = match Target::parse_with_default_port(text, NonZeroU16::MIN) {
             Ok(target) => target.to_string(),
             Err(error) => format!("{error:?}"),
         };
@@ -142,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_target_says_why() {
+    fn an_invalid_target_gives_the_reason() {
         check("", "Host(Empty)");
         check(":80", "Host(Empty)");
         check("a:", "Port");

@@ -16,7 +16,7 @@ mod campaign;
 use campaign::Random;
 use conjure_guest::protocol::{
     DATA_MAX, Decoder, ErrorCode, Frame, FrameError, FrameKind, GuestError, Hello, Open, PAYLOAD_MAX, Reply,
-    SetupFailure, Welcome, encode_data_into, encode_into,
+    SetupError, Welcome, encode_data_into, encode_into,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -260,8 +260,8 @@ fn messages(random: &mut Random) -> &'static str {
         FrameKind::Hello => comes_back::<Hello>(&frame),
         FrameKind::Welcome => comes_back::<Welcome>(&frame),
         FrameKind::Open => comes_back::<Open>(&frame),
-        // What a guest says in place of its greeting. The kind tells the samples apart, no more.
-        FrameKind::Tunnel => comes_back::<SetupFailure>(&frame),
+        // A guest sends this instead of `Welcome`. The kind only tells the samples apart.
+        FrameKind::Tunnel => comes_back::<SetupError>(&frame),
         _ => {
             if let Ok(Err(GuestError { code: ErrorCode::NotFound, .. })) =
                 frame.json::<Result<Reply, GuestError>>()

@@ -1,27 +1,29 @@
-//! Errors for the host: a class, and a message that names what failed and how to mend it.
+//! Errors: those of operations, with a code and a message for the host, and those that end the guest.
+
+use std::io::Write as _;
 
 use rustix::io::Errno;
 
-use conjure_guest::protocol::{ErrorCode, GuestError, Reply};
+use conjure_guest::protocol::{ErrorCode, FrameError, GuestError, PROTOCOL_VERSION, Reply};
 
-/// The result of an operation as the payload of its last frame.
+/// Encodes the result of an operation as the payload of its last frame.
 pub(crate) fn encode(result: &Result<Reply, GuestError>) -> Vec<u8> {
     serde_json::to_vec(result)
-        .unwrap_or_else(|_| br#"{"Err":{"code":"io","message":"the reply cannot be written down"}}"#.to_vec())
+        .unwrap_or_else(|_| br#"{"Err":{"code":"io","message":"the reply cannot be encoded"}}"#.to_vec())
 }
 
-/// An error of this class.
+/// Creates an error with this code.
 pub(crate) fn error(code: ErrorCode, message: impl Into<String>) -> GuestError {
     GuestError { code, message: message.into() }
 }
 
-/// An error of no better class.
+/// Creates an error with the code [`ErrorCode::Io`].
 pub(crate) fn io(message: impl Into<String>) -> GuestError {
     error(ErrorCode::Io, message)
 }
 
-/// What the system said about the file or folder that was given as `path`.
-pub(crate) fn of_file(errno: Errno, path: &str, doing: &str) -> GuestError {
+/// Converts a system error about the file or folder at `path`. `doing` fits "cannot …".
+pub(crate) fn file_error(errno: Errno, path: &str, doing: &str) -> GuestError {
     let (code, reason) = match errno {
         Errno::NOENT => (ErrorCode::NotFound, "it does not exist".to_owned()),
         Errno::ACCESS | Errno::PERM => (ErrorCode::PermissionDenied, "permission denied".to_owned()),
@@ -34,10 +36,10 @@ pub(crate) fn of_file(errno: Errno, path: &str, doing: &str) -> GuestError {
         Errno::NOSPC | Errno::DQUOT => {
             (ErrorCode::NoSpace, "the disk or quota is full; remove what is not needed".to_owned())
         }
-        Errno::FBIG => (ErrorCode::TooLarge, "a file here may not become so large".to_owned()),
+        Errno::FBIG => (ErrorCode::TooLarge, "the file would be larger than the limit".to_owned()),
         Errno::NAMETOOLONG => (ErrorCode::BadRequest, "a name in it is too long".to_owned()),
         Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => {
-            (ErrorCode::Exhausted, format!("the system has no more of what it takes ({errno}); try again"))
+            (ErrorCode::Exhausted, format!("the system is out of resources ({errno}); try again"))
         }
         Errno::XDEV => (
             ErrorCode::PathNotAllowed,
@@ -53,4 +55,51 @@ pub(crate) fn of_file(errno: Errno, path: &str, doing: &str) -> GuestError {
         other => (ErrorCode::Io, other.to_string()),
     };
     error(code, format!("cannot {doing} `{path}`: {reason}"))
+}
+
+/// The host sent data that it has no credit for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CreditError {
+    #[error("more data than credit was granted for")]
+    BeyondCredit,
+    #[error("data after the end of data")]
+    AfterEnd,
+}
+
+/// An error that ends the guest.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FatalError {
+    #[error("the host broke the protocol: {0}")]
+    Frame(#[from] FrameError),
+    #[error("the host broke the protocol on channel {channel}: {error}")]
+    Data { channel: u32, error: CreditError },
+    #[error("the host broke the protocol: {0}")]
+    Protocol(String),
+    #[error(
+        "the host speaks version {0} of the protocol, this guest {PROTOCOL_VERSION}; they must be built together"
+    )]
+    Version(u32),
+    #[error("expected no argument, `jail`, `own`, or `connect` with a path")]
+    Arguments,
+    #[error("cannot listen on port {port} of 127.0.0.1, the proxy port of commands: {errno}")]
+    Proxy { port: u16, errno: Errno },
+    #[error("cannot {doing}: {errno}")]
+    System { doing: &'static str, errno: Errno },
+}
+
+/// Makes a [`FatalError`] of a system error. `doing` fits "cannot …".
+pub(crate) fn system_error(doing: &'static str) -> impl Fn(Errno) -> FatalError {
+    move |errno| FatalError::System { doing, errno }
+}
+
+/// Reports the error on standard error, and returns the exit code.
+pub(crate) fn exit_code(ended: Result<(), FatalError>) -> u8 {
+    match ended {
+        Ok(()) => 0,
+        Err(error) => {
+            // The host may have closed the pipe.
+            let _ = writeln!(std::io::stderr(), "conjure-guest: {error}");
+            2
+        }
+    }
 }

@@ -1,7 +1,7 @@
-//! File operations: the guest's side. A worker process does the work and may block, crash or be killed.
+//! A file operation, on the guest's side. A worker process does the work; it may block, crash or be killed.
 //!
-//! State: the worker's reply, and content on its way. In a crash of the guest the worker sees its pipes end
-//! and undoes what it did not finish.
+//! State: the worker's reply, and content in transit. When the guest crashes, the worker sees the end of its pipes
+//! and undoes unfinished work.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -11,64 +11,71 @@ use rustix::process::{Pid, WaitStatus};
 
 use conjure_guest::protocol::{ErrorCode, GuestError, PAYLOAD_MAX, Request, StreamId};
 
-use crate::feed::{Feed, FeedError, Framing};
-use crate::files::{Roots, Work};
+use crate::error::CreditError;
+use crate::files::{FileRequest, Roots};
 use crate::job::{
-    Cut, Cx, Got, Interest, PATIENCE, Port, kill, next_patience, pipe_from_child, pipe_to_child, read,
-    tell_to_end,
+    AbortReason, JobContext, JobFd, KILL_RETRY_DELAY, PollInterest, ReadOutcome, kill, next_kill_delay,
+    pipe_from_child, pipe_to_child, read, request_stop,
 };
-use crate::quota::Room;
+use crate::pipe_writer::{PipeFraming, PipeWriter};
+use crate::quota::WriteBudget;
 use crate::{error, sys};
 
-/// Where files are, and how much may be written there.
+/// What file operations need besides the request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Places<'a> {
+pub(crate) struct FileJobEnv<'a> {
     pub(crate) roots: &'a Roots,
-    pub(crate) room: Option<&'a Room<'a>>,
-    /// The folder of the shelves, where there is one.
-    pub(crate) shelves: Option<BorrowedFd<'a>>,
+    pub(crate) write_budget: Option<&'a WriteBudget<'a>>,
+    /// The directory that holds the content directories, if there is one.
+    pub(crate) content_root: Option<BorrowedFd<'a>>,
     pub(crate) null: BorrowedFd<'a>,
 }
 
-/// A file operation under way.
+/// A file operation in progress.
 #[derive(Debug)]
 pub(crate) struct FileJob {
-    /// The worker, until it was reaped.
+    /// The worker, until it is reaped.
     worker: Option<Pid>,
-    is_well: bool,
-    /// Where the worker replies, until it did.
+    succeeded: bool,
+    /// The pipe for the worker's reply, until the reply is complete.
     reply_from: Option<OwnedFd>,
     reply: Vec<u8>,
     /// Content for the worker.
-    feed: Option<Feed>,
+    input: Option<PipeWriter>,
     /// Content from the worker.
     content: Option<OwnedFd>,
-    cut: Option<(Cut, Duration)>,
+    aborted: Option<(AbortReason, Duration)>,
     is_change: bool,
-    /// What is done and to what, for messages.
+    /// The operation and its path, for messages.
     name: String,
 }
 
 impl FileJob {
-    /// Starts an operation, and returns with it the worker's process id.
+    /// Starts an operation. Also returns the worker's process id.
     pub(crate) fn start(
         request: &Request,
-        places: &Places<'_>,
-        cx: &mut Cx<'_>,
+        env: &FileJobEnv<'_>,
+        cx: &mut JobContext<'_>,
     ) -> Result<(Self, Pid), GuestError> {
-        let Places { roots, room, shelves, null } = *places;
+        let FileJobEnv { roots, write_budget, content_root, null } = *env;
         let (takes, gives, doing, path) = match request {
             Request::Write { path, .. } => (true, false, "writing", path),
-            Request::Provide { name, .. } => match shelves {
-                Some(_) => (true, false, "providing", name),
+            Request::Install { name, .. } => match content_root {
+                Some(_) => (true, false, "installing", name),
                 None => {
-                    return Err(error::error(ErrorCode::BadRequest, "this sandbox has no shelves to fill"));
+                    return Err(error::error(
+                        ErrorCode::BadRequest,
+                        "this sandbox accepts no content through its guest",
+                    ));
                 }
             },
-            Request::Withdraw { name, .. } => match shelves {
-                Some(_) => (false, false, "withdrawing", name),
+            Request::Remove { name, .. } => match content_root {
+                Some(_) => (false, false, "removing", name),
                 None => {
-                    return Err(error::error(ErrorCode::BadRequest, "this sandbox has no shelves to fill"));
+                    return Err(error::error(
+                        ErrorCode::BadRequest,
+                        "this sandbox accepts no content through its guest",
+                    ));
                 }
             },
             Request::View { path, .. } => (false, true, "viewing", path),
@@ -88,21 +95,21 @@ impl FileJob {
             output.as_ref().map_or(null, |(_, to)| to.as_fd()),
             rustix::stdio::stderr(),
             reply_to.as_fd(),
-            room.map_or(null, |room| room.folder),
-            shelves.unwrap_or(null),
+            write_budget.map_or(null, |write_budget| write_budget.folder),
+            content_root.unwrap_or(null),
         ];
         descriptors.extend(roots.descriptors());
         let guest = rustix::process::getpid();
-        let work = Work { request, roots, room, guest };
+        let work = FileRequest { request, roots, write_budget, guest };
         let worker = sys::fork(&descriptors, |owned| work.run(owned)).map_err(crate::job::exhausted)?;
         let job = Self {
             worker: Some(worker),
-            is_well: false,
+            succeeded: false,
             reply_from: Some(reply_from),
             reply: Vec::new(),
-            feed: input.map(|(_, to)| Feed::new(to, Framing::Pieces, cx.channel, cx.outbox)),
+            input: input.map(|(_, to)| PipeWriter::new(to, PipeFraming::Chunked, cx.channel, cx.frames)),
             content: output.map(|(from, _)| from),
-            cut: None,
+            aborted: None,
             is_change: matches!(
                 request,
                 Request::Write { .. } | Request::Replace { .. } | Request::Folder { .. }
@@ -112,124 +119,128 @@ impl FileJob {
         Ok((job, worker))
     }
 
-    /// What to poll for.
-    pub(crate) fn interests<'a>(&'a self, room: usize, interests: &mut Vec<Interest<'a>>) {
+    /// Adds the descriptors to poll.
+    pub(crate) fn interests<'a>(&'a self, room: usize, interests: &mut Vec<PollInterest<'a>>) {
         if let Some(pipe) = &self.reply_from {
-            interests.push((Port::Report, pipe.as_fd(), PollFlags::IN));
+            interests.push((JobFd::Report, pipe.as_fd(), PollFlags::IN));
         }
-        if let Some(pipe) = self.feed.as_ref().and_then(Feed::wants_to_write) {
-            interests.push((Port::Feed, pipe, PollFlags::OUT));
+        if let Some(pipe) = self.input.as_ref().and_then(PipeWriter::wants_to_write) {
+            interests.push((JobFd::Input, pipe, PollFlags::OUT));
         }
         if let Some(pipe) = self.content.as_ref().filter(|_| room > 0) {
-            interests.push((Port::Output(StreamId::Content), pipe.as_fd(), PollFlags::IN));
+            interests.push((JobFd::Output(StreamId::Content), pipe.as_fd(), PollFlags::IN));
         }
     }
 
-    /// A descriptor is ready.
-    pub(crate) fn ready(&mut self, port: Port, cx: &mut Cx<'_>) {
+    /// Handles a descriptor that is ready.
+    pub(crate) fn ready(&mut self, port: JobFd, cx: &mut JobContext<'_>) {
         match port {
-            Port::Report => self.read_reply(cx),
-            Port::Feed => {
-                if let Some(feed) = &mut self.feed {
-                    feed.write(cx.channel, cx.outbox);
+            JobFd::Report => self.read_reply(cx),
+            JobFd::Input => {
+                if let Some(input) = &mut self.input {
+                    input.write(cx.channel, cx.frames);
                 }
             }
-            Port::Output(_) => self.pass_content(cx),
+            JobFd::Output(_) => self.pass_content(cx),
         }
     }
 
-    fn read_reply(&mut self, cx: &mut Cx<'_>) {
+    fn read_reply(&mut self, cx: &mut JobContext<'_>) {
         while let Some(pipe) = &self.reply_from {
             match read(pipe, cx.scratch) {
-                Got::Bytes(length) if self.reply.len() + length <= PAYLOAD_MAX => {
+                ReadOutcome::Bytes(length) if self.reply.len() + length <= PAYLOAD_MAX => {
                     self.reply.extend_from_slice(cx.scratch.get(..length).unwrap_or_default());
                 }
-                Got::Nothing => break,
-                Got::Bytes(_) | Got::End => self.reply_from = None,
+                ReadOutcome::Nothing => break,
+                ReadOutcome::Bytes(_) | ReadOutcome::End => self.reply_from = None,
             }
         }
     }
 
-    fn pass_content(&mut self, cx: &mut Cx<'_>) {
+    fn pass_content(&mut self, cx: &mut JobContext<'_>) {
         while let Some(pipe) = &self.content {
             let room = cx.room();
-            let Some(buffer) = cx.scratch.get_mut(..room).filter(|buffer| !buffer.is_empty()) else { break };
+            let Some(buffer) = cx.scratch.get_mut(..room).filter(|buffer| !buffer.is_empty()) else {
+                break;
+            };
             match read(pipe, buffer) {
-                Got::Bytes(length) => {
+                ReadOutcome::Bytes(length) => {
                     *cx.credit = cx.credit.saturating_sub(length as u64);
-                    cx.outbox.data(cx.channel, StreamId::Content, buffer.get(..length).unwrap_or_default());
+                    cx.frames.data(cx.channel, StreamId::Content, buffer.get(..length).unwrap_or_default());
                 }
-                Got::Nothing => break,
-                Got::End => self.content = None,
+                ReadOutcome::Nothing => break,
+                ReadOutcome::End => self.content = None,
             }
         }
     }
 
-    /// New content of the file.
-    pub(crate) fn data(&mut self, content: &[u8], cx: &mut Cx<'_>) -> Result<(), FeedError> {
-        match &mut self.feed {
-            Some(feed) => feed.push(content, cx.channel, cx.outbox),
-            // After a cut the host may not know yet.
-            None if content.is_empty() || self.cut.is_some() => Ok(()),
-            None => Err(FeedError::BeyondCredit),
+    /// Accepts new content of the file.
+    pub(crate) fn data(&mut self, content: &[u8], cx: &mut JobContext<'_>) -> Result<(), CreditError> {
+        match &mut self.input {
+            Some(input) => input.push(content, cx.channel, cx.frames),
+            // The host may not know about the abort yet.
+            None if content.is_empty() || self.aborted.is_some() => Ok(()),
+            None => Err(CreditError::BeyondCredit),
         }
     }
 
-    /// The content is whole.
-    pub(crate) fn end_of_data(&mut self, cx: &mut Cx<'_>) {
-        if let Some(feed) = &mut self.feed {
-            feed.end(cx.channel, cx.outbox);
+    /// Marks the end of the content.
+    pub(crate) fn end_of_data(&mut self, cx: &mut JobContext<'_>) {
+        if let Some(input) = &mut self.input {
+            input.end(cx.channel, cx.frames);
         }
     }
 
     /// Ends the operation early.
-    pub(crate) fn cut(&mut self, cut: Cut, now: Duration) {
-        if self.cut.is_some() {
+    pub(crate) fn abort(&mut self, reason: AbortReason, now: Duration) {
+        if self.aborted.is_some() {
             return;
         }
-        self.cut = Some((cut, now));
-        // Content that ends without its mark is not kept by the worker.
-        self.feed = None;
+        self.aborted = Some((reason, now));
+        // The worker drops content that ends without its end mark.
+        self.input = None;
         self.content = None;
         if let Some(worker) = self.worker {
-            tell_to_end(worker);
+            request_stop(worker);
         }
     }
 
-    /// Whether time still ends it.
+    /// Whether its timeout still applies.
     pub(crate) fn has_deadline(&self) -> bool {
-        self.cut.is_none()
+        self.aborted.is_none()
     }
 
-    /// The worker was reaped.
-    pub(crate) fn reaped(&mut self, status: WaitStatus, cx: &mut Cx<'_>) {
+    /// Records that the worker was reaped.
+    pub(crate) fn reaped(&mut self, status: WaitStatus, cx: &mut JobContext<'_>) {
         self.worker = None;
-        self.is_well = status.exit_status() == Some(0);
+        self.succeeded = status.exit_status() == Some(0);
         self.read_reply(cx);
         self.reply_from = None;
     }
 
-    /// When to look again, if nothing happens before.
-    pub(crate) fn next_look(&self, now: Duration) -> Option<Duration> {
-        self.cut.map(|(_, since)| next_patience(since, now))
+    /// When to call [`FileJob::advance`] again if nothing else happens.
+    pub(crate) fn next_wakeup(&self, now: Duration) -> Option<Duration> {
+        self.aborted.map(|(_, since)| next_kill_delay(since, now))
     }
 
-    /// Goes as far as it can. The payload of the last frame, when it is over.
-    pub(crate) fn advance(&mut self, cx: &mut Cx<'_>) -> Option<Vec<u8>> {
-        if let Some((cut, since)) = self.cut {
-            if self.worker.is_some() && cx.now >= since + PATIENCE {
+    /// Continues as far as possible. Returns the payload of the last frame once the operation has ended.
+    pub(crate) fn advance(&mut self, cx: &mut JobContext<'_>) -> Option<Vec<u8>> {
+        if let Some((reason, since)) = self.aborted {
+            if self.worker.is_some() && cx.now >= since + KILL_RETRY_DELAY {
                 self.worker.inspect(|worker| kill(*worker));
             }
-            if self.worker.is_some() && cx.now < since + 2 * PATIENCE {
+            if self.worker.is_some() && cx.now < since + 2 * KILL_RETRY_DELAY {
                 return None;
             }
-            // It may have been too late to undo it: a file that was replaced is reported as such.
-            if self.is_well && self.is_finished_change() {
+            // The worker may already have replaced the file. Then the operation reports success.
+            if self.succeeded && self.is_finished_change() {
                 return Some(std::mem::take(&mut self.reply));
             }
-            let (code, how) = match cut {
-                Cut::TimedOut => (ErrorCode::TimedOut, "took too long and was ended"),
-                Cut::Cancelled | Cut::Lost | Cut::OverQuota(_) => (ErrorCode::Cancelled, "was cancelled"),
+            let (code, how) = match reason {
+                AbortReason::TimedOut => (ErrorCode::TimedOut, "took too long and was ended"),
+                AbortReason::Cancelled | AbortReason::Lost | AbortReason::OverQuota(_) => {
+                    (ErrorCode::Cancelled, "was cancelled")
+                }
             };
             let outcome = match self.worker {
                 None => "nothing was changed",
@@ -237,14 +248,14 @@ impl FileJob {
             };
             return Some(error::encode(&Err(error::error(code, format!("{} {how}; {outcome}", self.name)))));
         }
-        // The worker is gone, so what is in the pipe is all that will come: its end is seen without credit.
+        // The worker has exited, so the pipe gets no more bytes. Its end is detected without credit.
         if self.worker.is_none() && self.content.as_ref().is_some_and(is_drained) {
             self.content = None;
         }
         if self.content.is_some() || self.worker.is_some() || self.reply_from.is_some() {
             return None;
         }
-        if self.is_well {
+        if self.succeeded {
             return Some(std::mem::take(&mut self.reply));
         }
         let message = format!("{} failed: its process was killed", self.name);
@@ -257,13 +268,13 @@ impl FileJob {
             .any(|done| self.reply.starts_with(done))
     }
 
-    /// Whether it changes a file, or tries to.
+    /// Whether the operation changes a file.
     pub(crate) const fn is_change(&self) -> bool {
         self.is_change
     }
 }
 
-/// Whether nothing is in the pipe. A pipe that cannot be asked counts as not empty: its end is read then.
+/// Whether the pipe is empty. A pipe whose state is unknown counts as not empty, and a later read finds its end.
 fn is_drained(pipe: &OwnedFd) -> bool {
     rustix::io::ioctl_fionread(pipe).is_ok_and(|bytes| bytes == 0)
 }

@@ -1,4 +1,4 @@
-//! What all operations have in common: a forked process, pipes to it, credit, and a way to end it early.
+//! What all operations share: the pipes to a forked process, credit, and early termination.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -8,150 +8,149 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal};
 
-use conjure_guest::protocol::{DATA_MAX, GuestError, OVER_WITHIN, QuotaExcess, StreamId};
+use conjure_guest::protocol::{DATA_MAX, END_TIMEOUT, GuestError, QuotaExcess, StreamId};
 
+use crate::confinement::CgroupEvents;
 use crate::error;
 use crate::exec::SpillFolder;
-use crate::fortress::Pressure;
-use crate::outbox::Outbox;
+use crate::frame_queue::FrameQueue;
 
-/// How long a process that was told to end may take before it is killed; after as long again, the operation is
-/// over whether it is gone or not.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a process may run after SIGTERM before it is killed. After the same time again, the operation ends
+/// even if the process still exists.
+pub(crate) const KILL_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 const _: () = assert!(
-    2 * PATIENCE.as_millis() <= OVER_WITHIN.as_millis(),
+    2 * KILL_RETRY_DELAY.as_millis() <= END_TIMEOUT.as_millis(),
     "a host that waits as the protocol says would kill a sound guest"
 );
 
-/// When to look again at a process that was told to end at `since`.
-pub(crate) fn next_patience(since: Duration, now: Duration) -> Duration {
-    if now < since + PATIENCE { since + PATIENCE } else { since + 2 * PATIENCE }
+/// When to check a process again that got SIGTERM at `since`.
+pub(crate) fn next_kill_delay(since: Duration, now: Duration) -> Duration {
+    if now < since + KILL_RETRY_DELAY { since + KILL_RETRY_DELAY } else { since + 2 * KILL_RETRY_DELAY }
 }
 
-/// Bytes that are read at once.
-pub(crate) const SCRATCH: usize = 128 * 1024;
+/// The size of the read buffer.
+pub(crate) const SCRATCH_LEN: usize = 128 * 1024;
 
-/// Why an operation is ended early.
+/// Why an operation ends early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cut {
-    /// Its time is up.
+pub(crate) enum AbortReason {
+    /// Its timeout has passed.
     TimedOut,
-    /// The host does not want it any more.
+    /// The host cancelled it.
     Cancelled,
-    /// The process that answers for it is gone.
+    /// Its shim was killed.
     Lost,
-    /// The folder with a quota takes too much.
+    /// The folder exceeds its quota.
     OverQuota(QuotaExcess),
 }
 
-/// Which descriptor of a job is ready.
+/// A file descriptor of a job that can be ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Port {
-    /// Content from the host can be written.
-    Feed,
-    /// The job's process tells how it went.
+pub(crate) enum JobFd {
+    /// The pipe for content from the host accepts bytes.
+    Input,
+    /// The job's process sent its report.
     Report,
-    /// A stream of output has bytes, or ended.
+    /// An output stream has bytes, or has ended.
     Output(StreamId),
 }
 
-/// What a job works with besides itself.
+/// The parts of the event loop that a job uses.
 #[derive(Debug)]
-pub(crate) struct Cx<'a> {
+pub(crate) struct JobContext<'a> {
     pub(crate) channel: u32,
     pub(crate) now: Duration,
-    /// What the host has room for.
+    /// How many bytes of content the host accepts.
     pub(crate) credit: &'a mut u64,
-    pub(crate) outbox: &'a mut Outbox,
+    pub(crate) frames: &'a mut FrameQueue,
     pub(crate) scratch: &'a mut [u8],
     pub(crate) spill: Option<&'a mut SpillFolder>,
-    pub(crate) pressure: &'a mut Pressure,
-    /// Whether processes that lost their shim are being killed.
-    pub(crate) is_sweeping: bool,
+    pub(crate) cgroup_events: &'a mut CgroupEvents,
+    /// Whether the reaper is killing processes that lost their shim.
+    pub(crate) is_killing_orphans: bool,
 }
 
-impl Cx<'_> {
-    /// How many bytes of content may be sent now, at most one frame's.
+impl JobContext<'_> {
+    /// How many bytes of content may be sent now: at most those of one frame.
     pub(crate) fn room(&self) -> usize {
-        if self.outbox.takes_content() {
+        if self.frames.has_room_for_data() {
             usize::try_from(*self.credit).unwrap_or(usize::MAX).min(DATA_MAX)
         } else {
             0
         }
     }
 
-    /// Sends content of at most [`Cx::room`] bytes.
+    /// Sends content of at most [`JobContext::room`] bytes.
     pub(crate) fn send(&mut self, stream: StreamId, content: &[u8]) {
         *self.credit = self.credit.saturating_sub(content.len() as u64);
-        self.outbox.data(self.channel, stream, content);
+        self.frames.data(self.channel, stream, content);
     }
 }
 
-/// What a job waits for.
-pub(crate) type Interest<'a> = (Port, BorrowedFd<'a>, PollFlags);
+/// A descriptor of a job, and the events to poll it for.
+pub(crate) type PollInterest<'a> = (JobFd, BorrowedFd<'a>, PollFlags);
 
-/// What came out of a pipe.
+/// The result of reading from a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Got {
-    /// So many bytes; not none.
+pub(crate) enum ReadOutcome {
+    /// This many bytes, at least one.
     Bytes(usize),
-    /// None so far.
+    /// No bytes are available yet.
     Nothing,
-    /// The other side was closed.
+    /// The other side is closed.
     End,
 }
 
-/// Reads from a pipe that does not block.
-pub(crate) fn read(pipe: impl AsFd, buffer: &mut [u8]) -> Got {
+/// Reads from a non-blocking pipe.
+pub(crate) fn read(pipe: impl AsFd, buffer: &mut [u8]) -> ReadOutcome {
     loop {
         match rustix::io::read(&pipe, &mut *buffer) {
-            Ok(0) => return Got::End,
-            Ok(length) => return Got::Bytes(length),
+            Ok(0) => return ReadOutcome::End,
+            Ok(length) => return ReadOutcome::Bytes(length),
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return Got::Nothing,
-            Err(_) => return Got::End,
+            Err(Errno::AGAIN) => return ReadOutcome::Nothing,
+            Err(_) => return ReadOutcome::End,
         }
     }
 }
 
-/// A pipe of which the guest reads one end, without ever blocking, and a child writes the other.
+/// Creates a pipe from a child. The guest's end is non-blocking.
 pub(crate) fn pipe_from_child() -> Result<(OwnedFd, OwnedFd), GuestError> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(exhausted)?;
     rustix::io::ioctl_fionbio(&reader, true).map_err(exhausted)?;
     Ok((reader, writer))
 }
 
-/// A pipe of which a child reads one end, and the guest writes the other without ever blocking.
+/// Creates a pipe to a child. The guest's end is non-blocking.
 pub(crate) fn pipe_to_child() -> Result<(OwnedFd, OwnedFd), GuestError> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(exhausted)?;
     rustix::io::ioctl_fionbio(&writer, true).map_err(exhausted)?;
     Ok((reader, writer))
 }
 
-/// Why there is no process or pipe.
+/// The error when no process or pipe can be created.
 pub(crate) fn exhausted(errno: Errno) -> GuestError {
     let message =
-        format!("cannot start the operation: no more processes, memory or files can be had ({errno})");
+        format!("cannot start the operation: the system is out of processes, memory or files ({errno})");
     error::error(conjure_guest::protocol::ErrorCode::Exhausted, message)
 }
 
-/// Tells a shim or worker, a child that was not reaped yet, to end itself and all below it; also when a
-/// command stopped it.
-pub(crate) fn tell_to_end(pid: Pid) {
-    // It cannot be gone, not being reaped; and there is no other way to fail.
+/// Sends SIGTERM to a shim or worker that was not reaped yet. It ends with everything below it. SIGCONT follows,
+/// because a command may have stopped it.
+pub(crate) fn request_stop(pid: Pid) {
+    // The process exists until it is reaped, so these calls cannot fail.
     let _ = rustix::process::kill_process(pid, Signal::TERM);
     let _ = rustix::process::kill_process(pid, Signal::CONT);
 }
 
-/// Kills a shim or worker that did not end itself.
+/// Kills a shim or worker that ignored SIGTERM.
 pub(crate) fn kill(pid: Pid) {
     let _ = rustix::process::kill_process(pid, Signal::KILL);
 }
 
-/// Why one more operation is refused.
+/// The error when too many operations are open.
 pub(crate) fn too_many(open: usize) -> GuestError {
-    let message =
-        format!("{open} operations are under way, which is the most at a time; wait for one to end");
+    let message = format!("{open} operations are in progress, which is the maximum; wait for one to end");
     error::error(conjure_guest::protocol::ErrorCode::Exhausted, message)
 }

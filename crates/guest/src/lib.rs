@@ -1,6 +1,6 @@
-//! The program inside every sandbox, and the protocol that it speaks with its host.
+//! The program in every sandbox, and the protocol between it and the host.
 //!
-//! The library is the protocol; it depends on nothing but serde, so that the host's side can use it alone.
-//! The program (`src/main.rs`, feature `program`, Linux) is built into `conjure-sandbox`.
+//! The library is the protocol. It depends only on serde, so the host can use it alone. The program
+//! (`src/main.rs`, feature `program`, Linux) is built into `conjure-sandbox`.
 
 pub mod protocol;

@@ -1,13 +1,12 @@
-//! Having everything below this process stand still, and go on.
+//! Stops (SIGSTOP) and resumes (SIGCONT) all descendants.
 //!
-//! What programs left running is stopped by SIGSTOP, and told to go on by SIGCONT. The guest and its shims are not: so that the
-//! end of the host's stream, or of the guest itself, ends all as ever, and what stands still dies by SIGKILL like the rest. No
-//! right is needed for that which killing does not need, and no control group, so it is the same wherever a guest runs.
-//! Processes notice no more of it than of a user's Ctrl-Z and `fg`; one that has the kernel itself send it SIGCONT, by a timer,
-//! goes on: a pause saves, and is no wall.
+//! The guest and its shims keep running. So when the host closes its stream, everything ends as usual; SIGKILL
+//! also ends stopped processes. Pausing needs no more rights than killing, and no cgroup, so it works wherever a
+//! guest runs. Processes notice as much of it as of a user's Ctrl-Z and `fg`. A process that has the kernel send
+//! it SIGCONT by a timer resumes: a pause saves resources, and is no security boundary.
 //!
-//! State: which processes had stopped before, of their own accord, and are not to go on. In a crash of the guest all that is
-//! below it is killed.
+//! State: which processes were already stopped before, and must not be resumed. When the guest crashes, the kernel
+//! kills everything below it.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -16,117 +15,132 @@ use rustix::process::{Pid, Signal};
 use rustix::thread::{Timespec, nanosleep};
 
 use crate::clock;
-use crate::tree::{self, Motion};
+use crate::process_tree::{self, ProcessState};
 
-/// How long processes may take to stand still: only those that keep forking, or keep each other going, take longer. The guest
+/// How long stopping may take. Only processes that keep forking or keep resuming each other take longer. The guest
 /// does nothing else meanwhile.
-const WITHIN: Duration = Duration::from_millis(500);
+const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long the kernel holds one that is to stop, before it is taken for one that it keeps.
-const HELD_FOR: Duration = Duration::from_millis(20);
+/// How long a process may stay in an uninterruptible wait before the pause no longer waits for it.
+const UNINTERRUPTIBLE_WAIT: Duration = Duration::from_millis(20);
 
-/// How long is waited until one looks again.
-const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+/// The delay between two passes.
+const RETRY_DELAY: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
-/// Everything stands still.
+/// A pause that is in force.
 #[derive(Debug, Default)]
-pub(crate) struct Pause {
-    /// What had stopped before.
-    own_accord: HashSet<Pid>,
+pub(crate) struct ProcessPause {
+    /// Processes that were stopped before the pause.
+    already_stopped: HashSet<Pid>,
 }
 
-/// Why not everything stands still.
+/// Why the pause failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unrest {
-    /// The system does not permit that this process is stopped.
+pub(crate) enum PauseError {
+    /// The system does not permit to stop this process.
     Refused(Pid),
-    /// There were always others that ran.
-    Storm,
+    /// New processes kept running until the timeout.
+    ForkStorm,
 }
 
-impl Pause {
-    /// Stops all that descends from this process, but for those to spare, which others must not be confused with: this
-    /// process' own children. `before`: the pause that is still in force. With it comes how many stand still now. After a
-    /// failure all go on that did before.
-    pub(crate) fn begin(before: Option<Self>, spare: impl Fn(Pid) -> bool) -> Result<(Self, u64), Unrest> {
+impl ProcessPause {
+    /// Stops all descendants except those that `is_excluded` selects, which must be children of this process.
+    /// `before` is a pause that is already in force. Also returns the number of processes that are stopped now.
+    /// After a failure, all processes run that ran before.
+    pub(crate) fn begin(
+        before: Option<Self>,
+        is_excluded: impl Fn(Pid) -> bool,
+    ) -> Result<(Self, u64), PauseError> {
         let is_first = before.is_none();
         let mut pause = before.unwrap_or_default();
-        match pause.settle(&spare, is_first) {
+        match pause.stop_until_quiet(&is_excluded, is_first) {
             Ok(count) => Ok((pause, count)),
-            Err(unrest) => {
-                pause.end(spare);
-                Err(unrest)
+            Err(error) => {
+                pause.end(is_excluded);
+                Err(error)
             }
         }
     }
 
-    /// Stops what runs, until nothing does. Parents come first, so that none sees its child stop.
+    /// Stops processes until none runs. Parents come first, so that no parent sees its child stop.
     ///
-    /// One that was starting another when the family was listed may stand still before it is looked at, and leave a child that is in no
-    /// list. So all must be found standing still, and behind that the family must have nobody more.
-    fn settle(&mut self, spare: &impl Fn(Pid) -> bool, is_first: bool) -> Result<u64, Unrest> {
-        let own = rustix::process::getpid();
-        let until = clock::now() + WITHIN;
-        let (mut told, mut held) = (HashSet::new(), HashMap::new());
-        let mut found_still: Option<HashSet<Pid>> = None;
+    /// A process may fork while the tree is listed, and be stopped before its new child is in a list. So one pass
+    /// must find every process stopped, and the next pass must find no new one.
+    fn stop_until_quiet(
+        &mut self,
+        is_excluded: &impl Fn(Pid) -> bool,
+        is_first: bool,
+    ) -> Result<u64, PauseError> {
+        let this_process = rustix::process::getpid();
+        let deadline = clock::now() + STOP_TIMEOUT;
+        let (mut signalled, mut uninterruptible_since) = (HashSet::new(), HashMap::new());
+        let mut all_stopped: Option<HashSet<Pid>> = None;
         loop {
-            let lineage = tree::lineage();
-            let family: HashSet<Pid> = lineage.iter().copied().collect();
-            let (mut count, mut is_restless) = (0, false);
-            for pid in lineage.into_iter().filter(|pid| !spare(*pid)) {
-                match tree::motion(pid) {
-                    Motion::Gone => continue,
-                    Motion::Still if is_first && !told.contains(&pid) => drop(self.own_accord.insert(pid)),
-                    Motion::Still => {}
-                    // It stops when the kernel lets go of it, which may have it make a child first; who waits for a child that stands
-                    // still is not let go.
-                    Motion::Held if told.contains(&pid) => {
-                        let since = *held.entry(pid).or_insert_with(clock::now);
-                        is_restless |= clock::now() < since + HELD_FOR;
+            let processes = process_tree::descendants_parents_first();
+            let descendants: HashSet<Pid> = processes.iter().copied().collect();
+            let (mut count, mut is_running) = (0, false);
+            for pid in processes.into_iter().filter(|pid| !is_excluded(*pid)) {
+                match process_tree::process_state(pid) {
+                    ProcessState::Exited => continue,
+                    ProcessState::Stopped if is_first && !signalled.contains(&pid) => {
+                        self.already_stopped.insert(pid);
                     }
-                    Motion::Held | Motion::Going => {
-                        self.own_accord.remove(&pid);
-                        // What it has started just before is found when one looks again.
-                        is_restless = true;
-                        match tree::signal_member(pid, own, &family, Signal::STOP) {
-                            Ok(true) => drop(told.insert(pid)),
+                    ProcessState::Stopped => {}
+                    // It stops when the kernel releases it, and it may fork before that. A process that waits for
+                    // a stopped child is never released.
+                    ProcessState::Uninterruptible if signalled.contains(&pid) => {
+                        let since = *uninterruptible_since.entry(pid).or_insert_with(clock::now);
+                        is_running |= clock::now() < since + UNINTERRUPTIBLE_WAIT;
+                    }
+                    ProcessState::Uninterruptible | ProcessState::Running => {
+                        self.already_stopped.remove(&pid);
+                        // The next pass finds the children that it forked just before.
+                        is_running = true;
+                        match process_tree::signal_member(pid, this_process, &descendants, Signal::STOP) {
+                            Ok(true) => drop(signalled.insert(pid)),
                             Ok(false) => continue,
-                            Err(_) => return Err(Unrest::Refused(pid)),
+                            Err(_) => return Err(PauseError::Refused(pid)),
                         }
                     }
                 }
                 count += 1;
             }
-            if !is_restless {
-                if found_still.is_some_and(|found| family.is_subset(&found)) {
+            if !is_running {
+                if all_stopped.is_some_and(|found| descendants.is_subset(&found)) {
                     return Ok(count);
                 }
-                found_still = Some(family);
+                all_stopped = Some(descendants);
                 continue;
             }
-            found_still = None;
-            if clock::now() >= until {
-                return Err(Unrest::Storm);
+            all_stopped = None;
+            if clock::now() >= deadline {
+                return Err(PauseError::ForkStorm);
             }
-            // Signals are blocked, so nothing shortens it.
-            let _ = nanosleep(&LOOK_AGAIN);
+            // All signals are blocked, so nothing interrupts it.
+            let _ = nanosleep(&RETRY_DELAY);
         }
     }
 
-    /// Whether anything runs, but for those to spare.
-    pub(crate) fn is_disturbed(&self, spare: impl Fn(Pid) -> bool) -> bool {
-        tree::lineage().into_iter().any(|pid| !spare(pid) && tree::motion(pid) == Motion::Going)
+    /// Whether any process runs, except the excluded ones.
+    pub(crate) fn has_running(&self, is_excluded: impl Fn(Pid) -> bool) -> bool {
+        process_tree::descendants_parents_first()
+            .into_iter()
+            .any(|pid| !is_excluded(pid) && process_tree::process_state(pid) == ProcessState::Running)
     }
 
-    /// Has all go on that does not stand still of its own accord, and says how many. Children come first: none that a parent
-    /// leaves behind is found stopped, for which the kernel would hang up on it.
-    pub(crate) fn end(self, spare: impl Fn(Pid) -> bool) -> u64 {
-        let own = rustix::process::getpid();
-        let lineage = tree::lineage();
-        let family: HashSet<Pid> = lineage.iter().copied().collect();
-        let stopped = lineage.into_iter().rev().filter(|pid| !spare(*pid) && !self.own_accord.contains(pid));
-        let goes_on =
-            |pid: &Pid| tree::signal_member(*pid, own, &family, Signal::CONT).is_ok_and(|sent| sent);
-        stopped.filter(goes_on).count() as u64
+    /// Resumes all processes that this pause stopped, and returns how many. Children come first: the kernel sends
+    /// SIGHUP to stopped processes whose parent exits.
+    pub(crate) fn end(self, is_excluded: impl Fn(Pid) -> bool) -> u64 {
+        let this_process = rustix::process::getpid();
+        let processes = process_tree::descendants_parents_first();
+        let descendants: HashSet<Pid> = processes.iter().copied().collect();
+        let stopped = processes
+            .into_iter()
+            .rev()
+            .filter(|pid| !is_excluded(*pid) && !self.already_stopped.contains(pid));
+        let resumes = |pid: &Pid| {
+            process_tree::signal_member(*pid, this_process, &descendants, Signal::CONT).is_ok_and(|sent| sent)
+        };
+        stopped.filter(resumes).count() as u64
     }
 }

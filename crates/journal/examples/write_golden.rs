@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use conjure_base::{SessionId, TenantId};
 use conjure_journal::{
-    Charge, Epoch, Journal as _, NewEvent, Owner, SessionKey, Snapshot, SqliteJournal, SqliteOptions,
+    CounterIncrement, Epoch, Journal as _, LeaseOwner, NewEvent, SessionKey, Snapshot, SqliteJournal,
+    SqliteOptions,
 };
 
 #[tokio::main(flavor = "current_thread")]
@@ -22,11 +23,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         NewEvent::new("note", 1, (0..=255).collect()),
     ];
     journal.append(&first, 0, Epoch::NONE, notes).await?;
-    let lease = journal.acquire(&first, &Owner::new("host-1")?, Duration::MAX).await?;
+    let lease = journal.acquire_lease(&first, &LeaseOwner::new("host-1")?, Duration::MAX).await?;
     let others =
         vec![NewEvent::new("file", 3, b"large ".repeat(1_000)), NewEvent::new("empty", 0, Vec::new())];
-    let charges = vec![Charge::new("tokens", 1_234), Charge::new("calls", 1)];
-    journal.append_charged(&first, 2, lease.epoch, others, charges).await?;
+    let increments = vec![CounterIncrement::new("tokens", 1_234), CounterIncrement::new("calls", 1)];
+    journal.append_with_counters(&first, 2, lease.epoch, others, increments).await?;
     let snapshot = Snapshot { seq: 2, version: 9, body: b"state".to_vec() };
     journal.save_snapshot(&first, lease.epoch, snapshot).await?;
     journal.create(&SessionKey::new(TenantId::new("globex")?, SessionId::from_bits(7))).await?;

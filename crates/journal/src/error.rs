@@ -1,4 +1,4 @@
-//! Why a journal did not do what it was asked.
+//! The errors of a journal.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,33 +7,33 @@ use std::time::Duration;
 use conjure_base::{Digest, Timestamp};
 
 use crate::key::{Epoch, SessionKey};
-use crate::lease::Owner;
+use crate::lease::LeaseOwner;
 
-/// A failure of the journal. Unless a variant says otherwise, nothing was changed.
+/// A failure of the journal. Unless the variant states otherwise, nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// The tenant has no such session, or has it no more.
+    /// The tenant has no such session.
     #[error("there is no session {session}")]
     NotFound {
-        /// What was asked for.
+        /// The requested session.
         session: SessionKey,
     },
     /// The tenant has a session with this id already.
-    #[error("the session {session} is there already")]
+    #[error("the session {session} exists already")]
     Exists {
         /// Which.
         session: SessionKey,
     },
-    /// Somebody else has appended since the session was read.
-    #[error("the session holds {found} events where {expected} were expected; load it again")]
+    /// Another writer has appended since the session was read.
+    #[error("the session has {found} events, but {expected} were expected; read it again")]
     Conflict {
-        /// How many events the caller knows of.
+        /// The caller's number of events.
         expected: u64,
-        /// How many there are.
+        /// The actual number of events.
         found: u64,
     },
-    /// The epoch is not, or no more, that of the session: somebody else holds the lease, or it was released.
+    /// The epoch is not that of the session: another owner has the lease, or it was released.
     #[error("the epoch {epoch} may not write the session, whose epoch is {current}; lease it again")]
     StaleEpoch {
         /// The caller's.
@@ -41,115 +41,115 @@ pub enum JournalError {
         /// The session's.
         current: Epoch,
     },
-    /// Somebody else holds the lease.
+    /// Another owner holds the lease.
     #[error("the session is leased by `{owner}` until {until}")]
     LeaseHeld {
-        /// Who.
-        owner: Owner,
-        /// Until when, unless it is renewed or released.
+        /// The owner.
+        owner: LeaseOwner,
+        /// When the lease expires, unless it is renewed or released.
         until: Timestamp,
     },
-    /// Too much waits already. It was not accepted and may be tried again a little later.
+    /// The queue is full. The call was not accepted; try again later.
     #[error("{waiting} calls and {bytes} bytes wait for the journal{}; try again later", scope(.tenant))]
     Overloaded {
-        /// The tenant's name when only its own share is used up.
+        /// The tenant's name when only its own limit is reached.
         tenant: Option<String>,
-        /// How many calls wait, of the tenant or in all.
+        /// The number of waiting calls, of the tenant or in total.
         waiting: usize,
-        /// How many bytes of bodies wait, of the tenant or in all.
+        /// The waiting bytes of bodies, of the tenant or in total.
         bytes: usize,
     },
-    /// More than is ever accepted.
+    /// A value is larger than its limit.
     #[error("{what} has {size} bytes, more than {limit}")]
     TooLarge {
         /// What.
         what: &'static str,
-        /// Its bytes.
+        /// Its size in bytes.
         size: usize,
-        /// The most that are accepted.
+        /// The limit, in bytes.
         limit: usize,
     },
-    /// What was passed cannot be what it should be.
+    /// A value is not valid.
     #[error("{what} is not valid: {rule}")]
     Invalid {
         /// What.
         what: &'static str,
-        /// What it must be.
+        /// The rule.
         rule: &'static str,
     },
-    /// Another process has held the journal for longer than is waited for.
+    /// Another process has locked the journal for longer than the timeout.
     #[error("`{}` is locked by another process; end it, or try again", path.display())]
     Locked {
         /// The file.
         path: PathBuf,
     },
-    /// The journal lies where nothing can be written.
-    #[error("`{}` cannot be written; name a folder of your own, on a file system that is not read-only", path.display())]
+    /// The journal's directory or file cannot be written.
+    #[error("`{}` cannot be written; use a writable directory on a file system that is not read-only", path.display())]
     ReadOnly {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
     },
-    /// The disk, the quota, or the size that the journal was given is used up.
-    #[error("there is no room for `{}`; make some on its file system, or raise the journal's limit", path.display())]
+    /// The disk, the quota, or the journal's size limit is full.
+    #[error("there is no space for `{}`; free some on its file system, or raise the journal's limit", path.display())]
     DiskFull {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
     },
-    /// A file of the journal is not where it was opened, so that what is written now would be found by nobody. Nothing is
-    /// acknowledged until it is put back. Whether the call was carried out is not known.
-    #[error("{found} at `{}`, where the journal was opened; put its file back, or begin anew with a new process", path.display())]
-    Displaced {
-        /// Where it was.
+    /// A file of the journal was moved or replaced, so new data would be lost. No call is acknowledged until the file is put back. It is not
+    /// known whether the call was carried out.
+    #[error("{found} at `{}`, where the journal was opened; put the file back, or restart with a new journal", path.display())]
+    DatabaseMoved {
+        /// The path where it was opened.
         path: PathBuf,
-        /// What is there now.
-        found: Found,
+        /// What is at that path now.
+        found: FoundInstead,
     },
-    /// What was recorded is damaged. What else is recorded may be whole.
+    /// Stored data is damaged. Other data may be intact.
     #[error("{place} is damaged: {reason}")]
     Corrupt {
-        /// Where.
-        place: Place,
+        /// The damaged part.
+        place: DamagedPart,
         /// What is wrong.
         reason: String,
     },
-    /// The file is something else than a journal.
-    #[error("`{}` is not a journal: {reason}; name another folder", path.display())]
+    /// The file is not a journal.
+    #[error("`{}` is not a journal: {reason}; use another directory", path.display())]
     NotAJournal {
         /// The file.
         path: PathBuf,
         /// What is wrong.
         reason: String,
     },
-    /// A later version of this library has written it.
-    #[error("`{}` has the format {found}, and this version knows those up to {known}; use a later version", path.display())]
-    FutureFormat {
+    /// A newer version of this library has written the database.
+    #[error("`{}` has the format {found}, and this version supports formats up to {known}; use a newer version", path.display())]
+    NewerFormat {
         /// The file.
         path: PathBuf,
         /// Its format.
         found: i64,
-        /// The latest that is known.
+        /// The newest supported format.
         known: i64,
     },
-    /// A later version of the program has recorded it.
-    #[error("the event {seq} is of kind `{kind}` in version {version}, {}; use a later version", known_as(.known))]
-    FutureEvent {
-        /// Its place.
+    /// A newer version of the program has recorded the event.
+    #[error("the event {seq} is of kind `{kind}` in version {version}, {}; use a newer version", known_as(.known))]
+    NewerEvent {
+        /// Its sequence number.
         seq: u64,
         /// Its kind.
         kind: String,
         /// Its version.
         version: u32,
-        /// The newest version of this kind that is known; `None` when the kind is not.
+        /// The newest known version of this kind; `None` for an unknown kind.
         known: Option<u32>,
     },
-    /// An event of an old version could not be brought to the present one.
+    /// An event of an old version could not be upcast.
     #[error("the event {seq} of kind `{kind}` in version {version} cannot be read: {reason}")]
     Upcast {
-        /// Its place.
+        /// Its sequence number.
         seq: u64,
         /// Its kind.
         kind: String,
-        /// The version from which the step failed.
+        /// The version whose step failed.
         version: u32,
         /// Why.
         reason: String,
@@ -157,32 +157,30 @@ pub enum JournalError {
     /// The journal was closed.
     #[error("the journal is closed")]
     Closed,
-    /// What does the journal's work has ended by a defect. Whether the call was carried out is not known; a new journal
-    /// must be opened.
+    /// The thread of the journal has panicked. It is not known whether the call was carried out. The journal must be reopened.
     #[error("the journal's {part} has ended: {reason}; open the journal again")]
     Lost {
-        /// Who ended.
+        /// Which thread.
         part: &'static str,
-        /// How.
+        /// Why it ended.
         reason: String,
     },
-    /// What does the journal's work had ended by a defect before the call came, which was not carried out; a new journal must be
-    /// opened.
+    /// The thread of the journal had panicked before the call, which was not carried out. The journal must be reopened.
     #[error("the journal's {part} has ended: {reason}; nothing was done, open the journal again")]
-    Ended {
-        /// Who had ended.
+    ThreadEnded {
+        /// Which thread.
         part: &'static str,
-        /// How.
+        /// Why it ended.
         reason: String,
     },
-    /// Anything else that the system said. Whether the call was carried out is not known.
+    /// Any other error of the operating system. It is not known whether the call was carried out.
     #[error("cannot {doing} `{}`: {reason}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// On what.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
 }
@@ -193,22 +191,22 @@ fn scope(tenant: &Option<String>) -> String {
 
 fn known_as(known: &Option<u32>) -> String {
     match known {
-        Some(version) => format!("and this version knows those up to {version}"),
+        Some(version) => format!("and this version supports versions up to {version}"),
         None => "which this version does not know".to_owned(),
     }
 }
 
-/// What is where a file of the journal was.
+/// What is at the path of a file of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Found {
+pub enum FoundInstead {
     /// Nothing.
     Nothing,
-    /// A file that was put there.
+    /// Another file.
     Another,
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for FoundInstead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Nothing => "there is nothing",
@@ -217,11 +215,11 @@ impl fmt::Display for Found {
     }
 }
 
-/// What is damaged.
+/// The damaged part of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Place {
-    /// The file as such.
+pub enum DamagedPart {
+    /// The database file.
     File {
         /// Which.
         path: PathBuf,
@@ -230,10 +228,10 @@ pub enum Place {
     Event {
         /// Of which session.
         session: SessionKey,
-        /// Its place.
+        /// Its sequence number.
         seq: u64,
     },
-    /// A session's snapshot. Its events may be replayed instead.
+    /// A session's snapshot. The events can be replayed instead.
     Snapshot {
         /// Of which session.
         session: SessionKey,
@@ -243,14 +241,14 @@ pub enum Place {
         /// Of which session.
         session: SessionKey,
     },
-    /// A large body that is kept by its digest.
+    /// A large body, stored by its digest.
     Blob {
         /// Which.
         digest: Digest,
     },
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for DamagedPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { path } => write!(f, "the file `{}`", path.display()),
@@ -268,49 +266,49 @@ impl fmt::Display for Place {
 pub enum JournalErrorKind {
     /// There is no such session.
     NotFound,
-    /// The session is there already.
+    /// The session exists already.
     Exists,
-    /// Another sequence than expected.
+    /// The sequence number is not the expected one.
     Conflict,
-    /// Another epoch than the session's.
+    /// The epoch is not the session's.
     StaleEpoch,
-    /// Somebody else holds the lease.
+    /// Another owner holds the lease.
     LeaseHeld,
-    /// Too much waits.
+    /// The queue is full.
     Overloaded,
-    /// What was passed is too large or not valid.
+    /// A value is too large or not valid.
     Invalid,
-    /// Another process holds the journal.
+    /// Another process has locked the journal.
     Locked,
     /// It cannot be written.
     ReadOnly,
-    /// There is no room.
+    /// There is no space.
     DiskFull,
-    /// Its file is gone, or another.
-    Displaced,
-    /// What was recorded is damaged, or no journal.
+    /// Its file was moved or replaced.
+    DatabaseMoved,
+    /// Stored data is damaged, or the file is not a journal.
     Corrupt,
-    /// A later version has written it.
-    Future,
+    /// A newer version has written it.
+    Newer,
     /// It was closed.
     Closed,
-    /// What does its work has ended, and may have carried out the call.
+    /// Its thread has panicked, and may have carried out the call.
     Lost,
-    /// What does its work had ended before.
-    Ended,
-    /// Anything else.
+    /// Its thread had panicked before the call.
+    ThreadEnded,
+    /// Any other error.
     Io,
 }
 
-/// How soon it is worth another try: the writer has done with what waited by then, or with a good part of it.
-const SOON: Duration = Duration::from_millis(250);
+/// The wait before a retry: by then the writer has worked off most of its queue.
+const RETRY_AFTER: Duration = Duration::from_millis(250);
 
 impl JournalError {
-    /// When it is worth another try, where too much waited for this one.
+    /// The wait before a retry of an overloaded call.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Overloaded { .. } => Some(SOON),
+            Self::Overloaded { .. } => Some(RETRY_AFTER),
             _ => None,
         }
     }
@@ -329,27 +327,27 @@ impl JournalError {
             Self::Locked { .. } => JournalErrorKind::Locked,
             Self::ReadOnly { .. } => JournalErrorKind::ReadOnly,
             Self::DiskFull { .. } => JournalErrorKind::DiskFull,
-            Self::Displaced { .. } => JournalErrorKind::Displaced,
+            Self::DatabaseMoved { .. } => JournalErrorKind::DatabaseMoved,
             Self::Corrupt { .. } | Self::NotAJournal { .. } | Self::Upcast { .. } => {
                 JournalErrorKind::Corrupt
             }
-            Self::FutureFormat { .. } | Self::FutureEvent { .. } => JournalErrorKind::Future,
+            Self::NewerFormat { .. } | Self::NewerEvent { .. } => JournalErrorKind::Newer,
             Self::Closed => JournalErrorKind::Closed,
             Self::Lost { .. } => JournalErrorKind::Lost,
-            Self::Ended { .. } => JournalErrorKind::Ended,
+            Self::ThreadEnded { .. } => JournalErrorKind::ThreadEnded,
             Self::Io { .. } => JournalErrorKind::Io,
         }
     }
 
-    /// Whether the same call may well succeed a little later, with nothing changed by the caller.
+    /// Whether the same call may succeed later.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::Overloaded { .. } | Self::Locked { .. } | Self::LeaseHeld { .. })
     }
 
-    /// Whether the journal as a whole is gone, and not the one call: a supervisor opens it anew.
+    /// Whether the whole journal has failed: a supervisor must reopen it.
     #[must_use]
     pub const fn is_critical(&self) -> bool {
-        matches!(self, Self::Lost { .. } | Self::Ended { .. })
+        matches!(self, Self::Lost { .. } | Self::ThreadEnded { .. })
     }
 }

@@ -1,21 +1,21 @@
-//! Events as the journal sees them: a kind, a version, and bytes.
+//! Events of the journal: a kind, a version, and bytes.
 
 use std::borrow::Cow;
 
-/// The longest name of a kind of events, in bytes.
-pub const LONGEST_KIND: usize = 128;
+/// The longest name of a kind, in bytes.
+pub const MAX_KIND_BYTES: usize = 128;
 
-/// What an event, a snapshot or a session counts for in [`recorded_bytes`](crate::Journal::recorded_bytes), beside what it says.
+/// The constant size of an event, a snapshot or a session in [`stored_bytes`](crate::Journal::stored_bytes).
 pub const ROW_BYTES: u64 = 64;
 
-/// An event that is to be appended.
+/// An event to be appended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEvent {
-    /// What kind of event it is, which decides what its version counts. At most [`LONGEST_KIND`] bytes.
+    /// Its kind; each kind has its own versions. At most [`MAX_KIND_BYTES`] bytes.
     pub kind: Cow<'static, str>,
     /// The version of the kind's format.
     pub version: u32,
-    /// What happened, in that format.
+    /// The body, in that format.
     pub body: Vec<u8>,
 }
 
@@ -26,27 +26,27 @@ impl NewEvent {
     }
 }
 
-/// An event that was appended.
+/// An appended event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Recorded {
-    /// Its place in the session, from 0.
+pub struct RecordedEvent {
+    /// Its sequence number in the session, from 0.
     pub seq: u64,
-    /// Under which epoch it was appended.
+    /// The epoch of its append.
     pub epoch: crate::Epoch,
-    /// What kind of event it is.
+    /// Its kind.
     pub kind: String,
-    /// The version of the kind's format in which its body is.
+    /// The version of the kind's format.
     pub version: u32,
-    /// What happened.
+    /// The body.
     pub body: Vec<u8>,
 }
 
-/// How much is loaded at once. At least one event is, however large.
+/// The limits of one page. A page has at least one event, however large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageLimit {
     /// The most events.
     pub events: u32,
-    /// The most bytes of bodies together.
+    /// The most bytes of all bodies.
     pub bytes: usize,
 }
 
@@ -57,17 +57,17 @@ impl Default for PageLimit {
     }
 }
 
-/// A session's events from some place on, without a hole, as they were at one moment.
+/// Consecutive events of a session, as a consistent snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventPage {
-    /// The events. Empty when the session has none from there on.
-    pub events: Vec<Recorded>,
-    /// How many events the session held at that moment.
+    /// The events; empty after the last one.
+    pub events: Vec<RecordedEvent>,
+    /// The number of events in the session at that time.
     pub total: u64,
 }
 
 impl EventPage {
-    /// Where the next page begins; `None` when this one reaches the end.
+    /// The sequence number of the next page; `None` on the last page.
     #[must_use]
     pub fn next(&self) -> Option<u64> {
         let next = self.events.last()?.seq.saturating_add(1);

@@ -1,15 +1,15 @@
-//! What names a session, and what tells its writers apart.
+//! The key of a session, and the epoch of its writer.
 
 use std::fmt;
 
 use conjure_base::{SessionId, TenantId};
 
-/// A session of a tenant. The same id under another tenant is another session.
+/// The key of a session. The same id under another tenant is another session.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionKey {
-    /// Whose it is.
+    /// The tenant.
     pub tenant: TenantId,
-    /// Which it is.
+    /// The session's id.
     pub session: SessionId,
 }
 
@@ -27,15 +27,15 @@ impl fmt::Display for SessionKey {
     }
 }
 
-/// Which of a session's successive writers: each lease has a higher one than all before it.
+/// The fencing token of a session's writer. Each lease has a higher epoch than all earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(u64);
 
 impl Epoch {
-    /// That of a session that was never leased: for a host that is its journal's only one.
+    /// The epoch of a session that was never leased, for a process that is the journal's only user.
     pub const NONE: Self = Self(0);
 
-    /// The epoch with this number, for an implementation that reads one back.
+    /// The epoch with this number, for an implementation that reads it back.
     #[must_use]
     pub const fn from_number(number: u64) -> Self {
         Self(number)

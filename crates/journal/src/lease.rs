@@ -1,4 +1,4 @@
-//! The right to write a session, for a time.
+//! The lease of a session: a time-limited exclusive right to write it.
 
 use std::fmt;
 
@@ -8,24 +8,23 @@ use crate::error::JournalError;
 use crate::key::Epoch;
 
 /// The longest owner's name, in bytes.
-const LONGEST_OWNER: usize = 128;
+const MAX_OWNER_BYTES: usize = 128;
 
-/// Who holds a lease: a host. 1 to 128 bytes, no control characters.
-///
-/// The same owner may lease a session again at any time. So a host that is the only one of its name, whose predecessor is
-/// surely dead when it starts, keeps the name and waits for nothing after a crash. Where two may live at a time, each has a
-/// name of its own, another one after each start: the leftovers of the dead are then waited for like those of a stranger.
+/// The name of a process that holds leases: 1 to 128 bytes, no control characters.
+/// The same owner may acquire a session's lease again at any time. So a process whose predecessor is certainly dead keeps the name, and
+/// waits for no lease after a crash. If two processes may run at the same time, each start needs a new name: leases of the dead process
+/// must then expire.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Owner(String);
+pub struct LeaseOwner(String);
 
-impl Owner {
-    /// Checks `text` and takes it as an owner's name.
+impl LeaseOwner {
+    /// Checks the name.
     ///
     /// # Errors
-    /// `Invalid` when it is empty, too long, or holds control characters.
+    /// `Invalid` when it is empty, too long, or has control characters.
     pub fn new(text: impl Into<String>) -> Result<Self, JournalError> {
         let text = text.into();
-        if (1..=LONGEST_OWNER).contains(&text.len()) && !text.chars().any(char::is_control) {
+        if (1..=MAX_OWNER_BYTES).contains(&text.len()) && !text.chars().any(char::is_control) {
             Ok(Self(text))
         } else {
             Err(JournalError::Invalid {
@@ -42,20 +41,19 @@ impl Owner {
     }
 }
 
-impl fmt::Display for Owner {
+impl fmt::Display for LeaseOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-/// A lease as it was given or renewed. It may have ended since: an append under its epoch says so.
+/// A lease at the time of its start or renewal. It may have ended since; then an append under its epoch fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// Who holds it.
-    pub owner: Owner,
-    /// What its holder appends under.
+    /// The holder.
+    pub owner: LeaseOwner,
+    /// The epoch of the holder's appends.
     pub epoch: Epoch,
-    /// When others may take it, by the journal's own clock (of the database, not of the holder). A holder that cannot
-    /// renew it stops well before.
+    /// When it expires, by the journal's own clock. A holder that cannot renew it must stop well before.
     pub until: Timestamp,
 }

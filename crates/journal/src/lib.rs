@@ -1,20 +1,17 @@
 //! The durable log of sessions: append-only events with sequence and epoch.
+//! A [`Journal`] stores the event logs of many tenants' sessions. It does not interpret events: an event has a kind, a version and a body
+//! of bytes. All implementations give the same guarantees, and one test suite checks them (feature `conformance`):
 //!
-//! A [`Journal`] records what happened in the sessions of many tenants. It does not know what events mean: an event has a
-//! kind, a version and a body of bytes. What it promises is the same for every implementation, and checked by one suite
-//! (`conformance`, a feature):
+//! - **Durability**: acknowledged events survive any crash, in order and without gaps.
+//! - **Atomicity**: an append stores all of its events or none, at the sequence number that the writer expected, under its epoch
+//!   ([`Journal::append`]). A dropped future may have appended all or nothing.
+//! - **Counters**: an append may increment counters of its tenant in the same transaction ([`Journal::append_with_counters`]).
+//! - **One writer at a time**: each lease has a new epoch, which makes the earlier one stale ([`Journal::acquire_lease`]).
+//! - **Tenant isolation**: every call names a tenant with the session, and never finds data of another tenant. Waiting calls share the
+//!   journal by their tenants' weights ([`Journal::set_weights`]).
 //!
-//! - **What was acknowledged is there**, after any crash, in its order, without a hole.
-//! - **All of an append or nothing**, at the sequence that the writer expected, under the epoch that it holds
-//!   ([`Journal::append`]). A dropped future may have appended or not, never a part.
-//! - **What is used is counted with what was done**: an append may charge counters of its tenant, in the same transaction
-//!   ([`Journal::append_charged`]).
-//! - **One writer at a time**: a lease gives an epoch, and the next one makes the former stale ([`Journal::acquire`]).
-//! - **Tenants share nothing**: every call names a tenant with the session, and what belongs to another tenant is not found.
-//!   Where their calls wait for each other, each has its part by its weight ([`Journal::set_weights`]).
-//!
-//! [`MemoryJournal`] forgets with its process. `SqliteJournal` (feature `sqlite`) keeps one database in a folder, and
-//! large bodies in a content-addressed store of their tenant beside it.
+//! [`MemoryJournal`] is in memory. `SqliteJournal` (feature `sqlite`) has one database in a directory. Large bodies are in a
+//! content-addressed store of their tenant beside it.
 //!
 //! ```
 //! use conjure_base::{SessionId, TenantId};
@@ -26,20 +23,19 @@
 //! journal.create(&key).await?;
 //! let events = vec![NewEvent::new("greeting", 1, b"hello".to_vec())];
 //! assert_eq!(journal.append(&key, 0, Epoch::NONE, events).await?, 1);
-//! let page = journal.load(&key, 0, PageLimit::default()).await?;
+//! let page = journal.read(&key, 0, PageLimit::default()).await?;
 //! assert_eq!(page.events[0].body, b"hello");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # }).unwrap()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod charge;
+mod counter;
 mod error;
 mod event;
 mod key;
 mod lease;
 mod session;
-mod snapshot;
 mod weights;
 
 mod journal;
@@ -52,16 +48,15 @@ pub mod conformance;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-pub use charge::{Charge, LARGEST_COUNT, LONGEST_COUNTER};
-pub use error::{Found, JournalError, JournalErrorKind, Place};
-pub use event::{EventPage, LONGEST_KIND, NewEvent, PageLimit, ROW_BYTES, Recorded};
-pub use journal::{Journal, Reply, Swept, load_all};
+pub use counter::{CounterIncrement, MAX_COUNT, MAX_COUNTER_NAME_BYTES};
+pub use error::{DamagedPart, FoundInstead, JournalError, JournalErrorKind};
+pub use event::{EventPage, MAX_KIND_BYTES, NewEvent, PageLimit, ROW_BYTES, RecordedEvent};
+pub use journal::{Journal, JournalFuture, SweepReport, read_all};
 pub use key::{Epoch, SessionKey};
-pub use lease::{Lease, Owner};
+pub use lease::{Lease, LeaseOwner};
 pub use memory::MemoryJournal;
-pub use session::{ListCursor, SessionInfo, SessionPage};
-pub use snapshot::Snapshot;
+pub use session::{ListCursor, SessionInfo, SessionPage, Snapshot};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteJournal, SqliteOptions};
-pub use upcast::{Upcasting, Upcasts};
-pub use weights::Weights;
+pub use upcast::{UpcastingJournal, Upcasts};
+pub use weights::TenantWeights;

@@ -1,6 +1,6 @@
-//! The journal in memory: for tests, and for hosts whose sessions end with them.
+//! The journal in memory: for tests, and for sessions that end with their process.
 //!
-//! State: all of it, behind one lock that is held for moments. It is forgotten with the last clone.
+//! State: all data, behind one lock that is held briefly. It is dropped with the last clone.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,34 +10,34 @@ use std::time::Duration;
 use conjure_base::{Clock, SessionId, SystemClock, TenantId, Timestamp};
 use futures_util::FutureExt as _;
 
-use crate::charge::{Charge, LARGEST_COUNT, check_charges};
+use crate::counter::{CounterIncrement, MAX_COUNT, check_increments};
 use crate::error::JournalError;
-use crate::event::{EventPage, LONGEST_KIND, NewEvent, PageLimit, ROW_BYTES, Recorded};
-use crate::journal::{Journal, Reply, Swept};
+use crate::event::{EventPage, MAX_KIND_BYTES, NewEvent, PageLimit, ROW_BYTES, RecordedEvent};
+use crate::journal::{Journal, JournalFuture, SweepReport};
 use crate::key::{Epoch, SessionKey};
-use crate::lease::{Lease, Owner};
-use crate::session::{LARGEST_LIST, ListCursor, SessionInfo, SessionPage};
-use crate::snapshot::Snapshot;
-use crate::weights::Weights;
+use crate::lease::{Lease, LeaseOwner};
+use crate::session::Snapshot;
+use crate::session::{ListCursor, MAX_LIST_ENTRIES, SessionInfo, SessionPage};
+use crate::weights::TenantWeights;
 
-/// Events in memory. Clones are the same journal.
+/// A journal in memory. Clones share it.
 #[derive(Clone)]
 pub struct MemoryJournal {
     clock: Arc<dyn Clock>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<MemoryState>>,
 }
 
 #[derive(Default)]
-struct State {
-    /// How many sessions were ever created, which orders them in lists.
+struct MemoryState {
+    /// The number of sessions ever created, which orders them in lists.
     created: u64,
-    tenants: BTreeMap<TenantId, BTreeMap<SessionId, Session>>,
+    tenants: BTreeMap<TenantId, BTreeMap<SessionId, MemorySession>>,
     counters: BTreeMap<TenantId, BTreeMap<String, u64>>,
 }
 
-struct Session {
+struct MemorySession {
     number: u64,
-    events: Vec<Recorded>,
+    events: Vec<RecordedEvent>,
     epoch: Epoch,
     lease: Option<Lease>,
     snapshot: Option<Snapshot>,
@@ -46,34 +46,37 @@ struct Session {
 }
 
 impl MemoryJournal {
-    /// An empty one, with the machine's clock.
+    /// An empty journal with the system clock.
     #[must_use]
     pub fn new() -> Self {
         Self::with_clock(Arc::new(SystemClock))
     }
 
-    /// An empty one whose leases end by this clock.
+    /// An empty journal with this clock for leases.
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         Self { clock, state: Arc::default() }
     }
 
-    /// Does it at once. Nothing in there waits, so the future that is returned is ready.
-    fn call<T: Send + 'static>(&self, work: impl FnOnce(&mut State) -> Result<T, JournalError>) -> Reply<T> {
+    /// Runs the call at once and returns a ready future.
+    fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut MemoryState) -> Result<T, JournalError>,
+    ) -> JournalFuture<T> {
         let result = work(&mut self.lock());
         std::future::ready(result).boxed()
     }
 
-    /// The same with one session.
+    /// Runs a call on one session.
     fn call_session<T: Send + 'static>(
         &self,
         key: &SessionKey,
-        work: impl FnOnce(&mut Session) -> Result<T, JournalError>,
-    ) -> Reply<T> {
+        work: impl FnOnce(&mut MemorySession) -> Result<T, JournalError>,
+    ) -> JournalFuture<T> {
         self.call(|state| work(state.session(key)?))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MemoryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -84,8 +87,8 @@ impl Default for MemoryJournal {
     }
 }
 
-impl State {
-    fn session(&mut self, key: &SessionKey) -> Result<&mut Session, JournalError> {
+impl MemoryState {
+    fn session(&mut self, key: &SessionKey) -> Result<&mut MemorySession, JournalError> {
         let sessions = self.tenants.get_mut(&key.tenant);
         sessions
             .and_then(|sessions| sessions.get_mut(&key.session))
@@ -107,7 +110,7 @@ impl State {
             return Err(JournalError::Exists { session: key.clone() });
         }
         self.created += 1;
-        let session = Session {
+        let session = MemorySession {
             number: self.created,
             events: Vec::new(),
             epoch: Epoch::NONE,
@@ -121,23 +124,23 @@ impl State {
     }
 }
 
-impl State {
-    fn charge(&mut self, tenant: &TenantId, charges: Vec<Charge>) {
-        for Charge { counter, amount } in charges {
+impl MemoryState {
+    fn increment(&mut self, tenant: &TenantId, increments: Vec<CounterIncrement>) {
+        for CounterIncrement { counter, amount } in increments {
             let counters = self.counters.entry(tenant.clone()).or_default();
             let count = counters.entry(counter.into_owned()).or_default();
-            *count = count.saturating_add(amount).min(LARGEST_COUNT);
+            *count = count.saturating_add(amount).min(MAX_COUNT);
         }
     }
 }
 
-impl Session {
+impl MemorySession {
     fn total(&self) -> u64 {
         self.events.len() as u64
     }
 
     fn bytes(&self) -> u64 {
-        let event = |event: &Recorded| ROW_BYTES + (event.kind.len() + event.body.len()) as u64;
+        let event = |event: &RecordedEvent| ROW_BYTES + (event.kind.len() + event.body.len()) as u64;
         let snapshot = self.snapshot.as_ref().map_or(0, |snapshot| ROW_BYTES + snapshot.body.len() as u64);
         ROW_BYTES + self.events.iter().map(event).sum::<u64>() + snapshot
     }
@@ -174,14 +177,14 @@ impl Session {
         }
         let recorded = events.into_iter().zip(found..).map(|(event, seq)| {
             let NewEvent { kind, version, body } = event;
-            Recorded { seq, epoch, kind: kind.into_owned(), version, body }
+            RecordedEvent { seq, epoch, kind: kind.into_owned(), version, body }
         });
         self.events.extend(recorded);
         Ok(self.total())
     }
 
     fn page(&self, from: u64, limit: PageLimit) -> EventPage {
-        let mut events: Vec<Recorded> = Vec::new();
+        let mut events: Vec<RecordedEvent> = Vec::new();
         let mut bytes = 0_usize;
         let skipped = usize::try_from(from).unwrap_or(usize::MAX);
         for event in self.events.iter().skip(skipped) {
@@ -195,7 +198,7 @@ impl Session {
         EventPage { events, total: self.total() }
     }
 
-    fn acquire(&mut self, owner: &Owner, now: Timestamp, time: Duration) -> Result<Lease, JournalError> {
+    fn acquire(&mut self, owner: &LeaseOwner, now: Timestamp, time: Duration) -> Result<Lease, JournalError> {
         if let Some(lease) = self.lease.as_ref().filter(|lease| lease.owner != *owner && lease.until > now) {
             return Err(JournalError::LeaseHeld { owner: lease.owner.clone(), until: lease.until });
         }
@@ -241,51 +244,51 @@ fn after(now: Timestamp, time: Duration) -> Timestamp {
     Timestamp::from_millis(now.millis().saturating_add(millis))
 }
 
-/// Refuses what no implementation takes.
+/// Checks the limits of all implementations.
 pub(crate) fn check_events(events: &[NewEvent]) -> Result<(), JournalError> {
     match events.iter().map(|event| event.kind.len()).max() {
-        Some(size) if size > LONGEST_KIND => {
-            Err(JournalError::TooLarge { what: "the name of an event's kind", size, limit: LONGEST_KIND })
+        Some(size) if size > MAX_KIND_BYTES => {
+            Err(JournalError::TooLarge { what: "the name of an event's kind", size, limit: MAX_KIND_BYTES })
         }
         _ => Ok(()),
     }
 }
 
 impl Journal for MemoryJournal {
-    fn create(&self, key: &SessionKey) -> Reply<()> {
+    fn create(&self, key: &SessionKey) -> JournalFuture<()> {
         self.call(|state| state.create(key, self.clock.timestamp()))
     }
 
-    fn append_charged(
+    fn append_with_counters(
         &self,
         key: &SessionKey,
         expected_seq: u64,
         epoch: Epoch,
         events: Vec<NewEvent>,
-        charges: Vec<Charge>,
-    ) -> Reply<u64> {
+        increments: Vec<CounterIncrement>,
+    ) -> JournalFuture<u64> {
         self.call(|state| {
             let session = state.session(key)?;
             check_events(&events)?;
-            check_charges(&charges)?;
+            check_increments(&increments)?;
             let has_events = !events.is_empty();
             let total = session.append(expected_seq, epoch, events, self.clock.timestamp())?;
             if has_events {
-                state.charge(&key.tenant, charges);
+                state.increment(&key.tenant, increments);
             }
             Ok(total)
         })
     }
 
-    fn charge(&self, tenant: &TenantId, charges: Vec<Charge>) -> Reply<()> {
+    fn increment_counters(&self, tenant: &TenantId, increments: Vec<CounterIncrement>) -> JournalFuture<()> {
         self.call(|state| {
-            check_charges(&charges)?;
-            state.charge(tenant, charges);
+            check_increments(&increments)?;
+            state.increment(tenant, increments);
             Ok(())
         })
     }
 
-    fn counters(&self, tenant: &TenantId, names: Vec<String>) -> Reply<Vec<u64>> {
+    fn counters(&self, tenant: &TenantId, names: Vec<String>) -> JournalFuture<Vec<u64>> {
         self.call(|state| {
             let known = state.counters.get(tenant);
             let count = |name: &String| known.and_then(|known| known.get(name)).copied().unwrap_or(0);
@@ -293,46 +296,46 @@ impl Journal for MemoryJournal {
         })
     }
 
-    fn counter_names(&self, tenant: &TenantId) -> Reply<Vec<String>> {
+    fn list_counters(&self, tenant: &TenantId) -> JournalFuture<Vec<String>> {
         self.call(|state| {
             Ok(state.counters.get(tenant).map(|known| known.keys().cloned().collect()).unwrap_or_default())
         })
     }
 
-    fn forget_counters(&self, tenant: &TenantId, names: Vec<String>) -> Reply<u64> {
+    fn delete_counters(&self, tenant: &TenantId, names: Vec<String>) -> JournalFuture<u64> {
         self.call(|state| {
             let Some(known) = state.counters.get_mut(tenant) else { return Ok(0) };
             Ok(names.iter().filter(|name| known.remove(*name).is_some()).count() as u64)
         })
     }
 
-    fn session_count(&self, tenant: &TenantId) -> Reply<u64> {
+    fn session_count(&self, tenant: &TenantId) -> JournalFuture<u64> {
         self.call(|state| Ok(state.tenants.get(tenant).map_or(0, |sessions| sessions.len() as u64)))
     }
 
-    fn recorded_bytes(&self, tenant: &TenantId) -> Reply<u64> {
+    fn stored_bytes(&self, tenant: &TenantId) -> JournalFuture<u64> {
         self.call(|state| {
             Ok(state.tenants.get(tenant).into_iter().flatten().map(|(_, session)| session.bytes()).sum())
         })
     }
 
-    fn load(&self, key: &SessionKey, from: u64, limit: PageLimit) -> Reply<EventPage> {
+    fn read(&self, key: &SessionKey, from: u64, limit: PageLimit) -> JournalFuture<EventPage> {
         self.call_session(key, |session| Ok(session.page(from, limit)))
     }
 
-    fn save_snapshot(&self, key: &SessionKey, epoch: Epoch, snapshot: Snapshot) -> Reply<()> {
+    fn save_snapshot(&self, key: &SessionKey, epoch: Epoch, snapshot: Snapshot) -> JournalFuture<()> {
         self.call_session(key, |session| session.save_snapshot(epoch, snapshot))
     }
 
-    fn snapshot(&self, key: &SessionKey) -> Reply<Option<Snapshot>> {
+    fn snapshot(&self, key: &SessionKey) -> JournalFuture<Option<Snapshot>> {
         self.call_session(key, |session| Ok(session.snapshot.clone()))
     }
 
-    fn acquire(&self, key: &SessionKey, owner: &Owner, time: Duration) -> Reply<Lease> {
+    fn acquire_lease(&self, key: &SessionKey, owner: &LeaseOwner, time: Duration) -> JournalFuture<Lease> {
         self.call_session(key, |session| session.acquire(owner, self.clock.timestamp(), time))
     }
 
-    fn renew(&self, key: &SessionKey, epoch: Epoch, time: Duration) -> Reply<Lease> {
+    fn renew_lease(&self, key: &SessionKey, epoch: Epoch, time: Duration) -> JournalFuture<Lease> {
         self.call_session(key, |session| {
             let lease = session.lease(epoch)?;
             lease.until = after(self.clock.timestamp(), time);
@@ -340,15 +343,20 @@ impl Journal for MemoryJournal {
         })
     }
 
-    fn release(&self, key: &SessionKey, epoch: Epoch) -> Reply<()> {
+    fn release_lease(&self, key: &SessionKey, epoch: Epoch) -> JournalFuture<()> {
         self.call_session(key, |session| session.release(epoch))
     }
 
-    fn session(&self, key: &SessionKey) -> Reply<SessionInfo> {
+    fn session(&self, key: &SessionKey) -> JournalFuture<SessionInfo> {
         self.call_session(key, |session| Ok(session.info(key.session)))
     }
 
-    fn sessions(&self, tenant: &TenantId, after: Option<ListCursor>, limit: u32) -> Reply<SessionPage> {
+    fn sessions(
+        &self,
+        tenant: &TenantId,
+        after: Option<ListCursor>,
+        limit: u32,
+    ) -> JournalFuture<SessionPage> {
         self.call(|state| {
             let before = after.map_or(u64::MAX, ListCursor::number);
             let mut found: Vec<(u64, SessionInfo)> = state
@@ -360,7 +368,7 @@ impl Journal for MemoryJournal {
                 .map(|(id, session)| (session.number, session.info(*id)))
                 .collect();
             found.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
-            let limit = limit.clamp(1, LARGEST_LIST) as usize;
+            let limit = limit.clamp(1, MAX_LIST_ENTRIES) as usize;
             let is_cut = found.len() > limit;
             found.truncate(limit);
             let next = found.last().filter(|_| is_cut).map(|(number, _)| ListCursor::from_number(*number));
@@ -368,18 +376,18 @@ impl Journal for MemoryJournal {
         })
     }
 
-    fn tenants(&self, after: Option<&TenantId>, limit: u32) -> Reply<Vec<TenantId>> {
+    fn tenants(&self, after: Option<&TenantId>, limit: u32) -> JournalFuture<Vec<TenantId>> {
         self.call(|state| {
             let all = state.tenants.keys().filter(|tenant| after.is_none_or(|after| *tenant > after));
-            Ok(all.take(limit.clamp(1, LARGEST_LIST) as usize).cloned().collect())
+            Ok(all.take(limit.clamp(1, MAX_LIST_ENTRIES) as usize).cloned().collect())
         })
     }
 
-    fn delete_session(&self, key: &SessionKey) -> Reply<()> {
+    fn delete_session(&self, key: &SessionKey) -> JournalFuture<()> {
         self.call(|state| state.delete(key))
     }
 
-    fn delete_unchanged(&self, key: &SessionKey, events: u64) -> Reply<()> {
+    fn delete_if_unchanged(&self, key: &SessionKey, events: u64) -> JournalFuture<()> {
         self.call(|state| {
             let found = state.session(key)?.total();
             if found != events {
@@ -389,19 +397,19 @@ impl Journal for MemoryJournal {
         })
     }
 
-    fn delete_tenant(&self, tenant: &TenantId) -> Reply<u64> {
+    fn delete_tenant(&self, tenant: &TenantId) -> JournalFuture<u64> {
         self.call(|state| {
             state.counters.remove(tenant);
             Ok(state.tenants.remove(tenant).map_or(0, |sessions| sessions.len() as u64))
         })
     }
 
-    fn sweep(&self) -> Reply<Swept> {
-        self.call(|_| Ok(Swept::default()))
+    fn sweep(&self) -> JournalFuture<SweepReport> {
+        self.call(|_| Ok(SweepReport::default()))
     }
 
-    /// Nobody waits for anybody here.
-    fn set_weights(&self, _: Weights) {}
+    /// Calls never wait here, so weights have no effect.
+    fn set_weights(&self, _: TenantWeights) {}
 }
 
 impl fmt::Debug for MemoryJournal {

@@ -1,55 +1,67 @@
-//! What a journal tells of sessions without loading their events.
+//! Sessions without their events: descriptions, lists and snapshots.
 
 use conjure_base::{SessionId, Timestamp};
 
 use crate::key::Epoch;
 use crate::lease::Lease;
 
-/// A session, without its events.
+/// The description of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionInfo {
-    /// Which.
+    /// Its id.
     pub session: SessionId,
-    /// How many events it holds, which is the sequence number of the next one.
+    /// The number of its events, which is the sequence number of the next one.
     pub events: u64,
-    /// Under which epoch an append is taken.
+    /// The epoch that an append must have.
     pub epoch: Epoch,
-    /// The last lease, unless it was released. Its time may have passed.
+    /// The last lease, unless it was released. It may have expired.
     pub lease: Option<Lease>,
-    /// How many events its snapshot covers; `None` without a snapshot.
+    /// The number of events that its snapshot covers; `None` without a snapshot.
     pub snapshot: Option<u64>,
     /// When it was created, by the journal's own clock.
     pub created: Timestamp,
-    /// When events were last appended, or else when it was created.
+    /// When events were last appended, or when it was created.
     pub updated: Timestamp,
 }
 
-/// Where the next page of a list begins.
+/// The start of the next page of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ListCursor(u64);
 
 impl ListCursor {
-    /// The cursor with this number, for an implementation that makes one and for a client that brings one back.
+    /// The cursor with this number, for implementations and for clients that stored one.
     #[must_use]
     pub const fn from_number(number: u64) -> Self {
         Self(number)
     }
 
-    /// Its number, for keeping it outside of the process.
+    /// Its number, for storage outside of the process.
     #[must_use]
     pub const fn number(self) -> u64 {
         self.0
     }
 }
 
-/// Some of a tenant's sessions, the newest first.
+/// A page of a tenant's sessions, the newest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionPage {
     /// The sessions.
     pub sessions: Vec<SessionInfo>,
-    /// Where to go on; `None` when these were the last.
+    /// The start of the next page; `None` on the last page.
     pub next: Option<ListCursor>,
 }
 
 /// The most entries in one page of a list.
-pub(crate) const LARGEST_LIST: u32 = 1_000;
+pub(crate) const MAX_LIST_ENTRIES: u32 = 1_000;
+
+/// The state after a session's first events. It only saves time: the events stay, and a reader that does not know the snapshot's version
+/// replays them from the first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The number of events that it covers. The first event to replay has this sequence number.
+    pub seq: u64,
+    /// The version of its format, which the journal does not interpret.
+    pub version: u32,
+    /// The state.
+    pub body: Vec<u8>,
+}

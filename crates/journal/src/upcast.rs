@@ -1,7 +1,6 @@
-//! Events of older versions, read as those of the present one.
-//!
-//! Events are never rewritten. Whoever changes the format of a kind raises its version and adds a step from the former
-//! one; loading takes each event through the steps that it lacks.
+//! Upcasting: events of older versions are converted to the current version when they are read.
+//! Stored events are never rewritten. A change of a kind's format raises its version and adds a step from the earlier version. Reading
+//! applies the missing steps to each event.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,57 +10,56 @@ use std::time::Duration;
 use conjure_base::TenantId;
 use futures_util::FutureExt as _;
 
-use crate::charge::Charge;
+use crate::counter::CounterIncrement;
 use crate::error::JournalError;
-use crate::event::{EventPage, NewEvent, PageLimit, Recorded};
-use crate::journal::{Journal, Reply, Swept};
+use crate::event::{EventPage, NewEvent, PageLimit, RecordedEvent};
+use crate::journal::{Journal, JournalFuture, SweepReport};
 use crate::key::{Epoch, SessionKey};
-use crate::lease::{Lease, Owner};
+use crate::lease::{Lease, LeaseOwner};
+use crate::session::Snapshot;
 use crate::session::{ListCursor, SessionInfo, SessionPage};
-use crate::snapshot::Snapshot;
-use crate::weights::Weights;
+use crate::weights::TenantWeights;
 
-/// Makes the body of the next version from that of one.
-type Step = Box<dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Send + Sync>;
+/// Converts a body to the next version.
+type UpcastFn = Box<dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Send + Sync>;
 
-/// Which kinds of events a program knows, in which version, and how older versions become newer ones.
+/// The kinds of events that a program knows, their versions, and the steps between versions.
 ///
 /// ```
 /// use conjure_journal::Upcasts;
 ///
 /// let upcasts = Upcasts::new()
-///     .kind("greeting", 2)
-///     .step("greeting", 1, |body| Ok([b"hello, ", body].concat()));
+///     .with_kind("greeting", 2)
+///     .with_step("greeting", 1, |body| Ok([b"hello, ", body].concat()));
 /// ```
 #[derive(Default)]
 pub struct Upcasts {
-    kinds: BTreeMap<String, Kind>,
+    kinds: BTreeMap<String, KindVersions>,
 }
 
 #[derive(Default)]
-struct Kind {
+struct KindVersions {
     newest: u32,
-    steps: BTreeMap<u32, Step>,
+    steps: BTreeMap<u32, UpcastFn>,
 }
 
 impl Upcasts {
-    /// One that knows no kind, and so refuses every event.
+    /// No known kinds: every event is refused.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Events of this kind are known up to this version.
+    /// Adds a kind with its newest version.
     #[must_use]
-    pub fn kind(mut self, kind: impl Into<String>, newest: u32) -> Self {
+    pub fn with_kind(mut self, kind: impl Into<String>, newest: u32) -> Self {
         self.kinds.entry(kind.into()).or_default().newest = newest;
         self
     }
 
-    /// Makes events of this kind in version `from` those of the version after it. A version without a step is read as it
-    /// is.
+    /// Adds a step of this kind from version `from` to the next. A version without a step is read unchanged.
     #[must_use]
-    pub fn step(
+    pub fn with_step(
         mut self,
         kind: impl Into<String>,
         from: u32,
@@ -71,11 +69,11 @@ impl Upcasts {
         self
     }
 
-    /// The event in the newest version that is known.
-    fn apply(&self, mut event: Recorded) -> Result<Recorded, JournalError> {
+    /// Converts the event to the newest known version.
+    fn upcast(&self, mut event: RecordedEvent) -> Result<RecordedEvent, JournalError> {
         let known = self.kinds.get(&event.kind);
         let Some(kind) = known.filter(|kind| event.version <= kind.newest) else {
-            return Err(JournalError::FutureEvent {
+            return Err(JournalError::NewerEvent {
                 seq: event.seq,
                 version: event.version,
                 known: known.map(|kind| kind.newest),
@@ -101,122 +99,127 @@ impl fmt::Debug for Upcasts {
     }
 }
 
-/// A journal whose events are read in the newest version of their kind. Events that the program does not know are an
-/// error (`FutureEvent`), since leaving one out would change what the others mean.
+/// A journal that reads events in the newest version of their kind. An unknown event is an error (`NewerEvent`), because skipping it would
+/// change the meaning of the others.
 #[derive(Debug, Clone)]
-pub struct Upcasting {
+pub struct UpcastingJournal {
     journal: Arc<dyn Journal>,
     upcasts: Arc<Upcasts>,
 }
 
-impl Upcasting {
-    /// This journal, read with these steps.
+impl UpcastingJournal {
+    /// Wraps a journal with these steps.
     #[must_use]
     pub fn new(journal: Arc<dyn Journal>, upcasts: Upcasts) -> Self {
         Self { journal, upcasts: Arc::new(upcasts) }
     }
 }
 
-impl Journal for Upcasting {
-    fn load(&self, key: &SessionKey, from: u64, limit: PageLimit) -> Reply<EventPage> {
-        let page = self.journal.load(key, from, limit);
+impl Journal for UpcastingJournal {
+    fn read(&self, key: &SessionKey, from: u64, limit: PageLimit) -> JournalFuture<EventPage> {
+        let page = self.journal.read(key, from, limit);
         let upcasts = Arc::clone(&self.upcasts);
         async move {
             let EventPage { events, total } = page.await?;
-            let events = events.into_iter().map(|event| upcasts.apply(event)).collect::<Result<_, _>>()?;
+            let events = events.into_iter().map(|event| upcasts.upcast(event)).collect::<Result<_, _>>()?;
             Ok(EventPage { events, total })
         }
         .boxed()
     }
 
-    fn create(&self, key: &SessionKey) -> Reply<()> {
+    fn create(&self, key: &SessionKey) -> JournalFuture<()> {
         self.journal.create(key)
     }
 
-    fn append_charged(
+    fn append_with_counters(
         &self,
         key: &SessionKey,
         expected_seq: u64,
         epoch: Epoch,
         events: Vec<NewEvent>,
-        charges: Vec<Charge>,
-    ) -> Reply<u64> {
-        self.journal.append_charged(key, expected_seq, epoch, events, charges)
+        increments: Vec<CounterIncrement>,
+    ) -> JournalFuture<u64> {
+        self.journal.append_with_counters(key, expected_seq, epoch, events, increments)
     }
 
-    fn charge(&self, tenant: &TenantId, charges: Vec<Charge>) -> Reply<()> {
-        self.journal.charge(tenant, charges)
+    fn increment_counters(&self, tenant: &TenantId, increments: Vec<CounterIncrement>) -> JournalFuture<()> {
+        self.journal.increment_counters(tenant, increments)
     }
 
-    fn counters(&self, tenant: &TenantId, names: Vec<String>) -> Reply<Vec<u64>> {
+    fn counters(&self, tenant: &TenantId, names: Vec<String>) -> JournalFuture<Vec<u64>> {
         self.journal.counters(tenant, names)
     }
 
-    fn counter_names(&self, tenant: &TenantId) -> Reply<Vec<String>> {
-        self.journal.counter_names(tenant)
+    fn list_counters(&self, tenant: &TenantId) -> JournalFuture<Vec<String>> {
+        self.journal.list_counters(tenant)
     }
 
-    fn forget_counters(&self, tenant: &TenantId, names: Vec<String>) -> Reply<u64> {
-        self.journal.forget_counters(tenant, names)
+    fn delete_counters(&self, tenant: &TenantId, names: Vec<String>) -> JournalFuture<u64> {
+        self.journal.delete_counters(tenant, names)
     }
 
-    fn session_count(&self, tenant: &TenantId) -> Reply<u64> {
+    fn session_count(&self, tenant: &TenantId) -> JournalFuture<u64> {
         self.journal.session_count(tenant)
     }
 
-    fn recorded_bytes(&self, tenant: &TenantId) -> Reply<u64> {
-        self.journal.recorded_bytes(tenant)
+    fn stored_bytes(&self, tenant: &TenantId) -> JournalFuture<u64> {
+        self.journal.stored_bytes(tenant)
     }
 
-    fn save_snapshot(&self, key: &SessionKey, epoch: Epoch, snapshot: Snapshot) -> Reply<()> {
+    fn save_snapshot(&self, key: &SessionKey, epoch: Epoch, snapshot: Snapshot) -> JournalFuture<()> {
         self.journal.save_snapshot(key, epoch, snapshot)
     }
 
-    fn snapshot(&self, key: &SessionKey) -> Reply<Option<Snapshot>> {
+    fn snapshot(&self, key: &SessionKey) -> JournalFuture<Option<Snapshot>> {
         self.journal.snapshot(key)
     }
 
-    fn acquire(&self, key: &SessionKey, owner: &Owner, time: Duration) -> Reply<Lease> {
-        self.journal.acquire(key, owner, time)
+    fn acquire_lease(&self, key: &SessionKey, owner: &LeaseOwner, time: Duration) -> JournalFuture<Lease> {
+        self.journal.acquire_lease(key, owner, time)
     }
 
-    fn renew(&self, key: &SessionKey, epoch: Epoch, time: Duration) -> Reply<Lease> {
-        self.journal.renew(key, epoch, time)
+    fn renew_lease(&self, key: &SessionKey, epoch: Epoch, time: Duration) -> JournalFuture<Lease> {
+        self.journal.renew_lease(key, epoch, time)
     }
 
-    fn release(&self, key: &SessionKey, epoch: Epoch) -> Reply<()> {
-        self.journal.release(key, epoch)
+    fn release_lease(&self, key: &SessionKey, epoch: Epoch) -> JournalFuture<()> {
+        self.journal.release_lease(key, epoch)
     }
 
-    fn session(&self, key: &SessionKey) -> Reply<SessionInfo> {
+    fn session(&self, key: &SessionKey) -> JournalFuture<SessionInfo> {
         self.journal.session(key)
     }
 
-    fn sessions(&self, tenant: &TenantId, after: Option<ListCursor>, limit: u32) -> Reply<SessionPage> {
+    fn sessions(
+        &self,
+        tenant: &TenantId,
+        after: Option<ListCursor>,
+        limit: u32,
+    ) -> JournalFuture<SessionPage> {
         self.journal.sessions(tenant, after, limit)
     }
 
-    fn tenants(&self, after: Option<&TenantId>, limit: u32) -> Reply<Vec<TenantId>> {
+    fn tenants(&self, after: Option<&TenantId>, limit: u32) -> JournalFuture<Vec<TenantId>> {
         self.journal.tenants(after, limit)
     }
 
-    fn delete_session(&self, key: &SessionKey) -> Reply<()> {
+    fn delete_session(&self, key: &SessionKey) -> JournalFuture<()> {
         self.journal.delete_session(key)
     }
 
-    fn delete_unchanged(&self, key: &SessionKey, events: u64) -> Reply<()> {
-        self.journal.delete_unchanged(key, events)
+    fn delete_if_unchanged(&self, key: &SessionKey, events: u64) -> JournalFuture<()> {
+        self.journal.delete_if_unchanged(key, events)
     }
 
-    fn delete_tenant(&self, tenant: &TenantId) -> Reply<u64> {
+    fn delete_tenant(&self, tenant: &TenantId) -> JournalFuture<u64> {
         self.journal.delete_tenant(tenant)
     }
 
-    fn sweep(&self) -> Reply<Swept> {
+    fn sweep(&self) -> JournalFuture<SweepReport> {
         self.journal.sweep()
     }
 
-    fn set_weights(&self, weights: Weights) {
+    fn set_weights(&self, weights: TenantWeights) {
         self.journal.set_weights(weights);
     }
 }

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use conjure_base::{SessionId, TenantId};
 use conjure_journal::{
-    Epoch, Journal as _, JournalErrorKind, NewEvent, Owner, ROW_BYTES, SessionKey, Snapshot, SqliteJournal,
-    SqliteOptions, load_all,
+    Epoch, Journal as _, JournalErrorKind, LeaseOwner, NewEvent, ROW_BYTES, SessionKey, Snapshot,
+    SqliteJournal, SqliteOptions, read_all,
 };
 
 fn main() {
@@ -45,9 +45,9 @@ type Test = fn(&tokio::runtime::Runtime);
 
 const TESTS: [(&str, Test); 4] = [
     ("what_was_acknowledged_outlives_a_killed_process", what_was_acknowledged_outlives_a_killed_process),
-    ("a_journal_that_another_process_holds_is_told", a_journal_that_another_process_holds_is_told),
-    ("a_full_disk_is_told_and_keeps_what_is_there", a_full_disk_is_told_and_keeps_what_is_there),
-    ("a_journal_that_cannot_be_written_is_told", a_journal_that_cannot_be_written_is_told),
+    ("a_journal_that_another_process_locks_is_an_error", a_journal_that_another_process_locks_is_an_error),
+    ("a_full_disk_is_an_error_and_keeps_the_data", a_full_disk_is_an_error_and_keeps_the_data),
+    ("a_read_only_journal_is_an_error", a_read_only_journal_is_an_error),
 ];
 
 #[expect(clippy::disallowed_methods, reason = "children are what this is about")]
@@ -114,8 +114,8 @@ async fn write_session(journal: &SqliteJournal, session: u64) {
     // Killed ones may have created it, and hold the lease.
     let created = journal.create(&key).await.map_err(|error| error.kind());
     assert!(matches!(created, Ok(()) | Err(JournalErrorKind::Exists)), "{created:?}");
-    let owner = Owner::new("writer").unwrap();
-    let lease = journal.acquire(&key, &owner, Duration::from_secs(3_600)).await.unwrap();
+    let owner = LeaseOwner::new("writer").unwrap();
+    let lease = journal.acquire_lease(&key, &owner, Duration::from_secs(3_600)).await.unwrap();
     let mut seq = journal.session(&key).await.unwrap().events;
     loop {
         let places = seq..seq + events_at(seq);
@@ -174,7 +174,7 @@ async fn check(folder: &Path, said: &BTreeMap<u64, u64>) -> u64 {
     let journal = SqliteJournal::open(folder, options()).unwrap();
     let mut ahead = 0;
     for (session, total) in said {
-        let events = load_all(&journal, &key(*session), 0).await.unwrap();
+        let events = read_all(&journal, &key(*session), 0).await.unwrap();
         for (event, seq) in events.iter().zip(0..) {
             assert_eq!((event.seq, &event.body), (seq, &body(*session, seq)), "session {session}");
         }
@@ -197,14 +197,14 @@ async fn check_bytes(journal: &SqliteJournal) {
     let mut found: BTreeMap<TenantId, u64> = BTreeMap::new();
     let here = |body: &[u8]| if body.len() <= options().blob_threshold { body.len() as u64 } else { 0 };
     for key in (0..SESSIONS).map(key) {
-        let Ok(events) = load_all(journal, &key, 0).await else { continue };
+        let Ok(events) = read_all(journal, &key, 0).await else { continue };
         let rows = events.iter().map(|event| ROW_BYTES + event.kind.len() as u64 + here(&event.body));
         let snapshot = journal.snapshot(&key).await.unwrap();
         let snapshot = snapshot.map_or(0, |snapshot| ROW_BYTES + here(&snapshot.body));
         *found.entry(key.tenant).or_default() += ROW_BYTES + rows.sum::<u64>() + snapshot;
     }
     for (tenant, bytes) in found {
-        assert_eq!(journal.recorded_bytes(&tenant).await, Ok(bytes), "{tenant}");
+        assert_eq!(journal.stored_bytes(&tenant).await, Ok(bytes), "{tenant}");
     }
 }
 
@@ -216,7 +216,7 @@ fn hold(folder: &Path) {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
-fn a_journal_that_another_process_holds_is_told(runtime: &tokio::runtime::Runtime) {
+fn a_journal_that_another_process_locks_is_an_error(runtime: &tokio::runtime::Runtime) {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("journal");
     let patient = SqliteJournal::open(&folder, options()).unwrap();
@@ -250,7 +250,7 @@ fn in_namespace(prepare: &str, arguments: &[&str]) {
     assert!(status.success(), "{status}: {arguments:?}");
 }
 
-fn a_full_disk_is_told_and_keeps_what_is_there(_: &tokio::runtime::Runtime) {
+fn a_full_disk_is_an_error_and_keeps_the_data(_: &tokio::runtime::Runtime) {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().to_str().unwrap();
     in_namespace("mount -t tmpfs -o size=3m,mode=700 tmpfs \"$1\"", &["child-full", folder]);
@@ -277,7 +277,7 @@ async fn full_disk(place: &Path) {
             }
         };
         assert_eq!(error.kind(), JournalErrorKind::DiskFull, "{error:?}");
-        assert_eq!(load_all(&journal, &key(1), 0).await.unwrap().len() as u64, total);
+        assert_eq!(read_all(&journal, &key(1), 0).await.unwrap().len() as u64, total);
     }
     journal.close().await;
     // Room is made, and it goes on.
@@ -293,7 +293,7 @@ fn more_than_fits() -> Vec<NewEvent> {
     vec![NewEvent::new("file", 1, (0_u32..1 << 20).flat_map(u32::to_le_bytes).collect())]
 }
 
-fn a_journal_that_cannot_be_written_is_told(runtime: &tokio::runtime::Runtime) {
+fn a_read_only_journal_is_an_error(runtime: &tokio::runtime::Runtime) {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("journal");
     let journal = SqliteJournal::open(&folder, options()).unwrap();

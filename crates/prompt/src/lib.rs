@@ -1,35 +1,35 @@
-//! What the model sees of skills: tool definitions and instructions, everything escaped.
+//! What the model reads about skills, artifacts and tools: prompt sections and tool definitions, with everything escaped.
 //!
-//! Everything in here is deterministic: the same skills, options and active skills give the same bytes, since the model's service
-//! caches by prefix. Nothing is read but what a loaded skill's folder holds ([`SessionSkill`]), once. Nothing in here knows how tools
-//! run or where a sandbox has its files; the host says so with [`Locations`].
+//! Everything here is deterministic. The same skills, options and active skills give the same bytes, since the model's service
+//! caches by prefix. The crate reads nothing but the directories of loaded skills ([`SessionSkill`]), each once. It does not
+//! know how tools run or where a sandbox has its files; the embedder tells it by [`SkillLocations`].
 
-mod active;
-mod artifacts;
-mod compose;
-mod locations;
+mod active_skills;
+mod artifact_section;
+mod available_skills;
+mod builtin_tools;
+mod composer;
 mod options;
 mod session_skills;
+mod skill_locations;
 mod skill_tools;
-mod skills;
-mod system;
-mod tools;
+mod system_prompt;
 mod xml;
 
-pub use active::MOST_FILES_NAMED;
-pub use artifacts::{
-    ArtifactAccess, ArtifactPrompt, ContainerFiles, MOST_ARTIFACTS_NAMED, MOST_ASSETS_NAMED, UrlReferences,
+pub use active_skills::MAX_FILES_LISTED;
+pub use artifact_section::{
+    ArtifactAccess, ArtifactPrompt, ContainerFiles, MAX_ARTIFACTS_LISTED, MAX_ASSETS_LISTED, UrlReferences,
 };
-pub use compose::SkillComposer;
-pub use conjure_conversation::{Activation, Delivery};
-pub use locations::Locations;
-pub use options::PromptOptions;
-pub use session_skills::{SessionSkill, SessionSkills};
-pub use skill_tools::{SkillTool, SkillToolOptions, skill_tool_definitions};
-pub use skills::{available_skills_block, available_skills_block_at, format_skill};
-pub use system::{build_system_prompt, discovery_instructions, environment_instructions, generate};
-pub use tools::{
+pub use available_skills::{available_skills_block, available_skills_block_at, format_skill};
+pub use builtin_tools::{
     BuiltinTool, ParseToolUseError, ToolOptions, bash_tool, build_tools_param, create_file_tool,
     parse_tool_use, str_replace_tool, tool_definitions, view_tool,
 };
+pub use composer::SkillComposer;
+pub use conjure_conversation::{SkillActivation, SkillDelivery};
+pub use options::PromptOptions;
+pub use session_skills::{SessionSkill, SessionSkills};
+pub use skill_locations::SkillLocations;
+pub use skill_tools::{SkillTool, SkillToolOptions, skill_tool_definitions};
+pub use system_prompt::{build_system_prompt, discovery_instructions, environment_instructions, generate};
 pub use xml::escape;

@@ -1,36 +1,36 @@
-//! What a host chooses about the prompt.
+//! The embedder's options for the prompt.
 
 use std::path::PathBuf;
 
-use conjure_conversation::{Activation, Delivery};
+use conjure_conversation::{SkillActivation, SkillDelivery};
 
-use crate::artifacts::ArtifactPrompt;
-use crate::locations::Locations;
+use crate::artifact_section::ArtifactPrompt;
+use crate::skill_locations::SkillLocations;
 
-/// What a host chooses about the prompt.
+/// The embedder's options for the prompt.
 #[derive(Debug, Clone)]
 pub struct PromptOptions {
-    /// How the model gets at a skill's instructions.
-    pub activation: Activation,
-    /// Where the instructions of a loaded skill stand. It counts under [`Activation::Load`] alone.
-    pub delivery: Delivery,
+    /// How the model reads a skill's instructions.
+    pub activation: SkillActivation,
+    /// Where the instructions of a loaded skill are delivered. Used only with [`SkillActivation::Load`].
+    pub delivery: SkillDelivery,
     /// Where the model finds each skill.
-    pub locations: Locations,
-    /// The workspace's path as the sandbox has it; `None`: the model is not told of one.
+    pub locations: SkillLocations,
+    /// The sandbox path of the workspace; `None` to leave it out.
     pub workspace: Option<PathBuf>,
-    /// What is true of references in the session's tools; `None`: the model is told of no artifacts.
+    /// Reference features of the session's tools; `None` to leave artifacts out.
     pub artifacts: Option<ArtifactPrompt>,
 }
 
-/// Skills are read with `view`, since a prompt by itself goes with the four built-in tools ([`crate::tool_definitions`]) and no
-/// session remembers what is loaded; locations are the host's, and neither a workspace nor artifacts are
-/// told.
+/// Skills are read with `view`, at this machine's own paths, without workspace and artifacts.
+///
+/// A prompt alone goes with the four built-in tools ([`crate::tool_definitions`]), and no session remembers what is loaded.
 impl Default for PromptOptions {
     fn default() -> Self {
         Self {
-            activation: Activation::View,
-            delivery: Delivery::default(),
-            locations: Locations::default(),
+            activation: SkillActivation::View,
+            delivery: SkillDelivery::default(),
+            locations: SkillLocations::default(),
             workspace: None,
             artifacts: None,
         }

@@ -1,8 +1,7 @@
-//! The skills of a session, as its prompt and its tools need them: found by name or by place, each with its digest, and its
-//! instructions read once.
+//! The skills of a session, for its prompt and its tools: lookup by name or location, digests, and cached instructions.
 //!
-//! State: what was read of each skill, in memory; lost with it and read again. The folders are those of pinned skills, which nobody
-//! changes, so reading late is reading the same.
+//! State: what was read of each skill, in memory; it is read again after a crash. Pinned skills never change, so a late read gives
+//! the same result.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -11,7 +10,7 @@ use conjure_base::Digest;
 use conjure_conversation::PinnedSkill;
 use conjure_skill::{Skill, SkillError};
 
-use crate::locations::Locations;
+use crate::skill_locations::SkillLocations;
 
 /// A skill that a session may load.
 #[derive(Debug)]
@@ -23,7 +22,7 @@ pub struct SessionSkill {
 }
 
 impl SessionSkill {
-    /// A skill whose content is known by this digest.
+    /// A skill with a known digest.
     #[must_use]
     pub fn pinned(skill: Arc<Skill>, digest: Digest) -> Self {
         Self { skill, digest: digest.into(), body: OnceLock::new(), files: OnceLock::new() }
@@ -31,7 +30,7 @@ impl SessionSkill {
 
     /// A skill that is digested when it is first loaded.
     #[must_use]
-    pub fn of(skill: Arc<Skill>) -> Self {
+    pub fn from_skill(skill: Arc<Skill>) -> Self {
         Self { skill, digest: OnceLock::new(), body: OnceLock::new(), files: OnceLock::new() }
     }
 
@@ -47,11 +46,11 @@ impl SessionSkill {
         self.skill.name().as_str()
     }
 
-    /// Its name and digest, as sessions record it. Reads the skill where it is not known yet; blocks then.
+    /// Its name and digest, as sessions record them. Reads the skill and blocks if the digest is not known yet.
     ///
     /// # Errors
     /// When the skill cannot be read.
-    pub fn pin(&self) -> Result<PinnedSkill, SkillError> {
+    pub fn pinned_ref(&self) -> Result<PinnedSkill, SkillError> {
         let digest = match self.digest.get() {
             Some(digest) => *digest,
             None => {
@@ -62,15 +61,15 @@ impl SessionSkill {
         Ok(PinnedSkill { name: self.name().to_owned(), digest })
     }
 
-    /// Whether this is what a session recorded, as far as that is known.
-    fn is(&self, pinned: &PinnedSkill) -> bool {
+    /// Whether this is the recorded skill. An unknown digest counts as equal.
+    fn matches_pin(&self, pinned: &PinnedSkill) -> bool {
         self.name() == pinned.name && self.digest.get().is_none_or(|digest| *digest == pinned.digest)
     }
 
     /// Its instructions, read once. Blocks the first time.
     ///
     /// # Errors
-    /// When they cannot be read. The next call tries again.
+    /// When they cannot be read. The next call retries.
     pub fn body(&self) -> Result<Arc<str>, SkillError> {
         if let Some(body) = self.body.get() {
             return Ok(Arc::clone(body));
@@ -79,8 +78,8 @@ impl SessionSkill {
         Ok(Arc::clone(self.body.get_or_init(|| body)))
     }
 
-    /// The paths of its files beside its `SKILL.md`, relative to its folder, in a stable order; listed once. Blocks the first time.
-    /// Where they cannot be listed there are none, and that is logged.
+    /// The paths of its files except `SKILL.md`, relative to its directory, in a stable order. They are listed once; the first call
+    /// blocks. If they cannot be listed, the result is empty, and the error is logged.
     pub fn files(&self) -> &[PathBuf] {
         self.files.get_or_init(|| match self.skill.resources() {
             Ok(resources) => resources.iter().map(|resource| resource.path().to_owned()).collect(),
@@ -92,17 +91,17 @@ impl SessionSkill {
     }
 }
 
-/// The skills that a session may load, in the order in which the model is told of them. Clones share.
+/// The skills that a session may load, in the order of the prompt. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct SessionSkills {
     skills: Arc<[Arc<SessionSkill>]>,
-    locations: Locations,
+    locations: SkillLocations,
 }
 
 impl SessionSkills {
-    /// These skills, which the model finds so. Of two with one name the first stays.
+    /// These skills at these locations. Of two with one name the first stays.
     #[must_use]
-    pub fn new(skills: impl IntoIterator<Item = Arc<SessionSkill>>, locations: Locations) -> Self {
+    pub fn new(skills: impl IntoIterator<Item = Arc<SessionSkill>>, locations: SkillLocations) -> Self {
         let mut unique: Vec<Arc<SessionSkill>> = Vec::new();
         for skill in skills {
             if unique.iter().all(|other| other.name() != skill.name()) {
@@ -112,49 +111,52 @@ impl SessionSkills {
         Self { skills: unique.into(), locations }
     }
 
-    /// All of them, in order.
+    /// All skills, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<SessionSkill>> {
         self.skills.iter()
     }
 
-    /// Whether there is none.
+    /// Whether there are no skills.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.skills.is_empty()
     }
 
-    /// The skill of this name.
+    /// The skill with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<SessionSkill>> {
         self.skills.iter().find(|skill| skill.name() == name)
     }
 
-    /// The skill that a session recorded as active, if it is still of that content.
+    /// The skill that a session recorded as active, if its content is still the same.
     #[must_use]
     pub fn recorded(&self, pinned: &PinnedSkill) -> Option<&Arc<SessionSkill>> {
-        self.skills.iter().find(|skill| skill.is(pinned))
+        self.skills.iter().find(|skill| skill.matches_pin(pinned))
     }
 
-    /// The skill of this name, or whose `SKILL.md` or folder the model finds there.
+    /// The skill with this name, or with this location of its `SKILL.md` or directory.
     #[must_use]
     pub fn find(&self, name_or_location: &str) -> Option<&Arc<SessionSkill>> {
         let path = Path::new(name_or_location);
-        let lies_there = |skill: &&Arc<SessionSkill>| {
+        let is_located_there = |skill: &&Arc<SessionSkill>| {
             path.is_absolute()
-                && [self.location(skill), self.root_dir(skill)].iter().flatten().any(|place| place == path)
+                && [self.location(skill), self.root_dir(skill)]
+                    .iter()
+                    .flatten()
+                    .any(|location| location == path)
         };
-        self.get(name_or_location).or_else(|| self.skills.iter().find(lies_there))
+        self.get(name_or_location).or_else(|| self.skills.iter().find(is_located_there))
     }
 
-    /// Where the model finds a skill's `SKILL.md`, if it does.
+    /// The location of a skill's `SKILL.md`, if the model can reach it.
     #[must_use]
     pub fn location(&self, skill: &SessionSkill) -> Option<PathBuf> {
-        self.locations.of(skill.skill.location())
+        self.locations.location_of(skill.skill.location())
     }
 
-    /// Where the model finds a skill's folder, if it does.
+    /// The location of a skill's directory, if the model can reach it.
     #[must_use]
     pub fn root_dir(&self, skill: &SessionSkill) -> Option<PathBuf> {
-        self.locations.of(skill.skill.root_dir())
+        self.locations.location_of(skill.skill.root_dir())
     }
 }

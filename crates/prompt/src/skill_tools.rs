@@ -1,12 +1,12 @@
 //! The definitions of the four runtime tools (runtime specification, "Runtime Tools Specification").
 //!
-//! The specification's names have a dot, which the service does not take: on the wire, and wherever the model reads of them, it is an
-//! underscore. Valid names of skills are enumerated, so the definitions are the session's and stay the same while it lasts.
+//! The specification's names contain a dot, which the model's service does not accept. On the wire and in all text for the model the
+//! dot is an underscore. The definitions list the names of the session's skills, and stay the same as long as the session lasts.
 
-use conjure_conversation::{Delivery, ToolDefinition};
+use conjure_conversation::{SkillDelivery, ToolDefinition};
 use serde_json::{Value, json};
 
-/// The runtime tools, in the order in which the model is told of them.
+/// The runtime tools, in the order of the prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SkillTool {
     /// `skills.load`: makes skills active.
@@ -34,13 +34,13 @@ impl SkillTool {
         }
     }
 
-    /// The tool of this name on the wire, which is the only one that a call may bear.
+    /// The tool with this name on the wire. A tool call can use only this name.
     #[must_use]
     pub fn from_wire_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
 
-    /// The tool of this name, on the wire or in the specification, as a person may write it in a rule.
+    /// The tool with this name, on the wire or in the specification, as a person may write it in a rule.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let plain = |tool: &Self| tool.name().replacen('_', ".", 1);
@@ -48,17 +48,17 @@ impl SkillTool {
     }
 }
 
-/// What the runtime tools are told to be for.
+/// Options of the runtime tools' definitions.
 #[derive(Debug, Clone, Default)]
 pub struct SkillToolOptions<'s> {
-    /// The names of the session's skills, in order. Without any there are no tools.
+    /// The names of the session's skills, in order. Without skills there are no tools.
     pub skills: Vec<&'s str>,
-    /// Those of them that have scripts. Without any there is no `skills.run_script`.
+    /// The names of those with scripts. Without any there is no `skills.run_script`.
     pub with_scripts: Vec<&'s str>,
-    /// How many may be active at a time.
-    pub most_active: usize,
-    /// Where the instructions of a loaded skill stand.
-    pub delivery: Delivery,
+    /// The maximum number of active skills.
+    pub max_active: usize,
+    /// Where the instructions of a loaded skill are delivered.
+    pub delivery: SkillDelivery,
 }
 
 /// The definitions of the runtime tools for a session with these skills, in a deterministic order.
@@ -66,7 +66,7 @@ pub struct SkillToolOptions<'s> {
 /// ```
 /// use conjure_prompt::{SkillToolOptions, skill_tool_definitions};
 ///
-/// let options = SkillToolOptions { skills: vec!["pdf"], most_active: 8, ..SkillToolOptions::default() };
+/// let options = SkillToolOptions { skills: vec!["pdf"], max_active: 8, ..SkillToolOptions::default() };
 /// let names: Vec<String> = skill_tool_definitions(&options).into_iter().map(|tool| tool.name).collect();
 /// // It has no scripts, so nothing offers to run one.
 /// assert_eq!(names, ["skills_load", "skills_unload", "skills_read"]);
@@ -84,8 +84,8 @@ pub fn skill_tool_definitions(options: &SkillToolOptions<'_>) -> Vec<ToolDefinit
 }
 
 fn load(options: &SkillToolOptions<'_>) -> ToolDefinition {
-    let place = match options.delivery {
-        Delivery::Result => "The result holds their instructions.",
+    let delivery = match options.delivery {
+        SkillDelivery::Result => "The result holds their instructions.",
         _ => {
             "Their instructions are then in your top-level instructions, for as long as the skills are loaded."
         }
@@ -93,9 +93,9 @@ fn load(options: &SkillToolOptions<'_>) -> ToolDefinition {
     define(
         SkillTool::Load,
         format!(
-            "Load skills. A skill must be loaded before you use its instructions, its files or its scripts. {place} At \
+            "Load skills. A skill must be loaded before you use its instructions, its files or its scripts. {delivery} At \
              most {} skills can be loaded at a time.",
-            options.most_active
+            options.max_active
         ),
         json!({
             "type": "object",
@@ -211,18 +211,18 @@ mod tests {
         let options = SkillToolOptions {
             skills: vec!["log-analyzer", "sales-report"],
             with_scripts: vec!["sales-report"],
-            most_active: 8,
-            delivery: Delivery::Instructions,
+            max_active: 8,
+            delivery: SkillDelivery::Instructions,
         };
         insta::assert_snapshot!(serde_json::to_string_pretty(&skill_tool_definitions(&options)).unwrap());
-        let result = SkillToolOptions { delivery: Delivery::Result, ..options.clone() };
+        let result = SkillToolOptions { delivery: SkillDelivery::Result, ..options.clone() };
         let load = &skill_tool_definitions(&result)[0].description;
         assert!(load.contains("The result holds their instructions."), "{load}");
         assert_eq!(skill_tool_definitions(&options)[1..], skill_tool_definitions(&result)[1..]);
     }
 
     #[test]
-    fn without_scripts_nothing_runs_them_and_without_skills_there_is_no_tool() {
+    fn without_scripts_no_tool_runs_them_and_without_skills_there_is_no_tool() {
         let mut options = SkillToolOptions { skills: vec!["pdf"], ..SkillToolOptions::default() };
         assert_eq!(skill_tool_definitions(&options).len(), 3);
         options.skills.clear();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn names_lead_back_to_their_tools_with_a_dot_or_an_underscore() {
+    fn tools_are_found_by_name_with_a_dot_or_an_underscore() {
         for tool in SkillTool::ALL {
             assert_eq!(SkillTool::from_name(tool.name()), Some(tool));
             assert_eq!(SkillTool::from_wire_name(tool.name()), Some(tool));

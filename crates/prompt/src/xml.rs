@@ -1,14 +1,14 @@
-//! The writer of XML fragments for a model. Whatever is not a tag of ours is escaped, so no text can close an
-//! element that it did not open.
+//! Writer of XML fragments for a model. All text is escaped, so no text can close an element that it did not open.
 
 use std::borrow::Cow;
 
-/// What stands for a character that XML cannot hold.
+/// Replacement of a character that XML cannot contain.
 const REPLACEMENT: &str = "\u{FFFD}";
 
-/// `text` as XML character data or attribute value: `&amp; &lt; &gt; &quot; &#x27;`, as Python's `html.escape`
-/// writes them. Characters that XML 1.0 forbids (control characters but tab and line ends, U+FFFE, U+FFFF) become
-/// U+FFFD; without that, a parser would refuse the whole block.
+/// `text` as XML character data or attribute value: `&amp; &lt; &gt; &quot; &#x27;`, as Python's `html.escape` writes them.
+///
+/// Characters that XML 1.0 forbids (control characters except tab and line ends, U+FFFE, U+FFFF) become U+FFFD. Otherwise a parser
+/// would refuse the whole block.
 #[must_use]
 pub fn escape(text: &str) -> Cow<'_, str> {
     if text.chars().all(|c| entity(c).is_none()) {
@@ -24,7 +24,7 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// What is written in place of `character`, or `None` where it stands for itself.
+/// The replacement of `character`, or `None` where it stays.
 const fn entity(character: char) -> Option<&'static str> {
     Some(match character {
         '&' => "&amp;",
@@ -38,7 +38,7 @@ const fn entity(character: char) -> Option<&'static str> {
     })
 }
 
-/// `text` with U+FFFD for the characters that XML 1.0 forbids, and everything else as it is.
+/// `text` with U+FFFD for the characters that XML 1.0 forbids; everything else is unchanged.
 pub(crate) fn without_forbidden(text: &str) -> Cow<'_, str> {
     let is_forbidden = |c: char| entity(c) == Some(REPLACEMENT);
     if text.contains(is_forbidden) {
@@ -48,7 +48,7 @@ pub(crate) fn without_forbidden(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Writes elements, each tag and each value on a line of its own, without indentation.
+/// Writes elements, with each tag and each value on its own line, without indentation.
 #[derive(Debug, Default)]
 pub(crate) struct XmlWriter {
     text: String,
@@ -62,29 +62,29 @@ impl XmlWriter {
         self.line(&format!("</{tag}>"));
     }
 
-    /// The same with a name: `<tag name="...">`.
+    /// Writes an element with a name: `<tag name="...">`.
     pub(crate) fn named(&mut self, tag: &'static str, name: &str, content: impl FnOnce(&mut Self)) {
         self.line(&format!("<{tag} name=\"{}\">", escape(name)));
         content(self);
         self.line(&format!("</{tag}>"));
     }
 
-    /// Writes an element that holds this value.
+    /// Writes an element that contains this value.
     pub(crate) fn value(&mut self, tag: &'static str, value: &str) {
         self.element(tag, |xml| xml.line(&escape(value)));
     }
 
-    /// Writes XML that was written (and escaped) before.
+    /// Writes XML that is already escaped.
     pub(crate) fn fragment(&mut self, xml: &str) {
         self.line(xml);
     }
 
-    /// An empty line, for the eye.
+    /// Writes an empty line.
     pub(crate) fn blank(&mut self) {
         self.line("");
     }
 
-    /// What was written, without a newline at the end.
+    /// The written text, without a newline at the end.
     pub(crate) fn finish(mut self) -> String {
         self.text.truncate(self.text.trim_end_matches('\n').len());
         self.text
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_that_xml_takes_for_markup_is_escaped() {
+    fn all_markup_is_escaped() {
         assert_eq!(escape(r#"</a> & "b" 'c' ]]>"#), "&lt;/a&gt; &amp; &quot;b&quot; &#x27;c&#x27; ]]&gt;");
     }
 

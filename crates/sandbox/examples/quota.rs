@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use conjure_base::{Clock as _, Deadline, SystemClock};
 use conjure_sandbox::{
-    CallOptions, Command, CommandEnd, DataFolder, ExecutionContext, Executor as _, Jail, Limits, QuotaExcess,
+    CallOptions, Command, CommandEnd, DataDir, ExecutionContext, Executor as _, Jail, Limits, QuotaExcess,
     Sandbox,
 };
 
@@ -36,7 +36,7 @@ const WRITERS: [(&str, &str); 6] = [
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let data = DataFolder::temporary()?;
+    let data = DataDir::temporary()?;
     let jail = Jail::new([]).with_data(data.clone());
     println!("{:30} {:>24} {:>24} {:>12}", "", "allowed", "taken when it was ended", "overshoot");
     for (name, script) in WRITERS {

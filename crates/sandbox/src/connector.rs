@@ -1,8 +1,8 @@
-//! How a sandbox comes to be: a [`Connector`] makes one and yields the byte stream to the guest in it.
+//! [`Connector`]: creates sandboxes of one kind, and returns the byte stream to the guest of each.
 //!
-//! Everything that is special about a kind of sandbox lives in its connector; what runs over the stream is the
-//! same for all of them ([`crate::Sandbox`]). A connector holds no state of a sandbox: that is in the
-//! [`SandboxGuard`], which goes with the connection and ends the sandbox when it is dropped.
+//! The connector contains all that is particular to its kind of sandbox. The protocol over the stream is the same for
+//! all of them ([`crate::Sandbox`]). A connector holds no state of a sandbox: the [`SandboxGuard`] does, which comes
+//! with the started sandbox and ends it when it is dropped.
 
 use std::fmt;
 #[cfg(target_os = "linux")]
@@ -10,65 +10,66 @@ use std::path::Path;
 #[cfg(target_os = "linux")]
 use std::sync::Arc;
 
-use conjure_guest::protocol::{Hello, SetupFailure, Welcome};
+use conjure_guest::protocol::{Hello, SetupError, Welcome};
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+#[cfg(target_os = "linux")]
+use crate::content::ContentInstaller;
 use crate::context::ExecutionContext;
+#[cfg(all(feature = "local", target_os = "linux"))]
+use crate::copy::CopyPlan;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::gateway::Proxy;
 use crate::isolation::Isolation;
-#[cfg(target_os = "linux")]
-use crate::provision::Provider;
-#[cfg(all(feature = "local", target_os = "linux"))]
-use crate::transfer::Transfer;
-use crate::types::Layout;
+use crate::layout::Layout;
 
-/// Makes sandboxes of one kind.
+/// Creates sandboxes of one kind.
 pub trait Connector: Send + Sync + fmt::Debug {
-    /// What a sandbox of this kind keeps apart from the host, as far as it is known before one is made, so that a
-    /// host can refuse a kind that is too weak. What one of them achieved is `Sandbox::isolation`.
+    /// The boundaries of a sandbox of this kind, as far as they are known before one is created. An embedder can refuse
+    /// a kind that is too weak. `Sandbox::isolation` has those of a created sandbox.
     fn isolation(&self) -> Isolation;
 
-    /// Where things will lie in a sandbox for this context, so that a model can be told before one is made. Blocks; it
-    /// makes nothing.
+    /// The layout of a sandbox for this context, for the model's instructions before a sandbox is created. Blocks;
+    /// creates nothing.
     ///
     /// # Errors
-    /// When the context names folders that are not there, as [`Connector::connect`] would say; `Unsupported` when this kind
-    /// knows it only of sandboxes that are made.
+    /// When the context names missing directories, as for [`Connector::connect`]; `Unsupported` when this kind knows
+    /// its layout only after the creation.
     fn layout(&self, context: &ExecutionContext) -> Result<Layout, SandboxError> {
         let _ = context;
         let message = "this kind of sandbox does not say where things lie before it is made";
         Err(SandboxError::new(SandboxErrorKind::Unsupported, message))
     }
 
-    /// Makes a sandbox and starts the guest in it. Dropping the future releases what was made so far.
+    /// Creates a sandbox and starts its guest. Dropping the future releases what was created so far.
     ///
     /// # Errors
-    /// When the context cannot be had, naming what is missing; nothing is weakened instead.
+    /// When the context cannot be met. The error names what is missing; no boundary is weakened instead.
     fn connect<'a>(
         &'a self,
         context: &'a ExecutionContext,
-    ) -> BoxFuture<'a, Result<Connection, SandboxError>>;
+    ) -> BoxFuture<'a, Result<StartedSandbox, SandboxError>>;
 }
 
 /// A sandbox whose guest was started, before the handshake.
-pub struct Connection {
-    /// What the guest says.
+pub struct StartedSandbox {
+    /// The bytes that the guest sends.
     pub reader: Box<dyn AsyncRead + Send + Unpin>,
-    /// What the guest hears. Closing it ends the guest and everything it runs.
+    /// The bytes that the guest receives. Closing it ends the guest and everything it runs.
     pub writer: Box<dyn AsyncWrite + Send + Unpin>,
-    /// The greeting: what this sandbox is.
+    /// The first message to the guest, which describes this sandbox.
     pub hello: Hello,
-    /// Where things lie in it.
+    /// Where the sandbox has its directories.
     pub layout: Layout,
-    /// The proxy that commands find, which [`crate::Sandbox::open`] tells them and the guest of; `None`: they find none.
+    /// The proxy of commands. [`crate::Sandbox::open`] adds it to their environment and to the greeting. `None`: no
+    /// proxy.
     pub proxy: Option<Proxy>,
-    /// Ends it.
+    /// Owns the sandbox and ends it.
     pub guard: Box<dyn SandboxGuard>,
 }
 
-impl fmt::Debug for Connection {
+impl fmt::Debug for StartedSandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The greeting holds the environment, which may hold secrets: it is left out.
         f.debug_struct("Connection")
@@ -79,79 +80,80 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// Holds a sandbox and everything that it occupies on the host. Dropping it kills the guest at once and
-/// releases the rest; [`SandboxGuard::ended`] after the stream was closed is the gentle way.
+/// Owns a sandbox and all its resources on the host. Dropping it kills the guest at once and releases the rest. The
+/// orderly end is to close the stream and call [`SandboxGuard::wait`].
 pub trait SandboxGuard: Send + fmt::Debug {
-    /// The guest has greeted, and said how it is confined: what this sandbox keeps apart from the host.
-    fn greeted(&mut self, welcome: &Welcome) -> Isolation;
+    /// Returns the boundaries of this sandbox, from the guest's answer to the greeting.
+    fn confirmed_isolation(&mut self, welcome: &Welcome) -> Isolation;
 
-    /// Looks whether the sandbox is the one that was meant, as far as its guest can tell.
+    /// Checks that the guest runs in the expected sandbox, as far as the guest can tell.
     ///
     /// # Errors
-    /// When it is not. It is ended then, before any command.
-    fn admit(&self, welcome: &Welcome) -> Result<(), SandboxError> {
+    /// When it does not. The sandbox is then ended before any command.
+    fn verify(&self, welcome: &Welcome) -> Result<(), SandboxError> {
         let _ = welcome;
         Ok(())
     }
 
-    /// The error to tell when the guest could not confine itself: with what would help, where that is known.
-    fn explain(&self, failure: &SetupFailure) -> SandboxError {
+    /// The error for a guest that could not confine itself, with a hint where one is known.
+    fn describe_setup_error(&self, failure: &SetupError) -> SandboxError {
         SandboxError::new(SandboxErrorKind::Unavailable, format!("the sandbox cannot be set up: {failure}"))
     }
 
-    /// Who puts content on the sandbox's shelves while it runs; asked once, after the greeting. `None`: nobody, and
-    /// [`crate::Executor::provide`] is unsupported.
+    /// Returns the installer of content for the running sandbox. It is asked for once, after the handshake. `None`:
+    /// [`crate::Executor::install_content`] is unsupported.
     #[cfg(target_os = "linux")]
-    fn provider(&self) -> Option<Arc<dyn Provider>> {
+    fn content_installer(&self) -> Option<Arc<dyn ContentInstaller>> {
         None
     }
 
-    /// Who keeps the sandbox together when the host moves its workspace; asked once, after the greeting. `None`: nobody can,
-    /// and the sandbox cannot be a spare one.
+    /// Returns the listener that is notified when the workspace directory is renamed. It is asked for once, after the
+    /// handshake. `None`: the workspace cannot be renamed, and the sandbox cannot be a warm one.
     #[cfg(target_os = "linux")]
-    fn follower(&self) -> Option<Arc<dyn Follower>> {
+    fn workspace_listener(&self) -> Option<Arc<dyn WorkspaceListener>> {
         None
     }
 
-    /// What must travel through the guest, where the sandbox shares no folders with the host; asked once, after the greeting.
-    /// `None`: nothing, folders are shared.
+    /// Takes the plan of what to copy through the guest, for a sandbox that shares no directories with the host. It is
+    /// asked for once, after the handshake. `None`: directories are shared.
     #[cfg(all(feature = "local", target_os = "linux"))]
-    fn transfer(&mut self) -> Option<Transfer> {
+    fn copy_plan(&mut self) -> Option<CopyPlan> {
         None
     }
 
-    /// Waits until the guest has ended, and says how ("exit code 0", "signal 9 …"). May be dropped and asked again.
-    fn ended(&mut self) -> BoxFuture<'_, String>;
+    /// Waits for the end of the guest, and describes it ("exit code 0", "signal 9 …"). The future may be dropped and
+    /// created again.
+    fn wait(&mut self) -> BoxFuture<'_, String>;
 
-    /// Kills the guest and waits until it is gone.
+    /// Kills the guest and waits for its end.
     fn kill(&mut self) -> BoxFuture<'_, ()>;
 
-    /// Gives back what others may have next, once the guest has ended or was killed, and waits for it: nothing of the sandbox
-    /// changes its workspace afterwards. What takes long belongs here rather than in [`SandboxGuard::ended`], after which calls
-    /// under way are told.
+    /// Releases what another sandbox may use next, after the guest's end, and waits for it. Nothing of the sandbox
+    /// changes its workspace afterwards. Slow work belongs here rather than in [`SandboxGuard::wait`], which pending
+    /// calls wait for.
     fn release(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
 
-    /// Removes what is left of the sandbox after [`SandboxGuard::release`] and is of no use to anybody, and waits for it.
-    fn clear(&mut self) -> BoxFuture<'_, ()> {
+    /// Removes what remains of the sandbox after [`SandboxGuard::release`], and waits for it.
+    fn remove_leftovers(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
 }
 
-/// Keeps a sandbox together whose workspace the host moves: a bind mount follows the folder, and what was noted of its path does
-/// not.
+/// Notified when the workspace directory of a sandbox is renamed. A bind mount follows the directory; a recorded path
+/// does not.
 #[cfg(target_os = "linux")]
-pub trait Follower: Send + Sync + fmt::Debug {
-    /// The workspace lies at `to` on the host, from now on.
+pub trait WorkspaceListener: Send + Sync + fmt::Debug {
+    /// Records that the workspace is at `to` on the host from now on.
     ///
     /// # Errors
-    /// `BadRequest` and others when such a path cannot be had.
-    fn moved(&self, to: &Path) -> Result<(), SandboxError>;
+    /// `BadRequest` and others when `to` is no usable path.
+    fn on_moved(&self, to: &Path) -> Result<(), SandboxError>;
 
-    /// Files of the host's came into the workspace: gives them to the sandbox's user, as those were that it began with.
+    /// Gives files that the host has moved into the workspace to the sandbox's user, as the files it began with.
     ///
     /// # Errors
-    /// When they cannot be given. What was is taken back at the sandbox's end.
-    fn hand_over(&self) -> BoxFuture<'_, Result<(), SandboxError>>;
+    /// When their owner cannot be changed. The changes that were made are undone at the sandbox's end.
+    fn chown_new_files(&self) -> BoxFuture<'_, Result<(), SandboxError>>;
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conjure_egress::{AllowEntry, AllowList, Egress, Policy};
+use conjure_egress::{AllowEntry, AllowList, Egress, EgressPolicy};
 use conjure_guest::protocol::TUNNELS_MAX;
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
@@ -15,9 +15,9 @@ use crate::gateway::{Gateway, Proxy, TunnelStream};
 const PORT: u16 = 3128;
 
 #[derive(Debug)]
-struct WayOut(Egress);
+struct EgressGateway(Egress);
 
-impl Gateway for WayOut {
+impl Gateway for EgressGateway {
     fn serve(self: Arc<Self>, tunnel: TunnelStream) -> BoxFuture<'static, ()> {
         Box::pin(async move { self.0.serve(tunnel).await })
     }
@@ -29,12 +29,13 @@ impl Gateway for WayOut {
 /// `BadRequest`, when an entry of the list of hosts cannot be understood.
 pub(crate) fn proxy(pattern: &Egress, network: &NetworkPolicy) -> Result<Option<Proxy>, SandboxError> {
     let policy = match network.policy()? {
-        Policy::None => return Ok(None),
+        EgressPolicy::None => return Ok(None),
         policy => policy,
     };
     // Places of its own: no sandbox waits for the connections of another.
-    let egress = pattern.clone().with_policy(policy).with_places(Arc::new(Semaphore::new(TUNNELS_MAX)));
-    Ok(Some(Proxy { port: PORT, gateway: Arc::new(WayOut(egress)) }))
+    let egress =
+        pattern.clone().with_policy(policy).with_connection_permits(Arc::new(Semaphore::new(TUNNELS_MAX)));
+    Ok(Some(Proxy { port: PORT, gateway: Arc::new(EgressGateway(egress)) }))
 }
 
 impl NetworkPolicy {
@@ -42,29 +43,29 @@ impl NetworkPolicy {
     ///
     /// # Errors
     /// `BadRequest` when a host of the list cannot be read.
-    pub fn policy(&self) -> Result<Policy, SandboxError> {
+    pub fn policy(&self) -> Result<EgressPolicy, SandboxError> {
         Ok(match self {
-            Self::None => Policy::None,
-            Self::Limited(hosts) => Policy::Limited(allow_list(hosts)?),
-            Self::Full => Policy::Full,
+            Self::None => EgressPolicy::None,
+            Self::Limited(hosts) => EgressPolicy::Limited(allow_list(hosts)?),
+            Self::Full => EgressPolicy::Full,
         })
     }
 
-    /// What this reaches of what `most` does, too: no more than either.
+    /// What this reaches of what `max` does, too: no more than either.
     ///
     /// # Errors
     /// `BadRequest` when a host of a list cannot be read.
-    pub fn within(&self, most: &Self) -> Result<Self, SandboxError> {
+    pub fn restricted_to(&self, max: &Self) -> Result<Self, SandboxError> {
         let lists = |policy: &Self| match policy {
             Self::Limited(hosts) => allow_list(hosts).map(Some),
             Self::None | Self::Full => Ok(None),
         };
-        let (mine, theirs) = (lists(self)?, lists(most)?);
-        Ok(match (self, most) {
+        let (mine, theirs) = (lists(self)?, lists(max)?);
+        Ok(match (self, max) {
             (Self::None, _) | (_, Self::None) => Self::None,
             (Self::Full, policy) | (policy, Self::Full) => policy.clone(),
             (Self::Limited(_), Self::Limited(_)) => {
-                let both = mine.unwrap_or_default().and(&theirs.unwrap_or_default());
+                let both = mine.unwrap_or_default().intersection(&theirs.unwrap_or_default());
                 Self::Limited(both.entries().map(ToString::to_string).collect())
             }
         })
@@ -86,7 +87,7 @@ mod tests {
     #[test]
     fn no_policy_reaches_more_within_another() {
         let list = |text: &str| NetworkPolicy::Limited(vec![text.to_owned()]);
-        let within = |one: &NetworkPolicy, most: &NetworkPolicy| one.within(most).unwrap();
+        let within = |one: &NetworkPolicy, max: &NetworkPolicy| one.restricted_to(max).unwrap();
         for one in [NetworkPolicy::None, list("example.com"), NetworkPolicy::Full] {
             assert_eq!(within(&one, &NetworkPolicy::None), NetworkPolicy::None);
             assert_eq!(within(&NetworkPolicy::None, &one), NetworkPolicy::None);
@@ -96,6 +97,6 @@ mod tests {
         }
         assert_eq!(within(&list("*.example.com"), &list("api.example.com")), list("api.example.com"));
         assert_eq!(within(&list("a.org"), &list("b.org")), NetworkPolicy::Limited(Vec::new()));
-        assert!(NetworkPolicy::None.within(&list("https://a.org/")).is_err());
+        assert!(NetworkPolicy::None.restricted_to(&list("https://a.org/")).is_err());
     }
 }

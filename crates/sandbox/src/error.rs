@@ -79,7 +79,7 @@ impl SandboxError {
 
     /// The same failure, in these words.
     #[must_use]
-    pub fn told_as(&self, message: impl Into<String>) -> Self {
+    pub fn with_message(&self, message: impl Into<String>) -> Self {
         Self { message: message.into(), ..self.clone() }
     }
 

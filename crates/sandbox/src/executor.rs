@@ -1,4 +1,4 @@
-//! What a tool call needs of a sandbox.
+//! [`Executor`]: the API of one sandbox, as tool calls use it.
 
 use std::fmt;
 #[cfg(target_os = "linux")]
@@ -11,28 +11,28 @@ use futures_util::Stream;
 use futures_util::future::{self, BoxFuture};
 use tokio_util::sync::CancellationToken;
 
-use crate::error::{SandboxError, SandboxErrorKind};
-use crate::isolation::Isolation;
+use crate::command::{Command, CommandOutcome};
 #[cfg(target_os = "linux")]
-use crate::provision::{Provision, Shelf};
-use crate::types::{
-    BroughtBack, Command, CommandOutcome, Layout, LineRange, Listing, Sharing, View, Written,
-};
+use crate::content::{ContentDir, ContentItem};
+use crate::error::{SandboxError, SandboxErrorKind};
+use crate::files::{CopyOutReport, LineRange, Listing, View, WriteResult};
+use crate::isolation::Isolation;
+use crate::layout::{HostAccess, Layout};
 
-/// Bytes in pieces, with flow control: a stream that is not polled holds up nothing but itself.
+/// Bytes in chunks, with flow control. A stream that is not polled delays only itself.
 pub type ContentStream = Pin<Box<dyn Stream<Item = Result<Bytes, SandboxError>> + Send>>;
 
-/// The bounds of one call.
+/// The deadline and the cancellation of one call.
 #[derive(Debug, Clone)]
 pub struct CallOptions {
-    /// When the call ends, done or not; everything it started is ended with it.
+    /// The point in time at which the call ends, done or not. Everything that it started ends with it.
     pub deadline: Deadline,
-    /// Cancels the call: it still returns, soon, with what it knows. Dropping the call's future cancels too.
+    /// Cancels the call. The call still returns soon, with what it knows. Dropping its future cancels it too.
     pub cancel: CancellationToken,
 }
 
 impl CallOptions {
-    /// A call that ends at `deadline` and that nobody cancels.
+    /// A call that ends at `deadline` and is not cancelled before.
     #[must_use]
     pub fn until(deadline: Deadline) -> Self {
         Self { deadline, cancel: CancellationToken::new() }
@@ -41,20 +41,20 @@ impl CallOptions {
 
 /// A sandbox in which tool calls run. Calls may overlap; each is independent.
 ///
-/// A host can implement it for a backend of its own: the first five methods suffice. Paths are as the sandbox
-/// has them, absolute or relative to the workspace.
+/// An embedder can implement it for a backend of its own: the methods without a default suffice. Paths are paths in the
+/// sandbox, absolute or relative to the workspace.
 pub trait Executor: Send + Sync + fmt::Debug {
-    /// Where things lie in it.
+    /// Where the sandbox has its directories.
     fn layout(&self) -> &Layout;
 
-    /// What it keeps apart from the host: nothing, unless it says so.
+    /// The boundaries between the sandbox and the host. The default is none.
     fn isolation(&self) -> Isolation {
         Isolation::NONE
     }
 
-    /// How it has what is the host's: its own folders, unless it says otherwise.
-    fn sharing(&self) -> Sharing {
-        Sharing::Shared
+    /// Whether the sandbox mounts directories of the host or has copies of them. The default is mounted.
+    fn host_access(&self) -> HostAccess {
+        HostAccess::Mounted
     }
 
     /// Runs a program to its end. A program that fails is an outcome, not an error.
@@ -64,7 +64,7 @@ pub trait Executor: Send + Sync + fmt::Debug {
         options: CallOptions,
     ) -> BoxFuture<'a, Result<CommandOutcome, SandboxError>>;
 
-    /// Shows a file or folder; content beyond `max_bytes` is cut, an image beyond it is `TooLarge`.
+    /// Shows a file or directory. Content beyond `max_bytes` is cut; an image beyond it is `TooLarge`.
     fn view<'a>(
         &'a self,
         path: &'a str,
@@ -73,75 +73,76 @@ pub trait Executor: Send + Sync + fmt::Debug {
         options: CallOptions,
     ) -> BoxFuture<'a, Result<View, SandboxError>>;
 
-    /// Writes a file whole and atomically, making missing folders.
+    /// Writes a whole file atomically, and creates missing directories.
     fn create_file<'a>(
         &'a self,
         path: &'a str,
         content: &'a [u8],
         options: CallOptions,
-    ) -> BoxFuture<'a, Result<Written, SandboxError>>;
+    ) -> BoxFuture<'a, Result<WriteResult, SandboxError>>;
 
-    /// Replaces the one occurrence of `old` in a text file, atomically. None or several is an error that says
-    /// which.
+    /// Replaces the only occurrence of `old` in a text file, atomically. No occurrence or several are errors that say
+    /// so.
     fn str_replace<'a>(
         &'a self,
         path: &'a str,
         old: &'a str,
         new: &'a str,
         options: CallOptions,
-    ) -> BoxFuture<'a, Result<Written, SandboxError>>;
+    ) -> BoxFuture<'a, Result<WriteResult, SandboxError>>;
 
     /// Prepares the sandbox, once per session, before the first call.
     fn init(&self) -> BoxFuture<'_, Result<(), SandboxError>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Ends everything that runs in the sandbox and releases what it holds. Calling it again does nothing.
+    /// Ends everything that runs in the sandbox and releases its resources. A second call does nothing.
     fn cleanup(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
 
-    /// Ends it, and returns as soon as nothing of it can change its workspace any more, which another sandbox may have then. What
-    /// is left of it is removed behind that, and [`Executor::cleanup`] waits for it.
-    fn vacate(&self) -> BoxFuture<'_, ()> {
+    /// Ends the sandbox, and returns as soon as nothing of it can change its workspace any more. Another sandbox may
+    /// use the workspace then. The rest is removed in the background; [`Executor::cleanup`] waits for it.
+    fn stop(&self) -> BoxFuture<'_, ()> {
         self.cleanup()
     }
 
-    /// Resolves when the sandbox has ended by itself, was lost or was cleaned up, with the reason: no call can succeed in it
-    /// any more. May be dropped and asked again. An executor that cannot tell never resolves it.
-    fn ended(&self) -> BoxFuture<'_, SandboxError> {
+    /// Resolves with the reason when the sandbox has ended by itself, was lost or was cleaned up. No call can succeed
+    /// any more. The future may be dropped and created again. An executor that cannot tell never resolves it.
+    fn wait_ended(&self) -> BoxFuture<'_, SandboxError> {
         Box::pin(future::pending())
     }
 
-    /// What the model is to be told, once, with the result of a call that has just returned: that the sandbox is another
-    /// one than before, and what of the old one is gone; what of the host's files it was not given. Taking it is telling it.
-    fn take_notice(&self) -> Option<String> {
+    /// Takes the notice for the model, which belongs to the result of the call that has just returned: that the sandbox
+    /// was recreated and what was lost, and which files of the host it did not get. Each notice is returned once.
+    fn take_model_notice(&self) -> Option<String> {
         None
     }
 
-    /// Brings what commands made and changed in the workspace since the last time back to the host's folder, where it is not
-    /// there already ([`Sharing::Transferred`]): folders, and plain files, each whole, with their permissions. What commands
-    /// removed stays there, but where something of another kind has its name now. The sandbox goes on; what is not brought back
-    /// before its end is lost.
-    fn bring_back(&self, options: CallOptions) -> BoxFuture<'_, Result<BroughtBack, SandboxError>> {
+    /// Copies the files and directories that commands created or changed since the last call to the host's directory,
+    /// where the sandbox has a copy of it ([`HostAccess::Copied`](crate::HostAccess)). Each file is copied whole, with
+    /// its permissions. A file that commands removed stays on the host, unless an entry of another kind has its name
+    /// now. The sandbox keeps running. Changes that are not copied out before its end are lost.
+    fn copy_out(&self, options: CallOptions) -> BoxFuture<'_, Result<CopyOutReport, SandboxError>> {
         let _ = options;
-        Box::pin(async { Ok(BroughtBack::default()) })
+        Box::pin(async { Ok(CopyOutReport::default()) })
     }
 
-    /// Has everything that commands left running stand still, until [`Executor::resume`] or until a command is run: it uses no
-    /// processor then, and keeps its memory, its files and its connections. Files are read and written as ever, and the sandbox's
-    /// end is seen and told. It must not be asked for while a command runs. Asking again does no harm. What failed, was cancelled
-    /// or dropped may have happened: resume.
+    /// Pauses all processes that commands left running, until [`Executor::resume`] or until a command is run. Paused
+    /// processes use no processor; they keep their memory, files and connections. File calls work meanwhile, and the
+    /// sandbox's end is still reported. It must not be called while a command runs. A second call does no harm. A call
+    /// that failed, was cancelled or was dropped may have taken effect: resume.
     ///
     /// # Errors
-    /// `Unsupported` when this executor never does; `BadRequest` while a command runs; `TimedOut` when processes cannot be
-    /// brought to rest; `Lost` when the sandbox has ended.
+    /// `Unsupported` when this executor never pauses; `BadRequest` while a command runs; `TimedOut` when processes
+    /// cannot be stopped; `Lost` when the sandbox has ended.
     fn pause(&self, options: CallOptions) -> BoxFuture<'_, Result<(), SandboxError>> {
         let _ = options;
         unsupported("pause what runs in it")
     }
 
-    /// Has everything go on that [`Executor::pause`] stopped, wherever that broke off. Where nothing is paused it does nothing.
+    /// Resumes everything that [`Executor::pause`] stopped, also after a pause that broke off. Without a pause it does
+    /// nothing.
     ///
     /// # Errors
     /// `Unsupported` when this executor never pauses; `Lost` when the sandbox has ended.
@@ -150,7 +151,7 @@ pub trait Executor: Send + Sync + fmt::Debug {
         unsupported("pause what runs in it")
     }
 
-    /// Lists a folder to this depth, hidden names included.
+    /// Lists a directory to this depth, hidden names included.
     fn list<'a>(
         &'a self,
         path: &'a str,
@@ -172,45 +173,45 @@ pub trait Executor: Send + Sync + fmt::Debug {
         unsupported("stream files out")
     }
 
-    /// Streams a file in, whole and atomically. An error in `content` leaves what was there before.
+    /// Streams a whole file in, atomically. An error in `content` leaves the previous file.
     fn write<'a>(
         &'a self,
         path: &'a str,
         content: ContentStream,
         options: CallOptions,
-    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+    ) -> BoxFuture<'a, Result<WriteResult, SandboxError>> {
         let _ = (path, content, options);
         unsupported("stream files in")
     }
 
-    /// Puts a file or a folder of a store onto one of the sandbox's shelves, also while commands run, and yields where
-    /// the sandbox has it. Commands can read it and not change it. It is seen whole or not at all: a call that was
-    /// cancelled, dropped or too late leaves nothing, and one that says it is there is right.
+    /// Installs a file or a tree of a store in a content directory of the sandbox, and returns its path there. Commands
+    /// can read it and cannot change it. They see it whole or not at all, also while they run. A call that was
+    /// cancelled, dropped or timed out installs nothing; a call that succeeded has installed it.
     ///
     /// # Errors
-    /// `Exists` when the shelf has something else of the name: to give the same twice is to give it once; `BadRequest` when the name is none; `NotFound` when
-    /// the store does not have all of it; `NoSpace` when the disk is full; `Cancelled` and `TimedOut`; `Lost` when the
-    /// sandbox has ended; `Unsupported` when it has no shelves.
+    /// `Exists` when the directory has other content of that name (the same content twice is no error); `BadRequest`
+    /// when the name is invalid; `NotFound` when the store lacks some of the content; `NoSpace` when the disk is full;
+    /// `Cancelled` and `TimedOut`; `Lost` when the sandbox has ended; `Unsupported` when it has no content directories.
     #[cfg(target_os = "linux")]
-    fn provide<'a>(
+    fn install_content<'a>(
         &'a self,
-        provision: Provision,
+        provision: ContentItem,
         options: CallOptions,
     ) -> BoxFuture<'a, Result<PathBuf, SandboxError>> {
         let _ = (provision, options);
         unsupported("take content while it runs")
     }
 
-    /// Takes what has this name off a shelf, also while commands run: it is gone for all that look for it, and whoever has it open
-    /// keeps it. What is not there is off already. A call that was cancelled or too late leaves it as it was.
+    /// Removes the entry of this name from a content directory, also while commands run. A process that has it open
+    /// keeps it. Without such an entry it does nothing. A call that was cancelled or timed out changes nothing.
     ///
     /// # Errors
-    /// `BadRequest` when the name is none; `Cancelled` and `TimedOut`; `Lost` when the sandbox has ended; `Unsupported` when it has
-    /// no shelves.
+    /// `BadRequest` when the name is invalid; `Cancelled` and `TimedOut`; `Lost` when the sandbox has ended;
+    /// `Unsupported` when it has no content directories.
     #[cfg(target_os = "linux")]
-    fn withdraw<'a>(
+    fn remove_content<'a>(
         &'a self,
-        shelf: Shelf,
+        shelf: ContentDir,
         name: &'a str,
         options: CallOptions,
     ) -> BoxFuture<'a, Result<(), SandboxError>> {

@@ -38,7 +38,7 @@ impl Proxy {
     /// A variable that is there already stays, whoever said it; and so that no program takes ours instead of it, a
     /// name that is there in one case is not given in the other. `all_proxy` names the proxy as one of HTTP, which
     /// every program can speak to that reads the variable; it understands SOCKS5 too.
-    pub(crate) fn introduce(&self, hello: &mut Hello) {
+    pub(crate) fn add_to_environment(&self, hello: &mut Hello) {
         hello.proxy = Some(ProxySpec { port: self.port });
         let url = format!("http://127.0.0.1:{}", self.port);
         for (name, value) in
@@ -72,7 +72,7 @@ mod tests {
     fn introduced(own: &[(&str, &str)]) -> BTreeMap<String, String> {
         let own = own.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let mut hello = Hello { env: own.collect(), ..Hello::default() };
-        Proxy { port: 3128, gateway: Arc::new(Nobody) }.introduce(&mut hello);
+        Proxy { port: 3128, gateway: Arc::new(Nobody) }.add_to_environment(&mut hello);
         assert_eq!(hello.proxy, Some(ProxySpec { port: 3128 }));
         hello.env
     }

@@ -133,7 +133,7 @@ impl Isolation {
     }
 
     /// The names of the boundaries that `floor` demands and that are not enforced here, for people.
-    pub fn lacking(&self, floor: &Self) -> impl Iterator<Item = &'static str> {
+    pub fn missing(&self, floor: &Self) -> impl Iterator<Item = &'static str> {
         self.named().into_iter().zip(floor.named()).filter_map(|((name, mine), (_, demanded))| {
             (demanded != Boundary::Open && mine == Boundary::Open).then_some(name)
         })
@@ -142,15 +142,15 @@ impl Isolation {
     /// Whether every boundary that `floor` enforces is enforced here too.
     #[must_use]
     pub fn satisfies(&self, floor: &Self) -> bool {
-        self.lacking(floor).next().is_none()
+        self.missing(floor).next().is_none()
     }
 
     /// Refuses what is weaker than the floor.
     ///
     /// # Errors
     /// `NotEnforced`, with the names of the boundaries that are lacking.
-    pub fn demand(&self, floor: &Self) -> Result<(), SandboxError> {
-        let lacking: Vec<&str> = self.lacking(floor).collect();
+    pub fn require(&self, floor: &Self) -> Result<(), SandboxError> {
+        let lacking: Vec<&str> = self.missing(floor).collect();
         if lacking.is_empty() {
             return Ok(());
         }
@@ -210,7 +210,7 @@ mod tests {
         assert!(Isolation::FULL.satisfies(&network));
         assert_eq!(network.open().count(), Isolation::NONE.open().count() - 1);
         let demanded = Isolation { memory: Boundary::Enforced, ..network };
-        assert_eq!(network.lacking(&demanded).collect::<Vec<_>>(), ["memory"]);
+        assert_eq!(network.missing(&demanded).collect::<Vec<_>>(), ["memory"]);
     }
 
     #[test]

@@ -12,78 +12,83 @@ compile_error!(
 
 #[cfg(all(feature = "jail", target_os = "linux"))]
 mod cgroup;
+mod command;
 mod connector;
+#[cfg(target_os = "linux")]
+mod content;
 mod context;
 #[cfg(all(feature = "local", target_os = "linux"))]
-mod data;
+mod copy;
+#[cfg(all(feature = "local", target_os = "linux"))]
+mod data_dir;
 #[cfg(all(feature = "docker", target_os = "linux"))]
 mod docker;
 #[cfg(all(feature = "jail", target_os = "linux"))]
 mod egress;
 mod error;
 mod executor;
+mod files;
 mod gateway;
+mod guest_ops;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod guest_process;
+#[cfg(all(feature = "local", target_os = "linux"))]
+mod host_dirs;
+#[cfg(target_os = "linux")]
+mod installed_content;
 mod isolation;
 #[cfg(all(feature = "jail", target_os = "linux"))]
 mod jail;
+mod layout;
 mod limits;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local;
 mod mux;
-mod operation;
-#[cfg(all(feature = "local", target_os = "linux"))]
-mod places;
-#[cfg(target_os = "linux")]
-mod provision;
 mod sandbox;
-#[cfg(target_os = "linux")]
-mod shelving;
 #[cfg(all(feature = "jail", target_os = "linux"))]
-mod spare;
-#[cfg(all(feature = "local", target_os = "linux"))]
-mod transfer;
-mod types;
+mod warm_sandbox;
 
 #[cfg(all(feature = "jail", target_os = "linux"))]
 pub use cgroup::{Cgroup, Cgroups, MissingController};
+pub use command::{
+    Command, CommandEnd, CommandOutcome, CommandOutput, DiskUsage, Input, ProcessLimits, QuotaExcess,
+    ReachedLimits,
+};
 #[cfg(target_os = "linux")]
-pub use connector::Follower;
-pub use connector::{Connection, Connector, SandboxGuard};
+pub use connector::WorkspaceListener;
+pub use connector::{Connector, SandboxGuard, StartedSandbox};
+#[cfg(target_os = "linux")]
+pub use content::{CommitToken, ContentDir, ContentInstaller, ContentItem, ItemContent};
 pub use context::{ExecutionContext, NetworkPolicy, SharedFolder};
 #[cfg(all(feature = "local", target_os = "linux"))]
-pub use data::{DataFolder, PrivateWorkspace};
+pub use copy::CopyPlan;
+#[cfg(all(feature = "local", target_os = "linux"))]
+pub use data_dir::{DataDir, OwnedWorkspace};
 #[cfg(all(feature = "docker", target_os = "linux"))]
 pub use docker::{
-    BuiltImage, ContainerEngine, Docker, DockerEnvironment, DockerOptions, EngineAddress, EngineKind,
-    ImageError, ImageErrorKind, ImageName, ImageOptions, ImagePackages, ImageProgress, ImageSource,
-    SweptContainers, Volume, build_image, seccomp_profile,
+    BuiltImage, ContainerEngine, ContainerSweepReport, Docker, DockerEnvironment, DockerOptions,
+    EngineAddress, EngineKind, HostMount, ImageError, ImageErrorKind, ImageName, ImageOptions, ImagePackages,
+    ImageProgress, ImageSource, build_image, seccomp_profile,
 };
 pub use error::{SandboxError, SandboxErrorKind};
 pub use executor::{CallOptions, ContentStream, Executor};
+pub use files::{
+    CopyOutReport, DirectoryEntry, EntryKind, LineRange, Listing, SkippedFile, View, WriteResult,
+};
 pub use gateway::{Gateway, Proxy, TunnelStream};
+#[cfg(all(feature = "local", target_os = "linux"))]
+pub use host_dirs::{ContentDirs, DirId, DirSweepReport, SandboxDir, SandboxDirs, remove_tree};
 pub use isolation::{Boundary, Isolation};
 #[cfg(all(feature = "jail", target_os = "linux"))]
 pub use jail::Jail;
+pub use layout::{ArtifactDir, HostAccess, Layout};
 pub use limits::{DiskLimit, LimitError, Limits};
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub use local::Local;
-#[cfg(all(feature = "local", target_os = "linux"))]
-pub use places::{FolderId, Place, Places, Shelves, SweptPlaces, remove_folder};
-#[cfg(target_os = "linux")]
-pub use provision::{Consent, Provided, Provider, Provision, Shelf};
 pub use sandbox::{RunEvent, RunStream, Sandbox};
 #[cfg(all(feature = "jail", target_os = "linux"))]
-pub use spare::{Spare, SpareSpec};
-#[cfg(all(feature = "local", target_os = "linux"))]
-pub use transfer::Transfer;
-pub use types::{
-    ArtifactFolder, BroughtBack, Command, CommandEnd, CommandOutcome, CommandOutput, DirectoryEntry,
-    DiskUsage, EntryKind, Input, Layout, LeftBehind, LimitsReached, LineRange, Listing, ProcessLimits,
-    QuotaExcess, Sharing, View, Written,
-};
+pub use warm_sandbox::{WarmSandbox, WarmSpec};
 // What a connector of one's own says to the guest.
 pub use conjure_guest::protocol::{
-    Access, Confinement, Hello, PROTOCOL_VERSION, Root, RulesInForce, SetupFailure, SetupStep, Welcome,
+    Access, Confinement, EnforcedRules, Hello, PROTOCOL_VERSION, Root, SetupError, SetupStep, Welcome,
 };

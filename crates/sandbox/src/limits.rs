@@ -6,12 +6,12 @@
 
 /// A limit that makes no sense.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} must be {least} to {most}, and is {given}")]
+#[error("{what} must be {min} to {max}, and is {value}")]
 pub struct LimitError {
     what: &'static str,
-    least: String,
-    most: String,
-    given: String,
+    min: String,
+    max: String,
+    value: String,
 }
 
 const KIB: u64 = 1024;
@@ -136,7 +136,7 @@ impl Limits {
     /// # Errors
     /// Beyond these bounds.
     pub fn with_memory(self, bytes: u64) -> Result<Self, LimitError> {
-        within("memory", bytes, 8 * MIB, 64 * TIB, size)?;
+        in_range("memory", bytes, 8 * MIB, 64 * TIB, size)?;
         Ok(Self { memory: bytes, ..self })
     }
 
@@ -150,9 +150,9 @@ impl Limits {
         if !(LEAST..=MOST).contains(&cpus) {
             return Err(LimitError {
                 what: "the number of processors",
-                least: LEAST.to_string(),
-                most: MOST.to_string(),
-                given: cpus.to_string(),
+                min: LEAST.to_string(),
+                max: MOST.to_string(),
+                value: cpus.to_string(),
             });
         }
         #[expect(
@@ -169,7 +169,7 @@ impl Limits {
     /// # Errors
     /// Beyond these bounds.
     pub fn with_processes(self, processes: u32) -> Result<Self, LimitError> {
-        within("the number of processes", processes.into(), 8, 1_000_000, plain)?;
+        in_range("the number of processes", processes.into(), 8, 1_000_000, unit_value)?;
         Ok(Self { processes, ..self })
     }
 
@@ -178,7 +178,7 @@ impl Limits {
     /// # Errors
     /// Beyond these bounds.
     pub fn with_open_files(self, open_files: u32) -> Result<Self, LimitError> {
-        within("the number of open files", open_files.into(), 32, 1_000_000, plain)?;
+        in_range("the number of open files", open_files.into(), 32, 1_000_000, unit_value)?;
         Ok(Self { open_files, ..self })
     }
 
@@ -187,7 +187,7 @@ impl Limits {
     /// # Errors
     /// Beyond these bounds.
     pub fn with_disk(self, bytes: u64) -> Result<Self, LimitError> {
-        within("the size of the workspace", bytes, 64 * KIB, 64 * TIB, size)?;
+        in_range("the size of the workspace", bytes, 64 * KIB, 64 * TIB, size)?;
         Ok(Self { disk: bytes, ..self })
     }
 
@@ -196,7 +196,7 @@ impl Limits {
     /// # Errors
     /// Beyond these bounds.
     pub fn with_inodes(self, inodes: u64) -> Result<Self, LimitError> {
-        within("the number of files in the workspace", inodes, 16, 1_000_000_000, plain)?;
+        in_range("the number of files in the workspace", inodes, 16, 1_000_000_000, unit_value)?;
         Ok(Self { inodes, ..self })
     }
 
@@ -205,12 +205,12 @@ impl Limits {
     /// # Errors
     /// Beyond these bounds.
     pub fn with_tmp(self, bytes: u64) -> Result<Self, LimitError> {
-        within("the size of temporary files", bytes, 64 * KIB, 64 * TIB, size)?;
+        in_range("the size of temporary files", bytes, 64 * KIB, 64 * TIB, size)?;
         Ok(Self { tmp: bytes, ..self })
     }
 }
 
-fn within(
+fn in_range(
     what: &'static str,
     given: u64,
     least: u64,
@@ -220,10 +220,10 @@ fn within(
     if (least..=most).contains(&given) {
         return Ok(());
     }
-    Err(LimitError { what, least: write(least), most: write(most), given: write(given) })
+    Err(LimitError { what, min: write(least), max: write(most), value: write(given) })
 }
 
-fn plain(number: u64) -> String {
+fn unit_value(number: u64) -> String {
     number.to_string()
 }
 

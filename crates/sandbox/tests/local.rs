@@ -6,10 +6,10 @@ mod support;
 use std::fs;
 
 use conjure_sandbox::{
-    ArtifactFolder, Boundary, Command, CommandEnd, Connector, Executor, Isolation, Local, Provision,
-    SandboxErrorKind, Shelf, View,
+    ArtifactDir, Boundary, Command, CommandEnd, Connector, ContentDir, ContentItem, Executor, Isolation,
+    Local, SandboxErrorKind, View,
 };
-use conjure_store::{Store, Variant, Verify};
+use conjure_store::{FileMode, Store, Verify};
 use futures_util::future;
 use support::{Bed, Kind, guest_above, host, kill_nine, options, text};
 
@@ -80,11 +80,11 @@ async fn artifacts_are_copies_beside_the_workspace_which_the_guest_does_not_writ
     let bed = Bed::of(&LocalKind).await;
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path()).unwrap();
-    let digest = store.insert_bytes(b"a,b\n", Variant::Plain).unwrap().digest;
-    let sales = Provision::file(Shelf::Artifacts, "sales.csv", &store, digest, Variant::Plain);
-    assert_eq!(bed.sandbox.layout().artifacts, ArtifactFolder::PerSandbox);
-    let path = bed.sandbox.provide(sales.clone(), options()).await.unwrap();
-    assert_eq!(bed.sandbox.provide(sales.clone(), options()).await.unwrap(), path);
+    let digest = store.insert_bytes(b"a,b\n", FileMode::Plain).unwrap().digest;
+    let sales = ContentItem::file(ContentDir::Artifacts, "sales.csv", &store, digest, FileMode::Plain);
+    assert_eq!(bed.sandbox.layout().artifacts, ArtifactDir::PerSandbox);
+    let path = bed.sandbox.install_content(sales.clone(), options()).await.unwrap();
+    assert_eq!(bed.sandbox.install_content(sales.clone(), options()).await.unwrap(), path);
     assert!(path.ends_with("artifacts/sales.csv") && !path.starts_with(bed.workspace.path()), "{path:?}");
     let shown = path.to_str().unwrap();
     assert_eq!(text(&bed.bash(&format!("cat {shown}")).await.unwrap()), "a,b\n");
@@ -98,9 +98,9 @@ async fn artifacts_are_copies_beside_the_workspace_which_the_guest_does_not_writ
     bed.bash(&format!("chmod 666 {shown}; echo changed > {shown}")).await.unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"changed\n");
     assert!(store.get(&digest, Verify::Yes).is_ok());
-    bed.sandbox.withdraw(Shelf::Artifacts, "sales.csv", options()).await.unwrap();
+    bed.sandbox.remove_content(ContentDir::Artifacts, "sales.csv", options()).await.unwrap();
     assert!(!fs::exists(&path).unwrap());
-    assert_eq!(bed.sandbox.provide(sales, options()).await.unwrap(), path);
+    assert_eq!(bed.sandbox.install_content(sales, options()).await.unwrap(), path);
     assert_eq!(fs::read(&path).unwrap(), b"a,b\n");
     bed.sandbox.cleanup().await;
     assert!(!fs::exists(path.parent().unwrap()).unwrap());

@@ -16,7 +16,7 @@ use std::fs;
 use std::sync::Arc;
 
 use conjure_base::SystemClock;
-use conjure_egress::{Policy, WebPorts};
+use conjure_egress::{EgressPolicy, WebPorts};
 use conjure_sandbox::{Command, CommandEnd, ExecutionContext, Executor, Jail, NetworkPolicy, Sandbox};
 use support::{options, peak_memory, processes, soon, text};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -73,8 +73,8 @@ async fn memory_is_flat_however_much_passes_through_the_proxy() {
     test_support::need_user_namespaces();
     let ports = WebPorts { http: vec![server.port], https: Vec::new() };
     let path = OsString::from("/usr/local/bin:/usr/bin:/bin");
-    let jail =
-        Jail::new([("PATH".into(), path)]).with_egress(outside::egress(Policy::None).with_web_ports(ports));
+    let jail = Jail::new([("PATH".into(), path)])
+        .with_egress(outside::egress(EgressPolicy::None).with_web_ports(ports));
     let workspace = tempfile::tempdir().unwrap();
     let network = NetworkPolicy::Limited(vec![server.at("good.example")]);
     let context = ExecutionContext { network, ..ExecutionContext::new(workspace.path()) };

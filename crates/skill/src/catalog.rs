@@ -6,15 +6,15 @@ use std::sync::Arc;
 use crate::name::SkillName;
 use crate::skill::Skill;
 
-/// An immutable snapshot: name to skill, in the order of names. Cheap to share behind an [`Arc`]; a change is a new
-/// snapshot.
+/// An immutable snapshot of skills by name, sorted by name. It is cheap to share behind an [`Arc`]. A change
+/// creates a new snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
     skills: BTreeMap<SkillName, Arc<Skill>>,
 }
 
 impl Catalog {
-    /// A catalog of these skills; of two with the same name the first stays.
+    /// Creates a catalog. Of two skills with the same name, the first is kept.
     #[must_use]
     pub fn new(skills: impl IntoIterator<Item = Skill>) -> Self {
         skills.into_iter().map(Arc::new).collect()
@@ -43,9 +43,9 @@ impl Catalog {
         self.skills.is_empty()
     }
 
-    /// The skills whose name or description has some of these words, the best first: those with the most of the words,
-    /// then those that have them in the name, then by name. A word also finds longer ones that begin with it. Words
-    /// that say nothing (`the`, `for`) are passed over.
+    /// Returns the skills whose name or description contains some of these words, best match first. Skills with
+    /// more of the words come first, then those with words in the name, then by name. A word also matches longer
+    /// words that begin with it. Filler words (`the`, `for`) are ignored.
     #[must_use]
     pub fn search(&self, words: &str) -> Vec<&Arc<Skill>> {
         let mut wanted: Vec<String> = words_of(words).filter(|word| !is_filler(word)).collect();
@@ -58,13 +58,13 @@ impl Catalog {
                 (score.words > 0).then_some((score, skill))
             })
             .collect();
-        // Stable, so equals stay in the order of names.
+        // The sort is stable, so equal scores stay sorted by name.
         hits.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
         hits.into_iter().map(|(_, skill)| skill).collect()
     }
 }
 
-/// Of two skills with the same name the first stays.
+/// Of two skills with the same name, the first is kept.
 impl FromIterator<Arc<Skill>> for Catalog {
     fn from_iter<I: IntoIterator<Item = Arc<Skill>>>(skills: I) -> Self {
         let mut map = BTreeMap::new();
@@ -87,12 +87,12 @@ pub fn find<'a>(index: &'a Catalog, name: &str) -> Option<&'a Arc<Skill>> {
     index.get(name)
 }
 
-/// How well a skill fits; what comes first weighs more than all that follows.
+/// How well a skill matches. Earlier fields weigh more than all later ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 struct Score {
-    /// How many of the wanted words it has.
+    /// The number of words that match.
     words: usize,
-    /// How good its matches are together.
+    /// The total quality of the matches.
     weight: usize,
 }
 
@@ -131,7 +131,7 @@ fn words_of(text: &str) -> impl Iterator<Item = String> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase)
 }
 
-/// Whether nearly every description has this word.
+/// Whether almost every description contains this word.
 fn is_filler(word: &str) -> bool {
     const FILLERS: [&str; 24] = [
         "a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "i", "in", "is", "it", "my", "of",

@@ -1,17 +1,17 @@
-//! What is remarkable about a skill: one finding, with its rule, its weight and its place.
+//! Findings about a skill, each with its rule, severity and position.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize, Serializer};
 
-/// How much a finding weighs.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Worth knowing; nothing is wrong.
+    /// Information only.
     Info,
-    /// The skill loads, but something was repaired, ignored or is likely unintended.
+    /// The skill loads, but something was repaired, ignored or is probably a mistake.
     Warning,
     /// The skill is invalid, and is not loaded.
     Error,
@@ -30,7 +30,7 @@ impl fmt::Display for Severity {
 /// Declares the rules with their stable names, so that the two cannot drift apart.
 macro_rules! rules {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// The stable id of a rule, in kebab case: what a finding is about, for programs.
+        /// The stable id of a rule in kebab case, for programs.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[non_exhaustive]
         pub enum RuleId {
@@ -100,7 +100,7 @@ rules! {
     DescriptionEmpty = "description-empty",
     /// The `description` has more than 1024 code points.
     DescriptionTooLong = "description-too-long",
-    /// The `description` has characters that are not seen, or that turn others round.
+    /// The `description` has invisible characters, or characters that change the text direction.
     DescriptionDeceptive = "description-deceptive",
     /// The `compatibility` is not text.
     CompatibilityNotText = "compatibility-not-text",
@@ -112,13 +112,13 @@ rules! {
     MetadataShape = "metadata-shape",
     /// A rule of `allowed-tools` that is not understood, and approves nothing.
     AllowedTools = "allowed-tools",
-    /// The `manifest_version` is none, or one that is not known here.
+    /// The `manifest_version` is invalid or unknown.
     ManifestVersion = "manifest-version",
-    /// There are fields of a manifest, but no `manifest_version`: they are not looked at.
+    /// There are fields of a manifest, but no `manifest_version`, so they are ignored.
     ManifestLegacy = "manifest-legacy",
-    /// There is a manifest in the frontmatter, and another one beside it.
+    /// There are two manifests: in the frontmatter and in the file beside it.
     ManifestTwice = "manifest-twice",
-    /// A manifest in the frontmatter, which the format does not allow, could be in a file of its own.
+    /// A manifest in the frontmatter, which the format does not allow, could be in its own file.
     ManifestSidecar = "manifest-sidecar",
     /// The manifest is not YAML, or is too large or too deep.
     ManifestSyntax = "manifest-syntax",
@@ -126,27 +126,27 @@ rules! {
     ManifestField = "manifest-field",
     /// A field of the manifest is missing, or is not what it must be.
     ManifestValue = "manifest-value",
-    /// A name in the manifest cannot be used, or is there twice.
+    /// A name in the manifest is invalid or a duplicate.
     ManifestName = "manifest-name",
     /// A path of the manifest is absolute or leads out of its base.
     ManifestPath = "manifest-path",
-    /// The schema of an input cannot be applied.
+    /// The schema of an input is invalid.
     ManifestSchema = "manifest-schema",
     /// The package is broken, hostile or too large.
     PackageInvalid = "package-invalid",
-    /// The packages of one discovery are too large together; this one is not unpacked.
+    /// All packages of one discovery are too large together, so this one is not unpacked.
     PackageBudget = "package-budget",
     /// A file could not be written, such as one of a package that is unpacked.
     Unwritable = "unwritable",
-    /// A skill that was loaded before cannot be loaded any more; its last good version stays.
+    /// A skill that was loaded before cannot be loaded any more. Its last good version is kept.
     LastGoodKept = "last-good-kept",
     /// Two skills bear the same name.
     NameCollision = "name-collision",
     /// A scope is not trusted, so its skills are not loaded.
     ScopeUntrusted = "scope-untrusted",
-    /// A scope holds more folders, or deeper ones, than discovery looks at.
+    /// A scope has more or deeper folders than the limits allow.
     ScopeBounds = "scope-bounds",
-    /// A link leads out of its scope, where it may not.
+    /// A link leads out of its scope, which is not allowed.
     ScopeLink = "scope-link",
 }
 
@@ -175,7 +175,7 @@ impl fmt::Display for RuleId {
     }
 }
 
-/// A place in a text file, both counted from 1; the column counts characters.
+/// A position in a text file. Line and column count from 1; the column counts characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Position {
     /// The line.
@@ -184,8 +184,8 @@ pub struct Position {
     pub column: u32,
 }
 
-/// One finding. Its text form is `path:line:column: severity[rule]: message`; what concerns a file or a folder as a
-/// whole has no line and column.
+/// One finding. Its text form is `path:line:column: severity[rule]: message`. Without a position, line and column
+/// are missing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
     rule: RuleId,
@@ -198,7 +198,7 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// A finding about the file or folder as a whole.
+    /// Creates a finding about a whole file or folder.
     #[must_use]
     pub fn new(
         rule: RuleId,
@@ -209,14 +209,14 @@ impl Diagnostic {
         Self { rule, severity, message: message.into(), path: path.into(), position: None }
     }
 
-    /// The same finding, at a place in the file.
+    /// Sets the position in the file.
     #[must_use]
     pub fn at(mut self, position: Position) -> Self {
         self.position = Some(position);
         self
     }
 
-    /// The same finding, in this file.
+    /// Sets the file.
     #[must_use]
     pub(crate) fn in_file(mut self, path: &Path) -> Self {
         path.clone_into(&mut self.path);
@@ -229,25 +229,25 @@ impl Diagnostic {
         self.rule
     }
 
-    /// Its weight.
+    /// Its severity.
     #[must_use]
     pub const fn severity(&self) -> Severity {
         self.severity
     }
 
-    /// What is the matter, for people. For the reference validator's rules these are its words.
+    /// The message for people. Rules of the reference validator have its messages.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The file or folder that it is about; empty when a text without a file was parsed.
+    /// The file or folder. Empty when a text without a file was parsed.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where in the file, if at one place.
+    /// The position in the file, if there is one.
     #[must_use]
     pub const fn position(&self) -> Option<Position> {
         self.position
@@ -275,7 +275,7 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// A path need not be UTF-8, a JSON text must be.
+/// Paths need not be UTF-8, but JSON must be.
 fn lossy_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
 }

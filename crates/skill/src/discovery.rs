@@ -1,51 +1,51 @@
-//! Finding skills in the folders where people keep them.
+//! Discovery: finds skills in the folders where people keep them.
 //!
-//! Each scope is walked, what is found is put in the order of paths, and of the skills with one name that of the highest
-//! rank is taken. A package is unpacked as soon as it is found: its files must have a place for a sandbox to see them,
-//! and then nothing can go wrong with it later. It counts as a folder among the [`Bounds`]. Packages are unpacked one by
-//! one, in the order of paths, so that which of them find room depends on nothing else.
+//! Each scope is scanned, and the results are sorted by path. Of several skills with one name, the one of the
+//! highest rank is used. A package is unpacked at once, because a sandbox needs its files, and so later steps
+//! cannot fail. It counts as a folder in the [`DiscoveryLimits`]. Packages are unpacked one by one, in the order
+//! of paths, so it depends on nothing else which packages fit into the disk budget.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::beneath::{RegularFile, open_direct};
 use crate::catalog::Catalog;
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
 use crate::error::{Missing, SkillError};
-use crate::files::{PlainFile, open_direct};
 use crate::frontmatter::Mode;
-use crate::package::{Budget, load_package_within};
+use crate::package::{DiskBudget, load_package_within};
+use crate::scope_scan::{CandidateKind, DiscoveryLimits, ScopeScanner, SkillCandidate, resolve};
 use crate::skill::{SKILL_FILES, Skill, find_skill_file};
-use crate::walk::{Place, PlaceKind, Walk, resolve};
 
-/// Whose skills a scope holds. Of two skills with one name the one of the earlier kind is taken.
+/// The kind of a scope, which is its rank. Of two skills with one name, the one of the earlier kind is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ScopeKind {
-    /// Named by the host or on the command line: must exist.
+    /// Named by the embedder or on the command line. It must exist.
     Named,
-    /// The project's.
+    /// The project.
     Project,
-    /// The user's.
+    /// The user.
     User,
-    /// The machine's.
+    /// The machine.
     System,
 }
 
-/// Whether a scope's skills may be shown to a model. A project's come from whoever wrote the project.
+/// Whether the skills of a scope may be shown to a model. The skills of a project come from the project's author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Trust {
-    /// Somebody has said so.
+    /// The user has trusted the scope.
     Trusted,
-    /// Nobody has: its skills are not loaded.
+    /// The user has not trusted the scope: its skills are not loaded.
     Untrusted,
 }
 
-/// A folder in which skills are looked for.
+/// A folder to search for skills.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scope {
-    /// The folder. It may also be a skill itself, or a `.skill` package.
+    /// The folder. It may also be a skill or a `.skill` package.
     pub path: PathBuf,
-    /// Whose it is: the rank of its skills.
+    /// Its kind: the rank of its skills.
     pub kind: ScopeKind,
     /// Whether its skills are loaded.
     pub trust: Trust,
@@ -59,38 +59,7 @@ impl Scope {
     }
 }
 
-/// How far discovery looks in each scope.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Bounds {
-    /// How many levels below the scope's folder.
-    pub depth: usize,
-    /// How many folders and packages, skills' own folders included.
-    pub directories: usize,
-    /// How many bytes all packages together may take on disk when they are unpacked, in blocks of 4 KiB, with a block
-    /// for each folder. In a reload, those that stay loaded count first.
-    pub package_bytes: u64,
-    /// Where links may lead.
-    pub links: Links,
-}
-
-impl Default for Bounds {
-    /// 6 levels, 2000 folders, 500 MB of packages, links to anywhere.
-    fn default() -> Self {
-        Self { depth: 6, directories: 2000, package_bytes: 500_000_000, links: Links::Anywhere }
-    }
-}
-
-/// Where links of a scope may lead.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Links {
-    /// Anywhere: for folders that nobody writes whom one does not trust with all that this process may read.
-    #[default]
-    Anywhere,
-    /// To what lies in the scope. A link that leads out of it is not followed, and is told.
-    WithinScope,
-}
-
-/// What was found.
+/// The result of discovery.
 #[derive(Debug, Clone, Default)]
 pub struct Discovery {
     /// One skill of each name: by rank of the scope, then by path.
@@ -107,51 +76,51 @@ impl Discovery {
     }
 }
 
-/// Loads the metadata of all skills in these scopes. Nothing that is found is an error: what cannot be loaded is a
-/// diagnostic, and the others are loaded. A scope that does not exist is an error among the diagnostics when it is
-/// [named](ScopeKind::Named), else not remarkable.
+/// Loads the metadata of all skills in these scopes. It never fails: a skill that cannot be loaded is a
+/// diagnostic, and the others are loaded. A missing scope is an error among the diagnostics if it is
+/// [named](ScopeKind::Named), and ignored otherwise.
 #[must_use]
-pub fn discover(scopes: &[Scope], bounds: Bounds, mode: Mode) -> Discovery {
+pub fn discover(scopes: &[Scope], limits: DiscoveryLimits, mode: Mode) -> Discovery {
     let mut diagnostics = Vec::new();
-    let mut chosen = Chosen::default();
-    let mut budget = Budget::new(bounds.package_bytes);
-    for scope in ranked(scopes) {
-        let found = scan_scope(scope, bounds, mode, &mut budget, &mut diagnostics);
-        chosen.add(found, &mut diagnostics);
+    let mut ranked = RankedSkills::default();
+    let mut budget = DiskBudget::new(limits.package_bytes);
+    for scope in by_rank(scopes) {
+        let found = scan_scope(scope, limits, mode, &mut budget, &mut diagnostics);
+        ranked.add(found, &mut diagnostics);
     }
-    Discovery { skills: chosen.skills, diagnostics }
+    Discovery { skills: ranked.skills, diagnostics }
 }
 
 /// The scopes by rank.
-pub(crate) fn ranked(scopes: &[Scope]) -> Vec<&Scope> {
+pub(crate) fn by_rank(scopes: &[Scope]) -> Vec<&Scope> {
     let mut ranked: Vec<&Scope> = scopes.iter().collect();
     ranked.sort_by_key(|scope| scope.kind);
     ranked
 }
 
-/// Of the skills with one name the first.
-pub(crate) struct Chosen<S> {
+/// The skills by rank. Of several skills with one name, it keeps the first.
+pub(crate) struct RankedSkills<S> {
     pub(crate) skills: Vec<S>,
-    /// The place of each name among them.
-    taken: BTreeMap<String, usize>,
+    /// The index of each name in `skills`.
+    seen_names: BTreeMap<String, usize>,
 }
 
-impl<S> Default for Chosen<S> {
+impl<S> Default for RankedSkills<S> {
     fn default() -> Self {
-        Self { skills: Vec::new(), taken: BTreeMap::new() }
+        Self { skills: Vec::new(), seen_names: BTreeMap::new() }
     }
 }
 
-impl<S: Borrow<Skill>> Chosen<S> {
-    /// Adds what was found next, and says what is remarkable about it.
+impl<S: Borrow<Skill>> RankedSkills<S> {
+    /// Adds the next results, and reports name collisions.
     pub(crate) fn add(&mut self, found: Vec<S>, diagnostics: &mut Vec<Diagnostic>) {
         for found in found {
             let skill: &Skill = found.borrow();
             diagnostics.extend_from_slice(skill.diagnostics());
             let name = skill.name().as_str();
-            match self.taken.get(name).map(|&first| self.skills[first].borrow()) {
+            match self.seen_names.get(name).map(|&first| self.skills[first].borrow()) {
                 None => {
-                    self.taken.insert(name.to_owned(), self.skills.len());
+                    self.seen_names.insert(name.to_owned(), self.skills.len());
                     self.skills.push(found);
                 }
                 // The same folder or package, reached by two scopes.
@@ -162,7 +131,7 @@ impl<S: Borrow<Skill>> Chosen<S> {
     }
 }
 
-/// Loads the metadata of all skills in these folders, leniently, with the default bounds; earlier folders have the
+/// Loads the metadata of all skills in these folders, leniently, with the default limits. Earlier folders have the
 /// higher rank.
 ///
 /// # Errors
@@ -172,47 +141,49 @@ pub fn load_all(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Result<D
     for scope in &scopes {
         resolve(&scope.path)?;
     }
-    Ok(discover(&scopes, Bounds::default(), Mode::Lenient))
+    Ok(discover(&scopes, DiscoveryLimits::default(), Mode::Lenient))
 }
 
-/// The folders of all skills in a folder, and the `.skill` packages, in the order of paths, whether or not they are
+/// Returns the folders of all skills in a folder, and the `.skill` packages, sorted by path. They need not be
 /// valid.
 ///
 /// # Errors
 /// When it does not exist or is not a folder.
-pub fn scan_directory(path: impl AsRef<Path>, bounds: Bounds) -> Result<Vec<PathBuf>, SkillError> {
-    let walk = Walk::new(resolve(path.as_ref())?, bounds, |place: &Place| match place.kind {
-        PlaceKind::Package => Ok(Some(())),
-        PlaceKind::Folder => open_skill_file(&place.path).map(|file| file.map(|_| ())),
+pub fn scan_directory(path: impl AsRef<Path>, limits: DiscoveryLimits) -> Result<Vec<PathBuf>, SkillError> {
+    let scanner = ScopeScanner::new(resolve(path.as_ref())?, limits, |candidate: &SkillCandidate| {
+        match candidate.kind {
+            CandidateKind::Package => Ok(Some(())),
+            CandidateKind::Folder => open_skill_file(&candidate.path).map(|file| file.map(|_| ())),
+        }
     });
-    let mut paths: Vec<_> = walk.run().found.into_iter().map(|(path, _)| path).collect();
+    let mut paths: Vec<_> = scanner.run().found.into_iter().map(|(path, _)| path).collect();
     paths.sort();
     Ok(paths)
 }
 
-/// The skills of one scope, in the order of paths.
+/// Scans one scope. Returns its skills, sorted by path.
 fn scan_scope(
     scope: &Scope,
-    bounds: Bounds,
+    limits: DiscoveryLimits,
     mode: Mode,
-    budget: &mut Budget,
+    budget: &mut DiskBudget,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Vec<Skill> {
-    /// What a place is: packages wait for their turn.
+    /// The kind of a candidate. Packages are unpacked later.
     enum Seen {
         Folder(Box<Skill>),
         Package,
     }
-    let Entrance::Open(root) = enter(scope, diagnostics) else { return Vec::new() };
-    let walk = Walk::new(root, bounds, |place: &Place| match place.kind {
-        PlaceKind::Package => Ok(Some(Seen::Package)),
-        PlaceKind::Folder => Ok(load_folder(place, mode)?.map(|skill| Seen::Folder(Box::new(skill)))),
+    let ScopeAccess::Open(root) = open_scope(scope, diagnostics) else { return Vec::new() };
+    let scanner = ScopeScanner::new(root, limits, |candidate: &SkillCandidate| match candidate.kind {
+        CandidateKind::Package => Ok(Some(Seen::Package)),
+        CandidateKind::Folder => Ok(load_folder(candidate, mode)?.map(|skill| Seen::Folder(Box::new(skill)))),
     });
-    let mut walked = walk.run();
-    walked.found.sort_by(|(a, _), (b, _)| a.cmp(b));
-    let mut findings = walked.findings;
-    let mut skills = Vec::with_capacity(walked.found.len());
-    for (path, seen) in walked.found {
+    let mut scan = scanner.run();
+    scan.found.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let mut findings = scan.findings;
+    let mut skills = Vec::with_capacity(scan.found.len());
+    for (path, seen) in scan.found {
         let outcome = seen.and_then(|seen| match seen {
             Seen::Folder(skill) => Ok(*skill),
             Seen::Package => load_package_within(&path, mode, budget),
@@ -228,48 +199,48 @@ fn scan_scope(
     skills
 }
 
-/// Whether a scope can be walked through.
-pub(crate) enum Entrance {
-    /// From here on.
-    Open(Place),
-    /// It does not exist or is not trusted: there are no skills in it.
+/// The result of opening a scope.
+pub(crate) enum ScopeAccess {
+    /// The scope can be scanned from this folder.
+    Open(SkillCandidate),
+    /// The scope does not exist or is not trusted: it has no skills.
     Closed,
-    /// It cannot be told which skills are in it.
+    /// The scope cannot be read, so its skills are unknown.
     Unreachable,
 }
 
-/// Finds where the walk through a scope begins.
-pub(crate) fn enter(scope: &Scope, diagnostics: &mut Vec<Diagnostic>) -> Entrance {
+/// Opens a scope for scanning.
+pub(crate) fn open_scope(scope: &Scope, diagnostics: &mut Vec<Diagnostic>) -> ScopeAccess {
     match resolve(&scope.path) {
         Err(SkillError::NotFound { missing: Missing::Path, .. }) if scope.kind != ScopeKind::Named => {
-            Entrance::Closed
+            ScopeAccess::Closed
         }
         Err(error) => {
-            let entrance = if matches!(error, SkillError::NotFound { .. }) {
-                Entrance::Closed
+            let access = if matches!(error, SkillError::NotFound { .. }) {
+                ScopeAccess::Closed
             } else {
-                Entrance::Unreachable
+                ScopeAccess::Unreachable
             };
             diagnostics.extend(error.into_diagnostics());
-            entrance
+            access
         }
         Ok(_) if scope.trust == Trust::Untrusted => {
             let message = "the skills of this folder are not loaded, because it is not trusted";
             let path = &scope.path;
             diagnostics.push(Diagnostic::new(RuleId::ScopeUntrusted, Severity::Warning, message, path));
-            Entrance::Closed
+            ScopeAccess::Closed
         }
-        Ok(root) => Entrance::Open(root),
+        Ok(root) => ScopeAccess::Open(root),
     }
 }
 
-/// Loads the skill that a folder is, if it is one.
-pub(crate) fn load_folder(place: &Place, mode: Mode) -> Result<Option<Skill>, SkillError> {
-    let Some((name, file)) = open_skill_file(&place.path)? else { return Ok(None) };
-    Skill::read(place.path.clone(), name, &place.name, file, mode).map(Some)
+/// Loads the skill in a folder, if the folder is a skill.
+pub(crate) fn load_folder(candidate: &SkillCandidate, mode: Mode) -> Result<Option<Skill>, SkillError> {
+    let Some((name, file)) = open_skill_file(&candidate.path)? else { return Ok(None) };
+    Skill::read(candidate.path.clone(), name, &candidate.name, file, mode).map(Some)
 }
 
-/// Why the skill at a path could not be loaded.
+/// Returns the findings of an error about the skill at a path.
 pub(crate) fn findings_at(error: SkillError, path: &Path) -> impl Iterator<Item = Diagnostic> {
     let findings = error.into_diagnostics().into_iter();
     findings
@@ -285,8 +256,8 @@ fn collision(first: &Skill, second: &Skill) -> Diagnostic {
     Diagnostic::new(RuleId::NameCollision, Severity::Warning, message, second.source())
 }
 
-/// Opens the `SKILL.md` of a folder that is reached through no link, if it has one.
-fn open_skill_file(folder: &Path) -> Result<Option<(&'static str, PlainFile)>, SkillError> {
+/// Opens the `SKILL.md` of a folder, if there is one. The folder's path contains no link.
+fn open_skill_file(folder: &Path) -> Result<Option<(&'static str, RegularFile)>, SkillError> {
     for name in SKILL_FILES {
         match open_direct(&folder.join(name)) {
             Ok(file) => return Ok(Some((name, file))),

@@ -1,16 +1,16 @@
-//! Why a skill could not be loaded, or a file of it not be read.
+//! Errors of loading a skill or reading its files.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
-use crate::package::{PackageProblem, shown};
+use crate::package::{PackageProblem, display_name};
 
-/// A failure of this crate, with the path that it is about.
+/// An error of this crate, with its path.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SkillError {
-    /// There is no skill at this path, or no folder to look for skills in.
+    /// There is no skill at this path, or no folder to search.
     #[error("no skill at `{}`: {missing}", path.display())]
     NotFound {
         /// Where it was looked for.
@@ -34,7 +34,7 @@ pub enum SkillError {
         /// All findings, at least one of them an error.
         diagnostics: Vec<Diagnostic>,
     },
-    /// The manifest is of a version that is not known here.
+    /// The version of the manifest is not supported.
     #[error("unsupported manifest in `{}`: {}", path.display(), first_error(diagnostics))]
     UnsupportedManifest {
         /// The file that it is in.
@@ -42,7 +42,7 @@ pub enum SkillError {
         /// All findings, at least one of them an error.
         diagnostics: Vec<Diagnostic>,
     },
-    /// The folder is not built as a skill is.
+    /// The folder does not have the structure of a skill.
     #[error("invalid skill at `{}`: {reason}", path.display())]
     InvalidStructure {
         /// The folder or file.
@@ -56,16 +56,16 @@ pub enum SkillError {
         /// The file.
         path: PathBuf,
     },
-    /// The operating system refuses.
+    /// The operating system denies the permission.
     #[error("may not read `{}`: change its permissions or run as its owner", path.display())]
     PermissionDenied {
         /// The file or folder.
         path: PathBuf,
     },
-    /// The path leads out of the skill, or to something that is not a plain file.
+    /// The path leads out of the skill, or is not a regular file.
     #[error("refused to read `{}`: {reason}", path.display())]
     PathNotAllowed {
-        /// The path as asked for.
+        /// The requested path.
         path: PathBuf,
         /// Why it is refused.
         reason: &'static str,
@@ -78,17 +78,17 @@ pub enum SkillError {
         /// The limit, in bytes.
         limit: u64,
     },
-    /// The package is broken, hostile or too large.
+    /// The package is malformed, hostile or too large.
     #[error("refused the package `{}`: {}{problem}", path.display(), subject(entry.as_deref()))]
     InvalidPackage {
         /// The package.
         path: PathBuf,
-        /// The entry that the problem is about; without one it is the package's as a whole.
+        /// The entry of the package. Empty for a problem of the whole package.
         entry: Option<Box<str>>,
         /// What is wrong.
         problem: PackageProblem,
     },
-    /// The packages of one discovery are too large together.
+    /// All packages of one discovery are too large together.
     #[error(
         "no room to unpack `{}`: with those before it, it takes more than the limit of {limit} bytes on disk; \
          unpack some of them, or raise `package_bytes` of the bounds", path.display()
@@ -96,35 +96,35 @@ pub enum SkillError {
     PackageBudget {
         /// The package.
         path: PathBuf,
-        /// The limit, in bytes on disk: see [`Bounds::package_bytes`](crate::Bounds::package_bytes).
+        /// The limit, in bytes on disk: see [`DiscoveryLimits::package_bytes`](crate::DiscoveryLimits::package_bytes).
         limit: u64,
     },
-    /// The operating system could not write a file.
+    /// The file could not be written.
     #[error("could not write `{}`", path.display())]
     Write {
         /// The file or folder.
         path: PathBuf,
-        /// What the operating system said.
+        /// The system error.
         source: io::Error,
     },
-    /// Another failure of the operating system.
+    /// Another system error.
     #[error("could not read `{}`", path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What the operating system said.
+        /// The system error.
         source: io::Error,
     },
 }
 
-/// What is missing where a skill was looked for.
+/// What is missing at the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Missing {
     /// Nothing is at the path.
     #[error("the path does not exist")]
     Path,
-    /// Something is, but neither a folder nor a `SKILL.md`.
+    /// There is something, but neither a folder nor a `SKILL.md`.
     #[error("it is neither a folder nor a `SKILL.md`")]
     Folder,
     /// The folder has no `SKILL.md`.
@@ -205,14 +205,14 @@ impl SkillError {
         }
     }
 
-    /// Whether the same call may succeed later with nothing mended: only a passing failure of the operating system.
+    /// Whether a retry may succeed without a change: only after a temporary system error.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Io { source, .. } | Self::Write { source, .. } if source.kind() == io::ErrorKind::Interrupted)
     }
 
-    /// The failure as findings: those of the frontmatter, or one that says the same as the error. What the reference
-    /// validator also finds is said in its words.
+    /// Converts the error to findings: those of the frontmatter, or one with the error's message. Findings that
+    /// the reference validator also reports have its messages.
     #[must_use]
     pub fn into_diagnostics(self) -> Vec<Diagnostic> {
         let (rule, message) = match &self {
@@ -244,7 +244,7 @@ impl SkillError {
         }
     }
 
-    /// The failure that these findings about a file are, at least one of them an error.
+    /// Creates the error for these findings about a file. At least one of them is an error.
     pub(crate) fn from_findings(path: PathBuf, diagnostics: Vec<Diagnostic>) -> Self {
         let diagnostics: Vec<_> = diagnostics.into_iter().map(|finding| finding.in_file(&path)).collect();
         let mut errors = diagnostics.iter().filter(|finding| finding.is_error()).map(Diagnostic::rule);
@@ -257,7 +257,7 @@ impl SkillError {
         }
     }
 
-    /// The same failure, with another path for the file that the findings are about.
+    /// Replaces the path of the file that the findings are about.
     pub(crate) fn moved(self, path_of: impl FnOnce(&Path) -> PathBuf) -> Self {
         match self {
             Self::InvalidFrontmatter { path, diagnostics }
@@ -269,7 +269,7 @@ impl SkillError {
         }
     }
 
-    /// What the operating system said about a path, in this crate's terms.
+    /// Converts a system error about a path.
     pub(crate) fn from_io(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {
@@ -280,15 +280,15 @@ impl SkillError {
     }
 }
 
-/// The beginning of a sentence about an entry, or about the package.
+/// The start of a message about an entry, or about the package.
 fn subject(entry: Option<&str>) -> String {
     match entry {
-        Some(entry) => format!("its entry `{}` ", shown(entry)),
+        Some(entry) => format!("its entry `{}` ", display_name(entry)),
         None => "it ".to_owned(),
     }
 }
 
-/// The message with what the operating system said.
+/// The message with that of the system error.
 pub(crate) fn with_source(error: &SkillError) -> String {
     match error {
         SkillError::Io { source, .. } | SkillError::Write { source, .. } => format!("{error}: {source}"),
@@ -296,7 +296,7 @@ pub(crate) fn with_source(error: &SkillError) -> String {
     }
 }
 
-/// The first error among the findings, with its place, for a message of one line.
+/// The first error among the findings, with its position, in one line.
 fn first_error(diagnostics: &[Diagnostic]) -> String {
     let Some(first) = diagnostics.iter().find(|finding| finding.is_error()) else {
         return "unknown".to_owned();

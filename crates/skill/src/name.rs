@@ -1,4 +1,4 @@
-//! A skill's name: the key by which models, catalogs and sandboxes know it.
+//! A skill's name: its key for models, catalogs and sandboxes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,20 +12,20 @@ use crate::diagnostic::RuleId;
 /// The most code points a valid name has.
 pub const MAX_NAME_CHARS: usize = 64;
 
-/// The most bytes any name has, also a leniently read one: it is a folder's name in a sandbox.
+/// The maximum length of any name in bytes, including lenient names. It is a folder's name in a sandbox.
 const MAX_NAME_BYTES: usize = 255;
 
 /// A skill's name, in Unicode's NFKC form.
 ///
-/// [`SkillName::new`] keeps the format's rules: 1 to 64 code points, lowercase letters and digits of any script and
-/// single hyphens between them. A leniently loaded skill may carry another name, but never one that could not be
-/// the name of a folder (see [`SkillName::lenient`]).
+/// [`SkillName::new`] follows the format's rules: 1 to 64 code points, lowercase letters and digits of any script,
+/// and single hyphens between them. A leniently loaded skill may have another name, but only one that can name a
+/// folder (see [`SkillName::lenient`]).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct SkillName(String);
 
 impl SkillName {
-    /// The valid name that `text` is, once the space around it is removed and it is brought into NFKC form.
+    /// Creates a valid name from `text`, after trimming it and converting it to NFKC form.
     ///
     /// # Errors
     /// With every rule that the text breaks.
@@ -35,7 +35,7 @@ impl SkillName {
         if problems.is_empty() { Ok(Self(name)) } else { Err(SkillNameError { problems }) }
     }
 
-    /// The name that a leniently read skill bears, and the rules that it breaks.
+    /// Creates the name of a leniently loaded skill. Also returns the rules that it breaks.
     ///
     /// # Errors
     /// When the text is blank, longer than 255 bytes, `.` or `..`, or has a slash or a control character: such a
@@ -84,7 +84,7 @@ impl From<SkillName> for String {
     }
 }
 
-/// Reads back what a session has written, so also the name of a leniently loaded skill.
+/// Deserializes names from a session, including names of leniently loaded skills.
 impl TryFrom<String> for SkillName {
     type Error = SkillNameError;
 
@@ -93,11 +93,11 @@ impl TryFrom<String> for SkillName {
     }
 }
 
-/// One rule that a name breaks. The messages are the reference validator's.
+/// A rule that a name breaks. The messages are those of the reference validator.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameProblem {
-    /// There is nothing but space.
+    /// It is blank.
     #[error("Field 'name' must be a non-empty string")]
     Empty,
     /// More than [`MAX_NAME_CHARS`] code points.
@@ -114,13 +114,13 @@ pub enum NameProblem {
         /// The name, in NFKC form.
         name: String,
     },
-    /// A hyphen is the first or the last character.
+    /// The first or the last character is a hyphen.
     #[error("Skill name cannot start or end with a hyphen")]
     EdgeHyphen,
     /// Two hyphens stand side by side.
     #[error("Skill name cannot contain consecutive hyphens")]
     DoubleHyphen,
-    /// Something else than letters, digits and hyphens.
+    /// It contains other characters than letters, digits and hyphens.
     #[error(
         "Skill name '{name}' contains invalid characters. Only letters, digits, and hyphens are allowed."
     )]
@@ -128,7 +128,7 @@ pub enum NameProblem {
         /// The name, in NFKC form.
         name: String,
     },
-    /// It cannot be the name of a folder, so not even a lenient reader takes it.
+    /// It cannot be the name of a folder, so it is refused even in lenient mode.
     #[error("skill name '{}' cannot be the name of a folder", name.escape_debug())]
     Unsafe {
         /// The name, in NFKC form.
@@ -152,7 +152,7 @@ impl NameProblem {
     }
 }
 
-/// A text that is no skill name, with every rule that it breaks.
+/// The text is not a valid skill name. It holds every broken rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillNameError {
     problems: Vec<NameProblem>,
@@ -178,7 +178,7 @@ impl fmt::Display for SkillNameError {
 
 impl std::error::Error for SkillNameError {}
 
-/// The text without the space around it, in NFKC form: what names are compared by.
+/// The trimmed text in NFKC form. Names are compared by it.
 pub(crate) fn normalised(text: &str) -> Cow<'_, str> {
     nfkc(strip(text))
 }
@@ -188,8 +188,8 @@ pub(crate) fn nfkc(text: &str) -> Cow<'_, str> {
     if text.is_ascii() { Cow::Borrowed(text) } else { Cow::Owned(text.nfkc().collect()) }
 }
 
-/// The text without the space around it, where space is what the reference implementation takes for it: Unicode's
-/// white space and the four separators of ASCII.
+/// Trims the text. Space is what the reference implementation trims: Unicode white space and the four ASCII
+/// separators.
 pub(crate) fn strip(text: &str) -> &str {
     text.trim_matches(|c: char| c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c))
 }
@@ -224,14 +224,14 @@ fn problems_of(name: &str) -> Vec<NameProblem> {
     problems
 }
 
-/// Whether the character is a letter or a number by its general category. The standard library asks for the
-/// property `Alphabetic`, which also some marks and some symbols have.
+/// Whether the character's general category is letter or number. The standard library tests the property
+/// `Alphabetic`, which some marks and symbols also have.
 fn is_letter_or_number(c: char) -> bool {
     let circled_or_squared = matches!(c, '\u{24b6}'..='\u{24e9}' | '\u{1f130}'..='\u{1f189}');
     c.is_alphanumeric() && !is_combining_mark(c) && !circled_or_squared
 }
 
-/// Whether the character would break a line or is invisible control.
+/// Whether the character breaks a line or is an invisible control character.
 fn is_breaking(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::frontmatter::Frontmatter;
 use crate::metadata::Metadata;
 
-/// The fields of a frontmatter, in the reference's order; what is absent is left out, and so is an empty `metadata`.
+/// The fields of a frontmatter, in the reference's order. Missing fields and an empty `metadata` are left out.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Properties<'a> {
@@ -35,11 +35,12 @@ impl<'a> Properties<'a> {
         }
     }
 
-    /// The JSON text that the reference prints: indented by two spaces, all but printable ASCII escaped, no line end
+    /// The JSON text as the reference prints it: indented by two spaces, with non-ASCII characters escaped,
+    /// without a final line end.
     /// after it.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Texts in texts: nothing in here can fail to be JSON.
+        // Texts in texts always have a JSON form.
         let json = serde_json::to_string_pretty(self).unwrap_or_default();
         let mut out = String::with_capacity(json.len());
         for c in json.chars() {

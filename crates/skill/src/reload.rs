@@ -1,17 +1,17 @@
-//! Reloading skills that people are editing: only what changed is read again, and a broken edit takes nothing away.
+//! Reloads skills that people edit. Only changed skills are read again, and a broken edit removes nothing.
 //!
-//! Only a proven removal removes a skill: see `removal`.
+//! A skill is removed only when its removal is proven: see `removal`.
 //!
-//! State: for each skill's folder or package, what the operating system said of it when it was last read (its *stamp*),
-//! and the last good version. All of it is a cache: a crash loses nothing, the first reload after it reads everything.
+//! State: for each skill's folder or package, the file metadata when it was last read (its *fingerprint*), and the
+//! last good version. All of it is a cache. After a crash, the first reload reads everything.
 //!
-//! What a stamp cannot tell: an edit that leaves size, inode and both times of a file as they were, that is, one within
-//! the same tick of the file system's clock as the reading before it. What a change of other files than `SKILL.md` and
-//! the manifest beside it means: nothing for the catalog, since they are read when asked for; it is noticed when the
-//! skill's own folder gains or loses an entry, and then `SKILL.md` is read again.
+//! A fingerprint misses an edit that leaves size, inode and both times of a file unchanged. Such an edit happens
+//! within the same tick of the file system's clock as the last read. Files other than `SKILL.md` and the manifest
+//! beside it do not matter for the catalog, since they are read on demand. When the skill's own folder gains or
+//! loses an entry, `SKILL.md` is read again.
 //!
-//! The last good version of a folder is its metadata: the instructions and files of a skill are read when they are
-//! asked for, as they are at that moment. The last good version of a package is all of it, since it was unpacked.
+//! The last good version of a folder is its metadata: instructions and files are read on demand, as they are then.
+//! The last good version of a package is complete, since it was unpacked.
 
 mod removal;
 
@@ -23,47 +23,47 @@ use std::sync::Arc;
 
 use crate::catalog::Catalog;
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
-use crate::discovery::{Bounds, Chosen, Entrance, Scope, enter, findings_at, load_folder, ranked};
+use crate::discovery::{RankedSkills, Scope, ScopeAccess, by_rank, findings_at, load_folder, open_scope};
 use crate::error::SkillError;
 use crate::frontmatter::Mode;
 use crate::manifest::SIDECAR_FILE;
 use crate::name::SkillName;
-use crate::package::{Budget, load_package_within};
-use crate::reload::removal::{Doubt, is_gone};
+use crate::package::{DiskBudget, load_package_within};
+use crate::reload::removal::{UnverifiedPaths, is_removed};
+use crate::scope_scan::{CandidateKind, DiscoveryLimits, ScanResult, ScopeScanner, SkillCandidate};
 use crate::skill::{SKILL_FILES, Skill};
-use crate::walk::{Place, PlaceKind, Walk, Walked};
 
-/// Scopes whose skills are loaded again and again.
+/// Scopes whose skills are loaded repeatedly.
 #[derive(Debug)]
 pub struct Reloader {
     scopes: Vec<Scope>,
-    bounds: Bounds,
+    limits: DiscoveryLimits,
     mode: Mode,
-    /// What is known of each scope, by its number in the order of ranks.
-    known: Vec<Memory>,
+    /// The cache of each scope, in the order of ranks.
+    scope_caches: Vec<ScopeCache>,
     catalog: Arc<Catalog>,
 }
 
-/// What a reload has found.
+/// The result of a reload.
 #[derive(Debug, Clone)]
 pub struct Reload {
-    /// The skills as they are now. Snapshots that were taken before stay as they were.
+    /// The current skills. Earlier snapshots do not change.
     pub catalog: Arc<Catalog>,
-    /// Names that were not in the catalog before, in their order.
+    /// Names that are new in the catalog, sorted.
     pub added: Vec<SkillName>,
-    /// Names whose skill was read again, or is another one now.
+    /// Names whose skill was read again or replaced.
     pub changed: Vec<SkillName>,
-    /// Names that are in the catalog no more.
+    /// Names that are no longer in the catalog.
     pub removed: Vec<SkillName>,
-    /// Names whose skill cannot be loaded or seen any more, and of which the catalog has the last good version. Each is
+    /// Names whose skill cannot be loaded or read any more, so the catalog keeps the last good version. Each is
     /// also a finding of the rule [`LastGoodKept`](RuleId::LastGoodKept).
     pub broken: Vec<SkillName>,
-    /// All findings about the skills as they are now, as discovery would report them.
+    /// All findings about the current skills, as discovery reports them.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Reload {
-    /// Whether the catalog is the one before.
+    /// Whether the catalog is unchanged.
     #[must_use]
     pub const fn is_unchanged(&self) -> bool {
         self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
@@ -71,12 +71,12 @@ impl Reload {
 }
 
 impl Reloader {
-    /// A reloader that has loaded nothing yet.
+    /// Creates a reloader. It has loaded nothing yet.
     #[must_use]
-    pub fn new(scopes: impl IntoIterator<Item = Scope>, bounds: Bounds, mode: Mode) -> Self {
+    pub fn new(scopes: impl IntoIterator<Item = Scope>, limits: DiscoveryLimits, mode: Mode) -> Self {
         let scopes: Vec<_> = scopes.into_iter().collect();
-        let known = scopes.iter().map(|_| Memory::default()).collect();
-        Self { scopes, bounds, mode, known, catalog: Arc::default() }
+        let cached = scopes.iter().map(|_| ScopeCache::default()).collect();
+        Self { scopes, limits, mode, scope_caches: cached, catalog: Arc::default() }
     }
 
     /// The catalog of the last reload; empty before the first.
@@ -85,48 +85,47 @@ impl Reloader {
         &self.catalog
     }
 
-    /// Looks at all skills, and reads those again that changed since the last time. As in
-    /// [`discover`](crate::discover), nothing that is found is an error.
+    /// Checks all skills, and reads those again that changed since the last call. Like
+    /// [`discover`](crate::discover), it never fails.
     ///
-    /// A skill that was good and is broken now stays in the catalog as it was. So does one that cannot be seen any more:
-    /// beneath a folder that cannot be listed or searched, behind a link that cannot be followed, or beyond the bounds,
-    /// also when it lies elsewhere and only a link there led to it. A skill is removed when that is proven: its
-    /// `SKILL.md` or package is not there, or every folder and link by which it was reached was looked at and leads to
-    /// it no more.
+    /// A skill that was good and is broken now stays in the catalog unchanged. So does a skill that cannot be read
+    /// any more: beneath an unreadable folder, behind a broken link, or beyond the limits. A skill is removed only
+    /// when that is proven. Either its `SKILL.md` or package does not exist, or all folders and links that led to
+    /// it were read and no longer do.
     pub fn reload(&mut self) -> Reload {
         let mut diagnostics = Vec::new();
-        let mut chosen = Chosen::default();
+        let mut ranked = RankedSkills::default();
         let mut broken = HashSet::new();
-        let mut budget = Budget::new(self.bounds.package_bytes);
-        budget.occupy(self.known.iter().map(Memory::unpacked_bytes).sum());
-        let scopes = ranked(&self.scopes);
-        for (scope, memory) in scopes.into_iter().zip(&mut self.known) {
-            match enter(scope, &mut diagnostics) {
-                Entrance::Open(root) => {
-                    memory.look_again(root, self.bounds, self.mode, &mut budget, &mut diagnostics);
+        let mut budget = DiskBudget::new(self.limits.package_bytes);
+        budget.count_existing(self.scope_caches.iter().map(ScopeCache::unpacked_bytes).sum());
+        let scopes = by_rank(&self.scopes);
+        for (scope, cache) in scopes.into_iter().zip(&mut self.scope_caches) {
+            match open_scope(scope, &mut diagnostics) {
+                ScopeAccess::Open(root) => {
+                    cache.recheck(root, self.limits, self.mode, &mut budget, &mut diagnostics);
                 }
-                Entrance::Closed => {
-                    budget.give_back(memory.unpacked_bytes());
-                    *memory = Memory::default();
+                ScopeAccess::Closed => {
+                    budget.release(cache.unpacked_bytes());
+                    *cache = ScopeCache::default();
                 }
-                Entrance::Unreachable => memory.lose_sight(&mut budget, &mut diagnostics),
+                ScopeAccess::Unreachable => cache.mark_unseen(&mut budget, &mut diagnostics),
             }
-            let with_skill = memory.skills.values();
-            let with_skill = with_skill.filter_map(|known| Some((known.last_good.clone()?, known)));
+            let with_skill = cache.skills.values();
+            let with_skill = with_skill.filter_map(|cached| Some((cached.last_good.clone()?, cached)));
             let mut skills: Vec<_> = with_skill.collect();
             skills.sort_by(|(a, _), (b, _)| a.source().cmp(b.source()));
-            let kept = skills.iter().filter(|(_, known)| known.is_only_kept());
-            broken.extend(kept.map(|(skill, _)| Arc::as_ptr(skill)));
-            chosen.add(skills.into_iter().map(|(skill, _)| skill).collect(), &mut diagnostics);
+            let stale = skills.iter().filter(|(_, cached)| cached.is_stale_copy());
+            broken.extend(stale.map(|(skill, _)| Arc::as_ptr(skill)));
+            ranked.add(skills.into_iter().map(|(skill, _)| skill).collect(), &mut diagnostics);
         }
-        let skills = chosen.skills;
+        let skills = ranked.skills;
         let broken_names = skills.iter().filter(|skill| broken.contains(&Arc::as_ptr(skill)));
         let mut broken: Vec<_> = broken_names.map(|skill| skill.name().clone()).collect();
         broken.sort();
         self.compare(skills.into_iter().collect(), broken, diagnostics)
     }
 
-    /// Takes the new catalog, and says how it differs from the one before.
+    /// Replaces the catalog, and compares it with the previous one.
     fn compare(&mut self, catalog: Catalog, broken: Vec<SkillName>, diagnostics: Vec<Diagnostic>) -> Reload {
         let before = std::mem::replace(&mut self.catalog, Arc::new(catalog));
         let now = &self.catalog;
@@ -144,62 +143,64 @@ impl Reloader {
     }
 }
 
-/// What is known of a scope.
+/// The cached state of a scope.
 #[derive(Debug, Default)]
-struct Memory {
-    /// Of each skill, by the path of its folder or package.
-    skills: HashMap<PathBuf, Known>,
-    /// The links that were followed, and where they led.
+struct ScopeCache {
+    /// The skills, by the path of their folder or package.
+    skills: HashMap<PathBuf, CachedSkill>,
+    /// The links that were followed, with their targets.
     links: HashMap<PathBuf, PathBuf>,
 }
 
-/// What is known of a skill's folder or package.
+/// The cached state of a skill's folder or package.
 #[derive(Debug, Clone)]
-struct Known {
+struct CachedSkill {
     /// The name under which it was found.
     name: OsString,
-    /// What it was like just before it was read; none when that could not be told.
-    stamp: Option<Stamp>,
+    /// The fingerprint just before it was read. `None` when it is unknown.
+    fingerprint: Option<SkillFingerprint>,
     last_good: Option<Arc<Skill>>,
-    /// Why it could not be loaded; empty when it was.
+    /// The findings if it could not be loaded; else empty.
     failure: Vec<Diagnostic>,
-    sight: Sight,
+    visibility: Visibility,
 }
 
-/// Whether the last walk came upon a skill.
+/// Whether the last scan found the skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sight {
-    Seen,
-    /// Nobody can say whether it is still there.
-    Lost,
+enum Visibility {
+    Visible,
+    /// It is unknown whether it still exists.
+    Unseen,
 }
 
-impl Known {
-    /// Whether it is loaded only because it was before.
-    fn is_only_kept(&self) -> bool {
-        !self.failure.is_empty() || self.sight == Sight::Lost
+impl CachedSkill {
+    /// Whether only the last good version is left.
+    fn is_stale_copy(&self) -> bool {
+        !self.failure.is_empty() || self.visibility == Visibility::Unseen
     }
 
-    /// All findings about it that are not its skill's own.
+    /// All findings besides those of the skill itself.
     fn findings(&self) -> impl Iterator<Item = Diagnostic> {
-        let kept = self.last_good.as_ref().filter(|_| self.is_only_kept()).map(|skill| {
-            let message = match self.sight {
-                Sight::Seen => format!("the last good version of skill `{}` stays loaded", skill.name()),
-                Sight::Lost => format!(
+        let stale = self.last_good.as_ref().filter(|_| self.is_stale_copy()).map(|skill| {
+            let message = match self.visibility {
+                Visibility::Visible => {
+                    format!("the last good version of skill `{}` stays loaded", skill.name())
+                }
+                Visibility::Unseen => format!(
                     "it cannot be told whether skill `{}` is still there; its last good version stays loaded",
                     skill.name()
                 ),
             };
             Diagnostic::new(RuleId::LastGoodKept, Severity::Warning, message, skill.source())
         });
-        let failure = self.failure.iter().filter(|_| self.sight == Sight::Seen);
-        failure.cloned().chain(kept)
+        let failure = self.failure.iter().filter(|_| self.visibility == Visibility::Visible);
+        failure.cloned().chain(stale)
     }
 
-    /// The same, when nobody can see it any more; none when it is proven gone, or never was good.
-    fn out_of_sight(&self) -> Option<Self> {
+    /// The same, marked as unseen. `None` when it is proven removed, or was never good.
+    fn unseen(&self) -> Option<Self> {
         let skill = self.last_good.as_ref()?;
-        (!is_gone(skill)).then(|| Self { sight: Sight::Lost, ..self.clone() })
+        (!is_removed(skill)).then(|| Self { visibility: Visibility::Unseen, ..self.clone() })
     }
 
     fn unpacked_bytes(&self) -> u64 {
@@ -207,44 +208,45 @@ impl Known {
     }
 }
 
-/// A place as the operating system describes it, without opening it.
+/// File metadata of a candidate, read without opening it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct SkillFingerprint {
     /// Of the `SKILL.md` or the package.
-    content: FileStamp,
+    content: FileFingerprint,
     /// Of the manifest beside the `SKILL.md`, if there is one.
-    manifest: Option<FileStamp>,
+    manifest: Option<FileFingerprint>,
     /// Of the folder; a package has none.
-    folder: Option<FileStamp>,
+    folder: Option<FileFingerprint>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileStamp {
+struct FileFingerprint {
     device: u64,
     inode: u64,
     size: u64,
     modified: (i64, i64),
-    /// Also changes when the modification time is set back.
+    /// Also changes when the modification time is reset.
     changed: (i64, i64),
 }
 
-impl Stamp {
-    /// The stamp of a place; none when it could not be told, or when it is no skill.
-    fn of(place: &Place) -> Option<Self> {
-        match place.kind {
-            PlaceKind::Package => {
-                Some(Self { content: FileStamp::of(&place.path)?, manifest: None, folder: None })
+impl SkillFingerprint {
+    /// Reads the fingerprint of a candidate. `None` when that fails, or when it is no skill.
+    fn of(candidate: &SkillCandidate) -> Option<Self> {
+        match candidate.kind {
+            CandidateKind::Package => {
+                Some(Self { content: FileFingerprint::of(&candidate.path)?, manifest: None, folder: None })
             }
-            PlaceKind::Folder => {
-                let content = SKILL_FILES.iter().find_map(|name| FileStamp::of(&place.path.join(name)))?;
-                let manifest = FileStamp::of(&place.path.join(SIDECAR_FILE));
-                Some(Self { content, manifest, folder: Some(FileStamp::of(&place.path)?) })
+            CandidateKind::Folder => {
+                let content =
+                    SKILL_FILES.iter().find_map(|name| FileFingerprint::of(&candidate.path.join(name)))?;
+                let manifest = FileFingerprint::of(&candidate.path.join(SIDECAR_FILE));
+                Some(Self { content, manifest, folder: Some(FileFingerprint::of(&candidate.path)?) })
             }
         }
     }
 }
 
-impl FileStamp {
+impl FileFingerprint {
     fn of(path: &Path) -> Option<Self> {
         let metadata = std::fs::metadata(path).ok()?;
         Some(Self {
@@ -257,148 +259,157 @@ impl FileStamp {
     }
 }
 
-/// What a place is now.
-enum Look {
-    AsBefore,
-    Read(Box<Reading>),
-    /// A package that is not as before, with its name and stamp. Packages are unpacked later, one by one.
-    Package(OsString, Option<Stamp>),
+/// The result of checking a candidate.
+enum CheckResult {
+    Unchanged,
+    Read(Box<ReadResult>),
+    /// A changed package, with its name and fingerprint. Packages are unpacked later, one by one.
+    Package(OsString, Option<SkillFingerprint>),
 }
 
-/// What came of reading a place.
-struct Reading {
+/// The result of reading a candidate.
+struct ReadResult {
     name: OsString,
-    stamp: Option<Stamp>,
+    fingerprint: Option<SkillFingerprint>,
     outcome: Result<Skill, SkillError>,
 }
 
-impl Memory {
+impl ScopeCache {
     fn unpacked_bytes(&self) -> u64 {
-        self.skills.values().map(Known::unpacked_bytes).sum()
+        self.skills.values().map(CachedSkill::unpacked_bytes).sum()
     }
 
-    /// Takes in that the scope cannot be entered.
-    fn lose_sight(&mut self, budget: &mut Budget, diagnostics: &mut Vec<Diagnostic>) {
+    /// Records that the scope cannot be opened.
+    fn mark_unseen(&mut self, budget: &mut DiskBudget, diagnostics: &mut Vec<Diagnostic>) {
         let before = self.unpacked_bytes();
-        let kept = self.skills.drain().filter_map(|(path, known)| Some((path, known.out_of_sight()?)));
-        self.skills = kept.collect();
-        budget.give_back(before - self.unpacked_bytes());
+        let stale = self.skills.drain().filter_map(|(path, cached)| Some((path, cached.unseen()?)));
+        self.skills = stale.collect();
+        budget.release(before - self.unpacked_bytes());
         self.report(Vec::new(), diagnostics);
     }
 
-    /// Takes in what is in the scope now.
-    fn look_again(
+    /// Scans the scope again.
+    fn recheck(
         &mut self,
-        root: Place,
-        bounds: Bounds,
+        root: SkillCandidate,
+        limits: DiscoveryLimits,
         mode: Mode,
-        budget: &mut Budget,
+        budget: &mut DiskBudget,
         diagnostics: &mut Vec<Diagnostic>,
     ) {
         let mut before = std::mem::take(&mut self.skills);
-        let walk = Walk::new(root, bounds, |place: &Place| look(place, mode, &before));
-        let Walked { mut found, findings, visited, uncertain, links } = walk.run();
+        let scanner = ScopeScanner::new(root, limits, |candidate: &SkillCandidate| {
+            check_candidate(candidate, mode, &before)
+        });
+        let ScanResult { mut found, findings, visited, unverified: unverified_paths, links } = scanner.run();
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
 
         let seen: HashSet<&Path> = found.iter().map(|(path, _)| &**path).collect();
-        let doubt = Doubt::of(visited, uncertain, &self.links);
+        let unverified = UnverifiedPaths::after_scan(visited, unverified_paths, &self.links);
         let missing: Vec<PathBuf> = before.keys().filter(|path| !seen.contains(&***path)).cloned().collect();
         for path in missing {
-            let Some(known) = before.remove(&path) else { continue };
-            match known.out_of_sight().filter(|_| doubt.covers(&path)) {
-                Some(kept) => drop(self.skills.insert(path, kept)),
-                None => budget.give_back(known.unpacked_bytes()),
+            let Some(cached) = before.remove(&path) else { continue };
+            match cached.unseen().filter(|_| unverified.contains(&path)) {
+                Some(stale) => drop(self.skills.insert(path, stale)),
+                None => budget.release(cached.unpacked_bytes()),
             }
         }
-        self.links.retain(|link, _| doubt.covers(link));
+        self.links.retain(|link, _| unverified.contains(link));
         self.links.extend(links);
 
-        for (path, look) in found {
-            let known = before.remove(&path);
-            if let Some(known) = Known::now(&path, look, known, mode, budget) {
-                self.skills.insert(path, known);
+        for (path, check) in found {
+            let cached = before.remove(&path);
+            if let Some(cached) = CachedSkill::after_check(&path, check, cached, mode, budget) {
+                self.skills.insert(path, cached);
             }
         }
         self.report(findings, diagnostics);
     }
 
-    /// Reports what was found on the way, and what is known of the skills.
+    /// Reports the findings of the scan and of the skills.
     fn report(&self, mut findings: Vec<Diagnostic>, diagnostics: &mut Vec<Diagnostic>) {
-        findings.extend(self.skills.values().flat_map(Known::findings));
+        findings.extend(self.skills.values().flat_map(CachedSkill::findings));
         findings.sort_by(|a, b| a.path().cmp(b.path()));
         diagnostics.extend(findings);
     }
 }
 
-impl Known {
-    /// What is known of a place after a look at it; none of one that was as before when nothing was.
-    fn now(
+impl CachedSkill {
+    /// Returns the new state of a candidate after a check. `None` for an unchanged one that was not cached.
+    fn after_check(
         path: &Path,
-        look: Result<Look, SkillError>,
+        check: Result<CheckResult, SkillError>,
         before: Option<Self>,
         mode: Mode,
-        budget: &mut Budget,
+        budget: &mut DiskBudget,
     ) -> Option<Self> {
-        let (name, stamp, outcome) = match look {
-            Ok(Look::AsBefore) => return before.map(|known| Self { sight: Sight::Seen, ..known }),
-            Ok(Look::Read(reading)) => (reading.name, reading.stamp, reading.outcome),
-            Ok(Look::Package(name, stamp)) => {
-                // The room of the version before is free when this one takes its place.
+        let (name, fingerprint, outcome) = match check {
+            Ok(CheckResult::Unchanged) => {
+                return before.map(|cached| Self { visibility: Visibility::Visible, ..cached });
+            }
+            Ok(CheckResult::Read(reading)) => (reading.name, reading.fingerprint, reading.outcome),
+            Ok(CheckResult::Package(name, fingerprint)) => {
+                // The new version may use the disk space of the previous one.
                 let occupied = before.as_ref().map_or(0, Self::unpacked_bytes);
-                budget.give_back(occupied);
+                budget.release(occupied);
                 let outcome = load_package_within(path, mode, budget);
                 if outcome.is_err() {
-                    budget.occupy(occupied);
+                    budget.count_existing(occupied);
                 }
-                (name, stamp.filter(|_| !may_pass(&outcome)), outcome)
+                (name, fingerprint.filter(|_| !is_machine_failure(&outcome)), outcome)
             }
             Err(error) => (OsString::new(), None, Err(error)),
         };
         Some(match outcome {
             Ok(skill) => Self {
                 name,
-                stamp,
+                fingerprint,
                 last_good: Some(Arc::new(skill)),
                 failure: Vec::new(),
-                sight: Sight::Seen,
+                visibility: Visibility::Visible,
             },
             Err(error) => Self {
                 name,
-                stamp,
+                fingerprint,
                 last_good: before.and_then(|before| before.last_good),
                 failure: findings_at(error, path).collect(),
-                sight: Sight::Seen,
+                visibility: Visibility::Visible,
             },
         })
     }
 }
 
-/// Looks at a place, and reads it when it changed. The stamp is taken before: of what changes in between, the next
-/// reload finds another stamp.
-fn look(place: &Place, mode: Mode, known: &HashMap<PathBuf, Known>) -> Result<Option<Look>, SkillError> {
-    let stamp = Stamp::of(place);
-    let is_as_before =
-        |known: &Known| known.stamp.is_some() && known.stamp == stamp && known.name == place.name;
-    if known.get(&place.path).is_some_and(is_as_before) {
-        return Ok(Some(Look::AsBefore));
+/// Checks a candidate, and reads it if it changed. The fingerprint is taken first, so the next reload notices
+/// later changes.
+fn check_candidate(
+    candidate: &SkillCandidate,
+    mode: Mode,
+    cached: &HashMap<PathBuf, CachedSkill>,
+) -> Result<Option<CheckResult>, SkillError> {
+    let fingerprint = SkillFingerprint::of(candidate);
+    let is_as_before = |cached: &CachedSkill| {
+        cached.fingerprint.is_some() && cached.fingerprint == fingerprint && cached.name == candidate.name
+    };
+    if cached.get(&candidate.path).is_some_and(is_as_before) {
+        return Ok(Some(CheckResult::Unchanged));
     }
-    if place.kind == PlaceKind::Package {
-        return Ok(Some(Look::Package(place.name.clone(), stamp)));
+    if candidate.kind == CandidateKind::Package {
+        return Ok(Some(CheckResult::Package(candidate.name.clone(), fingerprint)));
     }
-    let outcome = match load_folder(place, mode).transpose() {
+    let outcome = match load_folder(candidate, mode).transpose() {
         None => return Ok(None),
-        // What the machine failed at is for the walk to weigh: whether this is a skill is not known.
+        // On a system error, it is unknown whether this is a skill. The scan decides.
         Some(Err(error @ (SkillError::PermissionDenied { .. } | SkillError::Io { .. }))) => {
             return Err(error);
         }
         Some(outcome) => outcome,
     };
-    let stamp = stamp.filter(|_| !may_pass(&outcome));
-    Ok(Some(Look::Read(Box::new(Reading { name: place.name.clone(), stamp, outcome }))))
+    let fingerprint = fingerprint.filter(|_| !is_machine_failure(&outcome));
+    Ok(Some(CheckResult::Read(Box::new(ReadResult { name: candidate.name.clone(), fingerprint, outcome }))))
 }
 
-/// Whether a failure is the machine's and not the skill's: it may pass with nothing changed, so it is looked at again.
-const fn may_pass(outcome: &Result<Skill, SkillError>) -> bool {
+/// Whether the failure is a system error. It may be temporary, so the candidate is checked again.
+const fn is_machine_failure(outcome: &Result<Skill, SkillError>) -> bool {
     matches!(
         outcome,
         Err(SkillError::Io { .. }

@@ -1,5 +1,5 @@
-//! The files of a skill beside its `SKILL.md`: listed, read and digested when asked for, always beneath the handle of
-//! its folder.
+//! The files of a skill beside its `SKILL.md`. They are listed, read and digested on demand, always beneath the
+//! handle of its folder.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 
 use conjure_base::{Digest, DigestHasher};
 
+use crate::beneath::{DirHandle, EntryKind, entries};
 use crate::error::SkillError;
-use crate::files::{EntryKind, Folder, entries};
 use crate::skill::{SKILL_FILES, Skill};
 
-/// The most bytes that [`Skill::read_resource`] reads.
+/// The maximum size that [`Skill::read_resource`] reads, in bytes.
 pub const MAX_RESOURCE_BYTES: u64 = 32 * 1024 * 1024;
 
-/// The most files and folders of one skill that are looked at.
+/// The maximum number of files and folders of a skill.
 const MAX_ENTRIES: usize = 20_000;
 
-/// How deep a skill's folders may nest.
+/// The maximum depth of a skill's folders.
 const MAX_DEPTH: usize = 32;
 
-/// Folders that hold no resource: a version control's, and what tools have put there. Their files count in the
-/// digest nevertheless, but for the version control's.
+/// Folders without resources: those of version control, and those that tools create. Their files still count in
+/// the digest, except for version control.
 const TOOL_FOLDERS: [&str; 3] = [VERSION_CONTROL, "node_modules", "__pycache__"];
 const VERSION_CONTROL: &str = ".git";
 
@@ -46,10 +46,10 @@ impl Resource {
     }
 }
 
-/// What a file of a skill begins with.
+/// The start of a file of a skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceStart {
-    /// Its first bytes, as many as were asked for or fewer.
+    /// Its first bytes: as many as requested, or fewer.
     pub bytes: Vec<u8>,
     /// Its size in bytes.
     pub size: u64,
@@ -57,7 +57,7 @@ pub struct ResourceStart {
     pub is_executable: bool,
 }
 
-/// The files of a skill without its `SKILL.md`, each group in the order of paths.
+/// The files of a skill without its `SKILL.md`, in groups, each sorted by path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Resources {
     /// Those in `scripts/`.
@@ -89,7 +89,7 @@ impl Resources {
     }
 }
 
-/// What identifies a skill's content.
+/// The digests of a skill's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillDigests {
     files: BTreeMap<PathBuf, Digest>,
@@ -120,13 +120,14 @@ impl SkillDigests {
 }
 
 impl Skill {
-    /// Lists its files. Links count when they lead to a plain file within the skill; pipes and devices, and what tools
-    /// have put there (`.git`, `node_modules`, `__pycache__`), do not.
+    /// Lists its files. A link counts if it leads to a regular file within the skill. Pipes, devices and folders
+    /// of tools (`.git`, `node_modules`, `__pycache__`) do not count.
     ///
     /// # Errors
     /// When a folder cannot be listed, or there are more than 20,000 entries or 32 levels.
+    /// When a folder cannot be listed, or there are more than 20,000 entries or 32 levels.
     pub fn resources(&self) -> Result<Resources, SkillError> {
-        let root = Folder::open(self.root_dir())?;
+        let root = DirHandle::open(self.root_dir())?;
         let mut resources = Resources::default();
         walk(&root, self.root_dir(), &TOOL_FOLDERS, |path, kind| {
             let is_skill_file = SKILL_FILES.iter().any(|name| path == Path::new(name));
@@ -136,7 +137,7 @@ impl Skill {
             let size = match root.open_file(&path) {
                 Ok(file) => file.size(),
                 Err(SkillError::PathNotAllowed { .. } | SkillError::FileNotFound { .. }) => return Ok(()),
-                // It is there, and reading it will say why it cannot be read.
+                // It exists. Reading it reports why it cannot be read.
                 Err(SkillError::PermissionDenied { .. }) => 0,
                 Err(error) => return Err(error),
             };
@@ -167,24 +168,24 @@ impl Skill {
         self.read_resource_up_to(relative, MAX_RESOURCE_BYTES)
     }
 
-    /// The same with another limit, in bytes.
+    /// Like [`Skill::read_resource`], with another limit in bytes.
     ///
     /// # Errors
     /// As [`Skill::read_resource`].
     pub fn read_resource_up_to(&self, relative: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, SkillError> {
-        Folder::open(self.root_dir())?.open_file(relative.as_ref())?.read_all(limit)
+        DirHandle::open(self.root_dir())?.open_file(relative.as_ref())?.read_all(limit)
     }
 
-    /// Reads the start of a file of the skill, however large it is.
+    /// Reads the start of a file of the skill, whatever its size.
     ///
     /// # Errors
-    /// As [`Skill::read_resource`], but for the size.
+    /// As [`Skill::read_resource`], except for the size.
     pub fn resource_start(
         &self,
         relative: impl AsRef<Path>,
         count: usize,
     ) -> Result<ResourceStart, SkillError> {
-        let mut file = Folder::open(self.root_dir())?.open_file(relative.as_ref())?;
+        let mut file = DirHandle::open(self.root_dir())?.open_file(relative.as_ref())?;
         let mut bytes = vec![0; count];
         let mut filled = 0;
         loop {
@@ -197,13 +198,13 @@ impl Skill {
         Ok(ResourceStart { bytes, size: file.size(), is_executable: file.is_executable()? })
     }
 
-    /// Digests all its files as they are now, but for those of a version control (`.git`). A link to a plain file
-    /// within the skill counts with that file's content, any other link with the path that it leads to.
+    /// Digests all its files as they are now, except for version control (`.git`). A link to a regular file within
+    /// the skill counts with that file's content, any other link with its target path.
     ///
     /// # Errors
     /// When a file or folder cannot be read, or there are more than 20,000 entries or 32 levels.
     pub fn digests(&self) -> Result<SkillDigests, SkillError> {
-        let root = Folder::open(self.root_dir())?;
+        let root = DirHandle::open(self.root_dir())?;
         let mut files = BTreeMap::new();
         walk(&root, self.root_dir(), &[VERSION_CONTROL], |path, kind| {
             let digest = match (kind, digest_of(&root, &path)) {
@@ -211,7 +212,7 @@ impl Skill {
                 (
                     EntryKind::Link,
                     Err(SkillError::PathNotAllowed { .. } | SkillError::FileNotFound { .. }),
-                ) => Digest::of(&root.read_link(&path)?),
+                ) => Digest::of_bytes(&root.read_link(&path)?),
                 (_, digest) => digest?,
             };
             files.insert(path, digest);
@@ -229,7 +230,7 @@ impl Skill {
     }
 }
 
-fn digest_of(root: &Folder, path: &Path) -> Result<Digest, SkillError> {
+fn digest_of(root: &DirHandle, path: &Path) -> Result<Digest, SkillError> {
     let mut file = root.open_file(path)?;
     let mut hasher = DigestHasher::new();
     let mut buffer = vec![0; 64 * 1024];
@@ -241,10 +242,10 @@ fn digest_of(root: &Folder, path: &Path) -> Result<Digest, SkillError> {
     }
 }
 
-/// Visits everything beneath a folder that is not a folder itself, with its relative path. Folders are entered through
-/// no link.
+/// Visits everything beneath a folder that is not a folder, with its relative path. Does not follow links to
+/// folders.
 pub(crate) fn walk(
-    root: &Folder,
+    root: &DirHandle,
     root_dir: &Path,
     skipped: &[&str],
     mut visit: impl FnMut(PathBuf, EntryKind) -> Result<(), SkillError>,

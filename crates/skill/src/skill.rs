@@ -1,61 +1,61 @@
-//! A loaded skill: its metadata in memory, its body and its files read when asked for.
+//! A loaded skill. Its metadata is in memory; its body and files are read on demand.
 //!
-//! A [`Skill`] is a value about a folder that others may change; each read says what it found at that moment, and a
-//! crash loses nothing. A skill from a package is about a private folder instead, which goes with the last clone.
-
-mod sidecar;
+//! A [`Skill`] describes a folder that others may change. Each read returns the current content. A skill from a
+//! package has a private folder, which the last clone removes.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::beneath::{DirHandle, RegularFile, open_direct};
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
 use crate::error::{Missing, SkillError};
-use crate::files::{Folder, PlainFile};
-use crate::frontmatter::{self, Frontmatter, FrontmatterError, MAX_FRONTMATTER_BYTES, Mode, Scan};
-use crate::manifest::Manifest;
+use crate::frontmatter::{
+    self, Frontmatter, FrontmatterError, MAX_FRONTMATTER_BYTES, Mode, Scan, unix_lines,
+};
+use crate::manifest::{MAX_MANIFEST_BYTES, Manifest, ParsedManifest, SIDECAR_FILE};
 use crate::metadata::Metadata;
 use crate::name::SkillName;
-use crate::package::Origin;
+use crate::package::PackageOrigin;
 use crate::properties::Properties;
 
-/// The names of a skill's main file, in the order in which they are looked for.
+/// The names of a skill's main file, in search order.
 pub(crate) const SKILL_FILES: [&str; 2] = ["SKILL.md", "skill.md"];
 
-/// The most bytes of a `SKILL.md`.
+/// The maximum size of a `SKILL.md` in bytes.
 pub const MAX_SKILL_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// How much of a file is read at first: most frontmatters end within.
+/// The size of the first read. Most frontmatters are shorter.
 const HEAD_BYTES: usize = 1024;
 
 /// A loaded skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skill {
     frontmatter: Frontmatter,
-    /// The manifest that lies beside its `SKILL.md`.
+    /// The manifest in the file beside its `SKILL.md`.
     sidecar: Option<Arc<Manifest>>,
     location: PathBuf,
     root_dir: PathBuf,
     diagnostics: Box<[Diagnostic]>,
-    /// Where its folder was unpacked from; keeps that folder.
-    origin: Option<Origin>,
+    /// The package it was unpacked from. It keeps the unpacked folder.
+    origin: Option<PackageOrigin>,
 }
 
 impl Skill {
-    /// Loads the skill in this folder, or whose `SKILL.md` this is. Of the file no more is read than holds the
-    /// frontmatter; in strict mode all of it, because all of it must be UTF-8.
+    /// Loads a skill. `path` is its folder or its `SKILL.md`. Only the part with the frontmatter is read; in
+    /// strict mode the whole file, because all of it must be UTF-8.
     ///
     /// # Errors
-    /// When there is no folder or no `SKILL.md` in it, when it is not a plain file within the folder, cannot be read, or
-    /// its frontmatter breaks a rule of the mode.
+    /// When there is no folder or no `SKILL.md`, when it is not a regular file within the folder, cannot be read,
+    /// or its frontmatter breaks a rule of the mode.
     pub fn load(path: impl AsRef<Path>, mode: Mode) -> Result<Self, SkillError> {
-        let place = Place::find(path.as_ref())?;
-        let (file_name, file) = find_skill_file(&place.root_dir)?;
-        Self::read(place.root_dir, file_name, &place.folder_name, file, mode)
+        let location = SkillLocation::find(path.as_ref())?;
+        let (file_name, file) = find_skill_file(&location.root_dir)?;
+        Self::read(location.root_dir, file_name, &location.folder_name, file, mode)
     }
 
-    /// A skill of these fields, without any file being looked at. `location` is the path that its `SKILL.md` has, or
-    /// will have.
+    /// Creates a skill from a frontmatter, without reading a file. `location` is the path of its `SKILL.md`, which
+    /// need not exist.
     #[must_use]
     pub fn new(frontmatter: Frontmatter, location: impl Into<PathBuf>) -> Self {
         let location = location.into();
@@ -63,12 +63,12 @@ impl Skill {
         Self { frontmatter, sidecar: None, location, root_dir, diagnostics: Box::default(), origin: None }
     }
 
-    /// Reads the open `SKILL.md` of a folder.
+    /// Loads a skill from its open `SKILL.md`.
     pub(crate) fn read(
         root_dir: PathBuf,
         file_name: &str,
         folder_name: &OsStr,
-        mut file: PlainFile,
+        mut file: RegularFile,
         mode: Mode,
     ) -> Result<Self, SkillError> {
         let location = root_dir.join(file_name);
@@ -77,7 +77,7 @@ impl Skill {
             Mode::Lenient => read_head(&mut file)?,
         };
         let folder_name = folder_name.to_string_lossy();
-        let folder = frontmatter::Folder::Named(&folder_name);
+        let folder = frontmatter::ExpectedName::Named(&folder_name);
         let parsed = match text(&bytes, SKILL_FILES[0]) {
             Ok(content) => Frontmatter::parse_in(content, mode, folder),
             Err(finding) => Err(finding.into()),
@@ -86,7 +86,7 @@ impl Skill {
             SkillError::from_findings(location.clone(), diagnostics)
         })?;
         let findings = findings.into_iter().map(|finding| finding.in_file(&location));
-        let sidecar = sidecar::read(&root_dir, &frontmatter)?;
+        let sidecar = read_manifest_file(&root_dir, &frontmatter)?;
         let diagnostics = findings.chain(sidecar.diagnostics).collect();
         Ok(Self { frontmatter, sidecar: sidecar.manifest, location, root_dir, diagnostics, origin: None })
     }
@@ -109,13 +109,13 @@ impl Skill {
         self.frontmatter.license()
     }
 
-    /// What it needs from its surroundings.
+    /// Its requirements on the environment.
     #[must_use]
     pub fn compatibility(&self) -> Option<&str> {
         self.frontmatter.compatibility()
     }
 
-    /// The tools that it asks to use without asking, as written: patterns separated by space.
+    /// The tools that it asks to use without approval, as written: patterns separated by space.
     #[must_use]
     pub fn allowed_tools(&self) -> Option<&str> {
         self.frontmatter.allowed_tools()
@@ -127,8 +127,8 @@ impl Skill {
         self.frontmatter.metadata()
     }
 
-    /// What it declares of its inputs, needs and behaviour, in its frontmatter or in the file
-    /// [`SIDECAR_FILE`](crate::SIDECAR_FILE); none of a skill that declares no `manifest_version`.
+    /// Its manifest, from the frontmatter or from the file [`SIDECAR_FILE`]. `None` without a
+    /// `manifest_version`.
     #[must_use]
     pub fn manifest(&self) -> Option<&Manifest> {
         self.sidecar.as_deref().or_else(|| self.frontmatter.manifest())
@@ -155,12 +155,12 @@ impl Skill {
     /// The package that it was unpacked from, if it was.
     #[must_use]
     pub fn package(&self) -> Option<&Path> {
-        self.origin.as_ref().map(Origin::package)
+        self.origin.as_ref().map(PackageOrigin::package)
     }
 
-    /// How many bytes the folder takes that it was unpacked into.
+    /// The disk space of the unpacked folder in bytes.
     pub(crate) fn unpacked_bytes(&self) -> u64 {
-        self.origin.as_ref().map_or(0, Origin::disk_bytes)
+        self.origin.as_ref().map_or(0, PackageOrigin::disk_bytes)
     }
 
     /// Where it was found: its package, or else its `SKILL.md`.
@@ -169,9 +169,9 @@ impl Skill {
         self.package().unwrap_or(&self.location)
     }
 
-    /// The same skill, in a folder that was unpacked from a package.
+    /// Marks the skill as unpacked from a package.
     #[must_use]
-    pub(crate) fn unpacked_from(mut self, origin: Origin) -> Self {
+    pub(crate) fn unpacked_from(mut self, origin: PackageOrigin) -> Self {
         for finding in &mut self.diagnostics {
             let path = origin.path_in_package(finding.path());
             *finding = finding.clone().in_file(&path);
@@ -180,7 +180,7 @@ impl Skill {
         self
     }
 
-    /// What was repaired, ignored or is likely unintended in its frontmatter; no errors.
+    /// What was repaired, ignored or is probably a mistake in its frontmatter; no errors.
     #[must_use]
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.diagnostics
@@ -192,12 +192,13 @@ impl Skill {
         Properties::of(&self.frontmatter)
     }
 
-    /// Reads its instructions: the text below the frontmatter, without the space around it, line ends as `\n`.
+    /// Reads its instructions: the trimmed text below the frontmatter, with `\n` as line end.
     ///
     /// # Errors
-    /// When the file cannot be read any more, is larger than [`MAX_SKILL_FILE_BYTES`], is not UTF-8 or lost its fences.
+    /// When the file cannot be read any more, is larger than [`MAX_SKILL_FILE_BYTES`], is not UTF-8, or has no
+    /// fences any more.
     pub fn body(&self) -> Result<String, SkillError> {
-        let folder = Folder::open(&self.root_dir)?;
+        let folder = DirHandle::open(&self.root_dir)?;
         let name = self.location.file_name().unwrap_or_else(|| OsStr::new(SKILL_FILES[0]));
         let bytes = folder.open_file(Path::new(name))?.read_all(MAX_SKILL_FILE_BYTES)?;
         let body = text(&bytes, SKILL_FILES[0]).and_then(frontmatter::body);
@@ -208,17 +209,17 @@ impl Skill {
     }
 }
 
-/// Where a path to a skill leads.
+/// The resolved location of a skill.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct SkillLocation {
     /// The absolute, resolved folder.
     pub(crate) root_dir: PathBuf,
-    /// The name by which the folder was given, which may be that of a link to it.
+    /// The name of the folder as given. It may be the name of a link.
     pub(crate) folder_name: std::ffi::OsString,
 }
 
-impl Place {
-    /// Finds the folder that a path to it, or to the `SKILL.md` in it, stands for.
+impl SkillLocation {
+    /// Resolves the path of a skill's folder or its `SKILL.md`.
     pub(crate) fn find(path: &Path) -> Result<Self, SkillError> {
         let is_skill_file =
             path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(SKILL_FILES[0]) && path.is_file());
@@ -241,8 +242,8 @@ impl Place {
 }
 
 /// Opens the `SKILL.md` of a folder.
-pub(crate) fn find_skill_file(root_dir: &Path) -> Result<(&'static str, PlainFile), SkillError> {
-    let folder = Folder::open(root_dir)?;
+pub(crate) fn find_skill_file(root_dir: &Path) -> Result<(&'static str, RegularFile), SkillError> {
+    let folder = DirHandle::open(root_dir)?;
     for name in SKILL_FILES {
         match folder.open_file(Path::new(name)) {
             Err(SkillError::FileNotFound { .. }) => {}
@@ -252,8 +253,8 @@ pub(crate) fn find_skill_file(root_dir: &Path) -> Result<(&'static str, PlainFil
     Err(SkillError::NotFound { path: root_dir.to_owned(), missing: Missing::SkillFile })
 }
 
-/// Reads a file until its frontmatter is closed, and no more of the body than that brings along.
-fn read_head(file: &mut PlainFile) -> Result<Vec<u8>, SkillError> {
+/// Reads a file until the end of its frontmatter.
+fn read_head(file: &mut RegularFile) -> Result<Vec<u8>, SkillError> {
     let mut bytes = vec![0; HEAD_BYTES];
     let mut filled = 0;
     loop {
@@ -261,7 +262,7 @@ fn read_head(file: &mut PlainFile) -> Result<Vec<u8>, SkillError> {
         filled += count;
         match frontmatter::scan(&bytes[..filled], Mode::Lenient) {
             Scan::Closed { end, .. } => {
-                // The second fence is kept, so that what is parsed is a whole frontmatter.
+                // Keep the second fence, so that the frontmatter is complete.
                 bytes.truncate(end + 3);
                 return Ok(bytes);
             }
@@ -271,7 +272,7 @@ fn read_head(file: &mut PlainFile) -> Result<Vec<u8>, SkillError> {
                 }
             }
             Scan::Open | Scan::Missing => {
-                // A character may have been cut in the middle; the text is refused anyway, for its fences.
+                // The last character may be incomplete. The text is refused anyway because of its fences.
                 bytes.truncate(filled);
                 let whole = match std::str::from_utf8(&bytes) {
                     Err(error) if error.error_len().is_none() => error.valid_up_to(),
@@ -284,13 +285,60 @@ fn read_head(file: &mut PlainFile) -> Result<Vec<u8>, SkillError> {
     }
 }
 
-/// The bytes as text.
+/// Reads the manifest file, if there is one. A missing file costs one system call.
+fn read_manifest_file(root_dir: &Path, frontmatter: &Frontmatter) -> Result<ParsedManifest, SkillError> {
+    let path = root_dir.join(SIDECAR_FILE);
+    let opened = match open_direct(&path) {
+        // It may be a link within the skill.
+        Err(SkillError::PathNotAllowed { .. }) => {
+            DirHandle::open(root_dir).and_then(|folder| folder.open_file(Path::new(SIDECAR_FILE)))
+        }
+        other => other,
+    };
+    let mut file = match opened {
+        Err(SkillError::FileNotFound { .. }) => return Ok(ParsedManifest::default()),
+        other => other?,
+    };
+    let refused = |findings| SkillError::from_findings(path.clone(), findings);
+    if frontmatter.manifest().is_some() {
+        let message = format!(
+            "there is a manifest in the frontmatter of SKILL.md too: keep one of them, and `{SIDECAR_FILE}` if the skill is \
+             to be valid strictly"
+        );
+        return Err(refused(vec![Diagnostic::new(RuleId::ManifestTwice, Severity::Error, message, "")]));
+    }
+    let bytes = file.read_all(MAX_MANIFEST_BYTES)?;
+    let content = text(&bytes, SIDECAR_FILE).map_err(|finding| {
+        let message = finding.message();
+        refused(vec![Diagnostic::new(RuleId::ManifestSyntax, Severity::Error, message, "")])
+    })?;
+    let parsed = Manifest::parse(&unix_lines(content)).map_err(|error| refused(error.into_diagnostics()))?;
+    let diagnostics = parsed.diagnostics.into_iter().map(|finding| finding.in_file(&path)).collect();
+    Ok(ParsedManifest { diagnostics, ..parsed })
+}
+
+/// Converts bytes to text.
 pub(crate) fn text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, Diagnostic> {
     std::str::from_utf8(bytes).map_err(|error| {
         let message =
             format!("{file} is not UTF-8 text: byte {} is not part of a character", error.valid_up_to());
         Diagnostic::new(RuleId::NotUtf8, Severity::Error, message, "")
     })
+}
+
+/// Validates a skill. `path` is its folder or its `SKILL.md`. The skill is valid when no finding [is an
+/// error](Diagnostic::is_error).
+///
+/// In strict mode, the verdict and the messages are those of the format's reference validator, except for the
+/// descriptions of YAML errors. We differ where the reference has known defects: `---` within a line does not end
+/// the frontmatter; `.` has a name; invalid UTF-8 is an error, not a crash; `metadata` must be a map of texts to
+/// texts.
+#[must_use]
+pub fn validate(path: impl AsRef<Path>, mode: Mode) -> Vec<Diagnostic> {
+    match Skill::load(path, mode) {
+        Ok(skill) => skill.diagnostics().to_vec(),
+        Err(error) => SkillError::into_diagnostics(error),
+    }
 }
 
 #[cfg(test)]

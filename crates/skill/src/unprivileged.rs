@@ -1,15 +1,14 @@
-//! Tests about permissions, which mean nothing to the superuser: as the superuser they run again in a child process that
-//! is somebody else.
+//! Runs tests about permissions as an unprivileged user. Root bypasses permissions, so root runs them again in a
+//! child process of another user.
 
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-/// Nobody's id on every system.
+/// The user id of "nobody" on every system.
 const NOBODY: u32 = 65534;
 
-/// Runs `body`, unless this is the superuser: then the test of this name in a process of nobody's, with a folder for
-/// temporary files of its own.
+/// Runs `body`. For root, runs the test of this name in a process of "nobody", with its own temporary folder.
 #[track_caller]
 #[expect(clippy::disallowed_methods, reason = "a test runs itself as somebody else")]
 pub(crate) fn check(test: &str, body: fn()) {
@@ -18,7 +17,7 @@ pub(crate) fn check(test: &str, body: fn()) {
     }
     let temp = tempfile::tempdir().unwrap();
     chown(temp.path(), Some(NOBODY), Some(NOBODY)).unwrap();
-    // By this link it is found also where nobody may not go.
+    // The link makes it accessible where "nobody" has no access.
     let mut command = Command::new("/proc/self/exe");
     command.args(["--exact", test, "--nocapture"]).current_dir(temp.path()).env("TMPDIR", temp.path());
     let output = command.uid(NOBODY).gid(NOBODY).output().unwrap();

@@ -1,24 +1,25 @@
-//! Versions of programs: comparing them, and finding them in what programs say of themselves.
+//! Versions of programs: compares them, and finds them in version output.
 //!
-//! Pure. Nothing in here is a standard: programs number their versions as they like, and this reads what those that
+//! Pure. No standard exists: programs number versions as they like. This parses the versions of programs that
+//! skills require.
 //! skills ask for do.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-/// So much of what a program says of its version is looked at.
+/// The maximum size of version output to parse.
 const MAX_SAID_BYTES: usize = 4096;
-/// The most numbers of a version, and the most bytes of its text.
+/// The maximum number of components of a version, and the maximum length of its text in bytes.
 const MAX_NUMBERS: usize = 16;
 const MAX_BYTES: usize = 128;
 
-/// A version: numbers with dots between them, and what comes behind.
+/// A version: numbers separated by dots, and a suffix.
 ///
-/// Numbers compare as numbers, and missing ones are zeros: `2.9` is before `2.10`, and `2.40` is `2.40.0`. A version with
-/// `rc1`, `beta`, `a2` or the like is before the one without, one with a letter or a patch (`1.1.1w`, `9.2p1`) behind it.
-/// What distributions and builders append (`-1ubuntu2`, `+deb12u1`, ` (Apple Git-154)`) does not count. An epoch
-/// (`1:0.9`) counts before everything.
+/// Numbers compare numerically, and missing ones are zero: `2.9` is before `2.10`, and `2.40` equals `2.40.0`. A
+/// version with `rc1`, `beta`, `a2` or the like is before the release. A version with a letter or patch (`1.1.1w`,
+/// `9.2p1`) is after it. Suffixes of distributions and builders (`-1ubuntu2`, `+deb12u1`, ` (Apple Git-154)`) are
+/// ignored. An epoch (`1:0.9`) takes precedence over everything.
 #[derive(Debug, Clone)]
 pub struct Version {
     text: String,
@@ -27,24 +28,24 @@ pub struct Version {
     stage: Stage,
 }
 
-/// What comes behind the numbers, in the order in which versions come out.
+/// The suffix, ordered by release.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
-    /// Before the release: how close to it, and the number among those.
+    /// Before the release: the stage, and its number.
     Before(u8, u64),
     Release,
-    /// Behind it: a letter or word, and the number.
+    /// After the release: a letter or word, and its number.
     Behind(String, u64),
 }
 
-/// A text that is no version.
+/// The text is not a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a version is numbers with dots between them, as in \"2.40\"")]
 pub struct ParseVersionError;
 
 impl Version {
-    /// The version that a program tells of itself, as in what it writes for `--version`: the first number with a dot in
-    /// it, those in parentheses last; of a line without any, the first number that stands alone.
+    /// Finds the version in the output of `--version`: the first number with a dot, preferring those outside
+    /// parentheses. In a line without any, the first separate number.
     ///
     /// ```
     /// use conjure_skill::Version;
@@ -63,7 +64,7 @@ impl Version {
         let in_lines = |is_wanted: &dyn Fn(&Candidate) -> bool| {
             said.lines().find_map(|line| candidates(line).into_iter().find(is_wanted))
         };
-        // The first line that has one decides: lines below speak of libraries and licences.
+        // The first line with a version decides. Later lines describe libraries and licences.
         let first = said.lines().find_map(|line| {
             let found: Vec<_> = candidates(line).into_iter().filter(|found| dotted(&found.version)).collect();
             let outside = found.iter().find(|found| found.depth == 0);
@@ -72,7 +73,7 @@ impl Version {
         first.or_else(|| in_lines(&|found| found.stands_alone && found.depth == 0)).map(|found| found.version)
     }
 
-    /// Reads a version at the beginning of a text, and says where it ends.
+    /// Parses a version at the start of a text. Also returns its length.
     fn prefix(text: &str) -> Option<(Self, usize)> {
         let (first, mut at) = digits(text)?;
         let mut epoch = 0;
@@ -102,13 +103,13 @@ impl Version {
 #[derive(Debug, Clone)]
 struct Candidate {
     version: Version,
-    /// In how many parentheses it stands.
+    /// The number of enclosing parentheses.
     depth: usize,
-    /// Whether there is space, the line's beginning or its end on both sides.
+    /// Whether it is separate: with space or the line's start or end on both sides.
     stands_alone: bool,
 }
 
-/// All versions in a line, in their order.
+/// Returns all versions in a line, in order.
 fn candidates(line: &str) -> Vec<Candidate> {
     let mut found = Vec::new();
     let mut depth = 0_usize;
@@ -136,15 +137,15 @@ fn candidates(line: &str) -> Vec<Candidate> {
     found
 }
 
-/// The number at the beginning of a text, and its length.
+/// Parses the number at the start of a text. Also returns its length.
 fn digits(text: &str) -> Option<(u64, usize)> {
     let length = text.bytes().take_while(u8::is_ascii_digit).count();
-    // More digits than fit are the most that does: longer numbers are no versions of anything.
+    // A number with more digits saturates. No real version has one.
     (length > 0).then(|| (text[..length].parse().unwrap_or(u64::MAX), length))
 }
 
 impl Stage {
-    /// Reads what comes behind the numbers, and says how long it is.
+    /// Parses the suffix. Also returns its length.
     fn prefix(text: &str) -> (Self, usize) {
         let release = (Self::Release, 0);
         let separator = text.chars().next().filter(|c| matches!(c, '-' | '.' | '_' | '~'));
@@ -186,7 +187,7 @@ impl Stage {
 impl FromStr for Version {
     type Err = ParseVersionError;
 
-    /// A leading `v` is skipped. What no rule reads behind the numbers stays in the text and does not count.
+    /// A leading `v` is skipped. An unknown suffix is kept in the text and ignored.
     fn from_str(text: &str) -> Result<Self, ParseVersionError> {
         let text = text.trim();
         let said = text.strip_prefix('v').unwrap_or(text);
@@ -208,7 +209,7 @@ impl fmt::Display for Version {
 }
 
 impl Version {
-    /// The numbers without the zeros at the end, which say nothing.
+    /// The numbers without trailing zeros.
     fn significant(&self) -> &[u64] {
         let length = self.numbers.iter().rposition(|number| *number != 0).map_or(0, |last| last + 1);
         &self.numbers[..length]

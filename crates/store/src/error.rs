@@ -1,4 +1,4 @@
-//! Why something in the store failed.
+//! Errors of the store.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,142 +6,146 @@ use std::path::{Path, PathBuf};
 use conjure_base::Digest;
 use rustix::io::Errno;
 
-/// A failure of the store.
+/// An error of the store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The folder cannot be a store.
+    /// The directory cannot be used as a store.
     #[error("cannot use `{}` as a store: {reason}", path.display())]
     Unusable {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
         /// What is wrong with it, and how to mend it.
         reason: String,
     },
-    /// There is no such content.
+    /// The store does not have the content.
     #[error("{digest} is not in the store")]
-    Absent {
-        /// What was asked for.
+    NotFound {
+        /// Its digest.
         digest: Digest,
     },
-    /// What is stored under a digest has another one: something changed it on the disk.
-    #[error("what is stored as {digest} is {actual}; remove it from the store and insert it again")]
+    /// A stored content does not match its digest: something changed it on the disk.
+    #[error(
+        "the content that is stored as {digest} has the digest {actual}; remove it from the store and insert it again"
+    )]
     Corrupt {
-        /// What it should be.
+        /// The digest under which it is stored.
         digest: Digest,
-        /// What it is.
+        /// Its digest now.
         actual: Digest,
     },
-    /// A file was changed while it was read. It can be tried again.
+    /// A file was changed while it was read. A retry may succeed.
     #[error("`{}` was changed while it was read; try again", path.display())]
     Changed {
         /// The file.
         path: PathBuf,
     },
-    /// What is stored under a digest is a link to a file that was to stay as it was, and was changed.
-    #[error("what is stored as {digest} was a link to a file that has been changed since; insert it again")]
-    Thawed {
-        /// What it should be.
+    /// A content is only stored as frozen links, and their files were changed.
+    #[error(
+        "the content {digest} is stored as a link to a file that has been changed since; insert it again"
+    )]
+    FrozenChanged {
+        /// The digest under which it is stored.
         digest: Digest,
     },
-    /// It was called off.
-    #[error("the insertion of `{}` was called off", path.display())]
-    Stopped {
+    /// The insertion was cancelled.
+    #[error("the insertion of `{}` was cancelled", path.display())]
+    Cancelled {
         /// The file.
         path: PathBuf,
     },
-    /// A device, pipe, socket or folder where a file is needed.
-    #[error("`{}` is not a plain file", path.display())]
-    NotPlain {
-        /// What it is called.
+    /// A device, pipe, socket or directory was found where a regular file is needed.
+    #[error("`{}` is not a regular file", path.display())]
+    NotRegularFile {
+        /// Its path.
         path: PathBuf,
     },
-    /// More than was allowed.
-    #[error("`{}` has more than {limit} {what}; raise the limit, or leave some out", path.display())]
-    TooMuch {
-        /// The file or folder.
+    /// A limit was exceeded.
+    #[error("`{}` has more than {limit} {what}; raise the limit, or exclude some", path.display())]
+    LimitExceeded {
+        /// The file or directory.
         path: PathBuf,
-        /// What was counted: bytes, entries, levels of folders.
+        /// What was counted: bytes, entries, levels of directories.
         what: &'static str,
-        /// The most that was allowed.
+        /// The limit.
         limit: u64,
     },
-    /// Something of that name is there already.
-    #[error("`{}` is there already", path.display())]
+    /// The name is taken.
+    #[error("`{}` already exists", path.display())]
     Exists {
         /// The name.
         path: PathBuf,
     },
     /// The disk or quota is full.
-    #[error("cannot {doing} `{}`: the disk or quota is full; make room on its file system", path.display())]
+    #[error("cannot {operation} `{}`: the disk or quota is full; free some space on its file system", path.display())]
     NoSpace {
-        /// What was tried.
-        doing: &'static str,
-        /// On what.
+        /// The operation.
+        operation: &'static str,
+        /// The file or directory.
         path: PathBuf,
     },
-    /// The store lies on a file system that cannot be written.
-    #[error("cannot {doing} `{}`: its file system is read-only; open a store elsewhere", path.display())]
+    /// The store is on a read-only file system.
+    #[error("cannot {operation} `{}`: its file system is read-only; open a store elsewhere", path.display())]
     ReadOnly {
-        /// What was tried.
-        doing: &'static str,
-        /// On what.
+        /// The operation.
+        operation: &'static str,
+        /// The file or directory.
         path: PathBuf,
     },
-    /// Anything else that the system said.
-    #[error("cannot {doing} `{}`: {source}", path.display())]
+    /// Any other error of the system.
+    #[error("cannot {operation} `{}`: {source}", path.display())]
     Io {
-        /// What was tried.
-        doing: &'static str,
-        /// On what.
+        /// The operation.
+        operation: &'static str,
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// The classes of failure.
+/// The kinds of [`StoreError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// The folder cannot be a store.
+    /// The directory cannot be used as a store.
     Unusable,
-    /// A file, folder or content is not there.
+    /// A file, directory or content does not exist.
     NotFound,
-    /// The system refuses.
+    /// The system denied access.
     PermissionDenied,
-    /// Content is not what its digest says, or not any more.
+    /// A content does not match its digest, or the file of a frozen link changed.
     Corrupt,
-    /// It was called off.
-    Stopped,
+    /// The insertion was cancelled.
+    Cancelled,
     /// A file was changed while it was read.
     Changed,
-    /// A device, pipe, socket or folder where a file is needed.
-    NotPlain,
-    /// More than was allowed.
-    TooMuch,
-    /// Something of that name is there already.
+    /// A device, pipe, socket or directory was found where a regular file is needed.
+    NotRegularFile,
+    /// A limit was exceeded.
+    LimitExceeded,
+    /// The name is taken.
     Exists,
     /// The disk or quota is full.
     NoSpace,
-    /// The store cannot be written.
+    /// The store is on a read-only file system.
     ReadOnly,
-    /// Anything else.
+    /// Any other error of the system.
     Io,
 }
 
 impl StoreError {
-    /// The class.
+    /// The kind of the error.
     #[must_use]
     pub fn kind(&self) -> StoreErrorKind {
         match self {
             Self::Unusable { .. } => StoreErrorKind::Unusable,
-            Self::Absent { .. } => StoreErrorKind::NotFound,
-            Self::Corrupt { .. } | Self::Thawed { .. } => StoreErrorKind::Corrupt,
-            Self::Stopped { .. } => StoreErrorKind::Stopped,
+            Self::NotFound { .. } => StoreErrorKind::NotFound,
+            Self::Corrupt { .. } | Self::FrozenChanged { .. } => StoreErrorKind::Corrupt,
+            Self::Cancelled { .. } => StoreErrorKind::Cancelled,
             Self::Changed { .. } => StoreErrorKind::Changed,
-            Self::NotPlain { .. } => StoreErrorKind::NotPlain,
-            Self::TooMuch { .. } => StoreErrorKind::TooMuch,
+            Self::NotRegularFile { .. } => StoreErrorKind::NotRegularFile,
+            Self::LimitExceeded { .. } => StoreErrorKind::LimitExceeded,
             Self::Exists { .. } => StoreErrorKind::Exists,
             Self::NoSpace { .. } => StoreErrorKind::NoSpace,
             Self::ReadOnly { .. } => StoreErrorKind::ReadOnly,
@@ -153,30 +157,30 @@ impl StoreError {
         }
     }
 
-    /// Whether the same call may well succeed later, with nothing changed by the caller.
+    /// Whether the same call is likely to succeed later.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Changed { .. })
     }
 
-    /// What the system said when it was to do something with `path`.
-    pub(crate) fn of(errno: Errno, doing: &'static str, path: &Path) -> Self {
+    /// The error of an operation on `path` that failed with `errno`.
+    pub(crate) fn from_errno(errno: Errno, operation: &'static str, path: &Path) -> Self {
         let path = path.to_owned();
         match errno {
-            Errno::NOSPC | Errno::DQUOT => Self::NoSpace { doing, path },
-            Errno::ROFS => Self::ReadOnly { doing, path },
+            Errno::NOSPC | Errno::DQUOT => Self::NoSpace { operation, path },
+            Errno::ROFS => Self::ReadOnly { operation, path },
             Errno::EXIST => Self::Exists { path },
-            // What opening a socket, a device without a driver or a folder for writing gives.
-            Errno::NXIO | Errno::NODEV | Errno::ISDIR => Self::NotPlain { path },
-            other => Self::Io { doing, path, source: other.into() },
+            // The error of opening a socket, a device without a driver, or a directory for writing.
+            Errno::NXIO | Errno::NODEV | Errno::ISDIR => Self::NotRegularFile { path },
+            other => Self::Io { operation, path, source: other.into() },
         }
     }
 
-    /// The same for an error of the standard library.
-    pub(crate) fn of_io(error: io::Error, doing: &'static str, path: &Path) -> Self {
+    /// The error of an operation on `path` that failed with an error of the standard library.
+    pub(crate) fn from_io(error: io::Error, operation: &'static str, path: &Path) -> Self {
         match Errno::from_io_error(&error) {
-            Some(errno) => Self::of(errno, doing, path),
-            None => Self::Io { doing, path: path.to_owned(), source: error },
+            Some(errno) => Self::from_errno(errno, operation, path),
+            None => Self::Io { operation, path: path.to_owned(), source: error },
         }
     }
 }

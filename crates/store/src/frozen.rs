@@ -1,18 +1,19 @@
-//! Files that are linked into a store instead of copied, since their owner says that they stay as they are.
+//! Frozen links: hard links to files whose owner promises that they stay unchanged.
 //!
-//! A large file is registered at the cost of reading it once. What is promised is not enforced: whoever may write the file
-//! can change it in place, and every link shows the change. So a frozen link never stands for what somebody else inserted:
+//! Registering a large file so costs one read and no copy. The promise is not enforced: a process that may write to the file
+//! can change it in place, and every link shows the change. Therefore a frozen link never stands for a content that somebody
+//! else inserted:
 //!
-//! - It lies in a folder of its own. Whoever inserts the same bytes otherwise finds no content there and makes one; from
-//!   then on that one serves, for all.
-//! - Its name says what the file was when it was digested: its size, the time of its last change, its inode. A link whose
-//!   file is not that any more is passed over, and when there is none but such, the content is `Thawed`. A change that
-//!   keeps the size and sets the time back shows only where the content is compared with its digest ([`Verify::Yes`]).
-//! - Two files of the same bytes are two links, so one broken word does not break the other.
-//! - The file's own mode and owner stay. One that not everybody may read, that sets its user, or that cannot be linked (another
-//!   file system, a file of somebody else's under `fs.protected_hardlinks`, no `/proc`) is copied.
+//! - Frozen links have a directory of their own. An insertion of the same bytes does not find them and stores a content, which
+//!   is used from then on.
+//! - The name of a link records the file's size, modification time and inode when it was digested. Links whose file changed are
+//!   ignored. When only such links exist, the error is [`StoreError::FrozenChanged`]. A change that keeps the size and resets the
+//!   time is detected only by [`Verify::Yes`].
+//! - Two files with the same bytes get two links, so a broken promise for one does not harm the other.
+//! - The file keeps its mode and owner. A file is copied instead when not everybody may read it, when it is set-user-id, or when
+//!   the system refuses the link: another file system, `fs.protected_hardlinks`, or no `/proc`.
 //!
-//! State: the links, which stay in a crash, and are whole or absent: a link appears at once with its name.
+//! State: the links. They survive a crash, and each is complete or absent, since a link appears at once with its name.
 //!
 //! [`Verify::Yes`]: crate::Verify::Yes
 
@@ -25,188 +26,210 @@ use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::StoreError;
-use crate::folders::{FROZEN, READ_FOLDER, make_shard_in, name_of};
-use crate::insert::Inserted;
-use crate::link::Linked;
-use crate::source::Source;
-use crate::store::{Durability, Hold, Inner, Store, Variant, last_read};
+use crate::file_mode::FileMode;
+use crate::insert::InsertResult;
+use crate::link::LinkMethod;
+use crate::source_file::SourceFile;
+use crate::stat::{last_access, last_change};
+use crate::store::{Durability, GcGuard, Inner, Store};
+use crate::store_dirs::{FROZEN, READ_DIR, content_name, create_shard_in};
 
-/// What everybody must be allowed, and what nobody may be.
-const READ_BY_ALL: Mode = Mode::from_raw_mode(0o444);
-const SPECIAL: Mode = Mode::from_raw_mode(0o6000);
+/// Permissions that a file must have to be linked, and permissions that it must not have.
+const READABLE_BY_ALL: Mode = Mode::from_raw_mode(0o444);
+const SETID_BITS: Mode = Mode::from_raw_mode(0o6000);
 
-/// What a file was when it was digested.
+/// Size, modification time and inode of a linked file when it was digested. A link changes `ctime`, so that is not included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Facts {
+struct LinkFingerprint {
     size: i64,
     seconds: i64,
     nanoseconds: u64,
     inode: u64,
 }
 
-/// A link whose file is what it was.
+/// A link to a file that has not changed since it was digested.
 #[derive(Debug)]
-pub(crate) struct Frozen {
+pub(crate) struct FrozenLink {
     digest: Digest,
-    /// Beneath the folder of frozen links.
+    /// Its path relative to the directory of frozen links.
     pub(crate) name: String,
-    facts: Facts,
-    used: Timestamp,
+    fingerprint: LinkFingerprint,
+    last_used: Timestamp,
 }
 
 impl Store {
-    /// Inserts an open plain file by linking it, where that is possible, else by copying it. Whoever calls this promises
-    /// that nobody changes the file in place any more; it may be removed, and replaced by another of its name. `path`
-    /// names it in errors; it must have been opened without waiting. `go_on` is asked between pieces.
+    /// Inserts an open regular file by a hard link where possible, else by a copy.
+    ///
+    /// The caller promises that the file is not changed in place any more. It may be removed, or replaced by another file of
+    /// its name. `path` names it in errors. It must have been opened with `O_NONBLOCK`. `should_continue` is called between
+    /// chunks; returning false cancels.
     ///
     /// # Errors
-    /// As for [`Store::insert_open_while`].
+    /// As for [`Store::insert_file_handle_cancellable`].
     pub fn insert_link(
         &self,
         file: OwnedFd,
         path: &Path,
         limit: u64,
-        go_on: &dyn Fn() -> bool,
-    ) -> Result<(Inserted, Linked), StoreError> {
+        should_continue: &dyn Fn() -> bool,
+    ) -> Result<(InsertResult, LinkMethod), StoreError> {
         let store = self.inner();
-        let mut source = Source::of(file, path, limit)?;
-        let mode = Mode::from_raw_mode(source.stat().st_mode);
-        if !mode.contains(READ_BY_ALL) || mode.intersects(SPECIAL) {
-            return self.insert_copy(source, path, limit, go_on);
+        let mut source = SourceFile::new(file, path, limit)?;
+        let permissions = Mode::from_raw_mode(source.stat().st_mode);
+        if !permissions.contains(READABLE_BY_ALL) || permissions.intersects(SETID_BITS) {
+            return self.insert_copy(source, path, limit, should_continue);
         }
-        let (size, hold) = (source.size(), store.hold()?);
-        let digest = source.digest(go_on)?;
-        let inserted = |is_new| Ok((Inserted { digest, size, is_new }, Linked::Hard));
-        if store.has(&hold, &digest, Variant::Plain)? {
+        let (size, gc_guard) = (source.size(), store.lock_against_gc()?);
+        let digest = source.digest(should_continue)?;
+        let inserted = |is_new| Ok((InsertResult { digest, size, is_new }, LinkMethod::HardLink));
+        if store.contains_and_mark(&gc_guard, &digest, FileMode::Plain)? {
             return inserted(false);
         }
         if store.options.durability != Durability::Process {
             let flushed = rustix::fs::fdatasync(source.file());
-            flushed.map_err(|errno| StoreError::of(errno, "write", path))?;
+            flushed.map_err(|errno| StoreError::from_errno(errno, "write", path))?;
         }
-        let name = Facts::of(source.stat()).name(&digest);
+        let name = LinkFingerprint::from_stat(source.stat()).link_name(&digest);
         let is_new = match store.link_frozen(source.file(), &digest, &name) {
             Ok(()) => true,
             Err(Errno::EXIST) => {
-                store.mark_frozen(&hold, &name);
+                store.mark_frozen_link(&gc_guard, &name);
                 false
             }
-            // It cannot be linked, for whichever reason: then it is copied, or that says what is wrong.
-            Err(_) => return self.insert_copy(source, path, limit, go_on),
+            // The file cannot be linked. The copy either works or reports the error.
+            Err(_) => return self.insert_copy(source, path, limit, should_continue),
         };
-        // What changed between the reading and the linking has another date by now.
-        if let Err(changed) = source.check(size) {
-            // Nobody is told of it, so it harms nobody when it stays.
-            let _ = rustix::fs::unlinkat(store.folders.frozen(), name.as_str(), AtFlags::empty());
+        // A change between reading and linking shows in the modification time.
+        if let Err(changed) = source.check_unchanged(size) {
+            // The digest was not returned to anybody, so a link that cannot be removed does no harm.
+            let _ = rustix::fs::unlinkat(store.dirs.frozen_dir(), name.as_str(), AtFlags::empty());
             return Err(changed);
         }
-        store.keep_name_in(store.folders.frozen(), &digest, &store.folders.path().join(FROZEN).join(name))?;
+        store.sync_name_in(store.dirs.frozen_dir(), &digest, &store.dirs.path().join(FROZEN).join(name))?;
         inserted(is_new)
     }
 
     fn insert_copy(
         &self,
-        source: Source,
+        source: SourceFile,
         path: &Path,
         limit: u64,
-        go_on: &dyn Fn() -> bool,
-    ) -> Result<(Inserted, Linked), StoreError> {
-        let inserted = self.insert_open_while(source.into_file(), path, Variant::Plain, limit, go_on)?;
-        Ok((inserted, Linked::Copied))
+        should_continue: &dyn Fn() -> bool,
+    ) -> Result<(InsertResult, LinkMethod), StoreError> {
+        let inserted = self.insert_file_handle_cancellable(
+            source.into_file(),
+            path,
+            FileMode::Plain,
+            limit,
+            should_continue,
+        )?;
+        Ok((inserted, LinkMethod::Copy))
     }
 }
 
 impl Inner {
-    /// Gives the very file that is open a name among the frozen links.
+    /// Links the open file into the directory of frozen links.
     fn link_frozen(&self, file: &File, digest: &Digest, name: &str) -> Result<(), Errno> {
         let open = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        let folder = self.folders.frozen();
+        let folder = self.dirs.frozen_dir();
         let link = || rustix::fs::linkat(CWD, &open, folder, name, AtFlags::SYMLINK_FOLLOW);
         match link() {
             Err(Errno::NOENT) => {
-                make_shard_in(folder, digest)?;
+                create_shard_in(folder, digest)?;
                 link()
             }
             other => other,
         }
     }
 
-    /// A frozen link of this digest whose file is what it was; `None` where there is no link at all.
-    pub(crate) fn frozen(&self, digest: &Digest) -> Result<Option<Frozen>, StoreError> {
-        let names = self.frozen_names(digest)?;
+    /// A frozen link of this digest whose file has not changed. `None` where no link exists.
+    ///
+    /// # Errors
+    /// `FrozenChanged` when links exist and the files of all of them changed.
+    pub(crate) fn frozen_link(&self, digest: &Digest) -> Result<Option<FrozenLink>, StoreError> {
+        let names = self.frozen_link_names(digest)?;
         for name in &names {
-            let Some(facts) = Facts::parse(name) else { continue };
-            let stat = rustix::fs::statat(self.folders.frozen(), name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
+            let Some(fingerprint) = LinkFingerprint::parse(name) else { continue };
+            let stat = rustix::fs::statat(self.dirs.frozen_dir(), name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
             if let Ok(stat) = stat
-                && Facts::of(&stat) == facts
+                && LinkFingerprint::from_stat(&stat) == fingerprint
             {
                 let used = last_used(&stat);
-                return Ok(Some(Frozen { digest: *digest, name: name.clone(), facts, used }));
+                return Ok(Some(FrozenLink {
+                    digest: *digest,
+                    name: name.clone(),
+                    fingerprint,
+                    last_used: used,
+                }));
             }
         }
-        if names.is_empty() { Ok(None) } else { Err(StoreError::Thawed { digest: *digest }) }
+        if names.is_empty() { Ok(None) } else { Err(StoreError::FrozenChanged { digest: *digest }) }
     }
 
-    /// The same of one that is asked for, which is marked as used.
-    pub(crate) fn find_frozen(&self, digest: &Digest) -> Result<Option<Frozen>, StoreError> {
-        let found = self.frozen(digest)?;
-        if let Some(frozen) = found.as_ref().filter(|frozen| !self.is_marked(frozen.used)) {
-            self.mark_frozen(&self.hold()?, &frozen.name);
+    /// Looks up a frozen link as [`Inner::frozen_link`] does, and marks it as used.
+    pub(crate) fn find_frozen_link(&self, digest: &Digest) -> Result<Option<FrozenLink>, StoreError> {
+        let found = self.frozen_link(digest)?;
+        if let Some(frozen) = found.as_ref().filter(|frozen| !self.was_marked_recently(frozen.last_used)) {
+            self.mark_frozen_link(&self.lock_against_gc()?, &frozen.name);
         }
         Ok(found)
     }
 
-    /// Marks a frozen link as used now: by one more link to its file for a moment, since that sets the one date of it that says so,
-    /// and no other. A crash in between leaves a temporary file, which is swept.
-    pub(crate) fn mark_frozen(&self, _: &Hold, name: &str) {
-        let (from, to, mark) = (self.folders.frozen(), self.folders.temporary(), self.next_name());
-        // Where it cannot be linked it stays as it was: that is no reason not to hand it out.
+    /// Marks a frozen link as used now.
+    ///
+    /// It creates and removes one more link to the file, which sets the file's `ctime` and no other time. A crash in between leaves
+    /// a temporary file for the sweep.
+    pub(crate) fn mark_frozen_link(&self, _: &GcGuard, name: &str) {
+        let (from, to, mark) = (self.dirs.frozen_dir(), self.dirs.temp_dir(), self.next_temp_name());
+        // A link that cannot be marked can be used all the same.
         if rustix::fs::linkat(from, name, to, mark.as_str(), AtFlags::empty()).is_ok() {
             let _ = rustix::fs::unlinkat(to, mark.as_str(), AtFlags::empty());
         }
     }
 
-    /// Removes the frozen links of this digest. Whether there were any.
-    pub(crate) fn remove_frozen(&self, digest: &Digest) -> Result<bool, StoreError> {
+    /// Removes the frozen links of this digest. Returns whether there were any.
+    pub(crate) fn remove_frozen_links(&self, digest: &Digest) -> Result<bool, StoreError> {
         let mut was_there = false;
-        for name in self.frozen_names(digest)? {
-            match rustix::fs::unlinkat(self.folders.frozen(), name.as_str(), AtFlags::empty()) {
+        for name in self.frozen_link_names(digest)? {
+            match rustix::fs::unlinkat(self.dirs.frozen_dir(), name.as_str(), AtFlags::empty()) {
                 Ok(()) => was_there = true,
                 Err(Errno::NOENT) => {}
-                Err(errno) => return Err(self.frozen_failed(errno, "remove", &name)),
+                Err(errno) => return Err(self.frozen_error(errno, "remove", &name)),
             }
         }
         Ok(was_there)
     }
 
-    /// Puts the file of a frozen link where it is needed: as one more link, else as a copy.
+    /// Links the file of a frozen link to a name, or copies it where it cannot be linked.
     pub(crate) fn link_frozen_into(
         &self,
-        frozen: &Frozen,
+        frozen: &FrozenLink,
         folder: BorrowedFd<'_>,
         name: &Path,
-    ) -> Result<Linked, StoreError> {
-        let from = self.folders.frozen();
+    ) -> Result<LinkMethod, StoreError> {
+        let from = self.dirs.frozen_dir();
         match rustix::fs::linkat(from, frozen.name.as_str(), folder, name, AtFlags::empty()) {
             Ok(()) => {}
             Err(Errno::XDEV | Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {
-                self.mark_frozen(&self.hold()?, &frozen.name);
+                self.mark_frozen_link(&self.lock_against_gc()?, &frozen.name);
                 let open = frozen.open(self)?.into();
-                self.copy_into(open, Variant::Plain, folder, name, |file| frozen.check(file.as_fd()))?;
-                return Ok(Linked::Copied);
+                self.copy_into(open, FileMode::Plain, folder, name, |file| {
+                    frozen.check_unchanged(file.as_fd())
+                })?;
+                return Ok(LinkMethod::Copy);
             }
-            Err(errno) => return Err(StoreError::of(errno, "link", name)),
+            Err(errno) => return Err(StoreError::from_errno(errno, "link", name)),
         }
-        Ok(Linked::Hard)
+        Ok(LinkMethod::HardLink)
     }
 
     /// The names of the frozen links of this digest.
-    fn frozen_names(&self, digest: &Digest) -> Result<Vec<String>, StoreError> {
-        let wanted = name_of(digest);
+    fn frozen_link_names(&self, digest: &Digest) -> Result<Vec<String>, StoreError> {
+        let wanted = content_name(digest);
         let (shard, rest) = wanted.split_at(2);
         let rest = rest.trim_start_matches('/');
-        let failed = |errno| self.frozen_failed(errno, "list", shard);
-        let folder = match rustix::fs::openat(self.folders.frozen(), shard, READ_FOLDER, Mode::empty()) {
+        let failed = |errno| self.frozen_error(errno, "list", shard);
+        let folder = match rustix::fs::openat(self.dirs.frozen_dir(), shard, READ_DIR, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(Vec::new()),
             other => other.map_err(failed)?,
         };
@@ -222,38 +245,41 @@ impl Inner {
         Ok(names)
     }
 
-    fn frozen_failed(&self, errno: Errno, doing: &'static str, name: &str) -> StoreError {
-        StoreError::of(errno, doing, &self.folders.path().join(FROZEN).join(name))
+    fn frozen_error(&self, errno: Errno, operation: &'static str, name: &str) -> StoreError {
+        StoreError::from_errno(errno, operation, &self.dirs.path().join(FROZEN).join(name))
     }
 }
 
-impl Frozen {
+impl FrozenLink {
     pub(crate) fn size(&self) -> u64 {
-        u64::try_from(self.facts.size).unwrap_or(0)
+        u64::try_from(self.fingerprint.size).unwrap_or(0)
     }
 
-    /// Opens the file, if it is still what it was.
+    /// Opens the file.
+    ///
+    /// # Errors
+    /// `NotFound` when the link was removed, `FrozenChanged` when the file changed.
     pub(crate) fn open(&self, store: &Inner) -> Result<File, StoreError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(store.folders.frozen(), self.name.as_str(), flags, Mode::empty());
+        let file = rustix::fs::openat(store.dirs.frozen_dir(), self.name.as_str(), flags, Mode::empty());
         let file = file.map_err(|errno| match errno {
-            Errno::NOENT => StoreError::Absent { digest: self.digest },
-            other => store.frozen_failed(other, "open", &self.name),
+            Errno::NOENT => StoreError::NotFound { digest: self.digest },
+            other => store.frozen_error(other, "open", &self.name),
         })?;
-        self.check(file.as_fd())?;
+        self.check_unchanged(file.as_fd())?;
         Ok(file.into())
     }
 
-    fn check(&self, file: BorrowedFd<'_>) -> Result<(), StoreError> {
+    fn check_unchanged(&self, file: BorrowedFd<'_>) -> Result<(), StoreError> {
         match rustix::fs::fstat(file) {
-            Ok(stat) if Facts::of(&stat) == self.facts => Ok(()),
-            _ => Err(StoreError::Thawed { digest: self.digest }),
+            Ok(stat) if LinkFingerprint::from_stat(&stat) == self.fingerprint => Ok(()),
+            _ => Err(StoreError::FrozenChanged { digest: self.digest }),
         }
     }
 }
 
-impl Facts {
-    const fn of(stat: &Stat) -> Self {
+impl LinkFingerprint {
+    const fn from_stat(stat: &Stat) -> Self {
         Self {
             size: stat.st_size,
             seconds: stat.st_mtime,
@@ -263,9 +289,9 @@ impl Facts {
     }
 
     /// `ab/cdef….SIZE.SECONDS.NANOSECONDS.INODE`
-    fn name(&self, digest: &Digest) -> String {
+    fn link_name(&self, digest: &Digest) -> String {
         let Self { size, seconds, nanoseconds, inode } = self;
-        format!("{}.{size}.{seconds}.{nanoseconds}.{inode}", name_of(digest))
+        format!("{}.{size}.{seconds}.{nanoseconds}.{inode}", content_name(digest))
     }
 
     fn parse(name: &str) -> Option<Self> {
@@ -279,14 +305,12 @@ impl Facts {
     }
 }
 
-/// When a frozen link was last used. Of a file of somebody else's no dates are set; but linking it sets that of its entry.
+/// The last use of a frozen link. The access time of a foreign file cannot be set, so its `ctime` counts, too, which a link sets.
 pub(crate) fn last_used(stat: &Stat) -> Timestamp {
-    let seconds = u64::try_from(stat.st_ctime).unwrap_or(0);
-    let linked = seconds.saturating_mul(1000).saturating_add(stat.st_ctime_nsec / 1_000_000);
-    last_read(stat).max(Timestamp::from_millis(linked))
+    last_access(stat).max(last_change(stat))
 }
 
-/// What of a frozen link's name is of the digest.
+/// The part of a frozen link's name that is the digest.
 pub(crate) fn digest_part(name: &str) -> &str {
     name.split('.').next().unwrap_or_default()
 }

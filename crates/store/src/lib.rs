@@ -1,53 +1,56 @@
-//! Content by digest, on disk.
+//! Content-addressed storage on disk.
 //!
-//! A [`Store`] keeps each content once, under its SHA-256 digest, and hard-links it wherever a sandbox needs it: the same
-//! skill in a hundred sandboxes takes its space once. It does not know whose content it is. One root is one store;
-//! nothing is shared between two, so each tenant can have one of its own.
+//! A [`Store`] keeps each content once, under its SHA-256 digest, and hard-links it wherever a sandbox needs it. The same
+//! skill in a hundred sandboxes takes its space once. A store does not know whose content it holds. Two stores share
+//! nothing, so each tenant can have its own.
 //!
-//! # What may be relied on
+//! # Guarantees
 //!
-//! - **Never a wrong content under a digest.** Content is digested while it is written to a temporary file, and gets its
-//!   name by a hard link when it is whole and, by default, on the disk ([`Durability`]). Whoever is killed in between leaves
-//!   a temporary file, which [`Store::sweep`] removes.
-//! - **Any number of processes** may insert, link, sweep and collect at a time. Locks are advisory ones of the kernel, so
-//!   they end with their holder.
-//! - **What was linked stays.** [`Store::collect`] removes the store's own names; a sandbox that has a link keeps the
+//! - **A digest never names wrong content.** Content is digested while it is written to a temporary file. The file is
+//!   hard-linked to its name when it is complete and, by default, on the disk ([`Durability`]). A writer that is killed
+//!   leaves a temporary file, which [`Store::sweep`] removes.
+//! - **Any number of processes** may insert, link, sweep and collect garbage at the same time. Locks are advisory locks of
+//!   the kernel, which end with their holder.
+//! - **Linked content stays.** [`Store::collect_garbage`] removes the store's own names only. A sandbox with a link keeps the
 //!   content.
-//! - **A file that was only linked** ([`Store::insert_link`]) stays what it is by its owner's word alone. It serves for its
-//!   digest only where there is no content of the store's own and while its size and dates are what they were; a content
-//!   that anybody else inserts is a copy of its own, which no such word can change.
-//! - Contents are read-only, mode 0444 or 0555. The mode belongs to the file and not to the name, so what is
-//!   executable is another file than the same content that is not ([`Variant`]).
+//! - **A frozen link** ([`Store::insert_link`]) depends on a promise of the file's owner. It is used only where the store has
+//!   no content of that digest, and while the file's size and times are unchanged. Content that anybody else inserts is a
+//!   separate copy.
+//! - Contents are read-only, with mode 0444 or 0555. The mode belongs to the file, so an executable content and a plain one
+//!   are two files ([`FileMode`]).
 //!
-//! # On the disk
+//! # Layout on disk
 //!
 //! ```text
-//! ROOT/version          the number of this format
-//! ROOT/lock             held for moments: shared by who inserts or links, alone by who collects
-//! ROOT/temporary/…      what is being written, each locked by its writer
+//! ROOT/version          the version of this format
+//! ROOT/lock             locked shortly: shared by insertions and links, exclusively by garbage collection
+//! ROOT/temporary/…      contents that are being written, each locked by its writer
 //! ROOT/plain/ab/cdef…   contents, mode 0444: two hex digits of the digest, then the other 62
 //! ROOT/executable/ab/…  contents, mode 0555
-//! ROOT/frozen/ab/…      links to files of somebody else's: digest, size, time of the last change and inode
+//! ROOT/frozen/ab/…      links to files of other owners: digest, size, modification time and inode
 //! ```
 //!
-//! All calls block; an asynchronous host makes them on its blocking threads.
+//! All calls block. Asynchronous programs make them on threads for blocking work.
 
-mod cache;
-mod collect;
-mod draft;
+mod digest_cache;
 mod error;
-mod folders;
+mod file_mode;
 mod frozen;
+mod gc;
 mod insert;
+mod insert_tree;
 mod link;
-mod source;
+mod source_file;
+mod staged_file;
+mod stat;
 mod store;
+mod store_dirs;
 mod tree;
-mod walk;
 
-pub use collect::{Collected, Swept, Usage};
 pub use error::{StoreError, StoreErrorKind};
-pub use insert::{Inserted, Insertion};
-pub use link::Linked;
-pub use store::{Content, Durability, Store, StoreOptions, Variant, Verify};
-pub use tree::{LeftOut, LeftOutReason, Tree, TreeFile, TreeOptions};
+pub use file_mode::FileMode;
+pub use gc::{GcReport, StoreUsage, SweepReport};
+pub use insert::{ContentWriter, InsertResult};
+pub use link::LinkMethod;
+pub use store::{Content, Durability, Store, StoreOptions, Verify};
+pub use tree::{SkipReason, SkippedEntry, Tree, TreeFile, TreeOptions};

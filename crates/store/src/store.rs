@@ -1,7 +1,7 @@
-//! The store: opening it, and looking at what is in it.
+//! The store: opening it, and looking up its contents.
 //!
-//! State: open folders, and a memory of files that were digested ([`crate::cache`]). What is on the disk stays in a
-//! crash; the memory is forgotten, and files are read again.
+//! State: open directories, and the cache of file digests ([`crate::digest_cache`]). The files survive a crash. The cache is
+//! lost, and files are read again.
 
 use std::fmt;
 use std::fs::File;
@@ -16,64 +16,39 @@ use conjure_base::{Clock, Digest, SystemClock, Timestamp};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 
-use crate::cache::Known;
+use crate::digest_cache::DigestCache;
 use crate::error::StoreError;
-use crate::folders::{FROZEN, Folders, name_of};
-use crate::source::{TO_THE_END, digest_all};
+use crate::file_mode::FileMode;
+use crate::source_file::{NEVER_CANCELLED, digest_reader};
+use crate::stat::{file_size, last_access};
+use crate::store_dirs::{FROZEN, StoreDirs, content_name};
 
-/// A content that was marked as used within this time is not marked again when it is asked for.
-const MARKED: Duration = Duration::from_secs(60);
+/// A content that was marked as used within this time is not marked again by a lookup.
+const MARK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Whether a content is executable. The two are separate files, since the mode belongs to the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Variant {
-    /// Mode 0444.
-    Plain,
-    /// Mode 0555.
-    Executable,
-}
-
-impl Variant {
-    pub(crate) const ALL: [Self; 2] = [Self::Plain, Self::Executable];
-
-    pub(crate) const fn folder(self) -> &'static str {
-        match self {
-            Self::Plain => "plain",
-            Self::Executable => "executable",
-        }
-    }
-
-    pub(crate) const fn mode(self) -> Mode {
-        match self {
-            Self::Plain => Mode::from_raw_mode(0o444),
-            Self::Executable => Mode::from_raw_mode(0o555),
-        }
-    }
-}
-
-/// What an insertion waits for, and so what a crash of the machine can do. A crash of the process alone does nothing to
-/// what was inserted, whichever it is.
+/// What an insertion waits for. It decides what a crash of the machine can do. A crash of the process alone never harms an
+/// inserted content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// Nothing: after a crash of the machine a content may be cut or empty. For stores in memory, and for those that
-    /// are emptied when the machine starts.
+    /// Nothing: after a crash of the machine a content may be cut or empty. For stores in memory, and for stores that are
+    /// emptied when the machine starts.
     Process,
-    /// That the content is on the disk before it has its name, so that it is whole or absent after any crash. For what
-    /// can be inserted again. About one flush of the disk for each new content, or for each 64 of a tree.
+    /// The content is on the disk before it has its name, so it is complete or absent after any crash. For contents that can be
+    /// inserted again. Costs about one flush of the disk per new content, or per 64 contents of a tree.
     #[default]
     Content,
-    /// That the name is on the disk, too: what was inserted is there after any crash. For what cannot be had again. About
-    /// two flushes of the disk for each content, new or not.
+    /// The name is on the disk, too: an inserted content is there after any crash. For contents that cannot be had again. Costs
+    /// about two flushes of the disk per content, new or not.
     Name,
 }
 
-/// How a store is opened.
+/// Options of [`Store::open_with`].
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
     /// What an insertion waits for.
     pub durability: Durability,
-    /// Tells how fresh a file is: one that was changed within the last two seconds is not remembered, since it could
-    /// change again without showing it.
+    /// Tells the age of a file. The digest of a file that changed within the last two seconds is not cached, since the file could
+    /// change again without a new time.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -83,15 +58,15 @@ impl Default for StoreOptions {
     }
 }
 
-/// Content by digest in a folder. Clones are the same store.
+/// A content-addressed store in a directory. Clones are the same store.
 ///
 /// ```
-/// use conjure_store::{Store, Variant, Verify};
+/// use conjure_store::{FileMode, Store, Verify};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let store = Store::open(&folder.path().join("store"))?;
-/// let inserted = store.insert_bytes(b"hello", Variant::Plain)?;
-/// assert!(store.contains(&inserted.digest, Variant::Plain)?);
+/// let inserted = store.insert_bytes(b"hello", FileMode::Plain)?;
+/// assert!(store.contains(&inserted.digest, FileMode::Plain)?);
 ///
 /// let mut text = String::new();
 /// std::io::Read::read_to_string(&mut store.get(&inserted.digest, Verify::Yes)?, &mut text)?;
@@ -104,29 +79,23 @@ pub struct Store {
 }
 
 pub(crate) struct Inner {
-    pub(crate) folders: Folders,
+    pub(crate) dirs: StoreDirs,
     pub(crate) options: StoreOptions,
-    pub(crate) known: Known,
-    /// Part of the names of temporary files.
-    next: AtomicU64,
+    pub(crate) digest_cache: DigestCache,
+    /// The number in the name of the next temporary file.
+    next_temp_number: AtomicU64,
 }
 
-/// While it is there, nothing is collected.
+/// Shared lock against garbage collection. While it is held, no content is removed.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct GcGuard {
     _lock: Option<OwnedFd>,
-}
-
-/// When the system last noted that a file was read, or this store that it was used.
-pub(crate) fn last_read(stat: &Stat) -> Timestamp {
-    let seconds = u64::try_from(stat.st_atime).unwrap_or(0);
-    Timestamp::from_millis(seconds.saturating_mul(1000).saturating_add(stat.st_atime_nsec / 1_000_000))
 }
 
 /// Whether a content is compared with its digest when it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verify {
-    /// It is read once before it is given.
+    /// It is read once before it is returned.
     Yes,
     /// It is trusted.
     No,
@@ -140,195 +109,212 @@ pub struct Content {
 }
 
 impl Store {
-    /// Opens the store in this folder, which is made if it is missing, with the usual options.
+    /// Opens the store in this directory with the default options. A missing directory is created.
     ///
     /// # Errors
-    /// `Unusable` when the folder holds something else, belongs to somebody else, or others may write into it; else what
-    /// the system says.
+    /// `Unusable` when the directory contains something else, belongs to another user, or is writable for others; and any other
+    /// error of the system.
     pub fn open(root: &Path) -> Result<Self, StoreError> {
         Self::open_with(root, StoreOptions::default())
     }
 
-    /// Opens the store in this folder.
+    /// Opens the store in this directory. A missing directory is created.
     ///
     /// # Errors
     /// As for [`Store::open`].
     pub fn open_with(root: &Path, options: StoreOptions) -> Result<Self, StoreError> {
-        let folders = Folders::open(root)?;
-        let known = Known::default();
-        Ok(Self { inner: Arc::new(Inner { folders, options, known, next: AtomicU64::new(0) }) })
+        let dirs = StoreDirs::open(root)?;
+        let known = DigestCache::default();
+        Ok(Self {
+            inner: Arc::new(Inner {
+                dirs,
+                options,
+                digest_cache: known,
+                next_temp_number: AtomicU64::new(0),
+            }),
+        })
     }
 
-    /// The store's folder.
+    /// The store's directory.
     #[must_use]
     pub fn root(&self) -> &Path {
-        self.inner.folders.path()
+        self.inner.dirs.path()
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {
         &self.inner
     }
 
-    /// Whether the content is there in this variant, by itself: a frozen link ([`Store::insert_link`]) is not.
+    /// Whether the store has the content in this mode. A frozen link ([`Store::insert_link`]) does not count.
     ///
     /// # Errors
-    /// What the system says.
-    pub fn contains(&self, digest: &Digest, variant: Variant) -> Result<bool, StoreError> {
-        Ok(self.inner.find(digest, variant)?.is_some())
+    /// Any error of the system.
+    pub fn contains(&self, digest: &Digest, mode: FileMode) -> Result<bool, StoreError> {
+        Ok(self.inner.find(digest, mode)?.is_some())
     }
 
-    /// The content's bytes; `None` when it is in neither variant, and no frozen link either.
+    /// The content's size in bytes; `None` when the store has it in neither mode and has no frozen link.
     ///
     /// # Errors
-    /// `Corrupt` when all there is are frozen links to files that were changed; else what the system says.
+    /// `Corrupt` when only frozen links to changed files exist, and any error of the system.
     pub fn size(&self, digest: &Digest) -> Result<Option<u64>, StoreError> {
-        for variant in Variant::ALL {
-            if let Some(stat) = self.inner.find(digest, variant)? {
-                return Ok(Some(u64::try_from(stat.st_size).unwrap_or(0)));
+        for mode in FileMode::ALL {
+            if let Some(stat) = self.inner.find(digest, mode)? {
+                return Ok(Some(file_size(&stat)));
             }
         }
-        Ok(self.inner.find_frozen(digest)?.map(|frozen| frozen.size()))
+        Ok(self.inner.find_frozen_link(digest)?.map(|frozen| frozen.size()))
     }
 
-    /// Where the content lies on the disk, for reading alone and as long as nobody removes it: no extension tells its type. `None`
-    /// when there is none.
+    /// The path of the content's file; `None` when there is none. The file may only be read, and may be removed at any time. Its
+    /// name has no extension.
     ///
     /// # Errors
     /// As for [`Store::size`].
     pub fn path(&self, digest: &Digest) -> Result<Option<PathBuf>, StoreError> {
-        for variant in Variant::ALL {
-            if self.inner.find(digest, variant)?.is_some() {
-                return Ok(Some(self.inner.folders.path_of(digest, variant)));
+        for mode in FileMode::ALL {
+            if self.inner.find(digest, mode)?.is_some() {
+                return Ok(Some(self.inner.dirs.content_path(digest, mode)));
             }
         }
-        let frozen = self.inner.find_frozen(digest)?;
-        Ok(frozen.map(|frozen| self.inner.folders.path().join(FROZEN).join(&frozen.name)))
+        let frozen = self.inner.find_frozen_link(digest)?;
+        Ok(frozen.map(|frozen| self.inner.dirs.path().join(FROZEN).join(&frozen.name)))
     }
 
-    /// Opens the content, in whichever variant it is there, else as a frozen link.
+    /// Opens the content in either mode, else as a frozen link.
     ///
     /// # Errors
-    /// `NotFound` when there is none; `Corrupt` when all there is are frozen links to files that were changed, and with
-    /// [`Verify::Yes`] when it is not what its digest says.
+    /// `NotFound` when the store does not have it; `Corrupt` when only frozen links to changed files exist, and with
+    /// [`Verify::Yes`] when it does not match its digest.
     pub fn get(&self, digest: &Digest, verify: Verify) -> Result<Content, StoreError> {
-        let folders = &self.inner.folders;
-        for variant in Variant::ALL {
-            let failed = |errno| StoreError::of(errno, "open", &folders.path_of(digest, variant));
-            let file = match self.inner.open(digest, variant) {
+        let dirs = &self.inner.dirs;
+        for mode in FileMode::ALL {
+            let failed = |errno| StoreError::from_errno(errno, "open", &dirs.content_path(digest, mode));
+            let file = match self.inner.open(digest, mode) {
                 Err(Errno::NOENT) => continue,
                 other => File::from(other.map_err(failed)?),
             };
             let stat = rustix::fs::fstat(&file).map_err(failed)?;
-            // Should it be removed just now, who has it open has it still.
-            self.inner.hand_out(digest, variant, &stat)?;
-            return Content::of(file, digest, verify, &folders.path_of(digest, variant));
+            // A file that is open can be read even if it is removed now.
+            self.inner.mark_used(digest, mode, &stat)?;
+            return Content::new(file, digest, verify, &dirs.content_path(digest, mode));
         }
-        match self.inner.find_frozen(digest)? {
+        match self.inner.find_frozen_link(digest)? {
             Some(frozen) => {
-                let path = folders.path().join(FROZEN).join(&frozen.name);
-                Content::of(frozen.open(&self.inner)?, digest, verify, &path)
+                let path = dirs.path().join(FROZEN).join(&frozen.name);
+                Content::new(frozen.open(&self.inner)?, digest, verify, &path)
             }
-            None => Err(StoreError::Absent { digest: *digest }),
+            None => Err(StoreError::NotFound { digest: *digest }),
         }
     }
 
-    /// Removes the content in both variants and its frozen links, such as one that was found to be corrupt. Whether it was there.
+    /// Removes the content in both modes and its frozen links, for example when it is corrupt. Returns whether it existed.
     ///
     /// # Errors
-    /// What the system says.
+    /// Any error of the system.
     pub fn remove(&self, digest: &Digest) -> Result<bool, StoreError> {
         let mut was_there = false;
-        for variant in Variant::ALL {
-            was_there |= self.inner.remove(digest, variant)?;
+        for mode in FileMode::ALL {
+            was_there |= self.inner.remove(digest, mode)?;
         }
-        was_there |= self.inner.remove_frozen(digest)?;
+        was_there |= self.inner.remove_frozen_links(digest)?;
         Ok(was_there)
     }
 }
 
 impl Inner {
-    /// A name for a temporary file that nobody in this process uses.
-    pub(crate) fn next_name(&self) -> String {
-        let next = self.next.fetch_add(1, Ordering::Relaxed);
+    /// A name for a temporary file that is unique in this process.
+    pub(crate) fn next_temp_name(&self) -> String {
+        let next = self.next_temp_number.fetch_add(1, Ordering::Relaxed);
         format!("{}-{next}", rustix::process::getpid().as_raw_nonzero())
     }
 
-    pub(crate) fn open(&self, digest: &Digest, variant: Variant) -> Result<OwnedFd, Errno> {
+    pub(crate) fn open(&self, digest: &Digest, mode: FileMode) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        rustix::fs::openat(self.folders.of(variant), name_of(digest).as_str(), flags, Mode::empty())
+        rustix::fs::openat(self.dirs.content_dir(mode), content_name(digest).as_str(), flags, Mode::empty())
     }
 
-    pub(crate) fn remove(&self, digest: &Digest, variant: Variant) -> Result<bool, StoreError> {
-        let name = name_of(digest);
-        match rustix::fs::unlinkat(self.folders.of(variant), name.as_str(), AtFlags::empty()) {
+    pub(crate) fn remove(&self, digest: &Digest, mode: FileMode) -> Result<bool, StoreError> {
+        let name = content_name(digest);
+        match rustix::fs::unlinkat(self.dirs.content_dir(mode), name.as_str(), AtFlags::empty()) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
-            Err(errno) => Err(StoreError::of(errno, "remove", &self.folders.path_of(digest, variant))),
+            Err(errno) => Err(StoreError::from_errno(errno, "remove", &self.dirs.content_path(digest, mode))),
         }
     }
 
-    /// Keeps contents from being collected, until what is returned is dropped.
-    pub(crate) fn hold(&self) -> Result<Hold, StoreError> {
-        Ok(Hold { _lock: self.folders.lock(FlockOperation::LockShared)? })
+    /// Locks out garbage collection until the guard is dropped.
+    pub(crate) fn lock_against_gc(&self) -> Result<GcGuard, StoreError> {
+        Ok(GcGuard { _lock: self.dirs.lock(FlockOperation::LockShared)? })
     }
 
-    /// Marks the content as used now, for [`Store::collect`]. Whether it is there.
+    /// Marks the content as used now, for [`Store::collect_garbage`]. Returns whether it exists.
     ///
-    /// Who collects does not come between the look and the mark, because of the hold.
-    pub(crate) fn touch(&self, _: &Hold, digest: &Digest, variant: Variant) -> Result<bool, StoreError> {
-        if self.folders.stat(digest, variant)?.is_none() {
+    /// The guard keeps a garbage collection from running between the check and the mark.
+    pub(crate) fn touch(&self, _: &GcGuard, digest: &Digest, mode: FileMode) -> Result<bool, StoreError> {
+        if self.dirs.stat(digest, mode)?.is_none() {
             return Ok(false);
         }
         let times = Timestamps {
             last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
             last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
         };
-        let name = name_of(digest);
-        // Where it cannot be marked it cannot be collected either.
-        let _ =
-            rustix::fs::utimensat(self.folders.of(variant), name.as_str(), &times, AtFlags::SYMLINK_NOFOLLOW);
+        let name = content_name(digest);
+        // Where the time cannot be set, nothing can be collected either.
+        let _ = rustix::fs::utimensat(
+            self.dirs.content_dir(mode),
+            name.as_str(),
+            &times,
+            AtFlags::SYMLINK_NOFOLLOW,
+        );
         Ok(true)
     }
 
-    /// What the system says of a content that is asked for, which is marked as used; `None` when it is not there.
-    fn find(&self, digest: &Digest, variant: Variant) -> Result<Option<Stat>, StoreError> {
-        match self.folders.stat(digest, variant)? {
-            Some(stat) if self.hand_out(digest, variant, &stat)? => Ok(Some(stat)),
+    /// Looks up a content and marks it as used; `None` when it does not exist.
+    fn find(&self, digest: &Digest, mode: FileMode) -> Result<Option<Stat>, StoreError> {
+        match self.dirs.stat(digest, mode)? {
+            Some(stat) if self.mark_used(digest, mode, &stat)? => Ok(Some(stat)),
             _ => Ok(None),
         }
     }
 
-    /// Marks a content that is asked for as used. Whether it is still there.
-    fn hand_out(&self, digest: &Digest, variant: Variant, stat: &Stat) -> Result<bool, StoreError> {
-        if self.is_marked(last_read(stat)) {
+    /// Marks a content as used, unless it was marked recently. Returns whether it still exists.
+    fn mark_used(&self, digest: &Digest, mode: FileMode, stat: &Stat) -> Result<bool, StoreError> {
+        if self.was_marked_recently(last_access(stat)) {
             return Ok(true);
         }
-        self.touch(&self.hold()?, digest, variant)
+        self.touch(&self.lock_against_gc()?, digest, mode)
     }
 
-    /// Whether what was last used then was marked just now, so that it need not be marked again: most are asked for many times.
-    pub(crate) fn is_marked(&self, used: Timestamp) -> bool {
+    /// Whether the last use is so recent that it need not be marked again.
+    pub(crate) fn was_marked_recently(&self, used: Timestamp) -> bool {
         let now = self.options.clock.timestamp();
-        used <= now && now.since(used) < MARKED
+        used <= now && now.duration_since(used) < MARK_INTERVAL
     }
 
-    /// Whether the content is there, so that it need not be inserted; it is marked as used. Who inserted it may have been
-    /// killed, or is about to wait for the disk: so its name is made durable once more, where that is wanted.
-    pub(crate) fn has(&self, hold: &Hold, digest: &Digest, variant: Variant) -> Result<bool, StoreError> {
-        let is_there = self.touch(hold, digest, variant)?;
+    /// Whether the content exists, so that it need not be inserted; it is marked as used.
+    ///
+    /// Its writer may have been killed, or may not have synced the name yet. So the name is synced again where durability demands it.
+    pub(crate) fn contains_and_mark(
+        &self,
+        gc_guard: &GcGuard,
+        digest: &Digest,
+        mode: FileMode,
+    ) -> Result<bool, StoreError> {
+        let is_there = self.touch(gc_guard, digest, mode)?;
         if is_there {
-            self.keep_name(digest, variant)?;
+            self.sync_name(digest, mode)?;
         }
         Ok(is_there)
     }
 
-    /// Waits until the name of a content is on the disk, where that is wanted.
-    pub(crate) fn keep_name(&self, digest: &Digest, variant: Variant) -> Result<(), StoreError> {
-        self.keep_name_in(self.folders.of(variant), digest, &self.folders.path_of(digest, variant))
+    /// Waits until the name of a content is on the disk, with [`Durability::Name`].
+    pub(crate) fn sync_name(&self, digest: &Digest, mode: FileMode) -> Result<(), StoreError> {
+        self.sync_name_in(self.dirs.content_dir(mode), digest, &self.dirs.content_path(digest, mode))
     }
 
-    /// The same of a name in this folder of the store's; `path` is for messages.
-    pub(crate) fn keep_name_in(
+    /// Waits until a name in this directory of the store is on the disk, with [`Durability::Name`]. `path` is for messages.
+    pub(crate) fn sync_name_in(
         &self,
         folder: &OwnedFd,
         digest: &Digest,
@@ -337,9 +323,9 @@ impl Inner {
         if self.options.durability != Durability::Name {
             return Ok(());
         }
-        let failed = |errno| StoreError::of(errno, "write", path);
+        let failed = |errno| StoreError::from_errno(errno, "write", path);
         // The shard's own name may be as new as the content's.
-        let name = name_of(digest);
+        let name = content_name(digest);
         let (shard, _) = name.split_at(2);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let shard = rustix::fs::openat(folder, shard, flags, Mode::empty()).map_err(failed)?;
@@ -349,12 +335,12 @@ impl Inner {
 }
 
 impl Content {
-    fn of(file: File, digest: &Digest, verify: Verify, path: &Path) -> Result<Self, StoreError> {
-        let failed = |error| StoreError::of_io(error, "read", path);
+    fn new(file: File, digest: &Digest, verify: Verify, path: &Path) -> Result<Self, StoreError> {
+        let failed = |error| StoreError::from_io(error, "read", path);
         let size = file.metadata().map_err(failed)?.len();
         let mut content = Self { file, size };
         if verify == Verify::Yes {
-            let (actual, _) = digest_all(&mut content.file, TO_THE_END).map_err(failed)?;
+            let (actual, _) = digest_reader(&mut content.file, NEVER_CANCELLED).map_err(failed)?;
             if actual != *digest {
                 return Err(StoreError::Corrupt { digest: *digest, actual });
             }
@@ -363,7 +349,7 @@ impl Content {
         Ok(content)
     }
 
-    /// Its bytes.
+    /// Its size in bytes.
     #[must_use]
     pub const fn size(&self) -> u64 {
         self.size

@@ -1,4 +1,4 @@
-//! A folder's files by their digests.
+//! A directory's files by their digests.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -7,34 +7,34 @@ use std::path::{Path, PathBuf};
 
 use conjure_base::{Digest, DigestHasher};
 
-use crate::store::Variant;
+use crate::file_mode::FileMode;
 
-/// What is taken of a folder, and how much at most.
+/// Options of [`crate::Store::insert_tree`]: limits, and names to skip.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeOptions {
-    /// The most files, folders and links together.
-    pub entries: u64,
-    /// The most bytes of all files together.
-    pub bytes: u64,
-    /// The most levels of folders, the folder itself being the first.
-    pub depth: u32,
-    /// Names that are left out wherever they occur, such as `.git`.
+    /// The maximum number of files, directories and links together.
+    pub max_entries: u64,
+    /// The maximum size of all files together, in bytes.
+    pub max_bytes: u64,
+    /// The maximum number of levels of directories, the root included.
+    pub max_depth: u32,
+    /// Names that are skipped wherever they occur, such as `.git`.
     pub exclude: Vec<OsString>,
 }
 
 impl Default for TreeOptions {
-    /// 20,000 entries, 1 GiB, 32 levels, nothing left out.
+    /// 20,000 entries, 1 GiB, 32 levels, nothing excluded.
     fn default() -> Self {
-        Self { entries: 20_000, bytes: 1 << 30, depth: 32, exclude: Vec::new() }
+        Self { max_entries: 20_000, max_bytes: 1 << 30, max_depth: 32, exclude: Vec::new() }
     }
 }
 
-/// A folder's files, all of which are in the store.
+/// The files of a directory, all of which are in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tree {
     digest: Digest,
     files: Vec<TreeFile>,
-    left_out: Vec<LeftOut>,
+    skipped: Vec<SkippedEntry>,
 }
 
 /// One file of a tree.
@@ -43,64 +43,64 @@ pub struct TreeFile {
     path: PathBuf,
     digest: Digest,
     size: u64,
-    variant: Variant,
+    mode: FileMode,
 }
 
-/// Something that a tree does not hold, though the folder does.
+/// An entry of the directory that is not in the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftOut {
-    /// Its path beneath the folder.
+pub struct SkippedEntry {
+    /// Its path relative to the root.
     pub path: PathBuf,
-    /// Why it was left out.
-    pub reason: LeftOutReason,
+    /// Why it was skipped.
+    pub reason: SkipReason,
 }
 
-/// Why something was left out of a tree.
+/// Why an entry was skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum LeftOutReason {
-    /// A link that is absolute, or climbs out of the folder.
-    LeadsOut,
-    /// A link to what is not there.
-    Dangling,
-    /// A link that leads to itself, or to a folder that holds it.
-    Circle,
+pub enum SkipReason {
+    /// A link that is absolute, or leads out of the root.
+    EscapesRoot,
+    /// A link to a path that does not exist.
+    DanglingLink,
+    /// A link to itself, or to a directory that contains it.
+    LinkLoop,
     /// A device, a pipe or a socket, or a link to one.
-    NotPlain,
+    SpecialFile,
 }
 
-impl fmt::Display for LeftOutReason {
+impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::LeadsOut => "it is a link that leads out of the folder; put the file itself there",
-            Self::Dangling => "it is a link to what is not there",
-            Self::Circle => "it is a link that leads round in a circle",
-            Self::NotPlain => "it is a device, a pipe or a socket",
+            Self::EscapesRoot => "it is a link that leads out of the directory; put the file itself there",
+            Self::DanglingLink => "it is a link to a path that does not exist",
+            Self::LinkLoop => "it is a link that leads back to itself or to a directory above it",
+            Self::SpecialFile => "it is a device, a pipe or a socket",
         })
     }
 }
 
 impl Tree {
-    /// A tree of these files, which must be sorted by path.
-    pub(crate) fn new(files: Vec<TreeFile>, left_out: Vec<LeftOut>) -> Self {
+    /// The tree of these files, which must be sorted by path.
+    pub(crate) fn new(files: Vec<TreeFile>, skipped: Vec<SkippedEntry>) -> Self {
         let mut hasher = DigestHasher::new();
         hasher.update(b"conjure-tree 1\n");
         for file in &files {
-            let mark = match file.variant {
-                Variant::Plain => '-',
-                Variant::Executable => 'x',
+            let mark = match file.mode {
+                FileMode::Plain => '-',
+                FileMode::Executable => 'x',
             };
             let path = file.path.as_os_str().as_bytes();
-            // The length stands before the path, which may hold any character.
+            // The length comes before the path, which may contain any character.
             let line = format!("{mark} {} {} {}:", file.digest.to_hex(), file.size, path.len());
             hasher.update(line.as_bytes());
             hasher.update(path);
             hasher.update(b"\n");
         }
-        Self { digest: hasher.finish(), files, left_out }
+        Self { digest: hasher.finish(), files, skipped }
     }
 
-    /// The digest of all paths, contents, sizes and executable bits. Dates, owners and empty folders are not in it.
+    /// The digest of all paths, contents, sizes and executable bits. Times, owners and empty directories are not included.
     #[must_use]
     pub const fn digest(&self) -> &Digest {
         &self.digest
@@ -112,13 +112,13 @@ impl Tree {
         &self.files
     }
 
-    /// What the folder holds and the tree does not, sorted by path.
+    /// The entries of the directory that are not in the tree, sorted by path.
     #[must_use]
-    pub fn left_out(&self) -> &[LeftOut] {
-        &self.left_out
+    pub fn skipped(&self) -> &[SkippedEntry] {
+        &self.skipped
     }
 
-    /// Bytes of all files together.
+    /// The size of all files together, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.size).fold(0, u64::saturating_add)
@@ -126,23 +126,23 @@ impl Tree {
 }
 
 impl TreeFile {
-    pub(crate) const fn new(path: PathBuf, digest: Digest, size: u64, variant: Variant) -> Self {
-        Self { path, digest, size, variant }
+    pub(crate) const fn new(path: PathBuf, digest: Digest, size: u64, mode: FileMode) -> Self {
+        Self { path, digest, size, mode }
     }
 
-    /// Its path beneath the folder, without `.` and `..`.
+    /// Its path relative to the root, without `.` and `..`.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its content.
+    /// The digest of its content.
     #[must_use]
     pub const fn digest(&self) -> &Digest {
         &self.digest
     }
 
-    /// Its bytes.
+    /// Its size in bytes.
     #[must_use]
     pub const fn size(&self) -> u64 {
         self.size
@@ -150,7 +150,7 @@ impl TreeFile {
 
     /// Whether its owner may execute it.
     #[must_use]
-    pub const fn variant(&self) -> Variant {
-        self.variant
+    pub const fn mode(&self) -> FileMode {
+        self.mode
     }
 }

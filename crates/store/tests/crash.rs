@@ -1,7 +1,7 @@
 //! The store when processes are killed, the disk is full, or the store cannot be written.
 //!
-//! Run without arguments it is the test; each part starts this program again with arguments, as the child that is
-//! killed, or that sees a file system of its own (`unshare`, which ends with it).
+//! Without arguments this program is the test. Each part starts the program again with arguments, as a child that is
+//! killed or that gets a mount namespace of its own (`unshare`), which ends with it.
 
 #![expect(
     clippy::unwrap_used,
@@ -18,7 +18,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use conjure_base::Digest;
-use conjure_store::{Durability, Linked, Store, StoreErrorKind, StoreOptions, TreeOptions, Variant, Verify};
+use conjure_store::{
+    Durability, FileMode, LinkMethod, Store, StoreErrorKind, StoreOptions, TreeOptions, Verify,
+};
 use rustix::fs::{CWD, Mode, OFlags};
 
 fn main() {
@@ -39,8 +41,11 @@ fn main() {
 }
 
 const TESTS: [(&str, fn()); 4] = [
-    ("writers_that_are_killed_leave_only_what_is_swept", writers_that_are_killed_leave_only_what_is_swept),
-    ("a_full_disk_is_told_and_leaves_nothing", a_full_disk_is_told_and_leaves_nothing),
+    (
+        "killed_writers_leave_only_files_that_a_sweep_removes",
+        killed_writers_leave_only_files_that_a_sweep_removes,
+    ),
+    ("a_full_disk_is_reported_and_leaves_nothing", a_full_disk_is_reported_and_leaves_nothing),
     ("a_store_that_cannot_be_written_can_be_read", a_store_that_cannot_be_written_can_be_read),
     ("a_store_of_another_user_gives_copies", a_store_of_another_user_gives_copies),
 ];
@@ -72,18 +77,18 @@ fn content(number: u64) -> Vec<u8> {
     bytes
 }
 
-/// The child: inserts one content after another, and says so.
+/// The child: inserts one content after another, and prints each digest.
 fn insert_for_ever(root: &Path, seed: u64) {
     let options = StoreOptions { durability: Durability::Process, ..StoreOptions::default() };
     let store = Store::open_with(root, options).unwrap();
     for number in 0.. {
-        // Half of them are those of the other children, too.
+        // Half of them are contents of the other children, too.
         let number = if number % 2 == 0 { number } else { number + 1_000 * seed };
         let bytes = content(number);
         let digest = match number % 3 {
-            0 => store.insert_bytes(&bytes, Variant::Plain).unwrap().digest,
+            0 => store.insert_bytes(&bytes, FileMode::Plain).unwrap().digest,
             1 => {
-                let mut insertion = store.insertion(Variant::Executable, u64::MAX).unwrap();
+                let mut insertion = store.writer(FileMode::Executable, u64::MAX).unwrap();
                 for piece in bytes.chunks(100_000) {
                     insertion.push(piece).unwrap();
                 }
@@ -92,20 +97,20 @@ fn insert_for_ever(root: &Path, seed: u64) {
             _ => {
                 let file = root.with_extension(format!("source-{seed}"));
                 fs::write(&file, &bytes).unwrap();
-                store.insert_file(&file, Variant::Plain, u64::MAX).unwrap().digest
+                store.insert_file(&file, FileMode::Plain, u64::MAX).unwrap().digest
             }
         };
         println!("{digest}");
     }
 }
 
-fn writers_that_are_killed_leave_only_what_is_swept() {
+fn killed_writers_leave_only_files_that_a_sweep_removes() {
     const CHILDREN: u64 = 3;
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("store");
     let mut said: Vec<Digest> = Vec::new();
     let mut was_left = 0;
-    // As often as it takes to kill one while it writes, which a busy machine makes rare.
+    // Repeated until a child was killed while it wrote, which a busy machine makes rare.
     for round in 0..200 {
         if round >= 8 && was_left > 0 {
             break;
@@ -122,7 +127,7 @@ fn writers_that_are_killed_leave_only_what_is_swept() {
                 (Killed(child), stdout)
             })
             .collect();
-        // Each is killed after another number of contents, wherever it is then.
+        // Each child is killed after a different number of contents.
         for (number, (child, stdout)) in children.iter_mut().enumerate() {
             let mut line = String::new();
             for _ in 0..=(round as usize % 8 + 5 * number) {
@@ -132,7 +137,7 @@ fn writers_that_are_killed_leave_only_what_is_swept() {
             }
             child.0.kill().unwrap();
             child.0.wait().unwrap();
-            // What it had said before it died. The last line may be cut.
+            // The lines that it printed before it died. The last line may be cut.
             let mut rest = String::new();
             stdout.read_to_string(&mut rest).unwrap();
             said.extend(rest.lines().filter_map(|line| line.parse::<Digest>().ok()));
@@ -152,7 +157,7 @@ fn writers_that_are_killed_leave_only_what_is_swept() {
     assert!(was_left > 0, "no child was killed while it wrote: the test shows nothing");
 }
 
-/// Runs this program with a mount namespace of its own, in which `prepare` is done first.
+/// Runs this program in a mount namespace of its own, after `prepare`.
 fn in_namespace(prepare: &str, arguments: &[&str]) {
     let script = format!("set -e; {prepare}; shift; exec \"$@\"");
     let status = command("unshare")
@@ -163,7 +168,7 @@ fn in_namespace(prepare: &str, arguments: &[&str]) {
     assert!(status.success(), "{status}: {arguments:?}");
 }
 
-fn a_full_disk_is_told_and_leaves_nothing() {
+fn a_full_disk_is_reported_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().to_str().unwrap();
     in_namespace("mount -t tmpfs -o size=2m,mode=700 tmpfs \"$1\"", &["child-full", place]);
@@ -171,7 +176,7 @@ fn a_full_disk_is_told_and_leaves_nothing() {
 
 fn full_disk(place: &Path) {
     let store = Store::open(&place.join("store")).unwrap();
-    let small = store.insert_bytes(b"small", Variant::Plain).unwrap().digest;
+    let small = store.insert_bytes(b"small", FileMode::Plain).unwrap().digest;
     let large = vec![5; 3 << 20];
     let full = |error: conjure_store::StoreError| {
         assert_eq!(error.kind(), StoreErrorKind::NoSpace, "{error}");
@@ -181,61 +186,61 @@ fn full_disk(place: &Path) {
         let usage = store.usage().unwrap();
         assert_eq!((usage.contents, usage.temporary), (1, 0));
     };
-    full(store.insert_bytes(&large, Variant::Plain).unwrap_err());
+    full(store.insert_bytes(&large, FileMode::Plain).unwrap_err());
     assert_tidy();
     let source = tempfile::tempdir_in("/dev/shm").unwrap();
     fs::create_dir(source.path().join("tree")).unwrap();
     let file = source.path().join("tree/file");
     fs::write(&file, &large).unwrap();
-    full(store.insert_file(&file, Variant::Plain, u64::MAX).unwrap_err());
+    full(store.insert_file(&file, FileMode::Plain, u64::MAX).unwrap_err());
     assert_tidy();
     full(store.insert_tree(&source.path().join("tree"), &TreeOptions::default()).unwrap_err());
     assert_tidy();
-    let mut insertion = store.insertion(Variant::Plain, u64::MAX).unwrap();
+    let mut insertion = store.writer(FileMode::Plain, u64::MAX).unwrap();
     full(insertion.push(&large).unwrap_err());
     drop(insertion);
     assert_tidy();
-    // Many small ones run out of it, too, and what was there stays.
+    // Many small files fill the disk, too, and existing contents stay.
     let error = (0_u32..).find_map(|number| {
         let bytes = [number.to_le_bytes().as_slice(), &[0; 10_000]].concat();
-        store.insert_bytes(&bytes, Variant::Plain).err()
+        store.insert_bytes(&bytes, FileMode::Plain).err()
     });
     full(error.unwrap());
     assert_eq!(store.usage().unwrap().temporary, 0);
     store.get(&small, Verify::Yes).unwrap();
-    // And there is room again once something goes.
+    // After a removal there is space again.
     let later = conjure_base::Timestamp::from_millis(u64::MAX);
-    store.collect(|digest| *digest == small, later).unwrap();
-    store.insert_bytes(&[1; 1 << 20], Variant::Plain).unwrap();
+    store.collect_garbage(|digest| *digest == small, later).unwrap();
+    store.insert_bytes(&[1; 1 << 20], FileMode::Plain).unwrap();
 }
 
 fn a_store_that_cannot_be_written_can_be_read() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("store");
-    Store::open(&root).unwrap().insert_bytes(b"there", Variant::Plain).unwrap();
+    Store::open(&root).unwrap().insert_bytes(b"there", FileMode::Plain).unwrap();
     let root = root.to_str().unwrap();
     in_namespace("mount --bind \"$1\" \"$1\"; mount -o remount,bind,ro \"$1\"", &["child-read-only", root]);
 }
 
 fn read_only(root: &Path) {
     let store = Store::open(root).unwrap();
-    let there = Digest::of(b"there");
-    assert!(!store.insert_bytes(b"there", Variant::Plain).unwrap().is_new);
+    let there = Digest::of_bytes(b"there");
+    assert!(!store.insert_bytes(b"there", FileMode::Plain).unwrap().is_new);
     store.get(&there, Verify::Yes).unwrap();
-    let refused = store.insert_bytes(b"not there", Variant::Plain).unwrap_err();
+    let refused = store.insert_bytes(b"not there", FileMode::Plain).unwrap_err();
     assert_eq!(refused.kind(), StoreErrorKind::ReadOnly);
     assert!(refused.to_string().contains("read-only"), "{refused}");
     let later = conjure_base::Timestamp::from_millis(u64::MAX);
-    assert_eq!(store.collect(|_| false, later).unwrap_err().kind(), StoreErrorKind::ReadOnly);
+    assert_eq!(store.collect_garbage(|_| false, later).unwrap_err().kind(), StoreErrorKind::ReadOnly);
     assert_eq!(store.sweep().unwrap().removed, 0);
-    // A mount of its own is another file system to links.
+    // A mount of its own counts as another file system for links.
     let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
     let folder = rustix::fs::openat(CWD, elsewhere.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
-    let linked = store.link_into(&there, Variant::Plain, folder.unwrap(), Path::new("copy")).unwrap();
-    assert_eq!(linked, Linked::Copied);
+    let linked = store.link_into(&there, FileMode::Plain, folder.unwrap(), Path::new("copy")).unwrap();
+    assert_eq!(linked, LinkMethod::Copy);
 }
 
-/// `fs.protected_hardlinks` lets a user link his own files only; a store may be the system's.
+/// `fs.protected_hardlinks` lets a user link only files of his own; a store may belong to the system.
 fn a_store_of_another_user_gives_copies() {
     const NOBODY: u32 = 65534;
     if !rustix::process::geteuid().is_root() {
@@ -245,17 +250,17 @@ fn a_store_of_another_user_gives_copies() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let root = folder.path().join("store");
-    Store::open(&root).unwrap().insert_bytes(b"there", Variant::Plain).unwrap();
+    Store::open(&root).unwrap().insert_bytes(b"there", FileMode::Plain).unwrap();
     for shared in ["", "plain", "executable", "frozen", "temporary"] {
         fs::set_permissions(root.join(shared), fs::Permissions::from_mode(0o755)).unwrap();
     }
-    let shard = Digest::of(b"there").to_hex();
+    let shard = Digest::of_bytes(b"there").to_hex();
     fs::set_permissions(root.join("plain").join(&shard[..2]), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(root.join("version"), fs::Permissions::from_mode(0o644)).unwrap();
     let place = folder.path().join("place");
     fs::create_dir(&place).unwrap();
     std::os::unix::fs::chown(&place, Some(NOBODY), Some(NOBODY)).unwrap();
-    // This program may lie where that user cannot go.
+    // This program may be in a directory that the user cannot enter.
     let program = folder.path().join("program");
     fs::copy(own_path(), &program).unwrap();
     let status = command(program.to_str().unwrap())
@@ -270,16 +275,16 @@ fn a_store_of_another_user_gives_copies() {
 
 fn foreign(root: &Path, place: &Path) {
     let store = Store::open(root).unwrap();
-    let there = Digest::of(b"there");
+    let there = Digest::of_bytes(b"there");
     let folder = rustix::fs::openat(CWD, place, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
-    let linked = store.link_into(&there, Variant::Plain, folder, Path::new("name")).unwrap();
+    let linked = store.link_into(&there, FileMode::Plain, folder, Path::new("name")).unwrap();
     let is_protected = fs::read_to_string("/proc/sys/fs/protected_hardlinks").unwrap().trim() == "1";
-    assert_eq!(linked, if is_protected { Linked::Copied } else { Linked::Hard });
+    assert_eq!(linked, if is_protected { LinkMethod::Copy } else { LinkMethod::HardLink });
     assert_eq!(fs::read(place.join("name")).unwrap(), b"there");
     let links = if is_protected { 1 } else { 2 };
     assert_eq!(fs::metadata(place.join("name")).unwrap().nlink(), links);
     assert_eq!(
-        store.insert_bytes(b"new", Variant::Plain).unwrap_err().kind(),
+        store.insert_bytes(b"new", FileMode::Plain).unwrap_err().kind(),
         StoreErrorKind::PermissionDenied
     );
 }

@@ -21,16 +21,16 @@ use std::time::Duration;
 use campaign::Random;
 use conjure_base::Redactor;
 use conjure_conversation::{
-    Access, Authorization, Block, CallContext, CallTraits, ResultContent, Standing, ToolCall, ToolDefinition,
-    ToolResult, ToolRunner as _,
+    Authorization, Block, CallConcurrency, CallContext, CallTraits, ResultContent, SessionView, ToolCall,
+    ToolDefinition, ToolResult, ToolRunner as _,
 };
 use conjure_sandbox::{
-    ArtifactFolder, CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, DirectoryEntry,
-    DiskUsage, EntryKind, Executor, Layout, LimitsReached, LineRange, Listing, QuotaExcess, SandboxError,
-    SandboxErrorKind, View, Written,
+    ArtifactDir, CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, DirectoryEntry, DiskUsage,
+    EntryKind, Executor, Layout, LineRange, Listing, QuotaExcess, ReachedLimits, SandboxError,
+    SandboxErrorKind, View, WriteResult,
 };
 use conjure_toolbox::fake::{FakeCommand, FakeExecutor, exited};
-use conjure_toolbox::{OutputLimits, ToolOutcome, Toolbox, tool_fn};
+use conjure_toolbox::{OutputLimits, ToolOutput, Toolbox, tool_fn};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -116,18 +116,24 @@ fn toolbox(executor: Arc<dyn Executor>) -> Toolbox {
         description: "Says what it was given.".to_owned(),
         input_schema: json!({"type": "object"}),
     };
-    let traits = CallTraits { access: Access::Shared, idempotent: true };
+    let traits = CallTraits { concurrency: CallConcurrency::Shared, idempotent: true };
     let host = tool_fn(definition, traits, |input: Value, _| {
         assert!(input.is_object(), "{input}");
-        ready(ToolOutcome::text(input.to_string()))
+        ready(ToolOutput::text(input.to_string()))
     });
     let redactor = Redactor::new([("KEY", SECRET)]);
-    Toolbox::builder().executor(executor).tool(host).limits(LIMITS).redactor(redactor).build().unwrap()
+    Toolbox::builder()
+        .with_executor(executor)
+        .with_tool(host)
+        .with_limits(LIMITS)
+        .with_redactor(redactor)
+        .build()
+        .unwrap()
 }
 
 async fn run(toolbox: &Toolbox, call: &ToolCall) -> ToolResult {
     let _ = toolbox.traits(call);
-    assert_eq!(toolbox.authorize(call, &Standing::default()).await, Authorization::Allow);
+    assert_eq!(toolbox.authorize(call, &SessionView::default()).await, Authorization::Allow);
     let context = CallContext::default();
     let result = toolbox.run(call, context).await;
     check(call, &result);
@@ -177,8 +183,8 @@ async fn inputs(random: &mut Random) -> &'static str {
         .with_file("long.txt", "a line that has a s3cr3t-value in it\n".repeat(80))
         .with_file("image.png", b"\x89PNG\x01".as_slice())
         .with_file("tool.bin", b"\x7fELF\xff".as_slice())
-        .with_command("echo", FakeCommand::Ends(exited(0, "out s3cr3t-value\n")))
-        .with_command("loud", FakeCommand::Ends(exited(1, b"\x1b[31m\xff s3cr3t-value".repeat(200))));
+        .with_command("echo", FakeCommand::Exits(exited(0, "out s3cr3t-value\n")))
+        .with_command("loud", FakeCommand::Exits(exited(1, b"\x1b[31m\xff s3cr3t-value".repeat(200))));
     let result = run(&toolbox(Arc::new(executor.clone())), call).await;
 
     // What ran is what the input says, read in another way.
@@ -205,7 +211,7 @@ async fn answers(random: &mut Random) -> &'static str {
     let input: Value = serde_json::from_str(sample).unwrap_or_default();
     let call = ToolCall::new("toolu_1", name, &input);
     let layout =
-        Layout { workspace: PathBuf::from("/"), read_only: Vec::new(), artifacts: ArtifactFolder::Nowhere };
+        Layout { workspace: PathBuf::from("/"), read_only: Vec::new(), artifacts: ArtifactDir::None };
     let executor = Liar { layout, random: Mutex::new(Random::of(random.next())) };
     let result = run(&toolbox(Arc::new(executor)), &call).await;
     if result.is_error { "an error" } else { "a result" }
@@ -299,10 +305,10 @@ impl Executor for Liar {
             stdout: output(random),
             stderr: if random.below(2) == 0 { output(random) } else { CommandOutput::default() },
             duration: random.pick(&[Duration::ZERO, Duration::MAX, Duration::from_nanos(1)]),
-            reached: LimitsReached {
+            limits_hit: ReachedLimits {
                 memory: random.below(2) == 0,
                 processes: random.below(2) == 0,
-                made_room: random.below(2) == 0,
+                ended_leftovers: random.below(2) == 0,
             },
         });
         ready(outcome).boxed()
@@ -339,8 +345,8 @@ impl Executor for Liar {
         _: &'a str,
         _: &'a [u8],
         _: CallOptions,
-    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
-        let written = self.any(|random| Written { size: number(random), existed: random.below(2) == 0 });
+    ) -> BoxFuture<'a, Result<WriteResult, SandboxError>> {
+        let written = self.any(|random| WriteResult { size: number(random), existed: random.below(2) == 0 });
         ready(written).boxed()
     }
 
@@ -350,7 +356,7 @@ impl Executor for Liar {
         _: &'a str,
         _: &'a str,
         options: CallOptions,
-    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+    ) -> BoxFuture<'a, Result<WriteResult, SandboxError>> {
         self.create_file(path, b"", options)
     }
 }

@@ -1,4 +1,4 @@
-//! Who allows a tool call: a policy of the host, or a person whom the policy wants asked.
+//! [`Approver`]: decides whether a tool call may run, by policy or by asking a person.
 
 use std::fmt;
 use std::future::Future;
@@ -7,20 +7,25 @@ use std::sync::Arc;
 use conjure_conversation::{Authorization, ToolCall};
 use futures_util::future::BoxFuture;
 
-use crate::tool::Caller;
+use crate::tool::CallerIdentity;
 
-/// Decides whether a call may run. Called once for each call that could run at all, before it is recorded as
-/// started; a call with an unknown tool or bad input is never shown to it.
+/// Decides whether a call may run. It is called once for each valid call, before the call is recorded as started. A call with an
+/// unknown tool or invalid input is never passed to it.
 ///
-/// It answers soon, by rule. To let a person decide it answers [`Authorization::Ask`]: the conversation then
-/// waits in a state that survives a restart, and no future is kept waiting here.
+/// It should decide quickly. To let a person decide, it returns [`Authorization::Ask`]: the conversation then waits in a state that
+/// survives a restart, and no future stays pending.
 pub trait Approver: Send + Sync {
-    /// Whether this call may run. `caller`: for whom it is made; `None` where the toolbox belongs to no session.
-    fn review<'a>(&'a self, call: &'a ToolCall, caller: Option<&'a Caller>) -> BoxFuture<'a, Authorization>;
+    /// Decides on a call. `caller` is `None` if the toolbox belongs to no session.
+    fn review<'a>(
+        &'a self,
+        call: &'a ToolCall,
+        caller: Option<&'a CallerIdentity>,
+    ) -> BoxFuture<'a, Authorization>;
 
-    /// Whether there is a person who can be asked. Then calls of scripts whose skill's manifest calls them destructive or interactive
-    /// are asked for, even where [`Approver::review`] allows them; else they run, and that is logged. There is one, unless this says
-    /// otherwise.
+    /// Whether a person can be asked; `true` by default.
+    ///
+    /// If so, scripts that their manifest declares destructive or interactive need confirmation even when [`Approver::review`] allows them.
+    /// Else they run with a log entry.
     fn can_ask(&self) -> bool {
         true
     }
@@ -30,15 +35,15 @@ pub trait Approver: Send + Sync {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AllowAll;
 
-/// Denies every call, for the same reason, which the model is told.
+/// Denies every call with the same reason.
 #[derive(Debug, Clone)]
 pub struct DenyAll {
-    /// Why, as the model is told.
+    /// The reason for the model.
     pub reason: String,
 }
 
 impl Approver for AllowAll {
-    fn review<'a>(&'a self, _: &'a ToolCall, _: Option<&'a Caller>) -> BoxFuture<'a, Authorization> {
+    fn review<'a>(&'a self, _: &'a ToolCall, _: Option<&'a CallerIdentity>) -> BoxFuture<'a, Authorization> {
         Box::pin(async { Authorization::Allow })
     }
 
@@ -48,13 +53,17 @@ impl Approver for AllowAll {
 }
 
 impl Approver for DenyAll {
-    fn review<'a>(&'a self, _: &'a ToolCall, _: Option<&'a Caller>) -> BoxFuture<'a, Authorization> {
+    fn review<'a>(&'a self, _: &'a ToolCall, _: Option<&'a CallerIdentity>) -> BoxFuture<'a, Authorization> {
         Box::pin(async { Authorization::Deny { reason: self.reason.clone() } })
     }
 }
 
 impl<A: Approver + ?Sized> Approver for Arc<A> {
-    fn review<'a>(&'a self, call: &'a ToolCall, caller: Option<&'a Caller>) -> BoxFuture<'a, Authorization> {
+    fn review<'a>(
+        &'a self,
+        call: &'a ToolCall,
+        caller: Option<&'a CallerIdentity>,
+    ) -> BoxFuture<'a, Authorization> {
         (**self).review(call, caller)
     }
 
@@ -63,7 +72,7 @@ impl<A: Approver + ?Sized> Approver for Arc<A> {
     }
 }
 
-/// An approver of a function, which is the same for all sessions; implement [`Approver`] to know for whom a call is made.
+/// Creates an approver from a function. Implement [`Approver`] to get the caller too.
 ///
 /// ```
 /// use conjure_conversation::{Authorization, ToolCall};
@@ -92,7 +101,11 @@ where
     F: Fn(ToolCall) -> R + Send + Sync,
     R: Future<Output = Authorization> + Send + 'static,
 {
-    fn review<'a>(&'a self, call: &'a ToolCall, _: Option<&'a Caller>) -> BoxFuture<'a, Authorization> {
+    fn review<'a>(
+        &'a self,
+        call: &'a ToolCall,
+        _: Option<&'a CallerIdentity>,
+    ) -> BoxFuture<'a, Authorization> {
         Box::pin((self.0)(call.clone()))
     }
 }

@@ -1,7 +1,7 @@
-//! A sandbox for tests: files in memory, commands that end as the test says.
+//! A fake [`Executor`] for tests: files in memory, scripted commands.
 //!
-//! It keeps the contract of [`Executor`] as far as tools see it: paths relative to the workspace, errors by kind,
-//! deadlines and cancellation. It is no sandbox: nothing runs.
+//! It follows the contract of [`Executor`] as far as tools see it: paths relative to the workspace, errors by kind, deadlines and
+//! cancellation. Nothing is executed.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -11,26 +11,26 @@ use std::time::Duration;
 
 use conjure_base::{Clock, SystemClock};
 use conjure_sandbox::{
-    ArtifactFolder, CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, DirectoryEntry,
-    EntryKind, Executor, Layout, LimitsReached, LineRange, Listing, Provided, Provision, SandboxError,
-    SandboxErrorKind, Shelf, View, Written,
+    ArtifactDir, CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, ContentDir, ContentItem,
+    DirectoryEntry, EntryKind, Executor, ItemContent, Layout, LineRange, Listing, ReachedLimits,
+    SandboxError, SandboxErrorKind, View, WriteResult,
 };
 use futures_util::future::{self, BoxFuture, Either};
 
-/// Where relative paths start.
+/// The directory that relative paths start from.
 pub const WORKSPACE: &str = "/workspace";
 
-/// What a command does.
+/// The behaviour of a command.
 #[derive(Debug, Clone)]
 pub enum FakeCommand {
-    /// It ends at once, like this.
-    Ends(CommandOutcome),
-    /// It cannot be run.
-    Fails(SandboxError),
-    /// It writes this and then runs until its time is up or it is cancelled.
-    Hangs(String),
-    /// It never returns, whatever is asked of it: an executor that breaks its contract.
-    Stuck,
+    /// It ends at once with this outcome.
+    Exits(CommandOutcome),
+    /// It cannot be started.
+    FailsToStart(SandboxError),
+    /// It writes this and runs until its deadline or cancellation.
+    RunsUntilCancelled(String),
+    /// It never returns: an executor that breaks its contract.
+    IgnoresCancel,
 }
 
 /// An executor for tests. Clones share their state.
@@ -58,7 +58,7 @@ impl Default for FakeExecutor {
             layout: Layout {
                 workspace: PathBuf::from(WORKSPACE),
                 read_only: Vec::new(),
-                artifacts: ArtifactFolder::Nowhere,
+                artifacts: ArtifactDir::None,
             },
             state: Arc::default(),
         }
@@ -66,35 +66,35 @@ impl Default for FakeExecutor {
 }
 
 impl FakeExecutor {
-    /// A sandbox with an empty workspace, in which every command is unknown.
+    /// Creates an executor with an empty workspace, in which every command is unknown.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Puts a file there.
+    /// Adds a file.
     #[must_use]
     pub fn with_file(self, path: &str, content: impl Into<Vec<u8>>) -> Self {
         self.state().files.insert(absolute(path), content.into());
         self
     }
 
-    /// Takes artifacts, as a sandbox with a file system of its own does.
+    /// Accepts artifacts, as a sandbox with its own file system does.
     #[must_use]
-    pub fn with_shelf(mut self) -> Self {
-        self.layout.artifacts = ArtifactFolder::At(PathBuf::from(Shelf::Artifacts.path()));
+    pub fn with_content_dir(mut self) -> Self {
+        self.layout.artifacts = ArtifactDir::Fixed(PathBuf::from(ContentDir::Artifacts.path()));
         self
     }
 
-    /// Has this folder of the host where the other path is.
+    /// Maps a directory of this machine to a path in the sandbox.
     #[must_use]
-    pub fn with_folder(mut self, host: impl Into<PathBuf>, inside: impl Into<PathBuf>) -> Self {
+    pub fn with_skill_dir(mut self, host: impl Into<PathBuf>, inside: impl Into<PathBuf>) -> Self {
         self.layout.read_only.push((host.into(), inside.into()));
         self
     }
 
-    /// Takes the artifact of this name no more, or again.
-    pub fn refuse(&self, name: &str, error: Option<SandboxError>) {
+    /// Makes installing this artifact fail; `None` makes it succeed again.
+    pub fn fail_installs(&self, name: &str, error: Option<SandboxError>) {
         match error {
             Some(error) => self.state().refused.insert(name.to_owned(), error),
             None => self.state().refused.remove(name),
@@ -103,11 +103,11 @@ impl FakeExecutor {
 
     /// What was put onto the shelf (`+ NAME`) and taken off (`- NAME`), in order.
     #[must_use]
-    pub fn shelved(&self) -> Vec<String> {
+    pub fn installed_content(&self) -> Vec<String> {
         self.state().shelved.clone()
     }
 
-    /// Says what the command of this text does.
+    /// Sets the behaviour of a command.
     #[must_use]
     pub fn with_command(self, script: &str, command: FakeCommand) -> Self {
         self.state().commands.insert(script.to_owned(), command);
@@ -120,13 +120,13 @@ impl FakeExecutor {
         self.state().files.get(&absolute(path)).cloned()
     }
 
-    /// The commands that were run, in the order in which they started.
+    /// The commands that ran, in start order.
     #[must_use]
     pub fn commands(&self) -> Vec<Command> {
         self.state().ran.clone()
     }
 
-    /// How many commands run right now.
+    /// How many commands are running.
     #[must_use]
     pub fn running(&self) -> usize {
         self.state().running
@@ -153,11 +153,11 @@ pub fn ended(end: CommandEnd, output: impl Into<Vec<u8>>) -> CommandOutcome {
         stdout: CommandOutput { head, total, ..CommandOutput::default() },
         stderr: CommandOutput::default(),
         duration: Duration::from_secs(1),
-        reached: LimitsReached::default(),
+        limits_hit: ReachedLimits::default(),
     }
 }
 
-/// A program that runs for as long as this is alive.
+/// Counts a command as running until dropped.
 struct Running(FakeExecutor);
 
 impl Running {
@@ -193,10 +193,10 @@ impl Executor for FakeExecutor {
             let _running = Running::start(self);
             match behaviour {
                 None => Ok(exited(127, format!("bash: line 1: {script}: command not found\n"))),
-                Some(FakeCommand::Ends(outcome)) => Ok(outcome),
-                Some(FakeCommand::Fails(error)) => Err(error),
-                Some(FakeCommand::Stuck) => future::pending().await,
-                Some(FakeCommand::Hangs(output)) => {
+                Some(FakeCommand::Exits(outcome)) => Ok(outcome),
+                Some(FakeCommand::FailsToStart(error)) => Err(error),
+                Some(FakeCommand::IgnoresCancel) => future::pending().await,
+                Some(FakeCommand::RunsUntilCancelled(output)) => {
                     let cancelled = Box::pin(options.cancel.cancelled());
                     let end = match future::select(cancelled, SystemClock.sleep_until(options.deadline)).await
                     {
@@ -231,17 +231,17 @@ impl Executor for FakeExecutor {
         path: &'a str,
         content: &'a [u8],
         _: CallOptions,
-    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+    ) -> BoxFuture<'a, Result<WriteResult, SandboxError>> {
         Box::pin(async move {
             let size = content.len() as u64;
             Ok(match self.state().files.entry(absolute(path)) {
                 Entry::Occupied(mut entry) => {
                     entry.insert(content.to_vec());
-                    Written { size, existed: true }
+                    WriteResult { size, existed: true }
                 }
                 Entry::Vacant(entry) => {
                     entry.insert(content.to_vec());
-                    Written { size, existed: false }
+                    WriteResult { size, existed: false }
                 }
             })
         })
@@ -253,7 +253,7 @@ impl Executor for FakeExecutor {
         old: &'a str,
         new: &'a str,
         _: CallOptions,
-    ) -> BoxFuture<'a, Result<Written, SandboxError>> {
+    ) -> BoxFuture<'a, Result<WriteResult, SandboxError>> {
         Box::pin(async move {
             let path = absolute(path);
             let mut state = self.state();
@@ -263,7 +263,7 @@ impl Executor for FakeExecutor {
             match text.matches(old).count() {
                 1 => {
                     *content = text.replace(old, new).into_bytes();
-                    Ok(Written { size: content.len() as u64, existed: true })
+                    Ok(WriteResult { size: content.len() as u64, existed: true })
                 }
                 0 => Err(SandboxError::new(SandboxErrorKind::NoMatch, "the text to replace does not occur")),
                 count => Err(SandboxError::new(
@@ -274,14 +274,14 @@ impl Executor for FakeExecutor {
         })
     }
 
-    fn provide<'a>(
+    fn install_content<'a>(
         &'a self,
-        provision: Provision,
+        provision: ContentItem,
         _: CallOptions,
     ) -> BoxFuture<'a, Result<PathBuf, SandboxError>> {
         Box::pin(async move {
             let (path, name) = (provision.path(), &provision.name);
-            let Provided::File { digest, .. } = provision.content else {
+            let ItemContent::File { digest, .. } = provision.content else {
                 return Err(SandboxError::new(SandboxErrorKind::Unsupported, "it takes files alone"));
             };
             let mut state = self.state();
@@ -304,9 +304,9 @@ impl Executor for FakeExecutor {
         })
     }
 
-    fn withdraw<'a>(
+    fn remove_content<'a>(
         &'a self,
-        shelf: Shelf,
+        shelf: ContentDir,
         name: &'a str,
         _: CallOptions,
     ) -> BoxFuture<'a, Result<(), SandboxError>> {

@@ -1,17 +1,17 @@
-//! How much of a result reaches the model.
+//! The size limits of tool inputs and results.
 
-/// How much of a result reaches the model, and how much of an input is read. All are bytes.
+/// The size limits of results and inputs, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutputLimits {
     /// Text of a `bash_tool` result, notices included. At most 2 MiB.
     pub shell: usize,
     /// Text of a `view` result, notices included.
     pub view: usize,
-    /// Text of any result, whatever made it.
+    /// Text of any result.
     pub text: usize,
     /// An image after its encoding as base64; the images of one result may have four times as much.
     pub image: usize,
-    /// Output of a command that is kept in a file of the sandbox when it does not fit; 0: none.
+    /// Output of a command that is written to a file in the sandbox if it does not fit; 0 disables that.
     pub spill: u64,
     /// The JSON of a call's input.
     pub input: usize,
@@ -32,8 +32,8 @@ impl Default for OutputLimits {
 }
 
 impl OutputLimits {
-    /// The most bytes of an image, before base64 makes four of three.
-    pub(crate) const fn raw_image(&self) -> u64 {
+    /// The most bytes of an image before base64 encoding.
+    pub(crate) const fn max_image_bytes(&self) -> u64 {
         (self.image / 4 * 3) as u64
     }
 }

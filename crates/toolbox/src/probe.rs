@@ -1,6 +1,6 @@
-//! What a sandbox has of what a skill needs: commands, files, variables, as the skill's scripts will find them.
+//! [`SandboxProbe`]: checks which commands, files and variables a skill's scripts will find in a sandbox.
 //!
-//! Over the sandbox that isolates nothing this is the view of the host. It keeps nothing; a crash loses nothing.
+//! With the sandbox kind that isolates nothing, this is the view of the machine itself.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use std::time::Duration;
 use conjure_base::Clock;
 use conjure_sandbox::{Boundary, CallOptions, Command, CommandEnd, CommandOutcome, Executor, NetworkPolicy};
 use conjure_skill::{
-    AskVersion, Base, CommandFound, Network, Probe, ProbeError, ProbeFuture, Skill, Version,
+    CommandProbe, Network, PathBase, Probe, ProbeError, ProbeFuture, Skill, Version, VersionQuery,
 };
 
-/// A command that has not told its version by then will not.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// So much of what a command writes is looked at.
-const KEPT_BYTES: u32 = 8 * 1024;
+/// The timeout of one command.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// How many bytes of a command's output are read.
+const MAX_OUTPUT: u32 = 8 * 1024;
 
-/// How commands are asked that do not know `--version`. No other command gets a bare word, which it could take for
-/// something to make or to remove.
-const ASKED_OTHERWISE: [(&str, &[&str]); 12] = [
+/// Version arguments of commands that do not support `--version`. Other commands never get a bare word, which they could take for
+/// an action.
+const VERSION_ARGUMENTS: [(&str, &[&str]); 12] = [
     ("awk", &["-W", "version"]),
     ("ffmpeg", &["-version"]),
     ("ffprobe", &["-version"]),
@@ -34,8 +34,7 @@ const ASKED_OTHERWISE: [(&str, &[&str]); 12] = [
     ("tmux", &["-V"]),
 ];
 
-/// The root of the repository that a folder lies in, else the folder itself; and whether there is something at a path
-/// beneath it.
+/// A shell script: checks for a path beneath the root of the enclosing repository, else beneath the working directory.
 const IN_REPOSITORY: &str = r#"
 here=$(pwd -P)
 root=$here
@@ -46,7 +45,7 @@ done
 [ -e "$root/$1" ]
 "#;
 
-/// A sandbox, asked for what a skill needs.
+/// Probes a sandbox for the requirements of a skill.
 pub struct SandboxProbe<'a> {
     executor: &'a dyn Executor,
     clock: Arc<dyn Clock>,
@@ -55,16 +54,16 @@ pub struct SandboxProbe<'a> {
 }
 
 impl<'a> SandboxProbe<'a> {
-    /// The view of this sandbox, which has the skill's folder among those that may be read.
+    /// Creates a probe of this sandbox, in which the skill's directory is readable.
     #[must_use]
     pub fn new(executor: &'a dyn Executor, clock: Arc<dyn Clock>, skill: &Skill) -> Self {
         let skill_root = executor.layout().sandbox_path(skill.root_dir());
         Self { executor, clock, skill_root, network: Network::Unknown }
     }
 
-    /// The same, of a sandbox that was made with this policy. One that does not enforce it has the host's network.
+    /// Sets the network policy of the sandbox. A sandbox that does not enforce it has the machine's network.
     #[must_use]
-    pub fn under(mut self, policy: &NetworkPolicy) -> Self {
+    pub fn with_network(mut self, policy: &NetworkPolicy) -> Self {
         let is_enforced = self.executor.isolation().network == Boundary::Enforced;
         self.network = match policy {
             NetworkPolicy::None if is_enforced => Network::None,
@@ -74,23 +73,23 @@ impl<'a> SandboxProbe<'a> {
     }
 
     async fn run(&self, argv: impl IntoIterator<Item = &str>) -> Result<CommandOutcome, ProbeError> {
-        let command = Command { keep_head: KEPT_BYTES, keep_tail: 0, spill: 0, ..Command::new(argv) };
-        let options = CallOptions::until(self.clock.deadline(PATIENCE));
+        let command = Command { keep_head: MAX_OUTPUT, keep_tail: 0, spill: 0, ..Command::new(argv) };
+        let options = CallOptions::until(self.clock.deadline(TIMEOUT));
         self.executor.run(command, options).await.map_err(|error| ProbeError { message: error.to_string() })
     }
 
-    /// Whether a script of a plain shell succeeds.
-    async fn holds(&self, script: &str, argument: &str) -> Result<bool, ProbeError> {
+    /// Whether a shell script succeeds.
+    async fn script_succeeds(&self, script: &str, argument: &str) -> Result<bool, ProbeError> {
         match self.run(["sh", "-c", script, "sh", argument]).await?.end {
             CommandEnd::Exited(code) => Ok(code == 0),
             end => Err(ProbeError { message: format!("the sandbox's shell ended with {end:?}") }),
         }
     }
 
-    /// What a command says of its version: the first answer that has one in it, else what it said first.
+    /// The output of a command about its version: the first output with a version in it, else the first output.
     async fn version(&self, name: &str) -> Result<String, ProbeError> {
         let otherwise =
-            ASKED_OTHERWISE.iter().find(|(known, _)| *known == name).map(|(_, arguments)| *arguments);
+            VERSION_ARGUMENTS.iter().find(|(known, _)| *known == name).map(|(_, arguments)| *arguments);
         let mut first = None;
         for arguments in otherwise.into_iter().chain([&["--version"][..], &["-V"][..]]) {
             let outcome = self.run([name].into_iter().chain(arguments.iter().copied())).await?;
@@ -107,32 +106,32 @@ impl<'a> SandboxProbe<'a> {
 }
 
 impl Probe for SandboxProbe<'_> {
-    fn command<'a>(&'a self, name: &'a str, ask_version: AskVersion) -> ProbeFuture<'a, CommandFound> {
+    fn command<'a>(&'a self, name: &'a str, ask_version: VersionQuery) -> ProbeFuture<'a, CommandProbe> {
         Box::pin(async move {
-            if !self.holds(r#"command -v "$1" > /dev/null"#, name).await? {
-                return Ok(CommandFound::Absent);
+            if !self.script_succeeds(r#"command -v "$1" > /dev/null"#, name).await? {
+                return Ok(CommandProbe::NotFound);
             }
             let said = match ask_version {
-                AskVersion::Yes => self.version(name).await?,
-                AskVersion::No => String::new(),
+                VersionQuery::Yes => self.version(name).await?,
+                VersionQuery::No => String::new(),
             };
-            Ok(CommandFound::Present { said })
+            Ok(CommandProbe::Found { said })
         })
     }
 
-    fn file<'a>(&'a self, base: Base, path: &'a str) -> ProbeFuture<'a, bool> {
+    fn file<'a>(&'a self, base: PathBase, path: &'a str) -> ProbeFuture<'a, bool> {
         Box::pin(async move {
             match base {
-                Base::SkillRoot => {
+                PathBase::SkillRoot => {
                     let root = self.skill_root.as_deref().ok_or_else(|| ProbeError {
                         message: "the skill's folder is not in the sandbox".to_owned(),
                     })?;
-                    self.holds(r#"[ -e "$1" ]"#, &root.join(path).to_string_lossy()).await
+                    self.script_succeeds(r#"[ -e "$1" ]"#, &root.join(path).to_string_lossy()).await
                 }
-                Base::RepoRoot => self.holds(IN_REPOSITORY, path).await,
-                Base::Cwd => {
+                PathBase::RepoRoot => self.script_succeeds(IN_REPOSITORY, path).await,
+                PathBase::Cwd => {
                     let path = Path::new(".").join(path);
-                    self.holds(r#"[ -e "$1" ]"#, &path.to_string_lossy()).await
+                    self.script_succeeds(r#"[ -e "$1" ]"#, &path.to_string_lossy()).await
                 }
             }
         })
@@ -143,9 +142,9 @@ impl Probe for SandboxProbe<'_> {
             let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
             if name.is_empty() || !name.chars().all(is_name) || name.starts_with(|c: char| c.is_ascii_digit())
             {
-                return Err(ProbeError { message: format!("`{name}` is no name of a variable") });
+                return Err(ProbeError { message: format!("`{name}` is not a name of a variable") });
             }
-            self.holds(&format!("[ -n \"${{{name}+set}}\" ]"), "").await
+            self.script_succeeds(&format!("[ -n \"${{{name}+set}}\" ]"), "").await
         })
     }
 

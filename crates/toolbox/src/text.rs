@@ -1,22 +1,22 @@
-//! Bytes of the outside world as text for a model: valid, without control characters, cut at characters.
+//! Converts untrusted bytes to text for a model: valid UTF-8, without control characters, truncated between characters.
 
 use std::borrow::Cow;
 
-/// What stands for bytes that are not UTF-8.
+/// The replacement for bytes that are not UTF-8.
 const REPLACEMENT: char = '\u{FFFD}';
 
-/// `bytes` as text: what is not UTF-8 becomes U+FFFD, control characters become their pictures (`␀`, `␛`), tab and
-/// line ends stay. Bounded by three times the input.
+/// Converts `bytes` to text: invalid UTF-8 becomes U+FFFD, control characters become symbols (`␀`, `␛`), tabs and line ends stay. The
+/// result has at most three times the bytes.
 pub(crate) fn clean(bytes: &[u8]) -> String {
     characters(bytes).map(|(character, _)| character).collect()
 }
 
 /// Whether [`clean`] would leave `text` as it is.
 pub(crate) fn is_clean(text: &str) -> bool {
-    text.chars().all(|c| c == sane(c))
+    text.chars().all(|c| c == printable_char(c))
 }
 
-/// A short quotation of what the model wrote, for a message: cleaned, at most 120 characters.
+/// A short quotation for a message: cleaned, on one line, at most 120 characters.
 pub(crate) fn quote(text: &str) -> String {
     const MOST: usize = 120;
     let mut characters = characters(text.as_bytes()).map(|(c, _)| if c == '\n' { '␊' } else { c });
@@ -27,40 +27,40 @@ pub(crate) fn quote(text: &str) -> String {
     quoted
 }
 
-/// Head and tail of a longer text, as the model is shown it.
+/// Head and tail of a truncated text.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Cut {
+pub(crate) struct Truncated {
     /// From the start.
     pub(crate) head: String,
     /// From the end; empty when `omitted` is 0.
     pub(crate) tail: String,
-    /// Bytes of the source that are in neither, exact.
+    /// The exact number of source bytes in neither.
     pub(crate) omitted: u64,
 }
 
-/// Cuts what is known of a source of `total` bytes, its first bytes and its last, to `budget` bytes of text. `head`
-/// and `tail` do not overlap; together they are the source when they have `total` bytes.
-pub(crate) fn cut(head: &[u8], tail: &[u8], total: u64, budget: usize) -> Cut {
+/// Truncates a source of `total` bytes to `budget` bytes of text. `head` and `tail` are its known first and last bytes. They do not
+/// overlap; with `total` bytes together they are the whole source.
+pub(crate) fn truncate(head: &[u8], tail: &[u8], total: u64, budget: usize) -> Truncated {
     let known = (head.len() + tail.len()) as u64;
     if known < total {
-        return halves(without_broken_end(head), without_broken_start(tail), total, budget);
+        return split_budget(without_broken_end(head), without_broken_start(tail), total, budget);
     }
     let whole = if tail.is_empty() { Cow::Borrowed(head) } else { Cow::Owned([head, tail].concat()) };
-    // Text is never shorter than the bytes it stands for, so what is too long need not be made into text.
+    // Text is never shorter than its bytes, so a longer source cannot fit.
     if whole.len() <= budget {
         let text = clean(&whole);
         if text.len() <= budget {
-            return Cut { head: text, tail: String::new(), omitted: 0 };
+            return Truncated { head: text, tail: String::new(), omitted: 0 };
         }
     }
-    // The text is longer than both halves of the budget, so they cannot overlap.
-    halves(&whole, &whole, total, budget)
+    // The text is longer than the budget, so head and tail cannot overlap.
+    split_budget(&whole, &whole, total, budget)
 }
 
-fn halves(head: &[u8], tail: &[u8], total: u64, budget: usize) -> Cut {
+fn split_budget(head: &[u8], tail: &[u8], total: u64, budget: usize) -> Truncated {
     let half = budget / 2;
     let (head, from_head) = take(characters(head), half);
-    // A character stands for at most four bytes, so no more of a long tail can be of use.
+    // A character has at most four bytes, so a longer tail is of no use.
     let near = match tail.len().checked_sub(half.saturating_mul(4)) {
         Some(far @ 1..) => without_broken_start(&tail[far..]),
         _ => tail,
@@ -68,10 +68,14 @@ fn halves(head: &[u8], tail: &[u8], total: u64, budget: usize) -> Cut {
     let mut near: Vec<(char, usize)> = characters(near).collect();
     near.reverse();
     let (tail, from_tail) = take(near.into_iter(), half);
-    Cut { head, tail: tail.chars().rev().collect(), omitted: total.saturating_sub(from_head + from_tail) }
+    Truncated {
+        head,
+        tail: tail.chars().rev().collect(),
+        omitted: total.saturating_sub(from_head + from_tail),
+    }
 }
 
-/// As many characters as fit, and how many bytes of the source they stand for.
+/// Takes as many characters as fit. Returns them and the number of their source bytes.
 fn take(characters: impl Iterator<Item = (char, usize)>, budget: usize) -> (String, u64) {
     let (mut text, mut taken) = (String::new(), 0);
     for (character, bytes) in characters {
@@ -84,17 +88,17 @@ fn take(characters: impl Iterator<Item = (char, usize)>, budget: usize) -> (Stri
     (text, taken)
 }
 
-/// The characters of `bytes`, cleaned, each with the bytes it stands for.
+/// The cleaned characters of `bytes`, each with the number of its source bytes.
 fn characters(bytes: &[u8]) -> impl Iterator<Item = (char, usize)> {
     bytes.utf8_chunks().flat_map(|chunk| {
         let invalid = chunk.invalid().len();
-        let valid = chunk.valid().chars().map(|c| (sane(c), c.len_utf8()));
+        let valid = chunk.valid().chars().map(|c| (printable_char(c), c.len_utf8()));
         valid.chain((invalid > 0).then_some((REPLACEMENT, invalid)))
     })
 }
 
-/// What is written for `character`. Pictures keep visible what a terminal would act on.
-fn sane(character: char) -> char {
+/// The printable form of a character. Symbols keep control characters visible.
+fn printable_char(character: char) -> char {
     match character {
         '\t' | '\n' | '\r' => character,
         '\0'..='\u{1F}' => char::from_u32('\u{2400}' as u32 + character as u32).unwrap_or(REPLACEMENT),
@@ -104,7 +108,7 @@ fn sane(character: char) -> char {
     }
 }
 
-/// `bytes` without a character that the cut at their end has broken.
+/// Removes an incomplete character at the end.
 fn without_broken_end(bytes: &[u8]) -> &[u8] {
     for back in 1..=bytes.len().min(3) {
         let at = bytes.len() - back;
@@ -120,7 +124,7 @@ fn without_broken_end(bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// `bytes` without a character that the cut at their start has broken.
+/// Removes an incomplete character at the start.
 fn without_broken_start(bytes: &[u8]) -> &[u8] {
     let broken = bytes.iter().take(3).take_while(|byte| matches!(byte, 0x80..=0xBF)).count();
     &bytes[broken..]
@@ -142,8 +146,8 @@ mod tests {
     fn a_cut_falls_between_characters_and_counts_what_it_leaves_out() {
         let source = "ä".repeat(10).into_bytes();
         // Both cuts fall into the middle of an `ä`.
-        let cut = cut(&source[..5], &source[15..], 20, 100);
-        assert_eq!(cut, Cut { head: "ää".to_owned(), tail: "ää".to_owned(), omitted: 12 });
+        let cut = truncate(&source[..5], &source[15..], 20, 100);
+        assert_eq!(cut, Truncated { head: "ää".to_owned(), tail: "ää".to_owned(), omitted: 12 });
     }
 
     #[test]
@@ -157,7 +161,7 @@ mod tests {
         fn a_cut_fits_and_its_counts_are_exact(bytes: Vec<u8>, head in 0usize..64, tail in 0usize..64, budget in 0usize..128) {
             let head = head.min(bytes.len());
             let tail = tail.min(bytes.len() - head);
-            let cut = cut(&bytes[..head], &bytes[bytes.len() - tail..], bytes.len() as u64, budget);
+            let cut = truncate(&bytes[..head], &bytes[bytes.len() - tail..], bytes.len() as u64, budget);
             prop_assert!(cut.head.len() + cut.tail.len() <= budget);
             prop_assert!(is_clean(&cut.head) && is_clean(&cut.tail));
             if cut.omitted == 0 && head + tail == bytes.len() {
@@ -167,7 +171,7 @@ mod tests {
 
         #[test]
         fn of_plain_text_head_tail_and_count_add_up(text in "[a-zä漢]{0,200}", budget in 0usize..100) {
-            let cut = cut(text.as_bytes(), b"", text.len() as u64, budget);
+            let cut = truncate(text.as_bytes(), b"", text.len() as u64, budget);
             prop_assert!(text.starts_with(&cut.head) && text.ends_with(&cut.tail));
             prop_assert_eq!((cut.head.len() + cut.tail.len()) as u64 + cut.omitted, text.len() as u64);
         }

@@ -1,83 +1,83 @@
-//! Tools of the host: what one is, what its call is given, and what comes out.
+//! The contract of an embedder's tools: [`Tool`], [`ToolContext`] and [`ToolOutput`].
 
 use std::future::Future;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use conjure_base::{CallId, Deadline, SessionId, TenantId};
-use conjure_conversation::{Access, CallTraits, ResultContent, ToolDefinition, ToolEnding};
+use conjure_conversation::{CallConcurrency, CallTraits, ResultContent, ToolDefinition, ToolEnding};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-/// A tool of the host. It runs in the host's process, not in the sandbox.
+/// A tool of the embedder. It runs in the embedder's process, not in the sandbox.
 ///
-/// The future of a call may be dropped at any await: when its time is up, or when the turn is cancelled and it
-/// does not return soon. What it started must end with it.
+/// The future of a call may be dropped at any await: at its deadline, or when the turn is cancelled and it does not return soon. Everything
+/// that it started must end with it.
 pub trait Tool: Send + Sync {
-    /// What the model is told of it. Must be the same each time.
+    /// The definition for the model. It must not change.
     fn definition(&self) -> ToolDefinition;
 
-    /// How its calls may be scheduled. By default a call is a barrier, and never run again by itself after a crash.
+    /// How its calls may be scheduled. By default a call is a barrier, and is not repeated after a crash.
     fn traits(&self) -> CallTraits {
-        CallTraits { access: Access::Exclusive, idempotent: false }
+        CallTraits { concurrency: CallConcurrency::Exclusive, idempotent: false }
     }
 
-    /// The fields of its input that are paths of files to read: each a string, or an array of strings. Where one is a reference as a
-    /// whole (`file://sales`, `skill://csv-helper/assets/a.csv`, `https://…`), the call is given the path of a file on the host in its
-    /// place, for reading alone and while the call runs: its name and extension say nothing. A reference that leads nowhere is an error
-    /// result, and the tool is not called. None, unless this says otherwise.
+    /// The input fields that are paths of files to read: strings, or arrays of strings. None by default.
+    ///
+    /// A value that is a reference (`file://sales`, `skill://csv-helper/assets/a.csv`, `https://…`) is replaced by the path of a read-only
+    /// file that exists while the call runs. Its name and extension are arbitrary. If a reference cannot be resolved, the result is an
+    /// error and the tool is not called.
     fn path_inputs(&self) -> &[&str] {
         &[]
     }
 
-    /// Runs one call. `input` is an object; whether its fields fit the schema is for the tool to see, since the
-    /// model may have written anything.
-    fn call(&self, input: Value, context: ToolContext) -> BoxFuture<'_, ToolOutcome>;
+    /// Runs one call. `input` is an object. The tool must check its fields, because the model may have written anything.
+    fn call(&self, input: Value, context: ToolContext) -> BoxFuture<'_, ToolOutput>;
 }
 
-/// For whom a call is made.
+/// The tenant and session of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Caller {
-    /// The tenant. What is not the tenant's is not for the call to show.
+pub struct CallerIdentity {
+    /// The tenant. The call must not reveal other tenants' data.
     pub tenant: TenantId,
     /// The session.
     pub session: SessionId,
 }
 
-/// What a call is given.
+/// The context of a call.
 #[derive(Debug, Clone)]
 pub struct ToolContext {
-    /// For whom it is made; `None`: the toolbox belongs to no session.
-    pub caller: Option<Caller>,
+    /// The caller; `None` if the toolbox belongs to no session.
+    pub caller: Option<CallerIdentity>,
     /// The call's id.
     pub call_id: CallId,
-    /// When it must have ended: the tool's own timeout or the end of the turn, whichever is earlier.
+    /// The deadline: the tool's timeout or the end of the turn, whichever is earlier.
     pub deadline: Deadline,
-    /// Cancelled when the turn is, and when the call is given up.
+    /// Cancelled with the turn, and when the call is abandoned.
     pub cancel: CancellationToken,
 }
 
-/// How a call went.
+/// The status of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ToolStatus {
-    /// It did what it was asked.
+    /// It succeeded.
     Succeeded,
-    /// It did not.
+    /// It failed.
     Failed,
-    /// It was not started, since its tool is unknown or its input makes no sense.
+    /// It did not run, because its tool is unknown or its input is invalid.
     Rejected,
-    /// Its time was up.
+    /// It timed out.
     TimedOut,
     /// It was cancelled.
     Cancelled,
-    /// Its sandbox was lost while it ran; nobody knows what it did.
+    /// Its sandbox was lost while it ran; its effects are unknown.
     Lost,
 }
 
 impl ToolStatus {
-    /// Its name in the log.
+    /// The name for logs.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Succeeded => "succeeded",
@@ -89,7 +89,7 @@ impl ToolStatus {
         }
     }
 
-    /// How its result tells it to those who keep an account.
+    /// The ending that the result records.
     pub(crate) const fn ending(self) -> ToolEnding {
         match self {
             Self::Succeeded | Self::Failed => ToolEnding::Returned,
@@ -101,27 +101,27 @@ impl ToolStatus {
     }
 }
 
-/// What came out of a call, before it is cut and redacted.
+/// The output of a tool, before redaction and truncation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolOutcome {
-    /// What the model is shown. Empty content is told as such.
+pub struct ToolOutput {
+    /// The content for the model. Empty content is reported as such.
     pub content: Vec<ResultContent>,
-    /// How it went; all but [`ToolStatus::Succeeded`] is an error result.
+    /// The status; everything except [`ToolStatus::Succeeded`] is an error result.
     pub status: ToolStatus,
 }
 
-impl ToolOutcome {
-    /// Success, with this text.
+impl ToolOutput {
+    /// A successful output with this text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { content: vec![ResultContent::Text { text: text.into() }], status: ToolStatus::Succeeded }
     }
 
-    /// Failure, and why: what is wrong and how to mend it, for the model to read.
+    /// A failed output. `reason` tells the model what is wrong and how to mend it.
     pub fn error(reason: impl Into<String>) -> Self {
         Self::with_status(ToolStatus::Failed, reason)
     }
 
-    /// Success, with an image of these bytes. `media_type` is `image/png`, `image/jpeg`, `image/gif` or
+    /// A successful output with an image of these bytes. `media_type` is `image/png`, `image/jpeg`, `image/gif` or
     /// `image/webp`.
     pub fn image(media_type: impl Into<String>, bytes: &[u8]) -> Self {
         let image = ResultContent::Image { media_type: media_type.into(), data: BASE64.encode(bytes) };
@@ -133,8 +133,8 @@ impl ToolOutcome {
     }
 }
 
-/// `Ok` is a success of this text, `Err` a failure of this reason.
-impl<T: Into<String>, E: std::fmt::Display> From<Result<T, E>> for ToolOutcome {
+/// `Ok` becomes a successful output, `Err` a failed one.
+impl<T: Into<String>, E: std::fmt::Display> From<Result<T, E>> for ToolOutput {
     fn from(result: Result<T, E>) -> Self {
         match result {
             Ok(text) => Self::text(text),
@@ -143,25 +143,25 @@ impl<T: Into<String>, E: std::fmt::Display> From<Result<T, E>> for ToolOutcome {
     }
 }
 
-/// A tool of a function.
+/// Creates a tool from a function.
 ///
 /// ```
-/// use conjure_conversation::{Access, CallTraits, ToolDefinition};
-/// use conjure_toolbox::{ToolOutcome, tool_fn};
+/// use conjure_conversation::{CallConcurrency, CallTraits, ToolDefinition};
+/// use conjure_toolbox::{ToolOutput, tool_fn};
 ///
 /// let definition = ToolDefinition {
 ///     name: "current_user".to_owned(),
 ///     description: "The name of the user.".to_owned(),
 ///     input_schema: serde_json::json!({"type": "object", "properties": {}}),
 /// };
-/// let traits = CallTraits { access: Access::Shared, idempotent: true };
-/// let tool = tool_fn(definition, traits, |_input, _context| async { ToolOutcome::text("Ada") });
+/// let traits = CallTraits { concurrency: CallConcurrency::Shared, idempotent: true };
+/// let tool = tool_fn(definition, traits, |_input, _context| async { ToolOutput::text("Ada") });
 /// # let _ = tool;
 /// ```
 pub fn tool_fn<F, R>(definition: ToolDefinition, traits: CallTraits, function: F) -> impl Tool
 where
     F: Fn(Value, ToolContext) -> R + Send + Sync,
-    R: Future<Output = ToolOutcome> + Send + 'static,
+    R: Future<Output = ToolOutput> + Send + 'static,
 {
     ToolFn { definition, traits, function }
 }
@@ -175,7 +175,7 @@ struct ToolFn<F> {
 impl<F, R> Tool for ToolFn<F>
 where
     F: Fn(Value, ToolContext) -> R + Send + Sync,
-    R: Future<Output = ToolOutcome> + Send + 'static,
+    R: Future<Output = ToolOutput> + Send + 'static,
 {
     fn definition(&self) -> ToolDefinition {
         self.definition.clone()
@@ -185,7 +185,7 @@ where
         self.traits
     }
 
-    fn call(&self, input: Value, context: ToolContext) -> BoxFuture<'_, ToolOutcome> {
+    fn call(&self, input: Value, context: ToolContext) -> BoxFuture<'_, ToolOutput> {
         Box::pin((self.function)(input, context))
     }
 }

@@ -7,18 +7,16 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_artifact::Resolver;
+use conjure_artifact::ReferenceResolver;
 use conjure_base::{Clock, Digest, SystemClock, TenantId};
 use conjure_conversation::{
-    Artifact, ArtifactContent, ArtifactName, ArtifactSource, CallContext, ResultContent, Standing, ToolCall,
-    ToolEnding, ToolResult, ToolRunner, execute_tool_calls,
+    Artifact, ArtifactContent, ArtifactName, ArtifactSource, CallContext, ResultContent, SessionView,
+    ToolCall, ToolEnding, ToolResult, ToolRunner, execute_tool_calls,
 };
 use conjure_prompt::ArtifactAccess;
-use conjure_sandbox::{
-    Connector, DataFolder, ExecutionContext, Executor, Jail, Local, PrivateWorkspace, Sandbox,
-};
+use conjure_sandbox::{Connector, DataDir, ExecutionContext, Executor, Jail, Local, OwnedWorkspace, Sandbox};
 use conjure_skill::{Mode, Skill};
-use conjure_store::Variant;
+use conjure_store::FileMode;
 use conjure_toolbox::{ArtifactTools, OutputLimits, Toolbox};
 use futures_util::{FutureExt as _, future};
 use serde_json::{Value, json};
@@ -28,8 +26,8 @@ struct Bed {
     toolbox: Toolbox,
     tools: ArtifactTools,
     sandbox: Arc<Sandbox>,
-    workspace: PrivateWorkspace,
-    data: DataFolder,
+    workspace: OwnedWorkspace,
+    data: DataDir,
     _folder: tempfile::TempDir,
 }
 
@@ -47,9 +45,9 @@ impl Bed {
         Self::of(|_| Box::new(Local::without_isolation(host()))).await
     }
 
-    async fn of(connector: impl FnOnce(&DataFolder) -> Box<dyn Connector>) -> Self {
+    async fn of(connector: impl FnOnce(&DataDir) -> Box<dyn Connector>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let data = DataFolder::open(&folder.path().join("data")).unwrap();
+        let data = DataDir::open(&folder.path().join("data")).unwrap();
         let skill = folder.path().join("csv-helper");
         fs::create_dir_all(skill.join("assets")).unwrap();
         fs::write(skill.join("SKILL.md"), "---\nname: csv-helper\ndescription: Helps.\n---\n").unwrap();
@@ -64,20 +62,21 @@ impl Bed {
         let connector = connector(&data);
         let sandbox = Sandbox::open(&*connector, &context, Arc::new(SystemClock), deadline).await.unwrap();
         let sandbox = Arc::new(sandbox);
-        let resolver = Resolver::new(TenantId::new("acme").unwrap(), data.store().clone(), Arc::default());
+        let resolver =
+            ReferenceResolver::new(TenantId::new("acme").unwrap(), data.store().clone(), Arc::default());
         let tools = ArtifactTools::new(resolver.with_skills(vec![skill]));
         let toolbox = Toolbox::builder()
-            .executor(Arc::clone(&sandbox) as Arc<dyn Executor>)
-            .artifacts(tools.clone())
-            .limits(OutputLimits { view: 64 * 1024, ..OutputLimits::default() })
-            .timeout(Duration::from_secs(600))
+            .with_executor(Arc::clone(&sandbox) as Arc<dyn Executor>)
+            .with_artifacts(tools.clone())
+            .with_limits(OutputLimits { view: 64 * 1024, ..OutputLimits::default() })
+            .with_timeout(Duration::from_secs(600))
             .build()
             .unwrap();
         Self { toolbox, tools, sandbox, workspace, data, _folder: folder }
     }
 
     fn given(&self, name: &str, bytes: &[u8]) -> Artifact {
-        let stored = self.data.store().insert_bytes(bytes, Variant::Plain).unwrap();
+        let stored = self.data.store().insert_bytes(bytes, FileMode::Plain).unwrap();
         of(name, stored.digest, stored.size)
     }
 
@@ -102,8 +101,8 @@ fn of(name: &str, digest: Digest, size: u64) -> Artifact {
 }
 
 fn context(artifacts: &[Artifact]) -> CallContext {
-    let standing = Standing::default().with_artifacts(artifacts.iter().cloned());
-    CallContext { standing, ..CallContext::default() }
+    let standing = SessionView::default().with_artifacts(artifacts.iter().cloned());
+    CallContext { view: standing, ..CallContext::default() }
 }
 
 #[tokio::test]
@@ -193,7 +192,7 @@ async fn a_large_artifact_is_linked_and_its_view_is_cut() {
         return;
     }
     let bed = Bed::jail().await;
-    let mut insertion = bed.data.store().insertion(Variant::Plain, u64::MAX).unwrap();
+    let mut insertion = bed.data.store().writer(FileMode::Plain, u64::MAX).unwrap();
     let line = "0123456789abcde\n".repeat(65_536);
     for _ in 0..128 {
         insertion.push(line.as_bytes()).unwrap();
@@ -256,7 +255,7 @@ async fn a_content_that_is_gone_is_told_and_holds_up_nothing() {
     }
     let bed = Bed::jail().await;
     let artifacts = [bed.given("kept", b"kept\n"), bed.given("gone", b"gone\n")];
-    bed.data.store().remove(&Digest::of(b"gone\n")).unwrap();
+    bed.data.store().remove(&Digest::of_bytes(b"gone\n")).unwrap();
     let seen = bed.bash(&artifacts, "cat /artifacts/*").await;
     assert!(
         seen.starts_with("[the artifact `gone` is not in the sandbox: ") && seen.ends_with("]\nkept\n"),
@@ -272,7 +271,7 @@ async fn a_content_that_is_gone_is_told_and_holds_up_nothing() {
 #[tokio::test]
 async fn a_sandbox_that_isolates_nothing_has_them_in_a_folder_of_its_own() {
     let bed = Bed::local().await;
-    assert_eq!(bed.tools.prompt(Some(bed.sandbox.layout())).commands, ArtifactAccess::Variables);
+    assert_eq!(bed.tools.prompt(Some(bed.sandbox.layout())).access, ArtifactAccess::EnvironmentVariables);
     let artifacts = [bed.given("sales", b"1,2\n")];
     assert_eq!(bed.bash(&artifacts, "cat $ARTIFACT_SALES").await, "1,2\n");
     assert_eq!(bed.view(&artifacts, "file://sales").await.text(), "     1\t1,2\n");

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use conjure_base::{Clock, SystemClock};
 use conjure_conversation::{
-    Access, CallContext, CallTraits, ToolCall, ToolDefinition, ToolResult, ToolRunner, execute_tool_calls,
+    CallConcurrency, CallContext, CallTraits, ToolCall, ToolDefinition, ToolResult, ToolRunner,
+    execute_tool_calls,
 };
 use conjure_sandbox::{ExecutionContext, Executor, Local, Sandbox, SharedFolder};
-use conjure_toolbox::{OutputLimits, ToolOutcome, Toolbox, ToolboxBuilder, tool_fn};
+use conjure_toolbox::{OutputLimits, ToolOutput, Toolbox, ToolboxBuilder, tool_fn};
 use serde_json::{Value, json};
 
 /// A workspace, a skill beside it, and a sandbox for both.
@@ -47,7 +48,7 @@ impl Bed {
     }
 
     fn toolbox(&self) -> ToolboxBuilder {
-        Toolbox::builder().executor(Arc::clone(&self.sandbox) as Arc<dyn Executor>)
+        Toolbox::builder().with_executor(Arc::clone(&self.sandbox) as Arc<dyn Executor>)
     }
 
     async fn call(&self, tool: &str, input: Value) -> ToolResult {
@@ -155,10 +156,10 @@ async fn one_call_that_fails_times_out_or_panics_leaves_its_siblings_results() {
         description: "A tool.".to_owned(),
         input_schema: json!({"type": "object"}),
     };
-    let traits = CallTraits { access: Access::Shared, idempotent: true };
+    let traits = CallTraits { concurrency: CallConcurrency::Shared, idempotent: true };
     let toolbox = |bed: &Bed, timeout| {
-        let panics = tool_fn(definition.clone(), traits, |_, _| async { panic!("a bug") as ToolOutcome });
-        bed.toolbox().tool(panics).timeout(Duration::from_secs(timeout)).build().unwrap()
+        let panics = tool_fn(definition.clone(), traits, |_, _| async { panic!("a bug") as ToolOutput });
+        bed.toolbox().with_tool(panics).with_timeout(Duration::from_secs(timeout)).build().unwrap()
     };
     let calls = [
         bash("1", "echo one"),
@@ -189,7 +190,7 @@ async fn one_call_that_fails_times_out_or_panics_leaves_its_siblings_results() {
 async fn a_gigabyte_of_output_is_bounded_counted_and_kept_in_part() {
     let bed = Bed::new().await;
     let limits = OutputLimits { spill: 1024 * 1024, ..OutputLimits::default() };
-    let toolbox = bed.toolbox().limits(limits).timeout(Duration::from_secs(600)).build().unwrap();
+    let toolbox = bed.toolbox().with_limits(limits).with_timeout(Duration::from_secs(600)).build().unwrap();
     let command = "echo first; head -c 1000000000 /dev/zero | tr '\\0' x; echo; echo last";
     let result = toolbox.run(&bash("1", command), context()).await;
     let text = result.text();
@@ -219,7 +220,7 @@ async fn a_timeout_ends_the_whole_tree_of_a_command() {
     let marker = format!("{}.25", 100_000 + std::process::id());
     let command = format!("setsid sleep {marker} & (setsid sleep {marker} &) ; echo started; sleep {marker}");
     let run = async |timeout| {
-        let toolbox = bed.toolbox().timeout(Duration::from_secs(timeout)).build().unwrap();
+        let toolbox = bed.toolbox().with_timeout(Duration::from_secs(timeout)).build().unwrap();
         toolbox.run(&bash("1", &command), context()).await
     };
     let mut result = run(3).await;

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conjure_conversation::{Access, CallContext, CallTraits, ToolCall, ToolDefinition, ToolRunner as _};
-use conjure_toolbox::{ToolOutcome, Toolbox, tool_fn};
+use conjure_conversation::{
+    CallConcurrency, CallContext, CallTraits, ToolCall, ToolDefinition, ToolRunner as _,
+};
+use conjure_toolbox::{ToolOutput, Toolbox, tool_fn};
 use serde_json::json;
 
 /// Keeps the events of calls as text.
@@ -50,15 +52,15 @@ async fn every_call_is_logged_without_content() {
         description: "A tool.".to_owned(),
         input_schema: json!({"type": "object"}),
     };
-    let traits = CallTraits { access: Access::Shared, idempotent: true };
+    let traits = CallTraits { concurrency: CallConcurrency::Shared, idempotent: true };
     let tool = tool_fn(definition, traits, |input, _| async move {
         match input["do"].as_str() {
-            Some("succeed") => ToolOutcome::text("a secret"),
-            Some("fail") => ToolOutcome::error("a secret"),
+            Some("succeed") => ToolOutput::text("a secret"),
+            Some("fail") => ToolOutput::error("a secret"),
             _ => std::future::pending().await,
         }
     });
-    let toolbox = Toolbox::builder().tool(tool).build().unwrap();
+    let toolbox = Toolbox::builder().with_tool(tool).build().unwrap();
     for (id, name, input) in [
         ("toolu_1", "tell", json!({"do": "succeed", "with": "a secret"})),
         ("toolu_2", "tell", json!({"do": "fail"})),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use conjure_base::{Clock, SystemClock};
 use conjure_sandbox::{ExecutionContext, Local, NetworkPolicy, Sandbox, SharedFolder};
-use conjure_skill::{AskVersion, Base, CommandFound, Inputs, Mode, Network, Preflight, Probe, Skill};
+use conjure_skill::{CommandProbe, Inputs, Mode, Network, PathBase, Preflight, Probe, Skill, VersionQuery};
 use conjure_toolbox::SandboxProbe;
 
 /// A sandbox for a workspace within a repository, and a skill; commands of the test's own are in its path.
@@ -65,13 +65,13 @@ async fn commands_are_found_and_asked_in_their_own_way() {
     for (name, said) in
         [("modern", "modern 2.10.0\n"), ("tmux", "tmux 3.3a\n"), ("terse", "terse 1.1\n"), ("mute", "")]
     {
-        let found = probe.command(name, AskVersion::Yes).await.unwrap();
-        assert_eq!(found, CommandFound::Present { said: said.to_owned() }, "{name}");
+        let found = probe.command(name, VersionQuery::Yes).await.unwrap();
+        assert_eq!(found, CommandProbe::Found { said: said.to_owned() }, "{name}");
     }
-    let unasked = CommandFound::Present { said: String::new() };
-    assert_eq!(probe.command("modern", AskVersion::No).await.unwrap(), unasked);
+    let unasked = CommandProbe::Found { said: String::new() };
+    assert_eq!(probe.command("modern", VersionQuery::No).await.unwrap(), unasked);
     for name in ["conjure-absent", "$(touch x)", "a b", "'"] {
-        assert_eq!(probe.command(name, AskVersion::Yes).await.unwrap(), CommandFound::Absent, "{name}");
+        assert_eq!(probe.command(name, VersionQuery::Yes).await.unwrap(), CommandProbe::NotFound, "{name}");
     }
     assert!(!bed.folder.path().join("repository/inner/work/x").exists());
 }
@@ -81,20 +81,23 @@ async fn files_are_looked_for_beneath_their_base() {
     let bed = Bed::new("manifest_version: \"1.0\"\n").await;
     let probe = bed.probe();
     for (base, path, there) in [
-        (Base::SkillRoot, "scripts/run.sh", true),
-        (Base::SkillRoot, "scripts", true),
-        (Base::SkillRoot, "at-root", false),
-        (Base::RepoRoot, "at-root", true),
-        (Base::RepoRoot, "inner/work/in work", true),
-        (Base::RepoRoot, "in work", false),
-        (Base::Cwd, "in work", true),
-        (Base::Cwd, "at-root", false),
-        (Base::Cwd, "-n", false),
+        (PathBase::SkillRoot, "scripts/run.sh", true),
+        (PathBase::SkillRoot, "scripts", true),
+        (PathBase::SkillRoot, "at-root", false),
+        (PathBase::RepoRoot, "at-root", true),
+        (PathBase::RepoRoot, "inner/work/in work", true),
+        (PathBase::RepoRoot, "in work", false),
+        (PathBase::Cwd, "in work", true),
+        (PathBase::Cwd, "at-root", false),
+        (PathBase::Cwd, "-n", false),
     ] {
         assert_eq!(probe.file(base, path).await.unwrap(), there, "{base} {path}");
     }
     fs::remove_dir(bed.folder.path().join("repository/.git")).unwrap();
-    assert!(probe.file(Base::RepoRoot, "in work").await.unwrap(), "without a repository it is the workspace");
+    assert!(
+        probe.file(PathBase::RepoRoot, "in work").await.unwrap(),
+        "without a repository it is the workspace"
+    );
 }
 
 #[tokio::test]
@@ -120,7 +123,7 @@ execution: {network: true}
 "#;
     let bed = Bed::new(manifest).await;
     let none = Inputs::new();
-    let probe = bed.probe().under(&NetworkPolicy::None);
+    let probe = bed.probe().with_network(&NetworkPolicy::None);
     assert_eq!(probe.network(), Network::Reachable, "it is the host's");
     let report = Preflight::new(&bed.skill, &none).run(&probe).await;
     let told: Vec<_> =

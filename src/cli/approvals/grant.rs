@@ -1,23 +1,23 @@
-//! What an answer that is to hold for longer allows: the rule that a call stands for.
+//! Rules for grants that outlast one call.
 
 use conjure::{AllowRule, BuiltinTool, Decision, Grant, GrantScope, ToolCall};
 
-/// Allows this call, and for as long as the session is there those that are like it; none where it is not clear which those are.
-pub(crate) fn always(call: &ToolCall) -> Option<Decision> {
-    let grant = Grant { rule: rule(call)?.to_string(), scope: GrantScope::Session };
+/// Allows this call, and in this session also calls like it. `None` if it is not clear which calls are like it.
+pub(crate) fn grant_always(call: &ToolCall) -> Option<Decision> {
+    let grant = Grant { rule: rule_for_call(call)?.to_string(), scope: GrantScope::Session };
     Some(Decision::Grant { grant })
 }
 
-/// What was allowed beyond one call, as the end of a sentence; nothing where it was that call alone.
-pub(crate) fn granted(grant: Option<&Grant>) -> String {
+/// Describes a grant as the end of a sentence; empty without one.
+pub(crate) fn grant_text(grant: Option<&Grant>) -> String {
     grant.map_or_else(String::new, |grant| match &grant.scope {
         GrantScope::Skill(skill) => format!(", and always `{}` while `{}` is active", grant.rule, skill.name),
         _ => format!(", and always `{}` in this session", grant.rule),
     })
 }
 
-/// Programs that cannot be told to start others or to run code, whatever their arguments.
-const ALONE: [&str; 42] = [
+/// Programs that cannot start other programs or run code, whatever their arguments.
+const SAFE_PROGRAMS: [&str; 42] = [
     "basename",
     "cat",
     "cksum",
@@ -62,18 +62,18 @@ const ALONE: [&str; 42] = [
     "wc",
 ];
 
-/// Calls like this one: those of its tool. Of commands it is the very same one, since most programs can be told to start others
-/// (`env`, `git`, `xargs`) or what to do (`python3`); or, of a program that can be told neither, the simple commands that begin
-/// with it. None where no rule says that.
-pub(super) fn rule(call: &ToolCall) -> Option<AllowRule> {
+/// The rule for calls like this one: calls of the same tool. For a command it is exactly this command, since most
+/// programs can start others (`env`, `git`, `xargs`) or run code (`python3`). For a safe program it is all simple
+/// commands that begin with it. `None` if no rule can express that.
+pub(super) fn rule_for_call(call: &ToolCall) -> Option<AllowRule> {
     let text = if call.name == BuiltinTool::Bash.name() {
         let command = subject(call)?;
         let command = command.trim();
         let word = command.split_whitespace().next()?;
-        if ALONE.contains(&word) {
+        if SAFE_PROGRAMS.contains(&word) {
             format!("{}({word}:*)", call.name)
         } else if command.contains('*') {
-            // In a rule it would stand for more than itself.
+            // In a rule `*` would match more than itself.
             return None;
         } else {
             format!("{}({command})", call.name)
@@ -81,16 +81,16 @@ pub(super) fn rule(call: &ToolCall) -> Option<AllowRule> {
     } else {
         call.name.clone()
     };
-    // A host's tool may bear a name that rules understand as another one's.
+    // An embedder's tool may have a name that rules read as another tool's.
     text.parse::<AllowRule>().ok().filter(|rule| rule.tool() == call.name)
 }
 
-/// Whether a rule that was granted before speaks of this call.
-pub(super) fn speaks_of(rule: &AllowRule, call: &ToolCall) -> bool {
+/// Whether a granted rule matches this call.
+pub(super) fn rule_matches(rule: &AllowRule, call: &ToolCall) -> bool {
     rule.matches(&call.name, subject(call).as_deref())
 }
 
-/// What a call of a command is about.
+/// The command of a call.
 fn subject(call: &ToolCall) -> Option<String> {
     call.input_value().get("command")?.as_str().map(str::to_owned)
 }
@@ -122,7 +122,7 @@ mod tests {
             (" \n", None),
             ("", None),
         ] {
-            let rule = rule(&bash(command)).map(|rule| rule.to_string());
+            let rule = rule_for_call(&bash(command)).map(|rule| rule.to_string());
             assert_eq!(rule.as_deref(), expected, "{command}");
         }
     }
@@ -142,38 +142,38 @@ mod tests {
             "ssh host",
             "nice",
         ] {
-            let rule = rule(&bash(&format!("{word} 'touch x'"))).unwrap();
-            assert!(speaks_of(&rule, &bash(&format!("{word} 'touch x' "))), "{word}");
+            let rule = rule_for_call(&bash(&format!("{word} 'touch x'"))).unwrap();
+            assert!(rule_matches(&rule, &bash(&format!("{word} 'touch x' "))), "{word}");
             for other in ["'rm x'", "'touch x'; rm x", "'touch x' y"] {
-                assert!(!speaks_of(&rule, &bash(&format!("{word} {other}"))), "{word} {other}");
+                assert!(!rule_matches(&rule, &bash(&format!("{word} {other}"))), "{word} {other}");
             }
         }
     }
 
     #[test]
     fn what_is_no_command_is_like_nothing() {
-        assert_eq!(rule(&ToolCall::new("1", "bash_tool", &serde_json::json!({"command": 1}))), None);
-        assert_eq!(rule(&ToolCall::new("1", "bash_tool", &serde_json::json!([]))), None);
+        assert_eq!(rule_for_call(&ToolCall::new("1", "bash_tool", &serde_json::json!({"command": 1}))), None);
+        assert_eq!(rule_for_call(&ToolCall::new("1", "bash_tool", &serde_json::json!([]))), None);
     }
 
     #[test]
     fn calls_of_other_tools_are_all_alike() {
         let call = |name: &str| ToolCall::new("1", name, &serde_json::json!({"path": "a (b:*)"}));
-        assert_eq!(rule(&call("create_file")).unwrap().to_string(), "create_file");
+        assert_eq!(rule_for_call(&call("create_file")).unwrap().to_string(), "create_file");
         // It would be read as `bash_tool`.
-        assert_eq!(rule(&call("Bash")), None);
-        assert_eq!(rule(&call("view bash_tool")), None);
-        assert_eq!(rule(&call("")), None);
-        let Some(Decision::Grant { grant }) = always(&call("view")) else { panic!("a grant") };
+        assert_eq!(rule_for_call(&call("Bash")), None);
+        assert_eq!(rule_for_call(&call("view bash_tool")), None);
+        assert_eq!(rule_for_call(&call("")), None);
+        let Some(Decision::Grant { grant }) = grant_always(&call("view")) else { panic!("a grant") };
         assert_eq!(grant, Grant { rule: "view".to_owned(), scope: GrantScope::Session });
     }
 
     #[test]
     fn a_rule_speaks_of_simple_commands_alone() {
-        let rule = rule(&bash("ls x; rm x")).unwrap();
-        assert!(speaks_of(&rule, &bash("ls --all -l")));
+        let rule = rule_for_call(&bash("ls x; rm x")).unwrap();
+        assert!(rule_matches(&rule, &bash("ls --all -l")));
         for command in ["ls -a; rm x", "echo $(rm x)", "ls -a > x", "lsof", "ls -a\nrm x", "ls `rm x`"] {
-            assert!(!speaks_of(&rule, &bash(command)), "{command}");
+            assert!(!rule_matches(&rule, &bash(command)), "{command}");
         }
     }
 }

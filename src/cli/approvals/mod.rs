@@ -1,11 +1,12 @@
-//! Which tool calls run, and asking a person about the others.
+//! Decides which tool calls run, and asks the user about the others.
 
-mod grant;
-mod person;
-mod question;
 mod rules;
 
-pub(crate) use grant::{always, granted};
-pub(crate) use person::{Answer, Person};
-pub(crate) use question::input_lines;
+mod approval_prompt;
+mod grant;
+mod terminal_approver;
+
+pub(crate) use approval_prompt::input_lines;
+pub(crate) use grant::{grant_always, grant_text};
 pub(crate) use rules::{Rules, RulesArgs};
+pub(crate) use terminal_approver::{ApprovalOutcome, TerminalApprover};

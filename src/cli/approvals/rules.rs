@@ -1,13 +1,13 @@
-//! What the command line says of tools: those that run without a question, those that are asked for, those that never run.
+//! The rules of the command line for tools: which run without approval, which need one, and which never run.
 //!
-//! It is kept with the session, so that a session which is resumed asks for no less than before.
+//! They are stored with the session, so that a resumed session asks for no less than before.
 
 use std::collections::BTreeMap;
 
-use conjure::{Approver, Authorization, BuiltinTool, Caller, SkillTool, ToolCall};
+use conjure::{Approver, Authorization, BuiltinTool, CallerIdentity, SkillTool, ToolCall};
 use futures_util::future::BoxFuture;
 
-use crate::cli::failure::Failure;
+use crate::cli::cli_error::CliError;
 
 const NOTES: [(Rule, &str); 3] =
     [(Rule::Allow, "conjure.allow"), (Rule::Ask, "conjure.ask"), (Rule::Deny, "conjure.deny")];
@@ -16,17 +16,17 @@ const NOTES: [(Rule, &str); 3] =
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct RulesArgs {
     /// A tool that runs without a question; every tool that no option names is asked for then. May be repeated.
-    #[arg(long, value_name = "TOOL", value_parser = tool)]
+    #[arg(long, value_name = "TOOL", value_parser = parse_tool)]
     allow: Vec<String>,
     /// A tool of which each call waits until you have allowed it, as no call does by default. May be repeated.
-    #[arg(long, value_name = "TOOL", value_parser = tool)]
+    #[arg(long, value_name = "TOOL", value_parser = parse_tool)]
     ask: Vec<String>,
     /// A tool that never runs. May be repeated.
-    #[arg(long, value_name = "TOOL", value_parser = tool)]
+    #[arg(long, value_name = "TOOL", value_parser = parse_tool)]
     deny: Vec<String>,
 }
 
-/// What becomes of a call.
+/// What happens to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rule {
     Allow,
@@ -34,7 +34,7 @@ enum Rule {
     Deny,
 }
 
-/// What becomes of the calls of each tool.
+/// What happens to the calls of each tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rules {
     named: BTreeMap<String, Rule>,
@@ -42,8 +42,8 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// As the command line says.
-    pub(crate) fn of(args: &RulesArgs) -> Result<Self, Failure> {
+    /// The rules from the command line.
+    pub(crate) fn from_args(args: &RulesArgs) -> Result<Self, CliError> {
         let said = [(Rule::Allow, &args.allow), (Rule::Ask, &args.ask), (Rule::Deny, &args.deny)];
         let mut named = BTreeMap::new();
         for (rule, tool) in
@@ -51,18 +51,18 @@ impl Rules {
         {
             let before = named.insert(tool.clone(), rule).filter(|before| *before != rule);
             if let Some(before) = before {
-                let (first, second) = (option(before), option(rule));
-                return Err(Failure::usage(format!(
+                let (first, second) = (option_name(before), option_name(rule));
+                return Err(CliError::usage(format!(
                     "`{first} {tool}` and `{second} {tool}` exclude each other"
                 ))
-                .hint("leave one of them out"));
+                .with_hint("leave one of them out"));
             }
         }
         Ok(Self::from_named(named))
     }
 
-    /// As a session's notes say.
-    pub(crate) fn noted(notes: &BTreeMap<String, String>) -> Self {
+    /// The rules from a session's notes.
+    pub(crate) fn from_notes(notes: &BTreeMap<String, String>) -> Self {
         let tools = |name: &str| notes.get(name).into_iter().flat_map(|tools| tools.split(','));
         let named = NOTES.iter().flat_map(|(rule, name)| tools(name).map(|tool| (tool.to_owned(), *rule)));
         Self::from_named(named.collect())
@@ -73,15 +73,16 @@ impl Rules {
         Self { named, others: if is_allowed { Rule::Ask } else { Rule::Allow } }
     }
 
-    /// These laid over what was said before: what they name is as they say, and of the others no less is asked for.
-    pub(crate) fn over(self, before: Self) -> Self {
+    /// Merges these rules over earlier ones. Tools that these name follow them; the others need approval if either
+    /// rules require it.
+    pub(crate) fn merged_over(self, before: Self) -> Self {
         let mut named = before.named;
         named.extend(self.named);
         Self { named, others: self.others.max(before.others) }
     }
 
-    /// The same as notes of a session.
-    pub(crate) fn notes(&self) -> impl Iterator<Item = (&'static str, String)> {
+    /// The rules as notes of a session.
+    pub(crate) fn to_notes(&self) -> impl Iterator<Item = (&'static str, String)> {
         NOTES.into_iter().filter_map(|(rule, name)| {
             let tools = self.named.iter().filter(|(_, of)| **of == rule).map(|(tool, _)| tool.as_str());
             let tools = tools.collect::<Vec<_>>().join(",");
@@ -89,16 +90,16 @@ impl Rules {
         })
     }
 
-    /// Who reviews calls by them.
+    /// An approver that applies them.
     pub(crate) fn approver(&self) -> impl Approver + 'static {
         self.clone()
     }
 
-    /// What holds for this tool. To know of a skill is free; to read its files is as to read others, and to run its scripts as to run
-    /// others, unless they are named themselves.
+    /// The rule of this tool. Loading a skill is allowed by default; reading its files follows the rule of `view`,
+    /// and running its scripts that of `bash_tool`, unless they have rules of their own.
     fn rule(&self, tool: &str) -> Rule {
         let skill_tool = SkillTool::from_name(tool);
-        // However it is spelt, it is kept by its name on the wire.
+        // However it is spelt, the rule is stored under its wire name.
         let tool = match skill_tool {
             Some(tool) => tool.name(),
             None => tool,
@@ -124,17 +125,21 @@ impl Rules {
 }
 
 impl Approver for Rules {
-    fn review<'a>(&'a self, call: &'a ToolCall, _: Option<&'a Caller>) -> BoxFuture<'a, Authorization> {
+    fn review<'a>(
+        &'a self,
+        call: &'a ToolCall,
+        _: Option<&'a CallerIdentity>,
+    ) -> BoxFuture<'a, Authorization> {
         Box::pin(std::future::ready(self.review(&call.name)))
     }
 
-    /// Whoever asks for nothing to be asked is not there to be asked.
+    /// If no rule asks, nobody is there to answer.
     fn can_ask(&self) -> bool {
         self.others == Rule::Ask || self.named.values().any(|rule| *rule == Rule::Ask)
     }
 }
 
-const fn option(rule: Rule) -> &'static str {
+const fn option_name(rule: Rule) -> &'static str {
     match rule {
         Rule::Allow => "--allow",
         Rule::Ask => "--ask",
@@ -142,7 +147,7 @@ const fn option(rule: Rule) -> &'static str {
     }
 }
 
-fn tool(text: &str) -> Result<String, String> {
+fn parse_tool(text: &str) -> Result<String, String> {
     let builtin = BuiltinTool::from_name(text).map(BuiltinTool::name);
     match builtin.or_else(|| SkillTool::from_name(text).map(SkillTool::name)) {
         Some(name) => Ok(name.to_owned()),
@@ -163,10 +168,10 @@ mod tests {
 
     fn rules(allow: &[&str], ask: &[&str], deny: &[&str]) -> Rules {
         let own = |tools: &[&str]| tools.iter().map(|tool| (*tool).to_owned()).collect();
-        Rules::of(&RulesArgs { allow: own(allow), ask: own(ask), deny: own(deny) }).unwrap()
+        Rules::from_args(&RulesArgs { allow: own(allow), ask: own(ask), deny: own(deny) }).unwrap()
     }
 
-    /// What becomes of calls of `view`, `bash_tool` and `create_file`.
+    /// Checks what happens to calls of `view`, `bash_tool` and `create_file`.
     fn check(rules: &Rules, expected: [&str; 3]) {
         let told = ["view", "bash_tool", "create_file"].map(|tool| match rules.review(tool) {
             Authorization::Allow => "allow",
@@ -186,18 +191,21 @@ mod tests {
     #[test]
     fn what_was_noted_is_as_it_was_and_no_less_is_asked_for_later() {
         for before in [rules(&[], &[], &[]), rules(&["view"], &["bash_tool"], &["create_file"])] {
-            let notes = before.notes().map(|(name, tools)| (name.to_owned(), tools)).collect();
-            assert_eq!(Rules::noted(&notes), before);
+            let notes = before.to_notes().map(|(name, tools)| (name.to_owned(), tools)).collect();
+            assert_eq!(Rules::from_notes(&notes), before);
         }
         let before = rules(&["view"], &[], &["create_file"]);
-        check(&rules(&[], &["view"], &[]).over(before.clone()), ["ask", "ask", "deny"]);
-        check(&rules(&["create_file"], &[], &[]).over(before), ["allow", "ask", "allow"]);
-        check(&rules(&["view"], &[], &[]).over(rules(&[], &[], &["bash_tool"])), ["allow", "deny", "ask"]);
+        check(&rules(&[], &["view"], &[]).merged_over(before.clone()), ["ask", "ask", "deny"]);
+        check(&rules(&["create_file"], &[], &[]).merged_over(before), ["allow", "ask", "allow"]);
+        check(
+            &rules(&["view"], &[], &[]).merged_over(rules(&[], &[], &["bash_tool"])),
+            ["allow", "deny", "ask"],
+        );
     }
 
     #[test]
     fn a_tool_of_skills_has_one_rule_however_it_is_spelt() {
-        assert_eq!(tool("skills.run_script").as_deref(), Ok("skills_run_script"));
+        assert_eq!(parse_tool("skills.run_script").as_deref(), Ok("skills_run_script"));
         let rules = rules(&[], &["skills_load"], &["skills_run_script"]);
         for name in ["skills_run_script", "skills.run_script"] {
             assert!(matches!(rules.review(name), Authorization::Deny { .. }), "{name}");
@@ -209,8 +217,8 @@ mod tests {
     fn a_tool_has_one_rule() {
         let args =
             RulesArgs { allow: vec!["view".to_owned()], deny: vec!["view".to_owned()], ask: Vec::new() };
-        let refused = Rules::of(&args).unwrap_err();
+        let refused = Rules::from_args(&args).unwrap_err();
         assert_eq!(refused.message, "`--allow view` and `--deny view` exclude each other");
-        assert!(tool("bash").unwrap_err().contains("there are `view`, `bash_tool`"));
+        assert!(parse_tool("bash").unwrap_err().contains("there are `view`, `bash_tool`"));
     }
 }

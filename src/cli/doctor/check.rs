@@ -1,8 +1,8 @@
-//! One thing that was looked at, what was found, and what to do about it.
+//! One check of the doctor: its finding, and how to mend it.
 
 use serde_json::{Value, json};
 
-/// One thing that was looked at.
+/// One check.
 #[derive(Debug)]
 pub(super) struct Check {
     name: &'static str,
@@ -11,14 +11,14 @@ pub(super) struct Check {
     remedy: Option<String>,
 }
 
-/// What was found.
+/// The finding of a check.
 #[derive(Debug)]
 pub(super) enum Finding {
-    /// It is there.
+    /// Available.
     Good(String),
-    /// It is not there.
+    /// Missing.
     Missing(String),
-    /// It cannot be told.
+    /// Cannot be determined.
     Unknown(String),
 }
 
@@ -27,24 +27,24 @@ impl Check {
         Self { name, finding, needed: false, remedy: None }
     }
 
-    /// This version does not work without it.
+    /// Marks it as required by this version.
     pub(super) const fn needed(mut self) -> Self {
         self.needed = true;
         self
     }
 
-    /// What to do when it is not there.
+    /// How to mend it when it is missing.
     pub(super) fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self
     }
 
-    /// Whether it is missing and needed.
+    /// Whether it is missing and required.
     pub(super) const fn is_fatal(&self) -> bool {
         self.needed && matches!(self.finding, Finding::Missing(_))
     }
 
-    /// One line, and the remedy on a second one where it applies.
+    /// One line, and a second one with the remedy if it applies.
     pub(super) fn text(&self) -> String {
         let (mark, found) = match &self.finding {
             Finding::Good(found) => ("ok", found),

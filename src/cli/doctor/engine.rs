@@ -1,15 +1,16 @@
-//! Whether containers can be had: the engine, the image, the runtime. Needed where they are the configured kind of sandbox.
+//! Checks whether containers can be used: the engine, the image and the runtime. They are required if the
+//! configuration selects containers.
 
-use conjure::{Config, Environment};
+use conjure::{Config, ProcessEnv};
 
 use crate::cli::doctor::check::{Check, Finding};
 
-/// What containers need, as far as it can be told.
+/// The checks of containers.
 #[cfg(feature = "docker")]
-pub(super) async fn checks(config: Option<&Config>, environment: &Environment) -> Vec<Check> {
-    use conjure::{Docker, EngineAddress, ExecutorKind, SandboxErrorKind, Sharing};
+pub(super) async fn checks(config: Option<&Config>, environment: &ProcessEnv) -> Vec<Check> {
+    use conjure::{Docker, EngineAddress, ExecutorKind, HostAccess, SandboxErrorKind};
 
-    let usual = Config::default().in_environment(environment);
+    let usual = Config::default().with_process_env(environment);
     let config = config.unwrap_or(&usual);
     let is_needed = config.executor() == ExecutorKind::Docker;
     let check = |name, finding| {
@@ -25,9 +26,9 @@ pub(super) async fn checks(config: Option<&Config>, environment: &Environment) -
     match Docker::new(options, []).check_environment().await {
         Ok(found) => {
             let rootless = if found.is_rootless { ", rootless" } else { "" };
-            let sharing = match found.sharing {
-                Sharing::Shared => "",
-                Sharing::Transferred => "; it shares no folders, content travels through the guest",
+            let sharing = match found.host_access {
+                HostAccess::Mounted => "",
+                HostAccess::Copied => "; it shares no folders, content travels through the guest",
             };
             let engine =
                 format!("{:?} {}{rootless} at {}{sharing}", found.engine, found.version, found.address);
@@ -52,15 +53,15 @@ pub(super) async fn checks(config: Option<&Config>, environment: &Environment) -
         ],
         Err(error) => vec![
             check("container engine", Finding::Good("answers".to_owned())),
-            // It says itself what helps: the image may be for another processor, the runtime not there.
+            // The message says how to mend it: the image may be for another processor, or the runtime may be missing.
             check("containers", Finding::Missing(error.to_string())),
         ],
     }
 }
 
-/// What containers need, where the build has none.
+/// The check of containers in a build without them.
 #[cfg(not(feature = "docker"))]
-pub(super) async fn checks(_: Option<&Config>, _: &Environment) -> Vec<Check> {
+pub(super) async fn checks(_: Option<&Config>, _: &ProcessEnv) -> Vec<Check> {
     let found = "this build was made without the feature `docker`".to_owned();
     vec![Check::new("container engine", Finding::Missing(found))]
 }

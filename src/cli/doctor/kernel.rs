@@ -1,4 +1,4 @@
-//! What the kernel offers for isolation. Nothing of it is needed by the `local` sandbox, which isolates nothing.
+//! Checks what the kernel offers for isolation. The `local` sandbox needs none of it, as it isolates nothing.
 
 use std::fs;
 
@@ -56,7 +56,7 @@ fn seccomp() -> Check {
     }
 }
 
-/// What control groups can limit here, for this user.
+/// What control groups can limit for this user.
 fn cgroups() -> Vec<Check> {
     let groups = Cgroups::detect();
     let missing = groups.missing().iter().map(|missing| {
@@ -65,7 +65,7 @@ fn cgroups() -> Vec<Check> {
             "cpu" => "cgroup cpu",
             _ => "cgroup pids",
         };
-        Check::new(name, Finding::Missing(missing.reason.clone())).remedy(missing.remedy)
+        Check::new(name, Finding::Missing(missing.reason.clone())).remedy(missing.hint)
     });
     let checks: Vec<Check> = missing.collect();
     if checks.is_empty() {

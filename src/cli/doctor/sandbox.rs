@@ -1,18 +1,17 @@
-//! Whether the sandbox of this version starts, and what programs are found in it. Nothing is guessed: a sandbox
-//! is made and asked.
+//! Checks whether sandboxes start, and which programs are found in them. A sandbox is created and asked.
 
 use std::time::Duration;
 
 use conjure::{
-    CallOptions, Clock as _, Command, CommandEnd, Config, ContextOptions, DiskLimit, Environment,
-    ExecutorKind, Settings, Skill, SystemClock, Workbench,
+    CallOptions, Clock as _, Command, CommandEnd, Config, ContextOptions, DiskLimit, ExecutorKind,
+    ProcessEnv, Settings, Skill, SystemClock, Workbench,
 };
 
 use crate::cli::doctor::check::{Check, Finding};
 use crate::cli::terminal::printable;
 
-/// A program that does not tell its version in this time is not of use.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a program may take to print its version.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The programs that skills use, whether this version needs them, and how to get them.
 const PROGRAMS: [(&str, bool, &str); 3] = [
@@ -21,7 +20,7 @@ const PROGRAMS: [(&str, bool, &str); 3] = [
     ("node", false, "install Node.js, if a skill has scripts that need it"),
 ];
 
-/// What would make the machine enforce a boundary that is open.
+/// How to enable a boundary that cannot be enforced.
 const REMEDIES: [(&str, &str); 6] = [
     ("identity", "run the host as root: it then runs each jail as another user that owns nothing"),
     ("syscalls", "a kernel with CONFIG_SECCOMP_FILTER"),
@@ -34,16 +33,16 @@ const REMEDIES: [(&str, &str); 6] = [
     ("process_count", "control groups, see below, or Linux 5.14"),
 ];
 
-/// By how much a quota is exceeded that the guest watches over. The example `quota` of `conjure-sandbox` measures it.
-const WATCHED: &str = "watched: commands are ended that exceed the quota. They can exceed it by a sixteenth, at most 64 MiB and \
+/// How far a quota that the guest watches can be exceeded. The example `quota` of `conjure-sandbox` measures it.
+const WATCHED_QUOTA: &str = "watched: commands are ended that exceed the quota. They can exceed it by a sixteenth, at most 64 MiB and \
                        4,096 files, and by what the disk takes until it is noticed (up to 130 MB were measured on a busy machine)";
 
-/// What commands in a jail can read of the host, and nothing hides: the kernel shows it for every mount.
-const TOLD: &str = "commands can read in /proc/self/mountinfo from where on the host their folders come: the paths of the data folder \
-                    and of a `--workspace`, the tenant's name, the session's id. That opens no way there";
+/// What commands in a jail can read of the host. The kernel shows it for every mount, so nothing can hide it.
+const VISIBLE_PATHS: &str = "commands can read in /proc/self/mountinfo where their folders are on the host: the paths of the data folder \
+                     and of a `--workspace`, the tenant's name, the session's id. They cannot reach those paths";
 
-/// Makes a sandbox of each kind, and looks into one of the configured kind.
-pub(super) async fn checks(environment: &Environment, configured: ExecutorKind) -> Vec<Check> {
+/// Creates a sandbox of each kind, and checks the programs in one of the configured kind.
+pub(super) async fn checks(environment: &ProcessEnv, configured: ExecutorKind) -> Vec<Check> {
     let mut checks = Vec::new();
     let local = start(environment, ExecutorKind::Local).await;
     let jail = match start(environment, ExecutorKind::Jail).await {
@@ -57,9 +56,9 @@ pub(super) async fn checks(environment: &Environment, configured: ExecutorKind) 
                 let check = Check::new("  boundary", finding);
                 if let Some(remedy) = remedy { check.remedy(remedy) } else { check }
             }));
-            checks.push(Check::new("  disk", Finding::Good(WATCHED.to_owned())));
+            checks.push(Check::new("  disk", Finding::Good(WATCHED_QUOTA.to_owned())));
             checks.push(kernel_limit(environment).await);
-            checks.push(Check::new("  paths", Finding::Good(TOLD.to_owned())));
+            checks.push(Check::new("  paths", Finding::Good(VISIBLE_PATHS.to_owned())));
             Some(jail)
         }
         Err(reason) => {
@@ -82,7 +81,7 @@ pub(super) async fn checks(environment: &Environment, configured: ExecutorKind) 
     let local = local.ok();
     let looked_into = match configured {
         ExecutorKind::Local => local.as_ref(),
-        // What is in its image is the image's.
+        // Its programs depend on its image.
         ExecutorKind::Docker => None,
         _ => jail.as_ref(),
     };
@@ -104,8 +103,8 @@ pub(super) async fn checks(environment: &Environment, configured: ExecutorKind) 
     checks
 }
 
-/// Whether the kernel limits the disk of a jail that asks for it.
-async fn kernel_limit(environment: &Environment) -> Check {
+/// Checks whether the kernel can limit the disk of a jail.
+async fn kernel_limit(environment: &ProcessEnv) -> Check {
     let settings = Settings {
         executor: Some(ExecutorKind::Jail),
         disk_limit: Some(DiskLimit::Kernel),
@@ -124,25 +123,25 @@ async fn kernel_limit(environment: &Environment) -> Check {
     }
 }
 
-/// A workbench in whose sandbox a program has run, or why there is none.
-pub(crate) async fn start(environment: &Environment, kind: ExecutorKind) -> Result<Workbench, String> {
+/// A workbench whose sandbox has run a program, or the reason why there is none.
+pub(crate) async fn start(environment: &ProcessEnv, kind: ExecutorKind) -> Result<Workbench, String> {
     start_with(environment, Settings { executor: Some(kind), ..Settings::default() }).await
 }
 
-/// The same, with these settings.
-async fn start_with(environment: &Environment, settings: Settings) -> Result<Workbench, String> {
-    // Only the process' environment is of interest here, not what the user has configured.
+/// A workbench with these settings whose sandbox has run a program.
+async fn start_with(environment: &ProcessEnv, settings: Settings) -> Result<Workbench, String> {
+    // Only the process environment matters here, and not the user's configuration.
     let config =
-        Config::default().with(settings).map_err(|error| error.to_string())?.in_environment(environment);
+        Config::default().with(settings).map_err(|error| error.to_string())?.with_process_env(environment);
     let opened = Workbench::open(Vec::<Skill>::new(), &config, ContextOptions::default()).await;
     let workbench = opened.map_err(|error| error.to_string())?;
     run(&workbench, ["/bin/true"]).await?;
     Ok(workbench)
 }
 
-/// The output of a program that succeeds.
+/// The output of a program that must succeed.
 async fn run<const N: usize>(workbench: &Workbench, argv: [&str; N]) -> Result<String, String> {
-    let options = CallOptions::until(SystemClock.deadline(PATIENCE));
+    let options = CallOptions::until(SystemClock.deadline(VERSION_TIMEOUT));
     let outcome =
         workbench.executor().run(Command::new(argv), options).await.map_err(|error| error.to_string())?;
     match outcome.end {

@@ -1,10 +1,10 @@
-//! Which skills a session would have, and from where.
+//! Checks which skills a session would have, and from where.
 
-use conjure::{Bounds, Config, Mode, Scope, ScopeKind, Trust, discover};
+use conjure::{Config, DiscoveryLimits, Mode, Scope, ScopeKind, Trust, discover};
 
 use crate::cli::doctor::check::{Check, Finding};
 
-/// One check for each folder that is there, or one that says where none is.
+/// One check for each existing folder, or one that reports that there is none.
 pub(super) fn checks(config: &Config) -> Vec<Check> {
     let project = std::env::current_dir().ok();
     let scopes = config.skill_scopes(project.as_deref());
@@ -33,7 +33,7 @@ fn check(scope: &Scope) -> Check {
         return check(Finding::Missing(format!("{path} is not trusted, so nothing in it is loaded")))
             .remedy("add the project's folder to `trusted_projects`, if you trust who wrote it");
     }
-    let found = discover(std::slice::from_ref(scope), Bounds::default(), Mode::Lenient);
+    let found = discover(std::slice::from_ref(scope), DiscoveryLimits::default(), Mode::Lenient);
     let count = found.skills.len();
     let broken = found.diagnostics.iter().filter(|finding| finding.is_error()).count();
     if broken > 0 {

@@ -1,94 +1,98 @@
-//! What the user sees of a run while it goes on: a line for each thing that happened, or the session's events.
+//! The progress of a run: a line for each event, or the session's events.
 //!
-//! Whoever follows the session must not wait for a reader that is slow. So what is to be written goes through a queue to a
-//! thread of its own. The queue is not bounded, but what it holds is the history, which is in memory anyway.
+//! The follower of a session must not wait for a slow reader. So output goes through a queue to a thread of its own.
+//! The queue is unbounded, but it holds the history, which is in memory anyway.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conjure::{
-    AfterAnswer, Block, BlockKind, PinnedSkill, SessionEvent, SessionEventKind, SessionStopReason, Timestamp,
-    ToolCall,
+    AfterResponse, Block, BlockKind, PinnedSkill, SessionEvent, SessionEventKind, SessionStopReason,
+    Timestamp, ToolCall,
 };
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::approvals::granted;
-use crate::cli::run::produced::size;
+use crate::cli::approvals::grant_text;
+use crate::cli::run::outputs::output_report::human_size;
 use crate::cli::terminal::{Style, Terminal, printable};
 
 /// The most characters of one line.
-const LINE: usize = 160;
+const MAX_LINE_CHARS: usize = 160;
 
-/// How the run is shown.
+/// How progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Show {
+pub(crate) enum DisplayMode {
     /// Lines for people, on standard error.
-    Progress,
-    /// Those, and events for programs, on standard output.
+    Lines,
+    /// The same, and events as JSON on standard output.
     Events,
 }
 
-/// The follower's end of the queue.
+/// The sender of the queue.
 #[derive(Debug)]
-pub(crate) struct Watcher {
-    queue: Mutex<Sender<Item>>,
+pub(crate) struct EventSender {
+    queue: Mutex<Sender<PrintItem>>,
 }
 
-/// What the writer writes.
+/// An item for the printer.
 #[derive(Debug)]
-enum Item {
-    /// What happened.
+enum PrintItem {
+    /// An event.
     Event(Box<SessionEvent>),
     /// A line for people.
     Note(String),
-    /// All before it is written.
-    Told(oneshot::Sender<()>),
+    /// Replies when everything before it is written.
+    Flush(oneshot::Sender<()>),
 }
 
-/// The writer's end of it.
+/// The thread that prints.
 #[derive(Debug)]
-pub(crate) struct Printer {
+pub(crate) struct PrinterThread {
     done: JoinHandle<()>,
 }
 
-/// Starts the writer. `unread` is cancelled when events are wanted and nobody reads them any more.
-pub(crate) fn watch(terminal: Arc<Terminal>, show: Show, unread: CancellationToken) -> (Watcher, Printer) {
+/// Starts the printer. `output_closed` is cancelled when events are wanted and standard output is closed.
+pub(crate) fn start_printer(
+    terminal: Arc<Terminal>,
+    show: DisplayMode,
+    output_closed: CancellationToken,
+) -> (EventSender, PrinterThread) {
     let (sender, receiver) = channel();
-    let done = tokio::task::spawn_blocking(move || write_all(&receiver, &terminal, show, &unread));
-    (Watcher { queue: Mutex::new(sender) }, Printer { done })
+    let done = tokio::task::spawn_blocking(move || write_all(&receiver, &terminal, show, &output_closed));
+    (EventSender { queue: Mutex::new(sender) }, PrinterThread { done })
 }
 
-impl Watcher {
-    /// A line on standard error, after all that happened before it. Does not wait for a reader.
+impl EventSender {
+    /// Prints a line on standard error after all earlier events. Does not wait for a reader.
     pub(super) fn note(&self, line: impl Into<String>) {
-        self.send(Item::Note(line.into()));
+        self.send(PrintItem::Note(line.into()));
     }
 
-    /// Returns when all that happened before is written.
-    pub(super) async fn told(&self) {
+    /// Returns when all earlier items are written.
+    pub(super) async fn flush(&self) {
         let (sender, told) = oneshot::channel();
-        self.send(Item::Told(sender));
+        self.send(PrintItem::Flush(sender));
         let _ = told.await;
     }
 
-    /// Something happened.
-    pub(super) fn tell(&self, event: &SessionEvent) {
-        self.send(Item::Event(Box::new(event.clone())));
+    /// Prints an event.
+    pub(super) fn send_event(&self, event: &SessionEvent) {
+        self.send(PrintItem::Event(Box::new(event.clone())));
     }
 
-    fn send(&self, item: Item) {
+    fn send(&self, item: PrintItem) {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        // The writer ends only after this end of the queue; were it gone, there would be nobody to tell.
+        // The printer ends only after the senders.
         let _ = queue.send(item);
     }
 }
 
-impl Printer {
-    /// Waits until everything is written: a reader may take its time, and an event that is missing would look like
-    /// one that did not happen. Gives `over` when that comes first. The watcher must be gone.
+impl PrinterThread {
+    /// Waits until everything is written: a reader may be slow, and a missing event would look like one that did not
+    /// happen. Returns the value of `over` if that comes first. All senders must be dropped.
     pub(super) async fn finish<T>(self, over: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             _ = self.done => None,
@@ -97,46 +101,52 @@ impl Printer {
     }
 }
 
-fn write_all(receiver: &Receiver<Item>, terminal: &Terminal, show: Show, unread: &CancellationToken) {
-    let mut narrator = Narrator::default();
+fn write_all(
+    receiver: &Receiver<PrintItem>,
+    terminal: &Terminal,
+    show: DisplayMode,
+    output_closed: &CancellationToken,
+) {
+    let mut formatter = ProgressFormatter::default();
     for item in receiver {
         let event = match item {
-            Item::Event(event) => event,
-            Item::Note(line) => {
+            PrintItem::Event(event) => event,
+            PrintItem::Note(line) => {
                 terminal.note(&line);
                 continue;
             }
-            Item::Told(told) => {
+            PrintItem::Flush(told) => {
                 let _ = told.send(());
                 continue;
             }
         };
-        if show == Show::Events {
+        if show == DisplayMode::Events {
             terminal.output(&event.to_line());
             if terminal.output_is_closed() {
-                unread.cancel();
+                output_closed.cancel();
             }
         }
-        narrator.tell(&event, terminal);
+        formatter.print(&event, terminal);
     }
 }
 
-/// Tells the events of a turn in lines.
+/// Formats the events of a turn as lines.
 #[derive(Debug, Default)]
-struct Narrator {
+struct ProgressFormatter {
     start: Option<Timestamp>,
-    /// The calls that were made: the tool's name, and when the answer with the call came.
+    /// The running calls: the tool's name, and the time of the response.
     calls: HashMap<String, (String, Timestamp)>,
-    /// What follows the answer whose parts come now.
-    following: Option<AfterAnswer>,
-    /// Its texts, until it is known whether it goes on: the last text is the answer, which goes to standard output.
+    /// What follows the current response.
+    following: Option<AfterResponse>,
+    /// The texts of the response until it is known whether the turn continues: the last text is the result on
+    /// standard output.
     texts: Vec<String>,
 }
 
-impl Narrator {
-    fn tell(&mut self, event: &SessionEvent, terminal: &Terminal) {
+impl ProgressFormatter {
+    fn print(&mut self, event: &SessionEvent, terminal: &Terminal) {
         let at = event.created_at;
-        let elapsed = at.since(*self.start.get_or_insert(at));
+        let elapsed = at.duration_since(*self.start.get_or_insert(at));
         let line = |style, word: &str, text: &str| {
             let head = format!("{:>7.2}s  {word:<8}", elapsed.as_secs_f64());
             terminal.marked(style, &head, &shorten(text));
@@ -146,21 +156,21 @@ impl Narrator {
                 line(Style::Dim, "model", &format!("call {call}"))
             }
             SessionEventKind::ModelRequestEnd { stop_reason, .. } => {
-                self.following = stop_reason.as_ref().map(conjure::StopReason::consequence);
+                self.following = stop_reason.as_ref().map(conjure::StopReason::after_response);
                 self.texts.clear();
             }
             SessionEventKind::AgentThinking { thinking } => line(Style::Dim, "thinks", thinking),
             SessionEventKind::AgentMessage { content } => {
                 self.texts.extend(texts(content));
-                if self.following == Some(AfterAnswer::Resume) {
+                if self.following == Some(AfterResponse::Resume) {
                     self.texts.drain(..).for_each(|text| line(Style::Plain, "says", &text));
                 }
             }
             SessionEventKind::AgentToolUse { tool_use_id, name, input } => {
-                if self.following == Some(AfterAnswer::RunTools) {
+                if self.following == Some(AfterResponse::RunTools) {
                     self.texts.drain(..).for_each(|text| line(Style::Plain, "says", &text));
-                    // What stands behind a call is followed, too.
-                    self.following = Some(AfterAnswer::Resume);
+                    // Text after a call is continued, too.
+                    self.following = Some(AfterResponse::Resume);
                 }
                 let call = ToolCall { id: tool_use_id.clone(), name: name.clone(), input: input.clone() };
                 line(Style::Plain, "calls", &describe(&call));
@@ -175,11 +185,11 @@ impl Narrator {
                 };
                 let (name, started) =
                     self.calls.remove(tool_use_id.as_str()).unwrap_or_else(|| ("a tool".to_owned(), at));
-                let took = at.since(started).as_secs_f64();
+                let took = at.duration_since(started).as_secs_f64();
                 let told = if *is_error {
                     format!("{name} failed after {took:.2}s: {text}")
                 } else {
-                    format!("{name} done after {took:.2}s, {}", size(text.len() as u64))
+                    format!("{name} done after {took:.2}s, {}", human_size(text.len() as u64))
                 };
                 line(style, "result", &told);
             }
@@ -191,7 +201,7 @@ impl Narrator {
                 let name =
                     self.calls.get(tool_use_id.as_str()).map_or(tool_use_id.as_str(), |(name, _)| name);
                 let reason = deny_message.as_deref().map_or_else(String::new, |reason| format!(": {reason}"));
-                let always = granted(grant.as_ref());
+                let always = grant_text(grant.as_ref());
                 line(Style::Plain, "decided", &format!("{result} {name}{reason}{always}"));
             }
             SessionEventKind::CompactionStart { .. } => {
@@ -206,15 +216,15 @@ impl Narrator {
                 &format!("in place of all but the last {kept_messages} messages"),
             ),
             SessionEventKind::SessionSkillsChanged { active_skills, .. } => {
-                line(Style::Plain, "skills", &names(active_skills));
+                line(Style::Plain, "skills", &skill_names(active_skills));
             }
             _ => {}
         }
     }
 }
 
-/// Skills by name, in their order.
-pub(crate) fn names(skills: &[PinnedSkill]) -> String {
+/// The names of skills, in order.
+pub(crate) fn skill_names(skills: &[PinnedSkill]) -> String {
     if skills.is_empty() {
         return "none".to_owned();
     }
@@ -228,7 +238,7 @@ fn texts(content: &[Block]) -> impl Iterator<Item = String> {
     })
 }
 
-/// A call in a few words: what stands for it in its input.
+/// A call in a few words: its command or its path.
 fn describe(call: &ToolCall) -> String {
     let input = call.input_value();
     let field = |name: &str| input.get(name).and_then(serde_json::Value::as_str);
@@ -238,11 +248,11 @@ fn describe(call: &ToolCall) -> String {
     }
 }
 
-/// The text on one line that is not too long.
+/// The text on one line, truncated.
 fn shorten(text: &str) -> String {
     let line: String = text.trim().replace(['\n', '\r', '\t'], " ");
-    let mut short: String = printable(&line).chars().take(LINE).collect();
-    if line.chars().count() > LINE {
+    let mut short: String = printable(&line).chars().take(MAX_LINE_CHARS).collect();
+    if line.chars().count() > MAX_LINE_CHARS {
         short.push('…');
     }
     short
@@ -258,7 +268,7 @@ mod tests {
         let (read, reading) = oneshot::channel::<()>();
         let printing = async { reading.await.unwrap_or_default() };
         let done = tokio::spawn(printing);
-        let mut finishing = Box::pin(Printer { done }.finish(std::future::pending::<()>()));
+        let mut finishing = Box::pin(PrinterThread { done }.finish(std::future::pending::<()>()));
         let day = std::time::Duration::from_secs(24 * 60 * 60);
         assert!(
             tokio::time::timeout(day, &mut finishing).await.is_err(),
@@ -267,18 +277,18 @@ mod tests {
         read.send(()).unwrap();
         assert_eq!(finishing.await, None);
 
-        let stuck = Printer { done: tokio::spawn(std::future::pending()) };
+        let stuck = PrinterThread { done: tokio::spawn(std::future::pending()) };
         assert_eq!(stuck.finish(std::future::ready("a signal")).await, Some("a signal"));
     }
 
     #[test]
     fn a_line_is_short_and_has_no_controls() {
         assert_eq!(shorten(" a\nb\x1b[2J "), "a b\\u{1b}[2J");
-        assert_eq!(shorten(&"é".repeat(500)).chars().count(), LINE + 1);
+        assert_eq!(shorten(&"é".repeat(500)).chars().count(), MAX_LINE_CHARS + 1);
     }
 
     #[test]
-    fn a_call_is_told_by_what_it_does() {
+    fn a_call_is_reported_by_what_it_does() {
         let call = |input| ToolCall::new("1", "bash_tool", &input);
         assert_eq!(describe(&call(serde_json::json!({"command": "ls"}))), "bash_tool  ls");
         assert_eq!(describe(&call(serde_json::json!([1]))), "bash_tool  [1]");

@@ -1,28 +1,27 @@
-//! `conjure sessions export`: all that a session told, as events or to be read.
+//! `conjure sessions export`: prints a session as events, or as Markdown.
 
-use conjure::{BlockKind, Environment, SessionEvent, SessionEventKind};
+use conjure::{BlockKind, ProcessEnv, SessionEvent, SessionEventKind};
 
-use crate::cli::approvals::granted;
+use crate::cli::approvals::grant_text;
+use crate::cli::args::ExportFormat;
 use crate::cli::args::Variable;
-use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
-use crate::cli::host::Host;
-use crate::cli::run::names;
-use crate::cli::session_args::ExportFormat;
+use crate::cli::cli_error::{CliError, ExitStatus};
+use crate::cli::command_runtime::CommandRuntime;
+use crate::cli::run::skill_names;
 use crate::cli::sessions::find::find;
-use crate::cli::sessions::secrets::redact;
-use crate::cli::sessions::turns::{ended, text_of};
+use crate::cli::sessions::show::redact;
+use crate::cli::sessions::turn_list::{end_text, text_of};
 use crate::cli::terminal::Terminal;
 
-/// Prints it.
+/// Prints the session.
 pub(super) async fn export(
-    host: &Host,
+    host: &CommandRuntime,
     id: &str,
     format: ExportFormat,
     given: &[Variable],
-    process: &Environment,
+    process: &ProcessEnv,
     terminal: &Terminal,
-) -> Result<Exit, Failure> {
+) -> Result<ExitStatus, CliError> {
     let id = find(host, id).await?;
     let profile = host.runtime.profile(&host.tenant, id).await?;
     redact(&profile, given, process, terminal)?;
@@ -35,10 +34,10 @@ pub(super) async fn export(
         }
         ExportFormat::Markdown => terminal.output(&markdown(&id.to_string(), &events)),
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Success)
 }
 
-/// The conversation, to be read.
+/// The conversation as Markdown.
 fn markdown(id: &str, events: &[SessionEvent]) -> String {
     use SessionEventKind as Kind;
     let mut parts = vec![format!("# Session {id}")];
@@ -64,7 +63,7 @@ fn markdown(id: &str, events: &[SessionEvent]) -> String {
             }
             Kind::UserToolConfirmation { tool_use_id, result, deny_message, grant } => {
                 let reason = deny_message.as_deref().map_or_else(String::new, |reason| format!(": {reason}"));
-                let always = granted(grant.as_ref());
+                let always = grant_text(grant.as_ref());
                 let call = tool_use_id.as_str();
                 parts.push(format!("*The user's decision on {call}: {result}{reason}{always}*"));
             }
@@ -73,11 +72,11 @@ fn markdown(id: &str, events: &[SessionEvent]) -> String {
                 text_of(content)
             )),
             Kind::SessionSkillsChanged { active_skills, .. } => {
-                parts.push(format!("*Active skills: {}*", names(active_skills)));
+                parts.push(format!("*Active skills: {}*", skill_names(active_skills)));
             }
             Kind::SessionError { error } => parts.push(format!("*The model call failed: {error}*")),
             Kind::SessionStatusIdle { stop_reason, .. } => {
-                parts.push(format!("*{}*", ended(Some(stop_reason))));
+                parts.push(format!("*{}*", end_text(Some(stop_reason))));
             }
             _ => {}
         }
@@ -85,7 +84,7 @@ fn markdown(id: &str, events: &[SessionEvent]) -> String {
     parts.join("\n\n")
 }
 
-/// A block of code, whose fence is longer than any in it.
+/// A code block whose fence is longer than any in it.
 fn fenced(language: &str, text: &str) -> String {
     let mut longest = 0;
     let mut run = 0;

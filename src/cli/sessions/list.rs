@@ -1,30 +1,29 @@
-//! `conjure sessions list`: the sessions that are kept, the newest first.
+//! `conjure sessions list`: lists the kept sessions, the newest first.
 
-use conjure::{Contents, ListCursor, SessionStatus, SessionSummary, Timestamp};
+use conjure::{ListCursor, SessionBody, SessionStatus, SessionSummary, Timestamp};
 use serde_json::{Value, json};
 
 use crate::cli::args::Format;
-use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
-use crate::cli::host::Host;
+use crate::cli::cli_error::{CliError, ExitStatus};
+use crate::cli::command_runtime::CommandRuntime;
 use crate::cli::terminal::{Terminal, printable};
 
-/// The most characters of a text in a line for people.
-const TEXT: usize = 60;
+/// The most characters of a text in a line.
+const MAX_TEXT_CHARS: usize = 60;
 
 /// Prints a page of sessions.
 pub(super) async fn list(
-    host: &Host,
+    host: &CommandRuntime,
     after: Option<ListCursor>,
     limit: u32,
     format: Format,
     terminal: &Terminal,
-) -> Result<Exit, Failure> {
+) -> Result<ExitStatus, CliError> {
     let page = host.runtime.sessions(&host.tenant, after, limit).await?;
     let next = page.next.map(ListCursor::number);
     match format {
         Format::Json => {
-            let sessions: Vec<Value> = page.sessions.iter().map(entry).collect();
+            let sessions: Vec<Value> = page.sessions.iter().map(json_entry).collect();
             terminal.output(&format!("{:#}", json!({"sessions": sessions, "next": next})));
         }
         Format::Text => {
@@ -39,39 +38,42 @@ pub(super) async fn list(
             }
         }
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Success)
 }
 
 fn line(session: &SessionSummary) -> String {
-    let (status, turns, text) = match &session.contents {
-        Contents::Read(contents) => (status(&contents.status), contents.turns, short(&contents.last_text)),
-        Contents::Unreadable { reason } => ("unreadable", 0, short(reason)),
+    let (status, turns, text) = match &session.body {
+        SessionBody::Ok(contents) => (status(&contents.status), contents.turns, shorten(&contents.last_text)),
+        SessionBody::Corrupt { reason } => ("unreadable", 0, shorten(reason)),
         _ => ("unknown", 0, String::new()),
     };
     let plural = if turns == 1 { " " } else { "s" };
-    let line =
-        format!("{}  {}  {status:<11}  {turns:>3} turn{plural}  {text}", session.id, when(session.updated));
+    let line = format!(
+        "{}  {}  {status:<11}  {turns:>3} turn{plural}  {text}",
+        session.id,
+        format_time(session.updated)
+    );
     line.trim_end().to_owned()
 }
 
-/// A session for programs.
-pub(super) fn entry(session: &SessionSummary) -> Value {
+/// A session as JSON.
+pub(super) fn json_entry(session: &SessionSummary) -> Value {
     let mut entry = json!({
         "id": session.id.to_string(),
         "opened": session.opened.to_string(),
         "updated": session.updated.to_string(),
         "events": session.events,
-        "held_by": session.held_by.as_ref().map(ToString::to_string),
+        "held_by": session.lease_owner.as_ref().map(ToString::to_string),
     });
-    match &session.contents {
-        Contents::Read(contents) => {
+    match &session.body {
+        SessionBody::Ok(contents) => {
             entry["status"] = status(&contents.status).into();
             entry["turns"] = contents.turns.into();
             entry["last_text"] = contents.last_text.clone().into();
             entry["model"] = contents.model.clone().into();
             entry["usage"] = serde_json::to_value(contents.usage).unwrap_or_default();
         }
-        Contents::Unreadable { reason } => {
+        SessionBody::Corrupt { reason } => {
             entry["status"] = "unreadable".into();
             entry["reason"] = reason.clone().into();
         }
@@ -80,7 +82,7 @@ pub(super) fn entry(session: &SessionSummary) -> Value {
     entry
 }
 
-/// What a session does, in a word.
+/// The status as a word.
 pub(super) const fn status(status: &SessionStatus) -> &'static str {
     match status {
         SessionStatus::Idle => "idle",
@@ -90,8 +92,8 @@ pub(super) const fn status(status: &SessionStatus) -> &'static str {
     }
 }
 
-/// To the second.
-pub(super) fn when(at: Timestamp) -> String {
+/// The time in seconds.
+pub(super) fn format_time(at: Timestamp) -> String {
     let text = at.to_string();
     match text.split_once('.') {
         Some((seconds, _)) => format!("{seconds}Z"),
@@ -99,12 +101,12 @@ pub(super) fn when(at: Timestamp) -> String {
     }
 }
 
-/// The first words of a text, on one line.
-pub(super) fn short(text: &str) -> String {
+/// The beginning of a text on one line.
+pub(super) fn shorten(text: &str) -> String {
     let line = printable(&text.split_whitespace().collect::<Vec<_>>().join(" "));
-    if line.chars().count() <= TEXT {
+    if line.chars().count() <= MAX_TEXT_CHARS {
         return line;
     }
-    let cut: String = line.chars().take(TEXT).collect();
+    let cut: String = line.chars().take(MAX_TEXT_CHARS).collect();
     format!("{cut}…")
 }

@@ -1,119 +1,124 @@
-//! `conjure sessions resume` and `conjure sessions decide`: going on with what was under way, with a new prompt, or with a
-//! person's decision on a tool call that waits for it.
+//! `conjure sessions resume` and `conjure sessions decide`: resume an unfinished turn, send a new prompt, or decide
+//! on a waiting tool call.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conjure::{
-    Clock as _, Config, Contents, Deadline, Environment, ExecutorKind, Given, Limits, Profile, Redactor,
-    RuntimeOptions, SessionEvent, SessionEventKind, SessionId, SessionStatus, Settings, SystemClock,
-    Workspace,
+    Clock as _, Config, Deadline, ExecutorKind, Limits, ProcessEnv, Redactor, RuntimeOptions, SessionBody,
+    SessionEvent, SessionEventKind, SessionId, SessionProfile, SessionSecrets, SessionStatus,
+    SessionWorkspace, Settings, SystemClock,
 };
 
-use crate::cli::approvals::{Person, Rules};
-use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
-use crate::cli::host::{Host, configured};
+use crate::cli::approvals::{Rules, TerminalApprover};
+use crate::cli::args::ContinueArgs;
+use crate::cli::cli_error::{CliError, ExitStatus};
+use crate::cli::command_runtime::{CommandRuntime, with_data_dir};
 use crate::cli::run::{
-    Chronicle, Hosted, Manner, Opened, Out, SCRIPT, Say, Show, Source, Voice, Whose, Words, add_files,
-    announce, blocking, message, no_workspace, nobody_decides, noted, of_service, out_folder, out_of_time,
-    prompt, recorded, redactor, settings, standard_input, tool_folders, variables, words,
+    CommandSession, DisplayMode, FollowOptions, HostedState, ModelArgs, ModelRecording, OutputTarget, SCRIPT,
+    SelectedModel, TurnCommand, TurnSummary, WorkspaceOwner, add_files, check_prompt, hosted_file_ids,
+    message, no_workspace_error, open_out_folder, print_isolation, redactor, run_blocking, script_from_notes,
+    select_model, settings_from_notes, standard_input, timeout_error, tool_dirs, undecided_error, variables,
+    with_recorder,
 };
-use crate::cli::session_args::GoingArgs;
+use crate::cli::sessions::command::read_only_runtime;
 use crate::cli::sessions::find::find;
-use crate::cli::sessions::reader;
-use crate::cli::sessions::wanted::{Prompt, Wanted, What, waiting_call};
+use crate::cli::sessions::resume_request::{Prompt, ResumeAction, ResumeRequest, find_pending_call};
 use crate::cli::signals::Signals;
 use crate::cli::terminal::{Style, Terminal};
 
-/// The sandbox of sessions in which nothing runs here.
-const NOTHING: &str = "none";
+/// The kind of sandbox of sessions that run nothing on this machine.
+const NO_SANDBOX: &str = "none";
 
-/// What is known of a session before it is started.
-struct Found {
+/// What the record says of a session before it is started.
+struct LoadedSession {
     id: SessionId,
-    profile: Profile,
+    profile: SessionProfile,
     status: SessionStatus,
-    /// How many events it holds.
+    /// The number of events.
     events: u64,
-    /// How many calls of the model have ended in it.
+    /// The number of finished model calls.
     calls: usize,
-    /// What they come to.
-    chronicle: Chronicle,
-    /// The ids of the files that the model's service keeps of it.
-    known: HashSet<String>,
+    /// Their summary.
+    summary: TurnSummary,
+    /// The ids of its files at the model's service.
+    known_files: HashSet<String>,
 }
 
-/// What is done with it.
-struct Prepared {
-    opened: Opened,
-    says: Vec<Say>,
-    voice: Voice,
-    chronicle: Chronicle,
+/// What to do with the session.
+struct ResumePlan {
+    opened: CommandSession,
+    commands: Vec<TurnCommand>,
+    recording: ModelRecording,
+    summary: TurnSummary,
 }
 
-/// Goes on with the session.
+/// Resumes the session.
 pub(super) async fn resume(
-    wanted: Wanted,
+    request: ResumeRequest,
     config: &Config,
-    environment: &Environment,
+    environment: &ProcessEnv,
     terminal: &Arc<Terminal>,
-) -> Result<Exit, Failure> {
+) -> Result<ExitStatus, CliError> {
     let mut signals = Signals::catch()?;
-    let going = &wanted.going;
+    let going = &request.args;
     let deadline = going.timeout.map_or(Deadline::NEVER, |timeout| SystemClock.deadline(timeout));
-    if let What::Prompt(Prompt { text, .. }) = &wanted.what {
-        prompt(text)?;
+    if let ResumeAction::Prompt(Prompt { text, .. }) = &request.action {
+        check_prompt(text)?;
     }
-    let show = if going.json { Show::Events } else { Show::Progress };
-    let wanted = Arc::new(wanted);
+    let mode = if going.json { DisplayMode::Events } else { DisplayMode::Lines };
+    let request = Arc::new(request);
     let prepared = tokio::select! {
-        prepared = prepare(&wanted, config, environment, terminal) => prepared?,
+        prepared = prepare(&request, config, environment, terminal) => prepared?,
         exit = signals.next() => return Ok(exit),
-        () = SystemClock.sleep_until(deadline) => return Err(out_of_time()),
+        () = SystemClock.sleep_until(deadline) => return Err(timeout_error()),
     };
-    let Prepared { opened, says, voice, chronicle } = prepared;
-    opened.talk(says, voice, Manner { show, deadline, chronicle }, &mut signals, terminal).await
+    let ResumePlan { opened, commands, recording, summary } = prepared;
+    opened
+        .run_turns(commands, recording, FollowOptions { mode, deadline, summary }, &mut signals, terminal)
+        .await
 }
 
 async fn prepare(
-    wanted: &Arc<Wanted>,
+    request: &Arc<ResumeRequest>,
     config: &Config,
-    environment: &Environment,
+    environment: &ProcessEnv,
     terminal: &Arc<Terminal>,
-) -> Result<Prepared, Failure> {
-    let going = &wanted.going;
-    let Found { id, profile, status, events, calls, chronicle, known } =
-        look(wanted, config, environment, terminal).await?;
-    let decision = match &wanted.what {
-        What::Decide(named, verdict) => {
-            let call = waiting_call(id, chronicle.waiting(), named)?;
-            Some((call.id.clone(), verdict.on(call)?))
+) -> Result<ResumePlan, CliError> {
+    let going = &request.args;
+    let LoadedSession { id, profile, status, events, calls, summary, known_files } =
+        load_session(request, config, environment, terminal).await?;
+    let decision = match &request.action {
+        ResumeAction::Decide(named, verdict) => {
+            let call = find_pending_call(id, summary.pending_calls(), named)?;
+            Some((call.id.clone(), verdict.decision_for(call)?))
         }
-        What::GoOn | What::Prompt(_) => None,
+        ResumeAction::Continue | ResumeAction::Prompt(_) => None,
     };
-    let runs_here = profile.executor.as_deref() != Some(NOTHING);
-    if let What::Prompt(Prompt { files, .. }) = &wanted.what
+    let runs_here = profile.executor.as_deref() != Some(NO_SANDBOX);
+    if let ResumeAction::Prompt(Prompt { files, .. }) = &request.action
         && !runs_here
         && !files.is_empty()
     {
-        return Err(no_workspace().hint("`conjure run --attach` gives files to the model's service"));
+        return Err(
+            no_workspace_error().with_hint("`conjure run --attach` gives files to the model's service")
+        );
     }
-    let rules = Rules::of(&wanted.rules)?.over(Rules::noted(&profile.metadata));
+    let rules = Rules::from_args(&request.rules)?.merged_over(Rules::from_notes(&profile.metadata));
     let kind = profile.executor.as_deref().and_then(|kind| kind.parse::<ExecutorKind>().ok());
-    let kept = settings(&profile.metadata)?;
-    let config = configured(&going.place, config)?.with(Settings {
+    let kept = settings_from_notes(&profile.metadata)?;
+    let config = with_data_dir(&going.data_args, config)?.with(Settings {
         executor: kind,
         tool_timeout: going.tool_timeout,
         ..kept
     })?;
-    let (own_wanted, own_config, own_environment, own_profile, own_terminal) =
-        (Arc::clone(wanted), config.clone(), environment.clone(), profile.clone(), Arc::clone(terminal));
-    let gathered = blocking(move || {
-        gather(&own_wanted.going, &own_config, &own_environment, (&own_profile, calls), &own_terminal)
+    let (own_request, own_config, own_environment, own_profile, own_terminal) =
+        (Arc::clone(request), config.clone(), environment.clone(), profile.clone(), Arc::clone(terminal));
+    let gathered = run_blocking(move || {
+        load_args(&own_request.args, &own_config, &own_environment, (&own_profile, calls), &own_terminal)
     });
-    let (words, voice, variables) = gathered.await?;
+    let (words, recording, variables) = gathered.await?;
     let name = profile.model.clone().unwrap_or_else(|| words.name.clone());
     let options = |config: Config| {
         let options = RuntimeOptions::from(config)
@@ -121,149 +126,163 @@ async fn prepare(
             .approver(rules.approver());
         words.with_key(options, environment)
     };
-    let host = Host::for_sessions(&going.place, options, &config, environment).await?;
+    let host = CommandRuntime::for_sessions(&going.data_args, options, &config, environment).await?;
     let folder = host.runtime.workspace(&host.tenant, id).await?;
-    let folder: PathBuf = folder.ok_or_else(|| Failure::internal("the session has no folder to work in"))?;
-    let whose = if profile.workspace.is_some() { Whose::User } else { Whose::Session };
-    let workspace = Workspace::at_real_path(&folder).map_err(|error| {
-        Failure::usage(format!("the folder that the session works in cannot be used: {error}"))
-            .hint("put it back where it was, or begin another session: `conjure run --workspace DIR`")
+    let folder: PathBuf = folder.ok_or_else(|| CliError::internal("the session has no folder to work in"))?;
+    let owner = if profile.workspace.is_some() { WorkspaceOwner::User } else { WorkspaceOwner::Session };
+    let workspace = SessionWorkspace::at_real_path(&folder).map_err(|error| {
+        CliError::usage(format!("the folder that the session works in cannot be used: {error}"))
+            .with_hint("put it back where it was, or begin another session: `conjure run --workspace DIR`")
     })?;
     let out = match going.out.clone() {
         Some(out) => {
-            let tools = tool_folders(profile.workspace.as_deref(), &config, environment);
-            let folder = blocking(move || out_folder(&out, &tools)).await?;
-            Some(Out { folder, limit: going.out_limit })
+            let tools = tool_dirs(profile.workspace.as_deref(), &config, environment);
+            let folder = run_blocking(move || open_out_folder(&out, &tools)).await?;
+            Some(OutputTarget { folder, limit: going.out_limit })
         }
         None => None,
     };
-    let (files, text) = match &wanted.what {
-        What::Prompt(prompt) => (prompt.files.clone(), standard_input(terminal).await?),
-        What::GoOn | What::Decide(..) => (Vec::new(), None),
+    let (files, text) = match &request.action {
+        ResumeAction::Prompt(prompt) => (prompt.files.clone(), standard_input(terminal).await?),
+        ResumeAction::Continue | ResumeAction::Decide(..) => (Vec::new(), None),
     };
     let (files, before) = add_files(folder.clone(), files).await?;
-    let given =
-        variables.into_iter().fold(Given::new(), |given, (name, value)| given.environment(name, value));
+    let given = variables
+        .into_iter()
+        .fold(SessionSecrets::new(), |given, (name, value)| given.environment(name, value));
     let given =
         going.input.iter().fold(given, |given, input| given.input_text(&input.name, input.text.as_str()));
-    // What was under way goes on now.
+    // An unfinished turn is resumed now.
     let session = host.runtime.session_with(&host.tenant, id, given).await?;
     let snapshot = session.snapshot().await?;
     let goes_on =
         !matches!(status, SessionStatus::Idle) || snapshot.events > events || !snapshot.queue.is_empty();
-    if !goes_on && matches!(wanted.what, What::GoOn) {
-        let _ = host.end().await;
-        return Err(Failure::usage(format!("nothing was under way in the session {id}"))
-            .hint(format!("say what you want now: {} \"And by quarter?\"", host.resuming(id))));
+    if !goes_on && matches!(request.action, ResumeAction::Continue) {
+        let _ = host.shut_down().await;
+        return Err(CliError::usage(format!("nothing was under way in the session {id}"))
+            .with_hint(format!("say what you want now: {} \"And by quarter?\"", host.resume_command(id))));
     }
-    terminal.styled(Style::Dim, &words.said);
-    let hosted = Hosted { skills: profile.hosted.clone(), known };
-    let opened = Opened { host, session, workspace, whose, before, out, hosted };
+    terminal.styled(Style::Dim, &words.label);
+    let hosted = HostedState { skills: profile.hosted.clone(), known_files };
+    let opened = CommandSession { host, session, workspace, owner, before, out, hosted };
     match (kind, goes_on) {
-        (Some(kind), false) => opened.make_sandbox(kind, terminal).await?,
-        (Some(kind), true) => announce(kind, &opened.session.executor().await?.isolation(), terminal),
+        (Some(kind), false) => opened.create_sandbox(kind, terminal).await?,
+        (Some(kind), true) => print_isolation(kind, &opened.session.executor().await?.isolation(), terminal),
         (None, _) => {}
     }
-    opened.hosted.tell(terminal);
+    opened.hosted.print_hosted_skills(terminal);
     if runs_here {
         let skills = profile.skills.len();
         let plural = if skills == 1 { "" } else { "s" };
         terminal.styled(Style::Dim, &format!("{skills} skill{plural}; working in {}", folder.display()));
     }
-    let mut says = Vec::new();
+    let mut commands = Vec::new();
     match decision {
-        Some((call, decision)) => says.push(Say::Decide(call, decision, events)),
+        Some((call, decision)) => commands.push(TurnCommand::Decide(call, decision, events)),
         None if goes_on => {
             terminal.styled(Style::Dim, "what was under way goes on");
-            says.push(Say::GoOn(events));
+            commands.push(TurnCommand::Continue(events));
         }
         None => {}
     }
-    if let What::Prompt(Prompt { text: words, max_turns, .. }) = &wanted.what {
-        let input = message(words, &opened.inside(&files).await?, text.as_deref());
+    if let ResumeAction::Prompt(Prompt { text: words, max_turns, .. }) = &request.action {
+        let input = message(words, &opened.sandbox_paths(&files).await?, text.as_deref());
         let limits = max_turns.map(|calls| Limits { model_calls: calls, ..profile.limits.clone() });
-        says.push(Say::Prompt(input, limits));
+        commands.push(TurnCommand::Prompt(input, limits));
     }
-    Ok(Prepared { opened, says, voice, chronicle })
+    Ok(ResumePlan { opened, commands, recording, summary })
 }
 
-/// Finds the session and what is recorded of it.
-async fn look(
-    wanted: &Wanted,
+/// Finds the session, and loads what is recorded of it.
+async fn load_session(
+    request: &ResumeRequest,
     config: &Config,
-    environment: &Environment,
+    environment: &ProcessEnv,
     terminal: &Arc<Terminal>,
-) -> Result<Found, Failure> {
-    let host = reader(&wanted.going.place, config, environment, |options| options).await?;
+) -> Result<LoadedSession, CliError> {
+    let host = read_only_runtime(&request.args.data_args, config, environment, |options| options).await?;
     let found = async {
-        let id = find(&host, &wanted.id).await?;
+        let id = find(&host, &request.id).await?;
         let profile = host.runtime.profile(&host.tenant, id).await?;
-        let summary = host.runtime.summary(&host.tenant, id).await?;
-        let status = match summary.contents {
-            Contents::Read(contents) => contents.status,
-            Contents::Unreadable { reason } => return Err(Failure::internal(reason)),
+        let recorded = host.runtime.summary(&host.tenant, id).await?;
+        let status = match recorded.body {
+            SessionBody::Ok(contents) => contents.status,
+            SessionBody::Corrupt { reason } => return Err(CliError::internal(reason)),
             _ => SessionStatus::Idle,
         };
         let told = host.runtime.events(&host.tenant, id, 0).await?;
-        let before = told.iter().filter(|event| event.seq < summary.events);
-        let known = of_service(before.clone());
+        let before = told.iter().filter(|event| event.seq < recorded.events);
+        let known_files = hosted_file_ids(before.clone());
         let has_ended =
             |event: &&SessionEvent| matches!(event.kind, SessionEventKind::ModelRequestEnd { .. });
         let calls = before.clone().filter(has_ended).count();
-        let chronicle = Chronicle::after(before);
-        let decides = matches!(wanted.what, What::Decide(..)) || Person::at(terminal).is_some();
-        match chronicle.waiting() {
+        let summary = TurnSummary::from_history(before);
+        let decides = matches!(request.action, ResumeAction::Decide(..))
+            || TerminalApprover::for_terminal(terminal).is_some();
+        match summary.pending_calls() {
             // Nothing needs to be started to know that nobody decides.
-            [call, ..] if !decides => Err(nobody_decides(&host, id, call)),
-            _ => Ok(Found { id, profile, status, events: summary.events, calls, chronicle, known }),
+            [call, ..] if !decides => Err(undecided_error(&host, id, call)),
+            _ => Ok(LoadedSession {
+                id,
+                profile,
+                status,
+                events: recorded.events,
+                calls,
+                summary,
+                known_files,
+            }),
         }
     };
     let found = found.await;
-    let _ = host.end().await;
+    let _ = host.shut_down().await;
     found
 }
 
-/// Finds who speaks. From here on secrets are redacted.
-fn gather(
-    args: &GoingArgs,
+/// Selects the model. Secrets are redacted from here on.
+fn load_args(
+    args: &ContinueArgs,
     config: &Config,
-    environment: &Environment,
-    (profile, calls): (&Profile, usize),
+    environment: &ProcessEnv,
+    (profile, calls): (&SessionProfile, usize),
     terminal: &Terminal,
-) -> Result<(Words, Voice, BTreeMap<String, String>), Failure> {
+) -> Result<(SelectedModel, ModelRecording, BTreeMap<String, String>), CliError> {
     let variables = variables(&args.env)?;
     let (model, script) = (args.model.as_deref(), args.script.as_deref());
     let model = match (model, script, profile.model.as_deref()) {
-        (None, None, Some(SCRIPT) | None) => return Err(without_script(noted(&profile.metadata))),
+        (None, None, Some(SCRIPT) | None) => {
+            return Err(no_model_error(script_from_notes(&profile.metadata)));
+        }
         (None, None, recorded) => recorded,
         (model, _, _) => model,
     };
     let record = args.record.as_deref();
-    // Its own script goes on; another begins.
+    // The session's own script continues; another one starts at its beginning.
     let is_own = || {
-        let own = Path::new(noted(&profile.metadata)?).canonicalize().ok()?;
+        let own = Path::new(script_from_notes(&profile.metadata)?).canonicalize().ok()?;
         Some(own == script?.canonicalize().ok()?)
     };
     let calls_before = if is_own().unwrap_or(false) { calls } else { 0 };
-    let words = words(Source { model, script, calls_before }, record, config, environment)?;
+    let words = select_model(ModelArgs { model, script, calls_before }, record, config, environment)?;
     let mut known = profile.environment.clone();
     known.extend(variables.clone());
     let redactor = redactor(&known, &words);
-    let withheld = profile.withheld.environment.iter().filter_map(|name| Some((name, known.get(name)?)));
+    let withheld = profile.secret_names.environment.iter().filter_map(|name| Some((name, known.get(name)?)));
     let inputs = args.input.iter().map(|input| (&input.name, &input.text));
-    redactor.learn(&Redactor::new(withheld.chain(inputs).map(|(name, value)| (name.clone(), value.clone()))));
+    redactor
+        .extend(&Redactor::new(withheld.chain(inputs).map(|(name, value)| (name.clone(), value.clone()))));
     terminal.redact(redactor.clone());
-    let tools = tool_folders(profile.workspace.as_deref(), config, environment);
-    let (mut words, recorder) = recorded(words, record.map(Path::new), redactor, &tools)?;
-    let tariff = words.tariff.take();
-    Ok((words, Voice { recorder, tariff }, variables))
+    let tools = tool_dirs(profile.workspace.as_deref(), config, environment);
+    let (mut words, recorder) = with_recorder(words, record.map(Path::new), redactor, &tools)?;
+    let price_check = words.price_check.take();
+    Ok((words, ModelRecording { recorder, price_check }, variables))
 }
 
-fn without_script(noted: Option<&str>) -> Failure {
+fn no_model_error(noted: Option<&str>) -> CliError {
     let told = match noted {
         Some(path) => format!("the session's words came from the script `{path}`"),
         None => "where the model's words come from must be said".to_owned(),
     };
-    Failure::usage(told)
-        .hint("`--script FILE` plays a script: its own goes on, another begins; `--model NAME` calls a model")
+    CliError::usage(told).with_hint(
+        "`--script FILE` plays a script: its own goes on, another begins; `--model NAME` calls a model",
+    )
 }

@@ -1,64 +1,66 @@
-//! `conjure sessions show`: what a session is, and what it did.
+//! `conjure sessions show`: prints what a session is, and what it did.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use conjure::{
-    Artifact, Contents, Environment, FileSource, ProducedFiles, Profile, SessionFile, SessionId,
-    SessionSummary,
+    Artifact, ContextOptions, FileSource, ProcessEnv, ProducedFiles, SessionBody, SessionFile, SessionId,
+    SessionProfile, SessionSummary,
 };
 use serde_json::{Value, json};
 
 use crate::cli::approvals::input_lines;
 use crate::cli::args::{Format, Variable};
-use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
-use crate::cli::host::Host;
-use crate::cli::run::{hosted_line, put_in_order, size};
+use crate::cli::cli_error::{CliError, ExitStatus};
+use crate::cli::command_runtime::CommandRuntime;
+use crate::cli::run::{hosted_line, human_size, sort_by_events, variables};
 use crate::cli::sessions::find::find;
-use crate::cli::sessions::list::{entry, short, status, when};
-use crate::cli::sessions::secrets::redact;
-use crate::cli::sessions::turns::{History, Waiting, ended};
+use crate::cli::sessions::list::{format_time, json_entry, shorten, status};
+use crate::cli::sessions::turn_list::{History, PendingCall, end_text};
 use crate::cli::terminal::{Terminal, printable};
 
-/// More than anybody reads.
-const MOST_FILES: usize = 50;
+/// The most files that are printed.
+const MAX_FILES: usize = 50;
 
-/// How much of a digest tells contents apart for people.
+/// How many digits of a digest are printed.
 const DIGEST: usize = 12;
 
-/// Everything that is shown.
-struct Shown {
+/// Everything that is printed of a session.
+struct SessionReport {
     summary: SessionSummary,
-    profile: Profile,
+    profile: SessionProfile,
     history: History,
     workspace: Option<std::path::PathBuf>,
     files: ProducedFiles,
-    /// How many more there are, whose names may hold secrets.
+    /// How many more files there are, whose names may hold secrets.
     unnamed: usize,
     artifacts: Vec<Artifact>,
     produced: Vec<SessionFile>,
 }
 
-/// Prints it.
+/// Prints the session.
 pub(super) async fn show(
-    host: &Host,
+    host: &CommandRuntime,
     id: &str,
     format: Format,
     given: &[Variable],
-    process: &Environment,
+    process: &ProcessEnv,
     terminal: &Terminal,
-) -> Result<Exit, Failure> {
-    let shown = look(host, find(host, id).await?, terminal).await?;
-    redact(&shown.profile, given, process, terminal)?;
+) -> Result<ExitStatus, CliError> {
+    let report = load_report(host, find(host, id).await?, terminal).await?;
+    redact(&report.profile, given, process, terminal)?;
     match format {
-        Format::Json => terminal.output(&format!("{:#}", value(&shown))),
-        Format::Text => terminal.output(&text(&shown, host, terminal)),
+        Format::Json => terminal.output(&format!("{:#}", value(&report))),
+        Format::Text => terminal.output(&text(&report, host, terminal)),
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Success)
 }
 
-async fn look(host: &Host, id: SessionId, terminal: &Terminal) -> Result<Shown, Failure> {
+async fn load_report(
+    host: &CommandRuntime,
+    id: SessionId,
+    terminal: &Terminal,
+) -> Result<SessionReport, CliError> {
     let (runtime, tenant) = (&host.runtime, &host.tenant);
     let profile = runtime.profile(tenant, id).await?;
     let events = runtime.events(tenant, id, 0).await?;
@@ -68,19 +70,23 @@ async fn look(host: &Host, id: SessionId, terminal: &Terminal) -> Result<Shown, 
         ProducedFiles { files: Vec::new(), complete: true }
     });
     let summary = runtime.summary(tenant, id).await?;
-    let (artifacts, mut produced) = runtime.belongings(tenant, id).await?;
-    put_in_order(&mut produced, &events);
-    let (files, unnamed) = named(files, &produced, &profile);
-    let history = History::of(&events);
-    Ok(Shown { summary, profile, history, workspace, files, unnamed, artifacts, produced })
+    let (artifacts, mut produced) = runtime.artifacts_and_files(tenant, id).await?;
+    sort_by_events(&mut produced, &events);
+    let (files, unnamed) = nameable_files(files, &produced, &profile);
+    let history = History::from_events(&events);
+    Ok(SessionReport { summary, profile, history, workspace, files, unnamed, artifacts, produced })
 }
 
-/// The files whose names may be told, and how many others there are: where the session had secrets, which are not known now, only
-/// names that are recorded, without them.
-fn named(found: ProducedFiles, recorded: &[SessionFile], profile: &Profile) -> (ProducedFiles, usize) {
-    let has_secrets = !profile.withheld.environment.is_empty()
-        || !profile.withheld.secrets.is_empty()
-        || !profile.withheld.inputs.is_empty();
+/// The files whose names may be printed, and the number of the others. If the session had secrets that are not known
+/// now, only recorded names are printed.
+fn nameable_files(
+    found: ProducedFiles,
+    recorded: &[SessionFile],
+    profile: &SessionProfile,
+) -> (ProducedFiles, usize) {
+    let has_secrets = !profile.secret_names.environment.is_empty()
+        || !profile.secret_names.secrets.is_empty()
+        || !profile.secret_names.inputs.is_empty();
     if !has_secrets {
         return (found, 0);
     }
@@ -92,19 +98,19 @@ fn named(found: ProducedFiles, recorded: &[SessionFile], profile: &Profile) -> (
     (ProducedFiles { files, ..found }, unnamed)
 }
 
-fn text(shown: &Shown, host: &Host, terminal: &Terminal) -> String {
-    let Shown { summary, profile, history, workspace, files, unnamed, artifacts, produced } = shown;
+fn text(report: &SessionReport, host: &CommandRuntime, terminal: &Terminal) -> String {
+    let SessionReport { summary, profile, history, workspace, files, unnamed, artifacts, produced } = report;
     let mut lines = Vec::new();
     let mut line = |name: &str, value: &str| lines.push(format!("{name:<10} {}", printable(value)));
     line("session", &summary.id.to_string());
-    line("opened", &when(summary.opened));
-    line("updated", &when(summary.updated));
-    match (&summary.contents, &summary.held_by) {
-        (Contents::Read(contents), Some(owner)) => {
+    line("opened", &format_time(summary.opened));
+    line("updated", &format_time(summary.updated));
+    match (&summary.body, &summary.lease_owner) {
+        (SessionBody::Ok(contents), Some(owner)) => {
             line("status", &format!("{}; `{owner}` has it", status(&contents.status)));
         }
-        (Contents::Read(contents), None) => line("status", status(&contents.status)),
-        (Contents::Unreadable { reason }, _) => line("status", &format!("unreadable: {reason}")),
+        (SessionBody::Ok(contents), None) => line("status", status(&contents.status)),
+        (SessionBody::Corrupt { reason }, _) => line("status", &format!("unreadable: {reason}")),
         _ => {}
     }
     line("model", profile.model.as_deref().unwrap_or("unknown"));
@@ -112,12 +118,17 @@ fn text(shown: &Shown, host: &Host, terminal: &Terminal) -> String {
     if let Some(folder) = workspace {
         line("workspace", &folder.to_string_lossy());
     }
-    let withheld: Vec<&str> =
-        profile.withheld.environment.iter().chain(&profile.withheld.secrets).map(String::as_str).collect();
+    let withheld: Vec<&str> = profile
+        .secret_names
+        .environment
+        .iter()
+        .chain(&profile.secret_names.secrets)
+        .map(String::as_str)
+        .collect();
     if !withheld.is_empty() {
         line("withheld", &withheld.join(", "));
     }
-    if let Contents::Read(contents) = &summary.contents
+    if let SessionBody::Ok(contents) = &summary.body
         && contents.usage.total() > 0
     {
         let usage = &contents.usage;
@@ -136,46 +147,46 @@ fn text(shown: &Shown, host: &Host, terminal: &Terminal) -> String {
         lines.push(format!(
             "  {:>3}  {}  {}; {} model call{}, {} tool call{}",
             place + 1,
-            when(turn.at),
-            ended(turn.stop.as_ref()),
+            format_time(turn.at),
+            end_text(turn.stop.as_ref()),
             turn.model_calls,
             plural(turn.model_calls),
             turn.tool_calls,
             plural(turn.tool_calls),
         ));
-        lines.push(format!("       {}", short(&turn.prompt)));
+        lines.push(format!("       {}", shorten(&turn.prompt)));
     }
-    if !history.waiting.is_empty() {
+    if !history.pending.is_empty() {
         lines.push("waiting for a person:".to_owned());
     }
-    for waiting in &history.waiting {
-        let Waiting { call, reason } = waiting;
-        lines.push(format!("  {}  {}", printable(call.id.as_str()), short(reason)));
+    for waiting in &history.pending {
+        let PendingCall { call, reason } = waiting;
+        lines.push(format!("  {}  {}", printable(call.id.as_str()), shorten(reason)));
         let input = input_lines(call, |text| terminal.redacted(text).into_owned());
         lines.extend(input.into_iter().map(|line| format!("    {line}")));
     }
-    if let Some(first) = history.waiting.first() {
-        lines.push(format!("  {}", host.how_to_decide(summary.id, &first.call.id)));
+    if let Some(first) = history.pending.first() {
+        lines.push(format!("  {}", host.decide_hint(summary.id, &first.call.id)));
     }
     if !artifacts.is_empty() {
         lines.push("artifacts:".to_owned());
     }
-    for artifact in artifacts.iter().take(MOST_FILES) {
-        let known = artifact.size().map_or_else(|| "not fetched".to_owned(), size);
+    for artifact in artifacts.iter().take(MAX_FILES) {
+        let known = artifact.size().map_or_else(|| "not fetched".to_owned(), human_size);
         let (name, kind) = (printable(artifact.name.as_str()), printable(&artifact.content_type));
         lines.push(format!("  {known:>11}  file://{name}  {kind}"));
     }
-    if artifacts.len() > MOST_FILES {
-        lines.push(format!("  … and {} more", artifacts.len() - MOST_FILES));
+    if artifacts.len() > MAX_FILES {
+        lines.push(format!("  … and {} more", artifacts.len() - MAX_FILES));
     }
     if !files.files.is_empty() || *unnamed > 0 {
         lines.push("files:".to_owned());
     }
-    for file in files.files.iter().take(MOST_FILES) {
-        lines.push(format!("  {:>9}  {}", size(file.size), printable(&file.path.to_string_lossy())));
+    for file in files.files.iter().take(MAX_FILES) {
+        lines.push(format!("  {:>9}  {}", human_size(file.size), printable(&file.path.to_string_lossy())));
     }
-    if files.files.len() > MOST_FILES {
-        lines.push(format!("  … and {} more", files.files.len() - MOST_FILES));
+    if files.files.len() > MAX_FILES {
+        lines.push(format!("  … and {} more", files.files.len() - MAX_FILES));
     }
     if *unnamed > 0 {
         lines.push(format!("  … and {unnamed} whose names are not recorded, or hold what was withheld"));
@@ -187,9 +198,9 @@ fn text(shown: &Shown, host: &Host, terminal: &Terminal) -> String {
     if !of_service.is_empty() {
         lines.push("files with the model's service:".to_owned());
     }
-    lines.extend(of_service.iter().take(MOST_FILES).map(|file| format!("  {}", hosted_line(file))));
-    if of_service.len() > MOST_FILES {
-        lines.push(format!("  … and {} more", of_service.len() - MOST_FILES));
+    lines.extend(of_service.iter().take(MAX_FILES).map(|file| format!("  {}", hosted_line(file))));
+    if of_service.len() > MAX_FILES {
+        lines.push(format!("  … and {} more", of_service.len() - MAX_FILES));
     }
     lines.join("\n")
 }
@@ -198,12 +209,13 @@ const fn plural(count: u32) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-fn value(shown: &Shown) -> Value {
-    let Shown { summary, profile, history, workspace, files, unnamed: _, artifacts, produced } = shown;
-    let mut value = entry(summary);
+fn value(report: &SessionReport) -> Value {
+    let SessionReport { summary, profile, history, workspace, files, unnamed: _, artifacts, produced } =
+        report;
+    let mut value = json_entry(summary);
     value["sandbox"] = profile.executor.clone().into();
     value["workspace"] = workspace.as_ref().map(|folder| folder.to_string_lossy().into_owned()).into();
-    value["withheld"] = serde_json::to_value(&profile.withheld).unwrap_or_default();
+    value["withheld"] = serde_json::to_value(&profile.secret_names).unwrap_or_default();
     let skills =
         profile.skills.iter().map(|skill| json!({"name": skill.name, "digest": skill.digest.to_hex()}));
     value["skills"] = skills.collect();
@@ -218,8 +230,8 @@ fn value(shown: &Shown) -> Value {
         })
     });
     value["turn_list"] = turns.collect();
-    let waiting = history.waiting.iter().map(|waiting| {
-        let Waiting { call, reason } = waiting;
+    let waiting = history.pending.iter().map(|waiting| {
+        let PendingCall { call, reason } = waiting;
         json!({"tool_use_id": call.id.as_str(), "name": call.name, "input": call.input_value(), "reason": reason})
     });
     value["approvals"] = waiting.collect();
@@ -237,4 +249,27 @@ fn value(shown: &Shown) -> Value {
     value["artifacts"] = given.collect();
     value["produced"] = serde_json::to_value(produced).unwrap_or_default();
     value
+}
+
+/// Redacts the session's secrets in everything that is printed from here on: the variables that the record names and this
+/// process has, the `given` ones, and the API key.
+///
+/// Tool results were redacted when they were recorded. The model's text was not.
+pub(super) fn redact(
+    profile: &SessionProfile,
+    given: &[Variable],
+    process: &ProcessEnv,
+    terminal: &Terminal,
+) -> Result<(), CliError> {
+    let known = profile.secret_names.environment.iter().chain(&profile.secret_names.secrets);
+    let mut secrets: BTreeMap<String, String> =
+        known.filter_map(|name| Some((name.clone(), ProcessEnv::var(name)?))).collect();
+    secrets.extend(variables(given)?);
+    if process.has_api_key()
+        && let Some(key) = ProcessEnv::var("ANTHROPIC_API_KEY")
+    {
+        secrets.insert("ANTHROPIC_API_KEY".to_owned(), key);
+    }
+    terminal.redact(ContextOptions { secrets, ..ContextOptions::default() }.redactor());
+    Ok(())
 }

@@ -1,7 +1,7 @@
-//! `conjure skills check`: whether a skill could run here, with everything that is missing in one report.
+//! `conjure skills check`: reports whether a skill can run here, with everything that is missing.
 //!
-//! A sandbox is made as for a run, and asked. Of the skill nothing runs; commands that it needs in some version are asked
-//! for theirs.
+//! It creates a sandbox as for a run, and inspects it. Nothing of the skill runs. Commands that it needs in some
+//! version are asked for their versions.
 
 use std::sync::Arc;
 
@@ -11,27 +11,31 @@ use conjure::{
 };
 
 use crate::cli::args::{CheckArgs, Format};
-use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
+use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::run::variables;
-use crate::cli::skills::{inputs, is_nothing_there, load};
+use crate::cli::skills::load::{inputs, is_not_found, load};
 use crate::cli::terminal::{Terminal, printable};
 
-/// Checks the skill, and prints the report. Exit code 0: it could run; 1: something is missing; 2: it is not there.
-pub(super) async fn check(args: &CheckArgs, config: &Config, terminal: &Terminal) -> Result<Exit, Failure> {
+/// Checks the skill, and prints the report. Exit code 0: it can run; 1: something is missing; 2: the skill does not
+/// exist.
+pub(super) async fn check(
+    args: &CheckArgs,
+    config: &Config,
+    terminal: &Terminal,
+) -> Result<ExitStatus, CliError> {
     let named = args.path.to_string_lossy().into_owned();
     let skill = match load(&args.path, Mode::Lenient) {
         Ok(skill) => Arc::new(skill),
         Err(error) => {
-            let exit = if is_nothing_there(&error) { Exit::Usage } else { Exit::Failed };
-            tell(&PreflightReport::refused(named, error), args.format, terminal);
+            let exit = if is_not_found(&error) { ExitStatus::Usage } else { ExitStatus::Failed };
+            print_report(&PreflightReport::refused(named, error), args.format, terminal);
             return Ok(exit);
         }
     };
     let executor = match &args.sandbox {
         None => config.executor(),
         Some(kind) => kind.parse::<ExecutorKind>().map_err(|reason| {
-            Failure::usage(format!("`--sandbox`: {reason}")).hint("`local` isolates nothing")
+            CliError::usage(format!("`--sandbox`: {reason}")).with_hint("`local` isolates nothing")
         })?,
     };
     let config = config.with(Settings { executor: Some(executor), ..Settings::default() })?;
@@ -44,14 +48,14 @@ pub(super) async fn check(args: &CheckArgs, config: &Config, terminal: &Terminal
     let workbench = Workbench::open([Arc::clone(&skill)], &config, options).await?;
     let report = {
         let probe = SandboxProbe::new(&**workbench.executor(), Arc::new(SystemClock), &skill);
-        Preflight::new(&skill, &inputs).run(&probe.under(config.network())).await
+        Preflight::new(&skill, &inputs).run(&probe.with_network(config.network())).await
     };
     workbench.close().await;
-    tell(&report, args.format, terminal);
-    Ok(if report.is_ready() { Exit::Done } else { Exit::Failed })
+    print_report(&report, args.format, terminal);
+    Ok(if report.is_ready() { ExitStatus::Success } else { ExitStatus::Failed })
 }
 
-fn tell(report: &PreflightReport, format: Format, terminal: &Terminal) {
+fn print_report(report: &PreflightReport, format: Format, terminal: &Terminal) {
     match format {
         Format::Json => {
             let json = serde_json::to_value(report).unwrap_or_default();
@@ -60,12 +64,12 @@ fn tell(report: &PreflightReport, format: Format, terminal: &Terminal) {
         Format::Text => {
             let verdict = if report.is_ready() { "is ready to run here" } else { "cannot run here" };
             terminal.output(&format!("{} {verdict}", printable(report.skill())));
-            report.rules().iter().for_each(|rule| tell_rule(rule, terminal));
+            report.rules().iter().for_each(|rule| print_rule(rule, terminal));
         }
     }
 }
 
-fn tell_rule(rule: &RuleReport, terminal: &Terminal) {
+fn print_rule(rule: &RuleReport, terminal: &Terminal) {
     let mark = match rule.outcome {
         RuleOutcome::Passed => "ok  ",
         RuleOutcome::Warned => "warn",

@@ -1,16 +1,15 @@
-//! `conjure skills inspect`: everything about one skill, as it would be loaded.
+//! `conjure skills inspect`: prints everything about one skill.
 
 use conjure::{Resource, Resources, Skill, SkillDigests};
 use serde_json::{Value, json};
 
 use crate::cli::args::Format;
-use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
-use crate::cli::skills::place;
+use crate::cli::cli_error::{CliError, ExitStatus};
+use crate::cli::skills::load::display_path;
 use crate::cli::terminal::{Terminal, printable};
 
 /// Prints the skill's fields, files, digests and diagnostics.
-pub(super) fn inspect(skill: &Skill, format: Format, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(super) fn inspect(skill: &Skill, format: Format, terminal: &Terminal) -> Result<ExitStatus, CliError> {
     let resources = skill.resources().map_err(conjure::Error::from)?;
     let digests = skill.digests().map_err(conjure::Error::from)?;
     let body = skill.body().map_err(conjure::Error::from)?;
@@ -18,7 +17,7 @@ pub(super) fn inspect(skill: &Skill, format: Format, terminal: &Terminal) -> Res
         Format::Json => terminal.output(&json(skill, &resources, &digests, &body)),
         Format::Text => terminal.output(&text(skill, &resources, &digests, &body)),
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Success)
 }
 
 fn groups(resources: &Resources) -> [(&'static str, &[Resource]); 4] {
@@ -45,7 +44,7 @@ fn text(skill: &Skill, resources: &Resources, digests: &SkillDigests, body: &str
     for (key, value) in skill.metadata().iter() {
         field("metadata", Some(&format!("{key}: {value}")));
     }
-    field("location", Some(&place(skill).to_string_lossy()));
+    field("location", Some(&display_path(skill).to_string_lossy()));
     field("digest", Some(&digests.skill().to_string()));
     field("body", Some(&format!("{} lines, {} bytes", body.lines().count(), body.len())));
     for (group, files) in groups(resources) {
@@ -83,7 +82,7 @@ fn json(skill: &Skill, resources: &Resources, digests: &SkillDigests, body: &str
         "compatibility": skill.compatibility(),
         "allowed_tools": skill.allowed_tools(),
         "metadata": skill.metadata(),
-        "location": place(skill).to_string_lossy(),
+        "location": display_path(skill).to_string_lossy(),
         "digest": digests.skill().to_string(),
         "body": {"lines": body.lines().count(), "bytes": body.len()},
         "resources": resources,

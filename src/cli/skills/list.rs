@@ -1,24 +1,23 @@
-//! `conjure skills list`: the skills that a session would have.
+//! `conjure skills list`: lists the skills that a session would have.
 
 use conjure::{Config, Skill};
 use serde_json::{Value, json};
 
 use crate::cli::args::Format;
-use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
-use crate::cli::skills::{found, place};
+use crate::cli::cli_error::{CliError, ExitStatus};
+use crate::cli::skills::load::{display_path, load_configured};
 use crate::cli::terminal::{Terminal, printable};
 
 /// The most characters of a description in a line for people.
 const DESCRIPTION: usize = 100;
 
 /// Prints the skills, by name.
-pub(super) fn list(config: &Config, format: Format, terminal: &Terminal) -> Result<Exit, Failure> {
-    let mut skills = found(config, terminal)?;
+pub(super) fn list(config: &Config, format: Format, terminal: &Terminal) -> Result<ExitStatus, CliError> {
+    let mut skills = load_configured(config, terminal)?;
     skills.sort_by(|a, b| a.name().cmp(b.name()));
     match format {
         Format::Json => {
-            let list: Vec<Value> = skills.iter().map(|skill| entry(skill)).collect();
+            let list: Vec<Value> = skills.iter().map(|skill| json_entry(skill)).collect();
             terminal.output(&format!("{:#}", Value::from(list)));
         }
         Format::Text if skills.is_empty() => {
@@ -31,22 +30,22 @@ pub(super) fn list(config: &Config, format: Format, terminal: &Terminal) -> Resu
             let width = skills.iter().map(|skill| skill.name().as_str().chars().count()).max().unwrap_or(0);
             for skill in &skills {
                 let name = printable(skill.name().as_str());
-                terminal.output(&format!("{name:<width$}  {}", short(skill.description())));
+                terminal.output(&format!("{name:<width$}  {}", shorten(skill.description())));
             }
         }
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Success)
 }
 
-fn entry(skill: &Skill) -> Value {
+fn json_entry(skill: &Skill) -> Value {
     json!({
         "name": skill.name().as_str(),
         "description": skill.description(),
-        "location": place(skill).to_string_lossy(),
+        "location": display_path(skill).to_string_lossy(),
     })
 }
 
-fn short(description: &str) -> String {
+fn shorten(description: &str) -> String {
     let line = printable(&description.split_whitespace().collect::<Vec<_>>().join(" "));
     if line.chars().count() <= DESCRIPTION {
         return line;

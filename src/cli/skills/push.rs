@@ -1,124 +1,131 @@
-//! `conjure skills push`: the model's service, in step with a folder of skills.
+//! `conjure skills push`: uploads a folder of skills to the model's service.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conjure::anthropic::hosted::{
-    Absent, Pushed, SkillFailure, SkillId, SkillSync, Step, SyncEvent, VersionId,
+    MissingLocally, PlannedAction, PushResult, SkillFailure, SkillId, SkillSync, SyncEvent, VersionId,
 };
-use conjure::{Config, Diagnostic, Environment, Settings, Severity};
+use conjure::{Config, Diagnostic, ProcessEnv, Settings, Severity};
 use serde_json::{Value, json};
 
-use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
-use crate::cli::hosted_args::PushArgs;
-use crate::cli::service;
-use crate::cli::skills::told;
+use crate::cli::args::PushArgs;
+use crate::cli::cli_error::{CliError, ExitStatus};
+use crate::cli::hosted_client;
+use crate::cli::skills::load::diagnostic_line;
 use crate::cli::terminal::{Style, Terminal, printable};
 
-/// What helps where even the list of skills is not there.
+/// The hint if the list of skills cannot be fetched.
 pub(super) const NO_SERVICE: &str =
     "does the service at `ANTHROPIC_BASE_URL` keep skills, in the form of `CONJURE_PROFILE`?";
 
 /// A skill in the result.
-struct Line<'a> {
+struct PushLine<'a> {
     name: &'a str,
     place: &'a Path,
     word: &'static str,
     end: Result<(Option<&'a SkillId>, Option<&'a VersionId>), &'a SkillFailure>,
 }
 
-/// Uploads what is new or has changed, or says what that is. Exit code 0: all is as it is here; 1: something is not; 2: nothing
-/// could be tried.
+/// Uploads new and changed skills, or prints what would be uploaded. Exit code 0: everything is up to date; 1:
+/// something is not; 2: nothing could be tried.
 pub(super) async fn push(
     args: &PushArgs,
     config: &Config,
-    environment: &Environment,
+    environment: &ProcessEnv,
     terminal: &Arc<Terminal>,
-) -> Result<Exit, Failure> {
-    let client = service::client(config, environment, terminal)?;
+) -> Result<ExitStatus, CliError> {
+    let client = hosted_client::client(config, environment, terminal)?;
     let teller = Arc::clone(terminal);
-    let sync = SkillSync::new(client.skills(), record(args.data.as_ref(), config, environment)?);
+    let sync = SkillSync::new(client.skills(), index_dir(args.data.as_ref(), config, environment)?);
     let sync = sync.on_event(move |event| {
         if let SyncEvent::Started { name, bytes } = event {
             teller.styled(Style::Dim, &format!("uploading {}: {bytes} bytes", printable(name)));
         }
     });
-    let refused = |error| service::failed(error, NO_SERVICE);
+    let refused = |error| hosted_client::sync_error(error, NO_SERVICE);
     if args.dry_run {
         let plan = sync.plan(&args.folder).await.map_err(refused)?;
-        let lines: Vec<Line<'_>> = plan
+        let lines: Vec<PushLine<'_>> = plan
             .skills
             .iter()
             .map(|skill| {
                 let (word, end) = match skill.step() {
-                    Ok(Step::Create) => ("create", Ok((None, None))),
-                    Ok(Step::Update { skill }) => ("update", Ok((Some(skill), None))),
-                    Ok(Step::Keep { skill, version }) => ("unchanged", Ok((Some(skill), Some(version)))),
+                    Ok(PlannedAction::Create) => ("create", Ok((None, None))),
+                    Ok(PlannedAction::Update { skill }) => ("update", Ok((Some(skill), None))),
+                    Ok(PlannedAction::Keep { skill, version }) => {
+                        ("unchanged", Ok((Some(skill), Some(version))))
+                    }
                     Err(failure) => ("failed", Err(failure)),
                 };
-                Line { name: skill.name(), place: skill.place(), word, end }
+                PushLine { name: skill.name(), place: skill.place(), word, end }
             })
             .collect();
-        tell(args, &lines, &plan.absent, &plan.notes, terminal);
-        return Ok(if plan.is_good() { Exit::Done } else { Exit::Failed });
+        print_result(args, &lines, &plan.absent, &plan.notes, terminal);
+        return Ok(if plan.is_possible() { ExitStatus::Success } else { ExitStatus::Failed });
     }
     let report = sync.push(&args.folder).await.map_err(refused)?;
-    let lines: Vec<Line<'_>> = report
+    let lines: Vec<PushLine<'_>> = report
         .skills
         .iter()
         .map(|skill| {
             let word = match skill.result() {
-                Ok(Pushed::Created { .. }) => "created",
-                Ok(Pushed::Updated { .. }) => "updated",
-                Ok(Pushed::Unchanged { .. }) => "unchanged",
+                Ok(PushResult::Created { .. }) => "created",
+                Ok(PushResult::Updated { .. }) => "updated",
+                Ok(PushResult::Unchanged { .. }) => "unchanged",
                 Err(_) => "failed",
             };
             let end = skill.result().map(|pushed| (Some(pushed.skill()), pushed.version()));
-            Line { name: skill.name(), place: skill.place(), word, end }
+            PushLine { name: skill.name(), place: skill.place(), word, end }
         })
         .collect();
-    tell(args, &lines, &report.absent, &report.notes, terminal);
-    if let Some(error) = &report.not_remembered {
+    print_result(args, &lines, &report.absent, &report.notes, terminal);
+    if let Some(error) = &report.record_error {
         terminal.warning(&format!(
             "{}; the next push finds at the service what this one has uploaded",
             printable(&error.to_string())
         ));
     }
-    Ok(if report.is_good() { Exit::Done } else { Exit::Failed })
+    Ok(if report.is_complete() { ExitStatus::Success } else { ExitStatus::Failed })
 }
 
-/// The folder of the record of what was uploaded.
-pub(super) fn record(
+/// The folder of the upload index.
+pub(super) fn index_dir(
     data: Option<&PathBuf>,
     config: &Config,
-    environment: &Environment,
-) -> Result<PathBuf, Failure> {
+    environment: &ProcessEnv,
+) -> Result<PathBuf, CliError> {
     let config = config.with(Settings { data: data.cloned(), ..Settings::default() })?;
     let folder = config.data().map(Path::to_owned).or_else(|| environment.data_folder());
     let folder = folder.ok_or_else(|| {
-        Failure::usage("no data folder is known: neither `XDG_DATA_HOME` nor `HOME` is set")
-            .hint("`--data DIR` names one, as does `CONJURE_DATA`")
+        CliError::usage("no data folder is known: neither `XDG_DATA_HOME` nor `HOME` is set")
+            .with_hint("`--data DIR` names one, as does `CONJURE_DATA`")
     })?;
     Ok(folder.join("hosted"))
 }
 
-fn tell(args: &PushArgs, lines: &[Line<'_>], absent: &[Absent], notes: &[Diagnostic], terminal: &Terminal) {
+fn print_result(
+    args: &PushArgs,
+    lines: &[PushLine<'_>],
+    absent: &[MissingLocally],
+    notes: &[Diagnostic],
+    terminal: &Terminal,
+) {
     for note in notes {
         match note.severity() {
-            Severity::Info => terminal.note(&format!("note: {}", told(note))),
-            _ => terminal.warning(&told(note)),
+            Severity::Info => terminal.note(&format!("note: {}", diagnostic_line(note))),
+            _ => terminal.warning(&diagnostic_line(note)),
         }
     }
     if args.json {
-        terminal.output(&format!("{:#}", json_of(args, lines, absent)));
+        terminal.output(&format!("{:#}", to_json(args, lines, absent)));
     } else {
-        tell_lines(args, lines, absent, terminal);
+        print_lines(args, lines, absent, terminal);
     }
     let mut hints: Vec<String> = Vec::new();
     for line in lines {
         let hint = match line.end {
-            Err(SkillFailure::Service(error)) => service::hint(error, service::LISTED),
+            Err(SkillFailure::Service(error)) => hosted_client::hint(error, hosted_client::REMOTE_LIST_HINT),
             Err(SkillFailure::Ambiguous { .. }) => {
                 Some("`conjure skills remote delete ID` deletes one".to_owned())
             }
@@ -131,7 +138,7 @@ fn tell(args: &PushArgs, lines: &[Line<'_>], absent: &[Absent], notes: &[Diagnos
     }
 }
 
-fn tell_lines(args: &PushArgs, lines: &[Line<'_>], absent: &[Absent], terminal: &Terminal) {
+fn print_lines(args: &PushArgs, lines: &[PushLine<'_>], absent: &[MissingLocally], terminal: &Terminal) {
     if lines.is_empty() && absent.is_empty() {
         terminal.note(&format!("no skills found in {}", printable(&args.folder.to_string_lossy())));
     }
@@ -151,13 +158,13 @@ fn tell_lines(args: &PushArgs, lines: &[Line<'_>], absent: &[Absent], terminal: 
         };
         say(line.name, line.word, &rest);
     }
-    for Absent { name, skill, .. } in absent {
+    for MissingLocally { name, skill, .. } in absent {
         let skill = printable(skill.as_str());
         say(name, "absent", &format!("{skill}  not in the folder any more; the service keeps it"));
     }
 }
 
-fn json_of(args: &PushArgs, lines: &[Line<'_>], absent: &[Absent]) -> Value {
+fn to_json(args: &PushArgs, lines: &[PushLine<'_>], absent: &[MissingLocally]) -> Value {
     let skills: Vec<Value> = lines
         .iter()
         .map(|line| {
@@ -172,7 +179,9 @@ fn json_of(args: &PushArgs, lines: &[Line<'_>], absent: &[Absent]) -> Value {
             })
         })
         .collect();
-    let absent: Vec<Value> =
-        absent.iter().map(|Absent { name, skill, .. }| json!({"name": name, "id": skill.as_str()})).collect();
+    let absent: Vec<Value> = absent
+        .iter()
+        .map(|MissingLocally { name, skill, .. }| json!({"name": name, "id": skill.as_str()}))
+        .collect();
     json!({"dry_run": args.dry_run, "skills": skills, "absent": absent})
 }

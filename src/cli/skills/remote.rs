@@ -1,26 +1,25 @@
-//! `conjure skills remote …`: the skills that the model's service keeps.
+//! `conjure skills remote …`: lists and deletes skills at the model's service.
 
 use std::path::PathBuf;
 
-use conjure::anthropic::hosted::{Deleted, SkillId, SkillRecord, SkillSource, SkillSync, VersionId};
-use conjure::{Config, Environment};
+use conjure::anthropic::hosted::{Deleted, SkillId, SkillMetadata, SkillSource, SkillSync, VersionId};
+use conjure::{Config, ProcessEnv};
 use futures_util::TryStreamExt as _;
 use serde_json::{Value, json};
 
-use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
-use crate::cli::hosted_args::{RemoteCommand, RemoteSource};
-use crate::cli::service;
-use crate::cli::skills::push::{NO_SERVICE, record};
+use crate::cli::args::{RemoteCommand, RemoteSource};
+use crate::cli::cli_error::{CliError, ExitStatus};
+use crate::cli::hosted_client;
+use crate::cli::skills::push::{NO_SERVICE, index_dir};
 use crate::cli::terminal::{Terminal, printable};
 
-/// Does what the subcommand says.
+/// Runs the subcommand.
 pub(super) async fn remote(
     command: &RemoteCommand,
     config: &Config,
-    environment: &Environment,
+    environment: &ProcessEnv,
     terminal: &Terminal,
-) -> Result<Exit, Failure> {
+) -> Result<ExitStatus, CliError> {
     match command {
         RemoteCommand::List { source, json } => {
             list(source.map(SkillSource::from), *json, config, environment, terminal).await
@@ -45,16 +44,16 @@ async fn list(
     source: Option<SkillSource>,
     json: bool,
     config: &Config,
-    environment: &Environment,
+    environment: &ProcessEnv,
     terminal: &Terminal,
-) -> Result<Exit, Failure> {
-    let client = service::client(config, environment, terminal)?;
-    let listed: Result<Vec<SkillRecord>, _> = client.skills().list(source).try_collect().await;
-    let skills = listed.map_err(|error| service::refused(&error, NO_SERVICE))?;
+) -> Result<ExitStatus, CliError> {
+    let client = hosted_client::client(config, environment, terminal)?;
+    let listed: Result<Vec<SkillMetadata>, _> = client.skills().list(source).try_collect().await;
+    let skills = listed.map_err(|error| hosted_client::service_error(&error, NO_SERVICE))?;
     if json {
         let list: Vec<Value> = skills.iter().map(entry).collect();
         terminal.output(&format!("{:#}", Value::from(list)));
-        return Ok(Exit::Done);
+        return Ok(ExitStatus::Success);
     }
     if skills.is_empty() {
         terminal.note("the service keeps no such skills; `conjure skills push DIR` uploads some");
@@ -72,10 +71,10 @@ async fn list(
         );
         terminal.output(line.trim_end());
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Success)
 }
 
-fn entry(skill: &SkillRecord) -> Value {
+fn entry(skill: &SkillMetadata) -> Value {
     json!({
         "id": skill.id.as_str(),
         "title": skill.title,
@@ -86,17 +85,17 @@ fn entry(skill: &SkillRecord) -> Value {
     })
 }
 
-/// Deletes one after the other. One that fails is told, and the others are deleted all the same.
+/// Deletes the skills one by one. An error is printed, and the others are deleted all the same.
 async fn delete(
     ids: &[String],
     data: Option<&PathBuf>,
     config: &Config,
-    environment: &Environment,
+    environment: &ProcessEnv,
     terminal: &Terminal,
-) -> Result<Exit, Failure> {
-    let client = service::client(config, environment, terminal)?;
-    let sync = SkillSync::new(client.skills(), record(data, config, environment)?);
-    let mut exit = Exit::Done;
+) -> Result<ExitStatus, CliError> {
+    let client = hosted_client::client(config, environment, terminal)?;
+    let sync = SkillSync::new(client.skills(), index_dir(data, config, environment)?);
+    let mut exit = ExitStatus::Success;
     for id in ids {
         match sync.delete(&SkillId::new(id)).await {
             Ok(Deleted { title, versions, .. }) => {
@@ -106,9 +105,9 @@ async fn delete(
                     .output(&format!("deleted {}{title}, with {versions} version{plural}", printable(id)));
             }
             Err(error) => {
-                let mut failure = service::failed(error, service::LISTED);
+                let mut failure = hosted_client::sync_error(error, hosted_client::REMOTE_LIST_HINT);
                 failure.message = format!("`{}` is not deleted: {}", printable(id), failure.message);
-                terminal.failure(&failure);
+                terminal.error(&failure);
                 if failure.exit.code() > exit.code() {
                     exit = failure.exit;
                 }

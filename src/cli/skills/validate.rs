@@ -1,5 +1,5 @@
-//! `conjure skills validate`: whether skills keep the format's rules. In strict mode the messages are the format's
-//! reference validator's.
+//! `conjure skills validate`: checks skills against the format. In strict mode the messages are those of the format's
+//! reference validator.
 
 use std::path::Path;
 
@@ -7,24 +7,23 @@ use conjure::{Diagnostic, Mode, RuleId, extract_skill_file};
 use serde_json::{Value, json};
 
 use crate::cli::args::{Format, ValidateArgs};
-use crate::cli::exit::Exit;
-use crate::cli::failure::Failure;
-use crate::cli::skills::is_package;
+use crate::cli::cli_error::{CliError, ExitStatus};
+use crate::cli::skills::load::is_package;
 use crate::cli::terminal::{Terminal, printable};
 
 /// Checks each path. Exit code 0: all are valid; 1: at least one is not; 2: a path does not exist.
-pub(super) fn validate(args: &ValidateArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(super) fn validate(args: &ValidateArgs, terminal: &Terminal) -> Result<ExitStatus, CliError> {
     let mode = if args.lenient { Mode::Lenient } else { Mode::Strict };
-    let mut exit = Exit::Done;
+    let mut exit = ExitStatus::Success;
     let mut report = Vec::new();
     for path in &args.paths {
         let findings = findings(path, mode);
         let outcome = match findings.iter().find(|finding| finding.is_error()) {
-            None => Exit::Done,
-            Some(finding) if finding.rule() == RuleId::PathMissing => Exit::Usage,
-            Some(_) => Exit::Failed,
+            None => ExitStatus::Success,
+            Some(finding) if finding.rule() == RuleId::PathMissing => ExitStatus::Usage,
+            Some(_) => ExitStatus::Failed,
         };
-        // What cannot even be looked at weighs more than what is wrong.
+        // A missing path has priority over an invalid skill.
         if outcome.code() > exit.code() {
             exit = outcome;
         }
@@ -32,7 +31,7 @@ pub(super) fn validate(args: &ValidateArgs, terminal: &Terminal) -> Result<Exit,
             Format::Text => tell(path, &findings, mode, terminal),
             Format::Json => report.push(json!({
                 "path": path.to_string_lossy(),
-                "valid": outcome == Exit::Done,
+                "valid": outcome == ExitStatus::Success,
                 "findings": findings,
             })),
         }
@@ -43,7 +42,7 @@ pub(super) fn validate(args: &ValidateArgs, terminal: &Terminal) -> Result<Exit,
     Ok(exit)
 }
 
-/// What is wrong with the skill at a path. A package is unpacked for it.
+/// The diagnostics of the skill at a path. A package is unpacked for it.
 fn findings(path: &Path, mode: Mode) -> Vec<Diagnostic> {
     if !is_package(path) {
         return conjure::validate(path, mode);
@@ -54,7 +53,7 @@ fn findings(path: &Path, mode: Mode) -> Vec<Diagnostic> {
     }
 }
 
-/// As the reference validator says it: good news on standard output, bad news on standard error.
+/// As the reference validator prints it: success on standard output, errors on standard error.
 fn tell(path: &Path, findings: &[Diagnostic], mode: Mode, terminal: &Terminal) {
     let path = printable(&path.to_string_lossy());
     let (errors, others): (Vec<&Diagnostic>, Vec<&Diagnostic>) =
@@ -68,7 +67,7 @@ fn tell(path: &Path, findings: &[Diagnostic], mode: Mode, terminal: &Terminal) {
     }
     terminal.note(&format!("Validation failed for {path}:"));
     for finding in errors {
-        // The reference tells no places, and its words are what strict mode promises; `--format json` has both.
+        // The reference prints no positions, and strict mode prints its messages; `--format json` has both.
         let place = finding.position().filter(|_| mode == Mode::Lenient);
         let place = place.map(|at| format!(" (line {}, column {})", at.line, at.column)).unwrap_or_default();
         terminal.note(&format!("  - {}{place}", printable(finding.message())));

@@ -1,24 +1,26 @@
-//! Tenants, as a host sees them: what each may have, what each has, and how one is deleted with everything of theirs.
+//! Tenants: their policies, their disk quotas and usage, and the deletion of a tenant with everything it has.
 
-mod meter;
-mod metered;
-mod places;
-mod policies;
-mod policy;
-mod room;
+mod tenant_policies;
+mod tenant_policy;
+
+mod disk_usage;
+mod quota_executor;
+mod space_reservations;
+mod usage_roots;
+
 mod usage;
 
-mod deleting;
-mod gone;
+mod delete_tenant;
+mod deletion_intents;
 
-pub(crate) use gone::{Gone, complete_tenants};
-pub(crate) use meter::{Freshness, Meters};
-pub(crate) use metered::MeteredSource;
+pub(crate) use deletion_intents::{TenantDeletions, recover_tenant_deletions};
+pub(crate) use disk_usage::{DiskUsageCache, MaxAge};
+pub(crate) use quota_executor::QuotaSource;
+pub(crate) use space_reservations::TenantStoreQuota;
 #[cfg(feature = "anthropic")]
-pub(crate) use policies::OwnKey;
-pub(crate) use policies::{Gates, Policies};
-pub(crate) use room::MeteredRoom;
+pub(crate) use tenant_policies::TenantKey;
+pub(crate) use tenant_policies::{Gates, TenantPolicies};
 
-pub use meter::DiskUsage;
-pub use policy::TenantPolicy;
+pub use disk_usage::DiskUsage;
+pub use tenant_policy::TenantPolicy;
 pub use usage::{Tenant, TenantUsage};

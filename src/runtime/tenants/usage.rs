@@ -1,60 +1,67 @@
-//! What a tenant has.
+//! What a tenant has: its policy and its usage.
 
-use conjure_actors::admission::GateLoad;
-use conjure_actors::tenants::{Spent, Standing};
+use conjure_actors::admission::AdmissionLoad;
+use conjure_actors::tenants::{Spent, TenantStatus};
 use conjure_base::TenantId;
 
-use super::super::error::RuntimeError;
-use super::super::handle::Runtime;
-use super::meter::{DiskUsage, Freshness};
-use super::policy::TenantPolicy;
+use crate::runtime::error::RuntimeError;
+use crate::runtime::handle::Runtime;
+use crate::runtime::tenants::disk_usage::{DiskUsage, MaxAge};
+use crate::runtime::tenants::tenant_policy::TenantPolicy;
 
-/// A tenant: what it may have, and what it has.
+/// A tenant's policy and usage.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Tenant {
-    /// What it may have: its own policy, or that of every tenant.
+    /// The policy in force: the tenant's own, or the default.
     pub policy: TenantPolicy,
-    /// What it has.
+    /// The usage.
     pub usage: TenantUsage,
 }
 
-/// What a tenant has. What is live is counted in this process; what is recorded, spent and on the disk, of all.
+/// The usage of a tenant. Live things are counted in this process; recorded sessions, spending and disk usage over
+/// all processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TenantUsage {
-    /// Sessions that are live.
+    /// Live sessions.
     pub live_sessions: u64,
-    /// Sessions that are recorded.
+    /// Recorded sessions.
     pub recorded_sessions: u64,
-    /// Sandboxes: those that are live, and those that are waited for.
-    pub sandboxes: GateLoad,
-    /// Model calls: those that are under way, and those that wait.
-    pub model_calls: GateLoad,
-    /// What it takes of the disk: its data folder, and what it recorded.
+    /// Live and waiting sandboxes.
+    pub sandboxes: AdmissionLoad,
+    /// Running and waiting model calls.
+    pub model_calls: AdmissionLoad,
+    /// The disk usage: the data folder and the journal.
     pub disk: DiskUsage,
-    /// Bytes that are kept of what its URLs led to, so that nobody is asked again, each URL's by themselves: those of this process.
-    /// Where it may have less by now, they are more than that until it uses a URL.
+    /// The size of the URL cache of this process in bytes. After its limit was lowered, it may be larger until the
+    /// next use of a URL.
     pub artifact_cache_bytes: u64,
-    /// What it has spent: tokens and money, in all, this day and this month.
+    /// The spending: tokens and money, in total, today and this month.
     pub spent: Vec<Spent>,
-    /// How many tokens the model calls that are under way may come to.
+    /// The tokens reserved for running model calls.
     pub reserved_tokens: u64,
-    /// How many millionths of a dollar they may come to.
+    /// The cost reserved for running model calls, in millionths of a dollar.
     pub reserved_cost_micros: u64,
 }
 
 impl Runtime {
-    /// What a tenant may have, and what it has. One that never opened a session has nothing, and may have what its policy says.
+    /// The policy and the usage of a tenant. A tenant that never opened a session has no usage.
     ///
     /// # Errors
-    /// When the journal or the tenant's folder cannot be read.
+    ///
+    /// If the journal or the tenant's folder cannot be read.
     pub async fn tenant(&self, tenant: &TenantId) -> Result<Tenant, RuntimeError> {
-        let policies = self.inner.outfitter.policies();
-        let Standing {
-            live_sessions, recorded_sessions, spent, reserved_tokens, reserved_cost_micros, ..
-        } = self.inner.tree.tenancy().standing(tenant).await?;
-        let disk = self.inner.outfitter.measure(tenant, Freshness::Now).await?;
+        let policies = self.inner.factory.policies();
+        let TenantStatus {
+            live_sessions,
+            recorded_sessions,
+            spent,
+            reserved_tokens,
+            reserved_cost_micros,
+            ..
+        } = self.inner.tree.accounts().status(tenant).await?;
+        let disk = self.inner.factory.disk_usage(tenant, MaxAge::Now).await?;
         let [sandboxes, model_calls] = policies.loads(tenant);
         let usage = TenantUsage {
             live_sessions,
@@ -62,41 +69,44 @@ impl Runtime {
             sandboxes,
             model_calls,
             disk,
-            artifact_cache_bytes: self.inner.outfitter.artifact_cache_bytes(tenant),
+            artifact_cache_bytes: self.inner.factory.artifact_cache_bytes(tenant),
             spent,
             reserved_tokens,
             reserved_cost_micros,
         };
-        Ok(Tenant { policy: (*policies.of(tenant)).clone(), usage })
+        Ok(Tenant { policy: (*policies.policy(tenant)).clone(), usage })
     }
 
-    /// What a tenant may have, from now on. Its sessions go on where more is allowed than before; where less is, what they have
-    /// stays, and they get no more. Secrets are concealed at once, also from whoever listens already; models, variables, the
-    /// network of sandboxes and the floor hold from a session's next start on.
+    /// Sets the policy of a tenant. If it allows less than before, what the tenant has stays, but it gets no more.
+    /// Secrets are redacted at once, also for current subscribers. Models, variables, the network of sandboxes and
+    /// the isolation requirements take effect at a session's next start.
     ///
-    /// It is kept in memory: a host says it again after a start, by
+    /// The policy is kept in memory: the embedder sets it again at each start, by
     /// [`RuntimeOptions::tenant`](crate::RuntimeOptions::tenant).
     ///
     /// # Errors
-    /// When the network's list cannot be read, or no client can be made for the tenant's key. What was in force stays.
+    ///
+    /// If the network's list cannot be read, or if the client for the tenant's key cannot be created. The old policy
+    /// stays in force.
     pub fn set_tenant(&self, tenant: &TenantId, policy: TenantPolicy) -> Result<(), RuntimeError> {
-        self.put_in_force(tenant, Some(policy))
+        self.set_policy(tenant, Some(policy))
     }
 
-    /// The tenant may have what every tenant may, from now on.
+    /// Resets the tenant to the default policy.
     ///
     /// # Errors
-    /// None that are known; as for [`Runtime::set_tenant`].
+    ///
+    /// None are known; as for [`Runtime::set_tenant`].
     pub fn reset_tenant(&self, tenant: &TenantId) -> Result<(), RuntimeError> {
-        self.put_in_force(tenant, None)
+        self.set_policy(tenant, None)
     }
 
-    fn put_in_force(&self, tenant: &TenantId, policy: Option<TenantPolicy>) -> Result<(), RuntimeError> {
+    fn set_policy(&self, tenant: &TenantId, policy: Option<TenantPolicy>) -> Result<(), RuntimeError> {
         let is_own = policy.is_some();
-        let outfitter = &self.inner.outfitter;
-        let policy = outfitter.policies().set(tenant, policy, outfitter.config())?;
-        self.inner.tree.conceal_all(tenant, &policy.redactor());
-        self.inner.tree.set_terms(tenant, is_own.then(|| policy.terms().clone()));
+        let factory = &self.inner.factory;
+        let policy = factory.policies().set(tenant, policy, factory.config())?;
+        self.inner.tree.add_secrets_all(tenant, &policy.redactor());
+        self.inner.tree.set_limits(tenant, is_own.then(|| policy.terms().clone()));
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `cargo test --test it caching -- --nocapture` prints the table that the documentation has.
 
-use conjure_anthropic::fake::{Captured, FakeMessages};
+use conjure_anthropic::fake::{FakeMessages, RecordedRequest};
 use conjure_conversation::scripted::Script;
 
 use super::Service;
@@ -25,7 +25,7 @@ struct Measured {
     only_grew: bool,
 }
 
-fn measure(requests: &[Captured]) -> Vec<Measured> {
+fn measure(requests: &[RecordedRequest]) -> Vec<Measured> {
     let mark = r#","cache_control":{"type":"ephemeral"}"#;
     let bodies: Vec<String> = requests
         .iter()

@@ -1,7 +1,7 @@
 //! Whole conversations: what is answered, what travels, what is told.
 
-use conjure_anthropic::Profile;
-use conjure_anthropic::fake::{Captured, FakeMessages, Refusal, Reply};
+use conjure_anthropic::ApiProfile;
+use conjure_anthropic::fake::{FakeMessages, RecordedRequest, Refusal, Reply};
 use conjure_conversation::scripted::Script;
 use conjure_conversation::{ApiErrorKind, Response, StopReason, Usage};
 
@@ -19,8 +19,8 @@ fn script(name: &str) -> Script {
 /// A10, over the bytes on the wire: but for the marks of the cache, each body begins with the one before. Where a skill was loaded
 /// meanwhile, its instructions stand between what was told before and the messages, and these begin with those of before.
 #[track_caller]
-fn assert_prefixes(requests: &[Captured]) {
-    let bare = |request: &Captured| {
+fn assert_prefixes(requests: &[RecordedRequest]) {
+    let bare = |request: &RecordedRequest| {
         let body = std::str::from_utf8(request.body()).unwrap();
         assert!(body.contains(MARK), "nothing is cached: {body}");
         body.replace(MARK, "")
@@ -81,7 +81,7 @@ fn the_answer_has_the_real_figures() {
         .says("skills_run_script")
         .does_not_say(KEY);
     let requests = service.requests();
-    assert_eq!(requests.iter().map(Captured::status).collect::<Vec<_>>(), [Some(200); 4]);
+    assert_eq!(requests.iter().map(RecordedRequest::status).collect::<Vec<_>>(), [Some(200); 4]);
     assert_prefixes(&requests);
 }
 
@@ -188,7 +188,7 @@ fn overload_is_met_again_only_while_nothing_was_shown() {
 }
 
 #[test]
-fn a_call_whose_input_is_no_json_is_told_to_the_model_and_does_not_run() {
+fn a_call_whose_input_is_no_json_is_reported_to_the_model_and_does_not_run() {
     let folder = tempfile::tempdir().unwrap();
     let command = format!("touch {}/ran", folder.path().display());
     let service = Service::of([
@@ -220,7 +220,7 @@ fn a_key_that_a_tool_gets_hold_of_is_redacted_before_the_model_sees_it() {
 #[test]
 fn the_profile_and_the_tokens_of_an_answer_are_configured() {
     let service =
-        Service::start(FakeMessages::builder().profile(Profile::Current).key(KEY).turns([says("Hi.")]));
+        Service::start(FakeMessages::builder().profile(ApiProfile::Current).key(KEY).turns([says("Hi.")]));
     let run = service.run().env("CONJURE_PROFILE", "current").env("CONJURE_MAX_TOKENS", "77");
     run.arg("Go").finish().code(0);
     let request = &service.requests()[0];
@@ -229,7 +229,7 @@ fn the_profile_and_the_tokens_of_an_answer_are_configured() {
 }
 
 #[test]
-fn what_was_used_and_what_it_cost_is_told() {
+fn what_was_used_and_what_it_cost_is_reported() {
     // Ten tokens in and ten out each; 3 and 15 dollars a million make 180 millionths of a dollar.
     let service = Service::of([Reply::blocks(vec![bash("toolu_1", "true")]), says("Hi.")]);
     let done = service.run().arg("Go").finish().code(0).says("used 20 tokens in, 20 out; $0.0004");

@@ -83,7 +83,7 @@ fn a_wrong_key_and_an_unknown_model_are_the_users_to_mend() {
 }
 
 #[test]
-fn each_error_of_the_service_is_told_with_its_type_and_its_request() {
+fn each_error_of_the_service_is_reported_with_its_type_and_its_request() {
     use ApiErrorKind::{Api, Billing, InvalidRequest, Overloaded, Permission, RateLimit, Timeout};
     for (kind, name) in [
         (InvalidRequest, "invalid_request_error"),
@@ -102,7 +102,7 @@ fn each_error_of_the_service_is_told_with_its_type_and_its_request() {
 }
 
 #[test]
-fn a_service_that_speaks_something_else_is_told_by_what_it_says() {
+fn a_service_that_speaks_something_else_is_reported_by_what_it_says() {
     against(Reply::html(200)).code(1).says("is the base URL that of the Messages API?");
     against(Reply::html(502)).code(1).says("502");
     against(Reply::html(404)).code(2).says("404").says("base URL");
@@ -112,7 +112,7 @@ fn a_service_that_speaks_something_else_is_told_by_what_it_says() {
 }
 
 #[test]
-fn a_service_that_is_not_there_or_breaks_off_is_told() {
+fn a_service_that_is_not_there_or_breaks_off_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);

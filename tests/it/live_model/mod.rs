@@ -4,7 +4,7 @@ mod caching;
 mod conversation;
 mod failures;
 
-use conjure_anthropic::fake::{Captured, FakeMessages, FakeMessagesBuilder, Reply};
+use conjure_anthropic::fake::{FakeMessages, FakeMessagesBuilder, RecordedRequest, Reply};
 use conjure_conversation::{Block, ToolCall};
 use serde_json::Value;
 
@@ -52,12 +52,12 @@ impl Service {
         self.runtime.block_on(self.fake.until_received(count));
     }
 
-    fn requests(&self) -> Vec<Captured> {
+    fn requests(&self) -> Vec<RecordedRequest> {
         self.fake.requests()
     }
 }
 
-fn json(request: &Captured) -> Value {
+fn json(request: &RecordedRequest) -> Value {
     serde_json::from_slice(request.body()).unwrap()
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn root() -> &'static Path {
 }
 
 /// The command under test. Cargo tells another package's tests nothing of it, so it is looked for beside them.
-fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     option_env!("CARGO_BIN_EXE_conjure").map_or_else(
         || {
             let program = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("conjure");

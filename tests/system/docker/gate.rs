@@ -52,7 +52,7 @@ async fn no_more_containers_are_made_at_a_time_than_there_are_processors_whoever
         _ => with_status("404 Not Found", r#"{"message":"No such container"}"#),
     });
     let most = std::thread::available_parallelism().unwrap().get();
-    let engine = ContainerEngine::at(fake.options().engine);
+    let engine = ContainerEngine::new(fake.options().engine);
     let connectors: Vec<Docker> = (0..4).map(|_| fake.connector().with_engine(engine.clone())).collect();
     // A folder is lent to one at a time.
     let folder = tempfile::tempdir().unwrap();

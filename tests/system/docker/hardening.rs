@@ -78,7 +78,7 @@ async fn limits_are_the_engines_and_what_runs_into_them_is_told() {
     assert_eq!(isolation.open().collect::<Vec<_>>(), if is_owner { vec!["identity"] } else { vec![] });
     let hog = it.run(&["python3", "-c", "x = bytearray(200 << 20)"]).await.unwrap();
     assert_eq!(hog.end, CommandEnd::OutOfMemory);
-    assert!(hog.reached.memory);
+    assert!(hog.limits_hit.memory);
     assert_eq!(
         it.sh("echo alive; cat /proc/self/limits | grep -c 'Max core file size *0'").await,
         "alive\n1\n"

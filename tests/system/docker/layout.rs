@@ -8,10 +8,10 @@ use std::sync::Arc;
 use bollard::query_parameters::ListContainersOptionsBuilder;
 use conjure_base::{SessionId, TenantId};
 use conjure_sandbox::{
-    Access, CommandEnd, Connector, DataFolder, DockerOptions, EngineAddress, Executor, Jail, Provision,
-    Sandbox, SandboxErrorKind, SharedFolder, Shelf, View, Volume,
+    Access, CommandEnd, Connector, ContentDir, ContentItem, DataDir, DockerOptions, EngineAddress, Executor,
+    HostMount, Jail, Sandbox, SandboxErrorKind, SharedFolder, View,
 };
-use conjure_store::Variant;
+use conjure_store::FileMode;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinSet;
 
@@ -143,7 +143,7 @@ async fn skills_and_volumes_are_where_they_should_be_and_for_reading_only() {
         fs::write(host.path().join(folder).join("file"), text).unwrap();
     }
     fs::set_permissions(host.path().join("open"), fs::Permissions::from_mode(0o777)).unwrap();
-    let volume = |name: &str, access| Volume {
+    let volume = |name: &str, access| HostMount {
         host: host.path().join(name),
         target: format!("/data/{name}").into(),
         access,
@@ -171,18 +171,18 @@ async fn skills_and_volumes_are_where_they_should_be_and_for_reading_only() {
 async fn content_appears_in_a_container_that_runs() {
     let Some(world) = World::new() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let data = DataFolder::open(folder.path()).unwrap();
+    let data = DataDir::open(folder.path()).unwrap();
     let store = data.store();
-    let digest = store.insert_bytes(b"late", Variant::Plain).unwrap().digest;
+    let digest = store.insert_bytes(b"late", FileMode::Plain).unwrap().digest;
     let connector = world.connector().with_data(data.clone());
     let it = world.container_with(&connector, |_| {}).await;
-    let provision = Provision::file(Shelf::Artifacts, "late.txt", store, digest, Variant::Plain);
-    let path = it.sandbox.provide(provision.clone(), options()).await.unwrap();
+    let provision = ContentItem::file(ContentDir::Artifacts, "late.txt", store, digest, FileMode::Plain);
+    let path = it.sandbox.install_content(provision.clone(), options()).await.unwrap();
     assert_eq!(it.sh(&format!("cat {}", path.display())).await, "late");
-    assert_eq!(it.sandbox.provide(provision, options()).await.unwrap(), path);
-    let other = store.insert_bytes(b"other", Variant::Plain).unwrap().digest;
-    let other = Provision::file(Shelf::Artifacts, "late.txt", store, other, Variant::Plain);
-    let again = it.sandbox.provide(other.clone(), options()).await.unwrap_err();
+    assert_eq!(it.sandbox.install_content(provision, options()).await.unwrap(), path);
+    let other = store.insert_bytes(b"other", FileMode::Plain).unwrap().digest;
+    let other = ContentItem::file(ContentDir::Artifacts, "late.txt", store, other, FileMode::Plain);
+    let again = it.sandbox.install_content(other.clone(), options()).await.unwrap_err();
     assert_eq!(again.kind(), SandboxErrorKind::Exists);
     let change =
         it.run(&["sh", "-c", "echo x > /artifacts/late.txt || rm -f /artifacts/late.txt"]).await.unwrap();
@@ -192,11 +192,11 @@ async fn content_appears_in_a_container_that_runs() {
     let reading = it.sh(reading);
     let withdrawing = async {
         while it.sandbox.read("/workspace/open", options()).await.is_err() {}
-        it.sandbox.withdraw(Shelf::Artifacts, "late.txt", options()).await.unwrap();
+        it.sandbox.remove_content(ContentDir::Artifacts, "late.txt", options()).await.unwrap();
     };
     let (read, ()) = futures_util::future::join(reading, withdrawing).await;
     assert_eq!(read, "late");
-    it.sandbox.provide(other, options()).await.unwrap();
+    it.sandbox.install_content(other, options()).await.unwrap();
     assert_eq!(it.sh("cat /artifacts/late.txt").await, "other");
     it.sandbox.cleanup().await;
     let left: Vec<_> = fs::read_dir(data.sandboxes().path()).unwrap().collect();
@@ -206,7 +206,7 @@ async fn content_appears_in_a_container_that_runs() {
 #[tokio::test]
 async fn what_would_be_a_way_to_the_engine_is_refused() {
     let Some(world) = World::new() else { return };
-    let volume = |host: &str, target: &str| Volume {
+    let volume = |host: &str, target: &str| HostMount {
         host: host.into(),
         target: target.into(),
         access: Access::ReadOnly,
@@ -238,7 +238,7 @@ async fn what_would_be_a_way_to_the_engine_is_refused() {
 async fn what_is_the_hosts_own_is_in_no_volume() {
     let Some(world) = World::new() else { return };
     let home = tempfile::tempdir().unwrap();
-    let data = DataFolder::open(&home.path().join("data")).unwrap();
+    let data = DataDir::open(&home.path().join("data")).unwrap();
     let workspace = home.path().join("work");
     fs::create_dir_all(workspace.join("deep")).unwrap();
     let neighbour = data.workspace().unwrap();
@@ -249,7 +249,7 @@ async fn what_is_the_hosts_own_is_in_no_volume() {
         (&workspace.join("deep"), Access::ReadOnly, "contains the read-only folder"),
         (&workspace, Access::ReadOnly, "lies in the read-only folder"),
     ] {
-        let volumes = vec![Volume { host: host.to_owned(), target: "/data".into(), access }];
+        let volumes = vec![HostMount { host: host.to_owned(), target: "/data".into(), access }];
         let options = DockerOptions { volumes, ..world.options() };
         let connector = conjure_sandbox::Docker::new(options, []).with_data(data.clone());
         let context = conjure_sandbox::ExecutionContext::new(&workspace);
@@ -288,7 +288,8 @@ async fn a_folder_of_roots_is_lent_to_one_container_at_a_time() {
 #[tokio::test]
 async fn two_volumes_are_not_in_one_place() {
     let Some(world) = World::new() else { return };
-    let volume = |host: &str| Volume { host: host.into(), target: "/data".into(), access: Access::ReadOnly };
+    let volume =
+        |host: &str| HostMount { host: host.into(), target: "/data".into(), access: Access::ReadOnly };
     let options = DockerOptions { volumes: vec![volume("/usr/bin"), volume("/usr/lib")], ..world.options() };
     let workspace = tempfile::tempdir().unwrap();
     let context = conjure_sandbox::ExecutionContext::new(workspace.path());

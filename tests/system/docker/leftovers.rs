@@ -128,11 +128,11 @@ async fn a_workspace_is_given_back_before_the_container_is_removed() {
     let beat = || fs::metadata(it.workspace.path().join("beat")).map_or(0, |beat| beat.len());
     until("it beats", || beat() > 0).await;
     kill_process(Pid::from_raw(first.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
-    let lost = it.sandbox.ended().await;
+    let lost = it.sandbox.wait_ended().await;
     // The engine's words, where the host came too late to see by itself that memory had sufficed.
     let reasons = ["its first process ended", "killed by signal 9"];
     assert!(reasons.iter().any(|reason| lost.to_string().contains(reason)), "{lost}");
-    it.sandbox.vacate().await;
+    it.sandbox.stop().await;
     let last = beat();
     assert!(it.sandbox.cleanup().now_or_never().is_none(), "its removal is under way");
     it.sandbox.cleanup().await;

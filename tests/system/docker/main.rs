@@ -12,6 +12,7 @@
 mod bad_engines;
 #[path = "../../../crates/sandbox/tests/network/clients.rs"]
 mod clients;
+mod connector_fixture;
 mod engine;
 mod fake;
 mod gate;
@@ -28,11 +29,10 @@ mod orphans;
 #[expect(dead_code, reason = "of the servers and names there, some are used here")]
 #[path = "../../../crates/egress/tests/it/support.rs"]
 mod outside;
-mod place;
-mod spares;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "it has what other kinds need, too")]
 mod support;
+mod warm_sandboxes;
 #[path = "../../../crates/sandbox/tests/network/web.rs"]
 mod web;
 mod world;

@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 
 use conjure_base::{Clock as _, SystemClock};
-use conjure_sandbox::{DataFolder, Docker, DockerOptions, ExecutionContext, Sandbox};
+use conjure_sandbox::{DataDir, Docker, DockerOptions, ExecutionContext, Sandbox};
 
 use crate::support::{again, host, soon, told, until};
 use crate::world::World;
@@ -34,7 +34,7 @@ async fn part_a_host_in_a_namespace_of_its_own() {
         ..DockerOptions::default()
     };
     let folder = Path::new(folder);
-    let data = DataFolder::open(&folder.join("data")).unwrap();
+    let data = DataDir::open(&folder.join("data")).unwrap();
     let connector = Docker::new(options, host()).with_data(data.clone());
     let workspace = data.workspace().unwrap();
     let context = ExecutionContext::new(workspace.path());
@@ -61,7 +61,7 @@ async fn a_host_that_cannot_be_known_lives_as_long_as_its_lock() {
     until("it has a sandbox", || folder.path().join("ready").exists()).await;
 
     // As the next start would have it, but the host still lives.
-    let data = || DataFolder::open(&folder.path().join("data")).unwrap();
+    let data = || DataDir::open(&folder.path().join("data")).unwrap();
     let next = world.connector().with_data(data());
     next.sweep().await.unwrap();
     assert_eq!(world.containers().await.len(), 1);

@@ -99,7 +99,7 @@ fn a_run_in_a_container_reads_skills_and_leaves_files_to_whom_the_folder_belongs
 }
 
 #[test]
-fn an_image_that_is_not_there_is_told_with_what_makes_one() {
+fn an_image_that_is_not_there_is_reported_with_what_makes_one() {
     let Some(_image) = test_image() else { return };
     let done = run_with(&["--image", NO_IMAGE], &[("DOCKER_HOST", &docker().to_string())]);
     assert_eq!(done.stdout, "");
@@ -107,7 +107,7 @@ fn an_image_that_is_not_there_is_told_with_what_makes_one() {
 }
 
 #[test]
-fn an_engine_that_is_not_there_is_told_with_where_it_was_looked_for() {
+fn an_engine_that_is_not_there_is_reported_with_where_it_was_looked_for() {
     let done = run_with(&[], &[("DOCKER_HOST", NOWHERE)]);
     assert_eq!(done.stdout, "");
     insta::assert_snapshot!("run_without_engine", told(&done));

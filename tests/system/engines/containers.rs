@@ -10,25 +10,25 @@ use std::process::{Command, Stdio};
 
 use bollard::query_parameters::ListContainersOptionsBuilder;
 use conjure::{
-    Clock as _, Environment, ExecutorKind, Runtime, RuntimeOptions, SessionSpec, Settings, SystemClock,
+    Clock as _, ExecutorKind, ProcessEnv, Runtime, RuntimeOptions, SessionSpec, Settings, SystemClock,
 };
 
 use crate::engine::{client, docker};
 use crate::image::test_image;
-use crate::runtime_bed::{Host, ask, model, soon, spec, tenant};
-use crate::runtime_halts::pause;
+use crate::runtime::fixture::{Fixture, ask, model, soon, spec, tenant};
+use crate::runtime::open_failpoints::pause;
 
 #[test]
 fn a_session_in_containers_keeps_its_skills_and_files_over_a_restart() {
     let Some(image) = test_image() else { return };
-    let host = Host::new(ExecutorKind::Docker);
+    let fixture = Fixture::new(ExecutorKind::Docker);
     let options = || {
         let settings = Settings {
             image: Some(image.name().to_owned()),
             engine: Some(docker().to_string()),
             ..Settings::default()
         };
-        let config = host.config().with(settings).unwrap().in_environment(&Environment::of_process());
+        let config = fixture.config().with(settings).unwrap().with_process_env(&ProcessEnv::from_process());
         RuntimeOptions::from(config).model("echo", model())
     };
     let run = "$ sh /mnt/skills/greeting/scripts/run.sh; pwd; cat note 2>/dev/null; echo kept > note";
@@ -40,7 +40,7 @@ fn a_session_in_containers_keeps_its_skills_and_files_over_a_restart() {
         runtime.shutdown(soon()).await.unwrap();
         session.id()
     });
-    std::fs::remove_dir_all(host.skill("greeting")).unwrap();
+    std::fs::remove_dir_all(fixture.skill("greeting")).unwrap();
     threads.block_on(async {
         let runtime = Runtime::spawn(options()).await.unwrap();
         let again = runtime.session(&tenant("acme"), id).await.unwrap();
@@ -58,27 +58,28 @@ const HOST: &str = "CONJURE_TEST_CONTAINER_HOST";
 const IMAGE: &str = "CONJURE_TEST_CONTAINER_IMAGE";
 
 /// A host whose sessions work in jails, unless they say otherwise.
-fn of_jails(host: &Host, image: &str) -> RuntimeOptions {
+fn of_jails(fixture: &Fixture, image: &str) -> RuntimeOptions {
     let settings =
         Settings { image: Some(image.to_owned()), engine: Some(docker().to_string()), ..Settings::default() };
-    let config = host.config().with(settings).unwrap().in_environment(&Environment::of_process());
+    let config = fixture.config().with(settings).unwrap().with_process_env(&ProcessEnv::from_process());
     RuntimeOptions::from(config).model("echo", model())
 }
 
 /// One that no other test has, by which its containers are known.
-fn own_tenant(host: &Host) -> String {
-    let name = host.folder().file_name().unwrap().to_str().unwrap();
+fn own_tenant(fixture: &Fixture) -> String {
+    let name = fixture.folder().file_name().unwrap().to_str().unwrap();
     name.trim_start_matches('.').to_lowercase()
 }
 
 /// The part: a host with a session in a container, which says so and lives until it is killed.
 #[tokio::test]
-async fn part_a_host_with_a_container() {
+async fn part_a_process_with_a_container() {
     #[expect(clippy::disallowed_methods, reason = "the part is told so what it is")]
     let (Ok(folder), Ok(image)) = (std::env::var(HOST), std::env::var(IMAGE)) else { return };
-    let host = Host::of(Path::new(&folder), ExecutorKind::Jail);
-    let runtime = Runtime::spawn(of_jails(&host, &image)).await.unwrap();
-    let session = runtime.open(SessionSpec::new(tenant(&own_tenant(&host))).sandbox("docker")).await.unwrap();
+    let fixture = Fixture::existing(Path::new(&folder), ExecutorKind::Jail);
+    let runtime = Runtime::spawn(of_jails(&fixture, &image)).await.unwrap();
+    let session =
+        runtime.open(SessionSpec::new(tenant(&own_tenant(&fixture))).sandbox("docker")).await.unwrap();
     assert_eq!(ask(&session, "$ echo here").await, "it says: here\n");
     println!("\nREADY");
     std::future::pending::<()>().await;
@@ -86,14 +87,14 @@ async fn part_a_host_with_a_container() {
 
 /// Also where containers are not what sessions usually work in.
 #[test]
-fn containers_of_a_killed_host_are_removed_by_the_next_start_whatever_the_default_is() {
+fn containers_of_a_killed_process_are_removed_by_the_next_start_whatever_the_default_is() {
     let Some(image) = test_image() else { return };
-    let host = Host::new(ExecutorKind::Jail);
-    let whose = own_tenant(&host);
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    let whose = own_tenant(&fixture);
     #[expect(clippy::disallowed_methods, reason = "the test needs another process")]
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["containers::part_a_host_with_a_container", "--exact", "--nocapture"]);
-    command.env(HOST, host.folder()).env(IMAGE, image.name());
+    command.args(["containers::part_a_process_with_a_container", "--exact", "--nocapture"]);
+    command.env(HOST, fixture.folder()).env(IMAGE, image.name());
     let mut dying = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let said = BufReader::new(dying.stdout.take().unwrap());
     let came_so_far = said.lines().any(|line| line.is_ok_and(|line| line == "READY"));
@@ -111,7 +112,7 @@ fn containers_of_a_killed_host_are_removed_by_the_next_start_whatever_the_defaul
     assert!(came_so_far, "the host did not come so far");
     assert_eq!(there, 1);
     threads.block_on(async {
-        let runtime = Runtime::spawn(of_jails(&host, image.name())).await.unwrap();
+        let runtime = Runtime::spawn(of_jails(&fixture, image.name())).await.unwrap();
         let deadline = soon();
         while count().await > 0 {
             assert!(!SystemClock.remaining(deadline).is_zero(), "the container is left");

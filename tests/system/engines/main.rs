@@ -29,38 +29,31 @@ mod support;
 
 mod container_runs;
 mod containers;
-#[path = "../../it/runtime_bed.rs"]
-#[expect(dead_code, reason = "other tests need more of it")]
-mod runtime_bed;
-#[path = "../../it/runtime_breakers.rs"]
-#[expect(dead_code, reason = "its other tests need it")]
-mod runtime_breakers;
-#[path = "../../it/runtime_canaries.rs"]
-mod runtime_canaries;
-#[path = "../../it/runtime_cancelled.rs"]
-#[expect(unused_imports, reason = "its other tests need it")]
-mod runtime_cancelled;
 mod runtime_engines;
-#[path = "../../it/runtime_fetch.rs"]
-#[expect(dead_code, unused_imports, reason = "its other tests need it")]
-mod runtime_fetch;
-#[path = "../../it/runtime_halts.rs"]
-#[expect(dead_code, reason = "other tests need more of it")]
-mod runtime_halts;
-#[path = "../../it/runtime_pools.rs"]
-#[expect(dead_code, unused_imports, reason = "its other tests need it")]
-mod runtime_pools;
-#[path = "../../it/runtime_programs.rs"]
-mod runtime_programs;
-#[path = "../../it/runtime_sandboxes.rs"]
-#[expect(dead_code, unused_imports, reason = "its other tests need it")]
-mod runtime_sandboxes;
-#[path = "../../it/runtime_shutdown.rs"]
-mod runtime_shutdown;
-#[path = "../../it/runtime_spares.rs"]
-#[expect(unused_imports, reason = "its other tests need it")]
-mod runtime_spares;
-#[path = "../../it/runtime_turns.rs"]
-mod runtime_turns;
+
+/// The tests of `tests/it/runtime` that hold for every kind of sandbox.
+#[path = "../../it/runtime"]
+mod runtime {
+    #[expect(unused_imports, reason = "its other tests need it")]
+    mod cancellation;
+    #[expect(dead_code, unused_imports, reason = "its other tests need it")]
+    mod fetch;
+    #[expect(dead_code, reason = "other tests need more of it")]
+    pub(crate) mod fixture;
+    #[expect(dead_code, reason = "other tests need more of it")]
+    pub(crate) mod open_failpoints;
+    #[expect(dead_code, unused_imports, reason = "its other tests need it")]
+    mod pools;
+    pub(crate) mod programs;
+    #[expect(dead_code, unused_imports, reason = "its other tests need it")]
+    mod sandboxes;
+    mod shutdown;
+    mod tenant_isolation;
+    #[expect(dead_code, reason = "its other tests need it")]
+    mod turn_limits;
+    mod turns;
+    #[expect(unused_imports, reason = "its other tests need it")]
+    mod warm_sandboxes;
+}
 
 use processes::{descendants, is_alive, processes, signal};

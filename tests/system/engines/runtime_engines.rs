@@ -9,7 +9,7 @@ use std::process::Stdio;
 
 use conjure::{
     BlockKind, CallOutcome, Clock as _, ExecutorKind, Runtime, RuntimeOptions, Session, SessionEventKind,
-    SessionSpec, Settings, SystemClock, Turn, TurnEvent, TurnStop, Update,
+    SessionSpec, Settings, SystemClock, TurnEvent, TurnHandle, TurnStop, Update,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -18,9 +18,9 @@ use crate::again::{Killed, again, told};
 use crate::image::{Content, TestImage, test_image_of};
 use crate::own_engine::{OwnEngine, Part};
 use crate::processes::bearing;
-use crate::runtime_bed::{Host, soon, spec, tenant};
-use crate::runtime_halts::pause;
-use crate::runtime_programs::{Sent, bash};
+use crate::runtime::fixture::{Fixture, soon, spec, tenant};
+use crate::runtime::open_failpoints::pause;
+use crate::runtime::programs::{Sent, bash};
 
 /// As little as calls need: the engine copies it for each container.
 const SHELL: Content = Content {
@@ -35,7 +35,7 @@ const SHELL: Content = Content {
 
 /// A host whose sessions work in containers of an engine of its own, unless they say otherwise.
 struct Bed {
-    host: Host,
+    fixture: Fixture,
     image: TestImage,
     /// Ends last.
     engine: OwnEngine,
@@ -45,12 +45,12 @@ impl Bed {
     async fn new() -> Option<Self> {
         let engine = OwnEngine::with_disk("1g").await?;
         let image = test_image_of(&engine.address(), &SHELL)?;
-        let host = Host::with(ExecutorKind::Docker, of(image.name(), &engine.address().to_string()));
-        Some(Self { host, image, engine })
+        let fixture = Fixture::with(ExecutorKind::Docker, of(image.name(), &engine.address().to_string()));
+        Some(Self { fixture, image, engine })
     }
 
     fn workspace(&self, session: &Session) -> PathBuf {
-        self.host.data().join(format!("tenants/acme/workspaces/{}/workspace", session.id()))
+        self.fixture.data().join(format!("tenants/acme/workspaces/{}/workspace", session.id()))
     }
 
     async fn ids(&self) -> Vec<String> {
@@ -84,8 +84,8 @@ fn of(image: &str, engine: &str) -> Settings {
     Settings { image: Some(image.to_owned()), engine: Some(engine.to_owned()), ..Settings::default() }
 }
 
-async fn start(host: &Host, sent: &Sent) -> Runtime {
-    Runtime::spawn(RuntimeOptions::from(host.config()).model("program", sent.model())).await.unwrap()
+async fn start(fixture: &Fixture, sent: &Sent) -> Runtime {
+    Runtime::spawn(RuntimeOptions::from(fixture.config()).model("program", sent.model())).await.unwrap()
 }
 
 fn in_a_jail() -> SessionSpec {
@@ -93,7 +93,7 @@ fn in_a_jail() -> SessionSpec {
 }
 
 /// Waits for the end of a turn, which must end well: what its calls came to.
-async fn results(turn: &mut Turn) -> Vec<String> {
+async fn results(turn: &mut TurnHandle) -> Vec<String> {
     let mut results = Vec::new();
     loop {
         match turn.next().await.unwrap().unwrap() {
@@ -112,7 +112,7 @@ async fn results(turn: &mut Turn) -> Vec<String> {
     }
 }
 
-async fn send(session: &Session, commands: &[&str]) -> Turn {
+async fn send(session: &Session, commands: &[&str]) -> TurnHandle {
     let answers: Vec<Value> = commands.iter().map(|command| json!([bash(command)])).collect();
     session.send(Value::from(answers).to_string()).await.unwrap()
 }
@@ -150,7 +150,7 @@ async fn heard_everything(session: &Session) {
 async fn an_engine_that_is_killed_under_sessions_is_used_again() {
     let Some(bed) = Bed::new().await else { return };
     let sent = Sent::default();
-    let runtime = start(&bed.host, &sent).await;
+    let runtime = start(&bed.fixture, &sent).await;
     let [busy, idle] = [runtime.open(spec()).await.unwrap(), runtime.open(spec()).await.unwrap()];
     let calm = runtime.open(in_a_jail()).await.unwrap();
     let mark = format!("mark-of-{}", busy.id());
@@ -204,11 +204,11 @@ async fn an_engine_that_is_killed_under_sessions_is_used_again() {
 
 /// The part: a host with a call under way in a container, and one between two calls, which lives until it is killed.
 #[tokio::test]
-async fn part_a_host_with_an_engine_that_dies() {
+async fn part_a_process_with_an_engine_that_dies() {
     let Some(told) = told() else { return };
     let [folder, image, engine] = *told.split(' ').collect::<Vec<_>>() else { panic!("{told}") };
-    let host = Host::of_with(Path::new(folder), ExecutorKind::Docker, of(image, engine));
-    let runtime = start(&host, &Sent::default()).await;
+    let fixture = Fixture::existing_with(Path::new(folder), ExecutorKind::Docker, of(image, engine));
+    let runtime = start(&fixture, &Sent::default()).await;
     let [busy, idle] = [runtime.open(spec()).await.unwrap(), runtime.open(spec()).await.unwrap()];
     assert_eq!(run(&idle, "echo kept > note; cat note").await, "kept\n");
     let mark = format!("mark-of-{}", busy.id());
@@ -221,8 +221,8 @@ async fn part_a_host_with_an_engine_that_dies() {
 /// Whether the engine is there again before the next host is, or after.
 async fn both_are_killed(is_engine_first: bool) {
     let Some(bed) = Bed::new().await else { return };
-    let told = format!("{} {} {}", bed.host.folder().display(), bed.image.name(), bed.engine.address());
-    let mut part = again(&[], "runtime_engines::part_a_host_with_an_engine_that_dies", &told);
+    let told = format!("{} {} {}", bed.fixture.folder().display(), bed.image.name(), bed.engine.address());
+    let mut part = again(&[], "runtime_engines::part_a_process_with_an_engine_that_dies", &told);
     let mut part = Killed(part.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
     let said = BufReader::new(part.0.stdout.take().unwrap()).lines().map(Result::unwrap);
     let said: Vec<String> = said.take_while(|line| line != "READY").collect();
@@ -237,12 +237,12 @@ async fn both_are_killed(is_engine_first: bool) {
     if is_engine_first {
         bed.engine.start().await;
     } else {
-        runtime = Some(start(&bed.host, &sent).await);
+        runtime = Some(start(&bed.fixture, &sent).await);
         bed.engine.start().await;
     }
     let runtime = match runtime {
         Some(runtime) => runtime,
-        None => start(&bed.host, &sent).await,
+        None => start(&bed.fixture, &sent).await,
     };
     let acme = tenant("acme");
     for id in [busy, idle] {
@@ -265,11 +265,11 @@ async fn both_are_killed(is_engine_first: bool) {
 }
 
 #[tokio::test]
-async fn a_host_and_its_engine_are_killed_and_the_engine_comes_back_first() {
+async fn a_process_and_its_engine_are_killed_and_the_engine_comes_back_first() {
     both_are_killed(true).await;
 }
 
 #[tokio::test]
-async fn a_host_and_its_engine_are_killed_and_the_host_comes_back_first() {
+async fn a_process_and_its_engine_are_killed_and_the_host_comes_back_first() {
     both_are_killed(false).await;
 }

@@ -24,7 +24,7 @@ pub(crate) async fn said_by(image: &str, script: &str) -> String {
     let name = format!(
         "conjure-test-{}-{}",
         std::process::id(),
-        conjure_base::Digest::of(script.as_bytes()).to_hex()
+        conjure_base::Digest::of_bytes(script.as_bytes()).to_hex()
     );
     let body = ContainerCreateBody {
         image: Some(image.to_owned()),

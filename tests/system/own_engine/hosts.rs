@@ -10,7 +10,7 @@ use std::time::Duration;
 use bollard::models::ContainerSummary;
 use bollard::query_parameters::StartContainerOptions;
 use conjure_base::{Clock as _, SystemClock};
-use conjure_sandbox::{Command, DataFolder, Docker, DockerOptions, ExecutionContext, Executor, Sandbox};
+use conjure_sandbox::{Command, DataDir, Docker, DockerOptions, ExecutionContext, Executor, Sandbox};
 use futures_util::future::join_all;
 use rustix::process::Signal;
 
@@ -33,7 +33,7 @@ fn host_on(engine: &OwnEngine, folder: &Path) -> Killed {
 async fn part_a_host_that_is_killed() {
     let Some(told) = told() else { return };
     let (address, folder) = told.split_once(' ').unwrap();
-    let data = DataFolder::open(&Path::new(folder).join("data")).unwrap();
+    let data = DataDir::open(&Path::new(folder).join("data")).unwrap();
     let of_engine = DockerOptions {
         engine: vec![address.parse().unwrap()],
         image: "busybox:own".to_owned(),
@@ -67,7 +67,7 @@ async fn part_a_host_that_is_killed() {
 
 /// What the next host finds when it has started: nothing.
 async fn assert_swept(engine: &OwnEngine, folder: &Path) {
-    let data = DataFolder::open(&folder.join("data")).unwrap();
+    let data = DataDir::open(&folder.join("data")).unwrap();
     let connector = engine.connector().with_data(data);
     // What the dead one has asked for in its last moment, the engine may just be making.
     let deadline = SystemClock.deadline(Duration::from_secs(600));

@@ -13,6 +13,8 @@
 mod built;
 #[path = "../../../crates/sandbox/tests/network/clients.rs"]
 mod clients;
+#[path = "../docker/connector_fixture.rs"]
+mod connector_fixture;
 mod engine;
 mod halves;
 #[path = "../docker/hardening.rs"]
@@ -32,8 +34,6 @@ mod names;
 #[expect(dead_code, reason = "of the servers and names there, some are used here")]
 #[path = "../../../crates/egress/tests/it/support.rs"]
 mod outside;
-#[path = "../docker/place.rs"]
-mod place;
 mod rootless;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "it has what other kinds need, too")]

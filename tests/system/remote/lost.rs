@@ -3,9 +3,9 @@
 use std::fs;
 
 use conjure_sandbox::{
-    Command, ExecutionContext, Executor, Provision, SandboxErrorKind, SharedFolder, Shelf,
+    Command, ContentDir, ContentItem, ExecutionContext, Executor, SandboxErrorKind, SharedFolder,
 };
-use conjure_store::Variant;
+use conjure_store::FileMode;
 use futures_util::{StreamExt as _, future, stream};
 
 use crate::Remote;
@@ -28,7 +28,7 @@ async fn a_link_that_is_cut_loses_the_sandbox_and_leaves_nothing() {
     let (outcome, ()) = future::join(running, cutting).await;
     assert_eq!(outcome.unwrap_err().kind(), SandboxErrorKind::Lost);
     assert!(sandbox.failure().is_some_and(|failure| failure.is_retryable()));
-    assert_eq!(sandbox.bring_back(options()).await.unwrap_err().kind(), SandboxErrorKind::Lost);
+    assert_eq!(sandbox.copy_out(options()).await.unwrap_err().kind(), SandboxErrorKind::Lost);
     // What could not be removed is removed when the engine can be asked again.
     remote.link.mend();
     drop(sandbox);
@@ -39,7 +39,7 @@ async fn a_link_that_is_cut_loses_the_sandbox_and_leaves_nothing() {
 async fn a_link_that_is_cut_in_a_transfer_is_told() {
     let Some(remote) = Remote::new() else { return };
     let store = remote.data.store();
-    let large = store.insert_bytes(&vec![7; 64 << 20], Variant::Plain).unwrap().digest;
+    let large = store.insert_bytes(&vec![7; 64 << 20], FileMode::Plain).unwrap().digest;
     for what in ["shelf", "workspace in", "workspace out"] {
         let (sandbox, workspace) = remote.sandbox().await;
         let content = || stream::iter((0..64).map(|_| Ok(vec![7; 1 << 20].into()))).boxed();
@@ -49,11 +49,12 @@ async fn a_link_that_is_cut_in_a_transfer_is_told() {
         let calling = async {
             match what {
                 "shelf" => {
-                    let large = Provision::file(Shelf::Artifacts, "large", store, large, Variant::Plain);
-                    sandbox.provide(large, options()).await.map(drop)
+                    let large =
+                        ContentItem::file(ContentDir::Artifacts, "large", store, large, FileMode::Plain);
+                    sandbox.install_content(large, options()).await.map(drop)
                 }
                 "workspace in" => sandbox.write("large", content(), options()).await.map(drop),
-                _ => sandbox.bring_back(options()).await.map(drop),
+                _ => sandbox.copy_out(options()).await.map(drop),
             }
         };
         let mut calling = std::pin::pin!(calling);

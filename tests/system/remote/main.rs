@@ -10,11 +10,11 @@
     reason = "tests fail by panic, and say what they skip"
 )]
 
+mod content_dirs;
 #[path = "../docker/engine.rs"]
 mod engine;
 mod link;
 mod lost;
-mod shelves;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "it has what other kinds need, too")]
 mod support;
@@ -26,7 +26,7 @@ mod world;
 use std::sync::Arc;
 
 use conjure_sandbox::{
-    Connector, DataFolder, Docker, DockerOptions, ExecutionContext, PrivateWorkspace, Sandbox, SandboxError,
+    Connector, DataDir, Docker, DockerOptions, ExecutionContext, OwnedWorkspace, Sandbox, SandboxError,
 };
 use link::Link;
 use support::{Kind, PatientClock, Workspace, first_in_namespace, host, soon};
@@ -36,14 +36,14 @@ use world::{World, apart};
 struct Remote {
     world: World,
     link: Link,
-    data: DataFolder,
+    data: DataDir,
 }
 
 impl Remote {
     /// `None` where there is no engine and none is required.
     fn new() -> Option<Self> {
         let world = World::new()?;
-        Some(Self { world, link: Link::to("/var/run/docker.sock"), data: DataFolder::temporary().unwrap() })
+        Some(Self { world, link: Link::to("/var/run/docker.sock"), data: DataDir::temporary().unwrap() })
     }
 
     fn options(&self) -> DockerOptions {
@@ -59,7 +59,7 @@ impl Remote {
     }
 
     /// A sandbox, and its workspace on the host.
-    async fn sandbox(&self) -> (Sandbox, PrivateWorkspace) {
+    async fn sandbox(&self) -> (Sandbox, OwnedWorkspace) {
         let workspace = self.data.workspace().unwrap();
         let sandbox = self.open(&ExecutionContext::new(workspace.path())).await.unwrap();
         (sandbox, workspace)

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use conjure_sandbox::{
-    Command, DockerOptions, ExecutionContext, Executor, SandboxErrorKind, SharedFolder, Volume,
+    Command, DockerOptions, ExecutionContext, Executor, HostMount, SandboxErrorKind, SharedFolder,
 };
 
 use crate::Remote;
@@ -30,21 +30,21 @@ async fn what_the_host_has_goes_in_and_what_was_changed_comes_back() {
     let outcome = sandbox.run(Command::new(["sh", "-c", script]), options()).await.unwrap();
     assert_eq!(said(&outcome), format!("ran\nfrom the host\n{}\n", 10 << 20));
     assert!(!path("out").exists());
-    let told = sandbox.take_notice().unwrap();
+    let told = sandbox.take_model_notice().unwrap();
     assert!(told.contains("`link-of-the-host`"), "{told}");
-    let brought = sandbox.bring_back(options()).await.unwrap();
+    let brought = sandbox.copy_out(options()).await.unwrap();
     assert_eq!((brought.files, brought.bytes), (4, 5 + 19 + 21));
-    let left: Vec<_> = brought.left.iter().map(|left| left.path.as_str()).collect();
+    let left: Vec<_> = brought.skipped.iter().map(|left| left.path.as_str()).collect();
     assert_eq!(left, ["link"]);
     assert_eq!(fs::read_to_string(path("out/deep/file")).unwrap(), "made\n");
     assert_eq!(fs::read_to_string(path("in/deep/text")).unwrap(), "from the host\nmore\n");
     assert!(path(".hidden").exists() && path("run.sh").exists() && !path("link").exists());
     // Only what was changed since.
-    assert_eq!(sandbox.bring_back(options()).await.unwrap().files, 0);
+    assert_eq!(sandbox.copy_out(options()).await.unwrap().files, 0);
     sandbox.create_file("out/late", b"x", options()).await.unwrap();
-    assert_eq!(sandbox.bring_back(options()).await.unwrap().files, 1);
+    assert_eq!(sandbox.copy_out(options()).await.unwrap().files, 1);
     sandbox.cleanup().await;
-    assert_eq!(sandbox.bring_back(options()).await.unwrap_err().kind(), SandboxErrorKind::Lost);
+    assert_eq!(sandbox.copy_out(options()).await.unwrap_err().kind(), SandboxErrorKind::Lost);
     // The next one goes on with what was brought back.
     let next = remote.open(&ExecutionContext::new(workspace.path())).await.unwrap();
     let outcome =
@@ -53,7 +53,7 @@ async fn what_the_host_has_goes_in_and_what_was_changed_comes_back() {
     // What has another kind now is no reason to bring nothing.
     let script = "rm -r out; echo file > out; rm again.sh; mkdir again.sh; echo in > again.sh/x";
     next.run(Command::bash(script), options()).await.unwrap();
-    assert_eq!(next.bring_back(options()).await.unwrap().files, 2);
+    assert_eq!(next.copy_out(options()).await.unwrap().files, 2);
     assert_eq!(fs::read_to_string(path("out")).unwrap(), "file\n");
     assert_eq!(fs::read_to_string(path("again.sh/x")).unwrap(), "in\n");
     next.cleanup().await;
@@ -72,10 +72,10 @@ async fn the_files_of_a_paused_sandbox_come_back() {
     said(&sandbox.run(Command::bash(&script), options()).await.unwrap());
     pauses::pause_sandbox(&sandbox).await;
     pauses::until_nobody_is_held(mark).await;
-    assert!(sandbox.bring_back(options()).await.unwrap().files >= 1);
+    assert!(sandbox.copy_out(options()).await.unwrap().files >= 1);
     let before = fs::read_to_string(workspace.path().join("count")).unwrap();
     sandbox.create_file("late", b"x", options()).await.unwrap();
-    assert_eq!(sandbox.bring_back(options()).await.unwrap().files, 1, "what stands still changes nothing");
+    assert_eq!(sandbox.copy_out(options()).await.unwrap().files, 1, "what stands still changes nothing");
     sandbox.resume(options()).await.unwrap();
     let goes_on = format!("while read now < count; [ \"$now\" = {} ]; do sleep 0.001; done", before.trim());
     said(&sandbox.run(Command::bash(&goes_on), options()).await.unwrap());
@@ -107,7 +107,7 @@ async fn what_could_only_be_the_hosts_folder_is_refused_with_what_helps() {
         assert_eq!(refused.kind(), SandboxErrorKind::PathNotAllowed, "{refused}");
         assert!(refused.to_string().contains(told) && refused.to_string().contains("tcp://"), "{refused}");
     }
-    let volume: Volume = format!("{}:/data", folder.path().display()).parse().unwrap();
+    let volume: HostMount = format!("{}:/data", folder.path().display()).parse().unwrap();
     let options = DockerOptions { volumes: vec![volume], ..remote.options() };
     let connector = conjure_sandbox::Docker::new(options, []).with_data(remote.data.clone());
     let refused = crate::world::open(&connector, &context).await.unwrap_err();

@@ -46,7 +46,7 @@ pub(crate) struct Content {
 impl Content {
     /// How the names of images with it begin that this process makes.
     pub(crate) fn name_of(&self, process: u32) -> String {
-        let content = Digest::of(format!("{self:?}").as_bytes()).to_hex();
+        let content = Digest::of_bytes(format!("{self:?}").as_bytes()).to_hex();
         format!("{REPOSITORY}:{}-{process}-", content.get(..12).unwrap())
     }
 }

@@ -1,57 +1,57 @@
 //! What the machine knows of one child.
 
-use super::types::{Key, Moment, Policy, State, Ticket};
-use super::window::Window;
+use super::intensity::IntensityWindow;
+use super::types::{ChildKey, ChildPolicy, ChildStatus, RequestId, Uptime};
 use crate::supervision::exit::ExitClass;
 use crate::supervision::id::ChildId;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Child {
     pub(crate) id: ChildId,
-    pub(crate) policy: Policy,
+    pub(crate) policy: ChildPolicy,
     pub(crate) phase: Phase,
     /// How often it was spawned.
     pub(crate) spawned: u64,
     /// What its next good start is to those who asked for it; `None` once it had one.
-    pub(crate) debut: Option<Debut>,
+    pub(crate) start_cause: Option<StartCause>,
     /// When this incarnation's start was over.
-    pub(crate) up_since: Option<Moment>,
+    pub(crate) up_since: Option<Uptime>,
     /// Its turn to be stopped will come, and then this is its fate.
-    pub(crate) marked: Option<Fate>,
+    pub(crate) marked: Option<AfterExit>,
     /// Failures since it last ran for its healthy time.
     pub(crate) failures: u32,
     /// Failed starts in a row.
     pub(crate) failed_starts: u32,
     /// Its own restarts, where each child is a domain of its own.
-    pub(crate) window: Window,
+    pub(crate) window: IntensityWindow,
     /// Callers that wait for its start.
-    pub(crate) starters: Vec<(Ticket, Asker)>,
+    pub(crate) start_callers: Vec<(RequestId, StartRequester)>,
     /// Callers that wait for its end.
-    pub(crate) enders: Vec<Ticket>,
+    pub(crate) stop_callers: Vec<RequestId>,
     /// What is to take its id once it is gone.
     pub(crate) successor: Option<Successor>,
 }
 
 /// Whose start it is that has not succeeded yet, which says what follows when it fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Debut {
+pub(crate) enum StartCause {
     /// One of the first children: the supervisor does not start without it.
     Boot,
     /// A caller's: it is told, and the child is forgotten.
-    Caller,
+    StartRequest,
     /// A caller's who wanted it again: it is told, and the child is what it was before.
-    Again(Rest),
+    RestartRequest(FinalState),
 }
 
 /// What a child is that is neither running nor about to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rest {
+pub(crate) enum FinalState {
     Finished(ExitClass),
     Quarantined,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asker {
+pub(crate) enum StartRequester {
     /// The child is the one that it brought.
     First,
     /// It wanted another under the same id.
@@ -60,9 +60,9 @@ pub(crate) enum Asker {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Successor {
-    pub(crate) policy: Policy,
+    pub(crate) policy: ChildPolicy,
     /// The first of them brought the spec.
-    pub(crate) starters: Vec<(Ticket, Asker)>,
+    pub(crate) start_callers: Vec<(RequestId, StartRequester)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,18 +72,18 @@ pub(crate) enum Phase {
     Up,
     /// Something of it is still there.
     Leaving {
-        asked: Asked,
-        fate: Fate,
+        stop_requested: StopRequested,
+        after_exit: AfterExit,
     },
     Pending {
-        due: Moment,
+        due: Uptime,
     },
-    Resting(Rest),
+    Final(FinalState),
 }
 
 /// Whether a child that leaves was asked to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum StopRequested {
     /// It goes by itself.
     No,
     /// It was stopped, and may be killed when a timer comes.
@@ -92,31 +92,31 @@ pub(crate) enum Asked {
 
 /// What follows when a child is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum AfterExit {
     /// How it ends will say.
     Undecided,
-    Forget,
-    Rest(Rest),
+    Remove,
+    Finish(FinalState),
     Restart {
-        due: Moment,
+        due: Uptime,
     },
 }
 
 impl Child {
-    pub(crate) fn new(id: ChildId, policy: Policy, debut: Debut) -> Self {
+    pub(crate) fn new(id: ChildId, policy: ChildPolicy, start_cause: StartCause) -> Self {
         Self {
             id,
             policy,
             phase: Phase::Waiting,
             spawned: 0,
-            debut: Some(debut),
+            start_cause: Some(start_cause),
             up_since: None,
             marked: None,
             failures: 0,
             failed_starts: 0,
-            window: Window::default(),
-            starters: Vec::new(),
-            enders: Vec::new(),
+            window: IntensityWindow::default(),
+            start_callers: Vec::new(),
+            stop_callers: Vec::new(),
             successor: None,
         }
     }
@@ -125,7 +125,9 @@ impl Child {
     pub(crate) const fn is_living(&self) -> bool {
         matches!(
             self.phase,
-            Phase::Starting | Phase::Up | Phase::Leaving { asked: Asked::No, fate: Fate::Undecided }
+            Phase::Starting
+                | Phase::Up
+                | Phase::Leaving { stop_requested: StopRequested::No, after_exit: AfterExit::Undecided }
         )
     }
 
@@ -137,9 +139,11 @@ impl Child {
     pub(crate) const fn is_settled(&self) -> bool {
         match self.phase {
             Phase::Up => self.marked.is_none(),
-            Phase::Resting(_) | Phase::Leaving { asked: Asked::No, fate: Fate::Forget | Fate::Rest(_) } => {
-                true
-            }
+            Phase::Final(_)
+            | Phase::Leaving {
+                stop_requested: StopRequested::No,
+                after_exit: AfterExit::Remove | AfterExit::Finish(_),
+            } => true,
             Phase::Waiting | Phase::Starting | Phase::Leaving { .. } | Phase::Pending { .. } => false,
         }
     }
@@ -148,37 +152,42 @@ impl Child {
     pub(crate) const fn is_departing(&self) -> bool {
         matches!(
             self.phase,
-            Phase::Leaving { fate: Fate::Undecided | Fate::Forget | Fate::Rest(Rest::Finished(_)), .. }
+            Phase::Leaving {
+                after_exit: AfterExit::Undecided
+                    | AfterExit::Remove
+                    | AfterExit::Finish(FinalState::Finished(_)),
+                ..
+            }
         )
     }
 
     /// Begins anew, as if it had never failed.
-    pub(crate) fn absolve(&mut self) {
+    pub(crate) fn clear_failures(&mut self) {
         self.failures = 0;
         self.failed_starts = 0;
         self.window.clear();
     }
 
-    pub(crate) const fn state(&self) -> State {
+    pub(crate) const fn status(&self) -> ChildStatus {
         match self.phase {
-            Phase::Waiting => State::Waiting,
-            Phase::Starting => State::Starting,
-            Phase::Up => State::Running,
-            Phase::Leaving { .. } => State::Stopping,
-            Phase::Pending { due } => State::Pending { due },
-            Phase::Resting(Rest::Finished(_)) => State::Finished,
-            Phase::Resting(Rest::Quarantined) => State::Quarantined,
+            Phase::Waiting => ChildStatus::Waiting,
+            Phase::Starting => ChildStatus::Starting,
+            Phase::Up => ChildStatus::Running,
+            Phase::Leaving { .. } => ChildStatus::Stopping,
+            Phase::Pending { due } => ChildStatus::Pending { due },
+            Phase::Final(FinalState::Finished(_)) => ChildStatus::Finished,
+            Phase::Final(FinalState::Quarantined) => ChildStatus::Quarantined,
         }
     }
 }
 
 impl Successor {
-    pub(crate) fn first(&self) -> Option<Ticket> {
-        self.starters.first().map(|(ticket, _)| *ticket)
+    pub(crate) fn first(&self) -> Option<RequestId> {
+        self.start_callers.first().map(|(request, _)| *request)
     }
 }
 
 /// The key after `key`, so that a range can begin behind it.
-pub(crate) const fn behind(key: Key) -> Key {
-    Key(key.0 + 1)
+pub(crate) const fn next_key(key: ChildKey) -> ChildKey {
+    ChildKey(key.0 + 1)
 }

@@ -8,18 +8,18 @@
 //! In a crash of the supervisor all of it is lost; the next incarnation begins with the children of its spec.
 
 mod child;
-mod fate;
-mod group;
+mod intensity;
 mod requests;
+mod restart;
 mod step;
-mod timers;
+mod strategy;
 mod types;
-mod window;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use step::Machine;
 pub(crate) use types::{
-    Answer, Effect, Generation, Input, Key, Moment, Plan, Policy, Shape, State, Ticket, Why,
+    ChildKey, ChildPolicy, ChildStatus, ChildrenKind, Effect, Generation, Input, RequestId, RequestReply,
+    StopCause, SupervisorPolicy, Uptime,
 };

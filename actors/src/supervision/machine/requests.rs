@@ -1,103 +1,107 @@
 //! What callers ask for: a child started, started again, or ended.
 
-use super::child::{Asked, Asker, Debut, Fate, Phase, Rest, Successor};
+use super::child::{AfterExit, FinalState, Phase, StartCause, StartRequester, StopRequested, Successor};
 use super::step::Machine;
-use super::types::{Answer, Key, Moment, Policy, Shape, Ticket};
+use super::types::{ChildKey, ChildPolicy, ChildrenKind, RequestId, RequestReply, Uptime};
 use crate::supervision::id::ChildId;
 
 impl Machine {
-    pub(super) fn start(&mut self, ticket: Ticket, id: ChildId, policy: Policy) {
+    pub(super) fn start(&mut self, request: RequestId, id: ChildId, policy: ChildPolicy) {
         if self.is_stopping() {
-            return self.answer(ticket, Answer::ShuttingDown);
+            return self.reply(request, RequestReply::ShuttingDown);
         }
         if let Some(key) = self.keys.get(&id).copied() {
-            return self.start_beside(ticket, key, policy);
+            return self.start_existing(request, key, policy);
         }
-        if let Shape::Dynamic { capacity, .. } = self.plan.shape
+        if let ChildrenKind::Dynamic { capacity, .. } = self.policy.children_kind
             && self.children.len() >= capacity
         {
-            return self.answer(ticket, Answer::Full { capacity });
+            return self.reply(request, RequestReply::Full { capacity });
         }
-        let key = self.insert(id, policy, Debut::Caller, Some(ticket));
-        self.await_start(key, ticket, Asker::First);
+        let key = self.insert(id, policy, StartCause::StartRequest, Some(request));
+        self.await_start(key, request, StartRequester::First);
         if self.is_dynamic() {
             self.spawn(key);
         }
     }
 
     /// The id is taken: by one that runs, or by one that goes, whose place is then waited for.
-    fn start_beside(&mut self, ticket: Ticket, key: Key, policy: Policy) {
+    fn start_existing(&mut self, request: RequestId, key: ChildKey, policy: ChildPolicy) {
         let Some(child) = self.children.get_mut(&key) else { return };
         if child.is_departing() {
             match &mut child.successor {
-                Some(successor) => successor.starters.push((ticket, Asker::Later)),
-                None => child.successor = Some(Successor { policy, starters: vec![(ticket, Asker::First)] }),
+                Some(successor) => successor.start_callers.push((request, StartRequester::Later)),
+                None => {
+                    child.successor =
+                        Some(Successor { policy, start_callers: vec![(request, StartRequester::First)] })
+                }
             }
             return;
         }
         match child.phase {
-            Phase::Waiting | Phase::Starting if child.debut.is_some() => {
-                self.await_start(key, ticket, Asker::Later);
+            Phase::Waiting | Phase::Starting if child.start_cause.is_some() => {
+                self.await_start(key, request, StartRequester::Later);
             }
-            Phase::Resting(Rest::Quarantined)
-            | Phase::Leaving { fate: Fate::Rest(Rest::Quarantined), .. } => {
-                self.answer(ticket, Answer::Quarantined { key });
+            Phase::Final(FinalState::Quarantined)
+            | Phase::Leaving { after_exit: AfterExit::Finish(FinalState::Quarantined), .. } => {
+                self.reply(request, RequestReply::Quarantined { key });
             }
-            _ => self.answer(ticket, Answer::AlreadyStarted { key }),
+            _ => self.reply(request, RequestReply::AlreadyStarted { key }),
         }
     }
 
-    pub(super) fn restart(&mut self, ticket: Ticket, id: &ChildId) {
+    pub(super) fn restart(&mut self, request: RequestId, id: &ChildId) {
         if self.is_stopping() {
-            return self.answer(ticket, Answer::ShuttingDown);
+            return self.reply(request, RequestReply::ShuttingDown);
         }
         let Some((key, child)) = self.keys.get(id).and_then(|key| Some((*key, self.children.get_mut(key)?)))
         else {
-            return self.answer(ticket, Answer::NotFound);
+            return self.reply(request, RequestReply::NotFound);
         };
-        let rest = match child.phase {
-            Phase::Resting(rest) => rest,
+        let final_state = match child.phase {
+            Phase::Final(final_state) => final_state,
             // Somebody else wants it, too, and its start is not over.
-            Phase::Waiting | Phase::Starting if child.debut.is_some() => {
-                return self.await_start(key, ticket, Asker::Later);
+            Phase::Waiting | Phase::Starting if child.start_cause.is_some() => {
+                return self.await_start(key, request, StartRequester::Later);
             }
-            _ => return self.answer(ticket, Answer::AlreadyStarted { key }),
+            _ => return self.reply(request, RequestReply::AlreadyStarted { key }),
         };
-        child.absolve();
-        child.debut = Some(Debut::Again(rest));
-        self.await_start(key, ticket, Asker::First);
+        child.clear_failures();
+        child.start_cause = Some(StartCause::RestartRequest(final_state));
+        self.await_start(key, request, StartRequester::First);
         self.enter(key, Phase::Waiting);
         if self.is_dynamic() {
             self.spawn(key);
         }
     }
 
-    pub(super) fn terminate(&mut self, now: Moment, ticket: Ticket, id: &ChildId) {
+    pub(super) fn terminate(&mut self, now: Uptime, request: RequestId, id: &ChildId) {
         let Some((key, child)) = self.keys.get(id).and_then(|key| Some((*key, self.children.get_mut(key)?)))
         else {
-            return self.answer(ticket, Answer::NotFound);
+            return self.reply(request, RequestReply::NotFound);
         };
-        child.enders.push(ticket);
+        child.stop_callers.push(request);
         let superseded = child.successor.take();
         if child.marked.is_some() {
             // Its turn to stop comes, in order; after that it is not started again.
-            child.marked = Some(Fate::Forget);
+            child.marked = Some(AfterExit::Remove);
         } else if child.is_living() {
-            self.stop_child(now, key, Fate::Forget);
+            self.stop_child(now, key, AfterExit::Remove);
         } else if let Phase::Leaving { .. } = child.phase {
-            child.phase = Phase::Leaving { asked: Asked::Yes, fate: Fate::Forget };
+            child.phase =
+                Phase::Leaving { stop_requested: StopRequested::Yes, after_exit: AfterExit::Remove };
         } else {
             // It does not run: a restart that was pending is cancelled with it.
-            self.forget(key, Answer::Cancelled);
+            self.remove(key, RequestReply::Cancelled);
         }
-        for (ticket, _) in superseded.into_iter().flat_map(|successor| successor.starters) {
-            self.answer(ticket, Answer::Cancelled);
+        for (request, _) in superseded.into_iter().flat_map(|successor| successor.start_callers) {
+            self.reply(request, RequestReply::Cancelled);
         }
     }
 
-    fn await_start(&mut self, key: Key, ticket: Ticket, asker: Asker) {
+    fn await_start(&mut self, key: ChildKey, request: RequestId, requester: StartRequester) {
         if let Some(child) = self.children.get_mut(&key) {
-            child.starters.push((ticket, asker));
+            child.start_callers.push((request, requester));
         }
     }
 }

@@ -1,11 +1,13 @@
 //! The machine itself: its state, the one way in, and what each report of a child means.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::child::{Asked, Asker, Child, Debut, Fate, Phase};
-use super::timers::Timers;
-use super::types::{Answer, Effect, Generation, Input, Key, Moment, Plan, Policy, Shape, Ticket, Why};
-use super::window::Window;
+use super::child::{AfterExit, Child, Phase, StartCause, StartRequester, StopRequested};
+use super::intensity::IntensityWindow;
+use super::types::{
+    ChildKey, ChildPolicy, ChildrenKind, Effect, Generation, Input, RequestId, RequestReply, StopCause,
+    SupervisorPolicy, Uptime,
+};
 use crate::supervision::exit::ExitClass;
 use crate::supervision::id::ChildId;
 use crate::supervision::policy::Shutdown;
@@ -13,149 +15,156 @@ use crate::supervision::policy::Shutdown;
 /// The state of a supervisor.
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
-    pub(super) plan: Plan,
-    pub(super) course: Course,
+    pub(super) policy: SupervisorPolicy,
+    pub(super) phase: SupervisorPhase,
     /// Boxed: a map keeps room for many in each of its nodes, and most supervisors have few.
-    pub(super) children: BTreeMap<Key, Box<Child>>,
-    pub(super) keys: HashMap<ChildId, Key>,
+    pub(super) children: BTreeMap<ChildKey, Box<Child>>,
+    pub(super) keys: HashMap<ChildId, ChildKey>,
     pub(super) timers: Timers,
     /// The restarts of all children, where they are one domain.
-    pub(super) window: Window,
+    pub(super) window: IntensityWindow,
     pub(super) last_key: u64,
     pub(super) effects: Vec<Effect>,
 }
 
 /// Where a supervisor is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Course {
+pub(super) enum SupervisorPhase {
     Starting,
     Running,
-    Stopping(Why),
-    Over,
+    Stopping(StopCause),
+    Terminated,
 }
 
 impl Machine {
-    pub(crate) fn new(plan: Plan) -> Self {
+    pub(crate) fn new(supervisor_policy: SupervisorPolicy) -> Self {
         Self {
-            plan,
-            course: Course::Starting,
+            policy: supervisor_policy,
+            phase: SupervisorPhase::Starting,
             children: BTreeMap::new(),
             keys: HashMap::new(),
             timers: Timers::default(),
-            window: Window::default(),
+            window: IntensityWindow::default(),
             last_key: 0,
             effects: Vec::new(),
         }
     }
 
     /// Takes in what happened at `now` and says what is to be done. Times never go back.
-    pub(crate) fn step(&mut self, now: Moment, input: Input) -> Vec<Effect> {
-        if self.course != Course::Over {
-            self.take_in(now, input);
-            self.reconcile(now);
-        } else if let Input::Start { ticket, .. }
-        | Input::Restart { ticket, .. }
-        | Input::Terminate { ticket, .. } = input
+    pub(crate) fn step(&mut self, now: Uptime, input: Input) -> Vec<Effect> {
+        if self.phase != SupervisorPhase::Terminated {
+            self.handle_input(now, input);
+            self.advance(now);
+        } else if let Input::Start { request, .. }
+        | Input::Restart { request, .. }
+        | Input::Terminate { request, .. } = input
         {
-            self.answer(ticket, Answer::ShuttingDown);
+            self.reply(request, RequestReply::ShuttingDown);
         }
         std::mem::take(&mut self.effects)
     }
 
     /// When it wants an [`Input::Tick`].
-    pub(crate) fn next_timer(&self) -> Option<Moment> {
+    pub(crate) fn next_timer(&self) -> Option<Uptime> {
         self.timers.next()
     }
 
-    fn take_in(&mut self, now: Moment, input: Input) {
+    fn handle_input(&mut self, now: Uptime, input: Input) {
         match input {
             Input::Boot { children } => {
                 for (id, policy) in children {
-                    self.insert(id, policy, Debut::Boot, None);
+                    self.insert(id, policy, StartCause::Boot, None);
                 }
             }
-            Input::Start { ticket, id, policy } => self.start(ticket, id, policy),
-            Input::Restart { ticket, id } => self.restart(ticket, &id),
-            Input::Terminate { ticket, id } => self.terminate(now, ticket, &id),
-            Input::Started { key, generation } if self.is_current(key, generation) => self.started(now, key),
-            Input::Leaving { key, generation } if self.is_current(key, generation) => self.leaving(now, key),
-            Input::Ended { key, generation, exit, roll } if self.is_current(key, generation) => {
-                self.ended(now, key, exit, roll);
+            Input::Start { request, id, policy } => self.start(request, id, policy),
+            Input::Restart { request, id } => self.restart(request, &id),
+            Input::Terminate { request, id } => self.terminate(now, request, &id),
+            Input::Started { key, generation } if self.is_current(key, generation) => {
+                self.child_started(now, key)
             }
-            Input::Gone { key, generation, exit, roll } if self.is_current(key, generation) => {
-                self.ended(now, key, exit, roll);
-                self.gone(now, key);
+            Input::Leaving { key, generation } if self.is_current(key, generation) => {
+                self.child_leaving(now, key)
+            }
+            Input::Ended { key, generation, exit, random } if self.is_current(key, generation) => {
+                self.child_ended(now, key, exit, random);
+            }
+            Input::Gone { key, generation, exit, random } if self.is_current(key, generation) => {
+                self.child_ended(now, key, exit, random);
+                self.child_gone(now, key);
             }
             Input::Tick => self.tick(now),
-            Input::Stop => self.close(now, Why::Asked),
+            Input::Stop => self.begin_stop(now, StopCause::Requested),
             Input::Started { .. } | Input::Leaving { .. } | Input::Ended { .. } | Input::Gone { .. } => {}
         }
     }
 
     /// Whether a report is of what runs now. Late ones, and those of children nobody knows any more, change nothing.
-    pub(crate) fn is_current(&self, key: Key, generation: Generation) -> bool {
+    pub(crate) fn is_current(&self, key: ChildKey, generation: Generation) -> bool {
         self.children.get(&key).is_some_and(|child| child.spawned == generation.0)
     }
 
     /// Which incarnation of a child was spawned last.
-    pub(crate) fn generation(&self, key: Key) -> Option<Generation> {
+    pub(crate) fn generation(&self, key: ChildKey) -> Option<Generation> {
         self.children.get(&key).map(|child| Generation(child.spawned))
     }
 
-    fn started(&mut self, now: Moment, key: Key) {
+    fn child_started(&mut self, now: Uptime, key: ChildKey) {
         let Some(child) = self.children.get_mut(&key) else { return };
         if child.phase != Phase::Starting {
             return;
         }
         child.up_since = Some(now);
-        child.debut = None;
+        child.start_cause = None;
         child.failed_starts = 0;
-        let starters = std::mem::take(&mut child.starters);
+        let start_callers = std::mem::take(&mut child.start_callers);
         self.enter(key, Phase::Up);
-        for (ticket, asker) in starters {
-            let answer = match asker {
-                Asker::First => Answer::Started { key },
-                Asker::Later => Answer::AlreadyStarted { key },
+        for (request, requester) in start_callers {
+            let reply = match requester {
+                StartRequester::First => RequestReply::Started { key },
+                StartRequester::Later => RequestReply::AlreadyStarted { key },
             };
-            self.answer(ticket, answer);
+            self.reply(request, reply);
         }
     }
 
     /// It goes by itself, in its own time but not for ever.
-    fn leaving(&mut self, now: Moment, key: Key) {
+    fn child_leaving(&mut self, now: Uptime, key: ChildKey) {
         let Some(child) = self.children.get(&key) else { return };
         if child.phase != Phase::Up || child.marked.is_some() {
             return;
         }
-        let patience = child.policy.shutdown.patience();
-        self.enter(key, Phase::Leaving { asked: Asked::No, fate: Fate::Undecided });
-        if let Some(patience) = patience {
-            self.timers.set(key, now.after(patience));
+        let timeout = child.policy.shutdown.timeout();
+        self.enter(
+            key,
+            Phase::Leaving { stop_requested: StopRequested::No, after_exit: AfterExit::Undecided },
+        );
+        if let Some(timeout) = timeout {
+            self.timers.set(key, now.after(timeout));
         }
     }
 
     /// Nothing of it is left, so its fate may come.
-    fn gone(&mut self, now: Moment, key: Key) {
+    fn child_gone(&mut self, now: Uptime, key: ChildKey) {
         let Some(child) = self.children.get_mut(&key) else { return };
-        let Phase::Leaving { fate, .. } = child.phase else { return };
+        let Phase::Leaving { after_exit, .. } = child.phase else { return };
         self.timers.clear(key);
         if child.successor.is_some() {
-            return self.forget(key, Answer::Cancelled);
+            return self.remove(key, RequestReply::Cancelled);
         }
-        match fate {
-            Fate::Forget | Fate::Undecided => {
-                let answer = self.answer_to_starters(key);
-                self.forget(key, answer);
+        match after_exit {
+            AfterExit::Remove | AfterExit::Undecided => {
+                let reply = self.reply_to_start_callers(key);
+                self.remove(key, reply);
             }
-            Fate::Rest(rest) => {
-                let starters = std::mem::take(&mut child.starters);
-                child.debut = None;
-                self.enter(key, Phase::Resting(rest));
-                for (ticket, _) in starters {
-                    self.answer(ticket, Answer::StartFailed { key });
+            AfterExit::Finish(final_state) => {
+                let start_callers = std::mem::take(&mut child.start_callers);
+                child.start_cause = None;
+                self.enter(key, Phase::Final(final_state));
+                for (request, _) in start_callers {
+                    self.reply(request, RequestReply::StartFailed { key });
                 }
             }
-            Fate::Restart { due } => {
+            AfterExit::Restart { due } => {
                 self.enter(key, Phase::Pending { due });
                 if self.is_dynamic() && due <= now {
                     self.spawn(key);
@@ -164,18 +173,18 @@ impl Machine {
         }
     }
 
-    fn answer_to_starters(&self, key: Key) -> Answer {
-        match (self.course, self.children.get(&key).map(|child| &**child)) {
-            (Course::Stopping(_), _) => Answer::ShuttingDown,
+    fn reply_to_start_callers(&self, key: ChildKey) -> RequestReply {
+        match (self.phase, self.children.get(&key).map(|child| &**child)) {
+            (SupervisorPhase::Stopping(_), _) => RequestReply::ShuttingDown,
             // Its end was its own: whoever waited for its start learns how it failed.
-            (_, Some(Child { phase: Phase::Leaving { asked: Asked::No, .. }, .. })) => {
-                Answer::StartFailed { key }
+            (_, Some(Child { phase: Phase::Leaving { stop_requested: StopRequested::No, .. }, .. })) => {
+                RequestReply::StartFailed { key }
             }
-            _ => Answer::Cancelled,
+            _ => RequestReply::Cancelled,
         }
     }
 
-    fn tick(&mut self, now: Moment) {
+    fn tick(&mut self, now: Uptime) {
         while let Some(key) = self.timers.pop(now) {
             match self.children.get(&key).map(|child| child.phase) {
                 Some(Phase::Leaving { .. }) => self.effects.push(Effect::Kill { key }),
@@ -190,20 +199,20 @@ impl Machine {
     pub(super) fn insert(
         &mut self,
         id: ChildId,
-        policy: Policy,
-        debut: Debut,
-        ticket: Option<Ticket>,
-    ) -> Key {
+        policy: ChildPolicy,
+        start_cause: StartCause,
+        request: Option<RequestId>,
+    ) -> ChildKey {
         self.last_key += 1;
-        let key = Key(self.last_key);
+        let key = ChildKey(self.last_key);
         self.keys.insert(id.clone(), key);
-        self.children.insert(key, Box::new(Child::new(id.clone(), policy, debut)));
-        self.effects.push(Effect::Adopt { ticket, id, key });
+        self.children.insert(key, Box::new(Child::new(id.clone(), policy, start_cause)));
+        self.effects.push(Effect::Insert { request, id, key });
         self.enter(key, Phase::Waiting);
         key
     }
 
-    pub(super) fn spawn(&mut self, key: Key) {
+    pub(super) fn spawn(&mut self, key: ChildKey) {
         let Some(child) = self.children.get_mut(&key) else { return };
         child.spawned += 1;
         child.up_since = None;
@@ -215,12 +224,12 @@ impl Machine {
     }
 
     /// Stops a living child, as its policy says.
-    pub(super) fn stop_child(&mut self, now: Moment, key: Key, fate: Fate) {
+    pub(super) fn stop_child(&mut self, now: Uptime, key: ChildKey, after_exit: AfterExit) {
         let Some(child) = self.children.get_mut(&key) else { return };
         child.marked = None;
         let shutdown = child.policy.shutdown;
         self.timers.clear(key);
-        self.enter(key, Phase::Leaving { asked: Asked::Yes, fate });
+        self.enter(key, Phase::Leaving { stop_requested: StopRequested::Yes, after_exit });
         match shutdown {
             Shutdown::Kill => self.effects.push(Effect::Kill { key }),
             Shutdown::After(time) => {
@@ -232,22 +241,22 @@ impl Machine {
     }
 
     /// Forgets a child of which nothing is left; what waited for its place takes it.
-    pub(super) fn forget(&mut self, key: Key, to_starters: Answer) {
+    pub(super) fn remove(&mut self, key: ChildKey, start_reply: RequestReply) {
         let Some(child) = self.children.remove(&key) else { return };
         self.keys.remove(&child.id);
         self.timers.clear(key);
-        for (ticket, _) in child.starters {
-            self.answer(ticket, to_starters);
+        for (request, _) in child.start_callers {
+            self.reply(request, start_reply);
         }
-        for ticket in child.enders {
-            self.answer(ticket, Answer::Terminated);
+        for request in child.stop_callers {
+            self.reply(request, RequestReply::Terminated);
         }
-        self.effects.push(Effect::Forget { key });
+        self.effects.push(Effect::Remove { key });
         if let Some(successor) = child.successor {
-            let ticket = successor.first();
-            let key = self.insert(child.id, successor.policy, Debut::Caller, ticket);
+            let request = successor.first();
+            let key = self.insert(child.id, successor.policy, StartCause::StartRequest, request);
             if let Some(next) = self.children.get_mut(&key) {
-                next.starters = successor.starters;
+                next.start_callers = successor.start_callers;
             }
             if self.is_dynamic() {
                 self.spawn(key);
@@ -255,39 +264,82 @@ impl Machine {
         }
     }
 
-    pub(super) fn enter(&mut self, key: Key, phase: Phase) {
+    pub(super) fn enter(&mut self, key: ChildKey, phase: Phase) {
         let Some(child) = self.children.get_mut(&key) else { return };
         child.phase = phase;
-        let state = child.state();
+        let status = child.status();
         if let Phase::Pending { due } = phase {
             self.timers.set(key, due);
         }
-        self.effects.push(Effect::Became { key, state });
+        self.effects.push(Effect::StatusChanged { key, status });
     }
 
-    pub(super) fn answer(&mut self, ticket: Ticket, answer: Answer) {
-        self.effects.push(Effect::Answer { ticket, answer });
+    pub(super) fn reply(&mut self, request: RequestId, reply: RequestReply) {
+        self.effects.push(Effect::Reply { request, reply });
     }
 
     pub(super) const fn is_dynamic(&self) -> bool {
-        matches!(self.plan.shape, Shape::Dynamic { .. })
+        matches!(self.policy.children_kind, ChildrenKind::Dynamic { .. })
     }
 
     pub(super) const fn is_stopping(&self) -> bool {
-        matches!(self.course, Course::Stopping(_) | Course::Over)
+        matches!(self.phase, SupervisorPhase::Stopping(_) | SupervisorPhase::Terminated)
     }
 
     /// What its end means to a child is decided once: when it is first heard of.
-    fn ended(&mut self, now: Moment, key: Key, exit: ExitClass, roll: u64) {
+    fn child_ended(&mut self, now: Uptime, key: ChildKey, exit: ExitClass, random: u64) {
         let Some(child) = self.children.get_mut(&key) else { return };
         if !child.is_living() {
             return;
         }
         // It was about to be stopped anyway.
-        if let Some(fate) = child.marked.take() {
+        if let Some(after_exit) = child.marked.take() {
             self.timers.clear(key);
-            return self.enter(key, Phase::Leaving { asked: Asked::Yes, fate });
+            return self.enter(key, Phase::Leaving { stop_requested: StopRequested::Yes, after_exit });
         }
-        self.decide(now, key, exit, roll);
+        self.decide(now, key, exit, random);
+    }
+}
+
+/// The times, in order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Timers {
+    order: BTreeSet<(Uptime, ChildKey)>,
+    of: HashMap<ChildKey, Uptime>,
+}
+
+impl Timers {
+    /// The child is to be looked at then, and at no other time.
+    pub(crate) fn set(&mut self, key: ChildKey, at: Uptime) {
+        self.clear(key);
+        self.of.insert(key, at);
+        self.order.insert((at, key));
+    }
+
+    pub(crate) fn clear(&mut self, key: ChildKey) {
+        if let Some(at) = self.of.remove(&key) {
+            self.order.remove(&(at, key));
+        }
+    }
+
+    pub(crate) fn next(&self) -> Option<Uptime> {
+        self.order.first().map(|(at, _)| *at)
+    }
+
+    /// Takes the first that has come.
+    pub(crate) fn pop(&mut self, now: Uptime) -> Option<ChildKey> {
+        let (at, key) = *self.order.first()?;
+        if at > now {
+            return None;
+        }
+        self.clear(key);
+        Some(key)
+    }
+
+    /// How many children have a time.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        assert_eq!(self.of.len(), self.order.len());
+        self.of.len()
     }
 }

@@ -6,11 +6,13 @@ use std::time::Duration;
 use crate::supervision::backoff::Backoff;
 use crate::supervision::exit::ExitClass;
 use crate::supervision::id::ChildId;
-use crate::supervision::policy::{AutoShutdown, Domain, GivenUp, Intensity, Restart, Shutdown, Strategy};
+use crate::supervision::policy::{
+    AutoShutdown, Intensity, IntensityScope, OnLimit, Restart, Shutdown, Strategy,
+};
 
 /// Which child: keys rise in the order of the children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Key(pub(crate) u64);
+pub(crate) struct ChildKey(pub(crate) u64);
 
 /// Which incarnation of a child, from 1. Reports of another are late, and dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,13 +20,13 @@ pub(crate) struct Generation(pub(crate) u64);
 
 /// Who waits for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Ticket(pub(crate) u64);
+pub(crate) struct RequestId(pub(crate) u64);
 
 /// A time, as the duration since the supervisor's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Moment(pub(crate) Duration);
+pub(crate) struct Uptime(pub(crate) Duration);
 
-impl Moment {
+impl Uptime {
     pub(crate) fn after(self, wait: Duration) -> Self {
         Self(self.0.saturating_add(wait))
     }
@@ -36,7 +38,7 @@ impl Moment {
 
 /// What the machine needs to know of a child.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Policy {
+pub(crate) struct ChildPolicy {
     pub(crate) restart: Restart,
     pub(crate) shutdown: Shutdown,
     pub(crate) backoff: Backoff,
@@ -44,17 +46,22 @@ pub(crate) struct Policy {
 
 /// How the children belong together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum ChildrenKind {
     /// In order, by a strategy; some of them are there from the start.
     Ordered { strategy: Strategy, auto_shutdown: AutoShutdown },
     /// Each for itself, in any number up to the capacity; all come by request.
-    Dynamic { capacity: usize, domain: Domain, quarantine_after: Option<NonZeroU32>, given_up: GivenUp },
+    Dynamic {
+        capacity: usize,
+        intensity_scope: IntensityScope,
+        quarantine_after: Option<NonZeroU32>,
+        on_limit: OnLimit,
+    },
 }
 
 /// What the machine needs to know of its supervisor.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Plan {
-    pub(crate) shape: Shape,
+pub(crate) struct SupervisorPolicy {
+    pub(crate) children_kind: ChildrenKind,
     pub(crate) intensity: Intensity,
 }
 
@@ -62,21 +69,21 @@ pub(crate) struct Plan {
 #[derive(Debug, Clone)]
 pub(crate) enum Input {
     /// The supervisor runs: its first children are to be started, in this order.
-    Boot { children: Vec<(ChildId, Policy)> },
+    Boot { children: Vec<(ChildId, ChildPolicy)> },
     /// Somebody wants a child started.
-    Start { ticket: Ticket, id: ChildId, policy: Policy },
+    Start { request: RequestId, id: ChildId, policy: ChildPolicy },
     /// Somebody wants a finished or quarantined child started again.
-    Restart { ticket: Ticket, id: ChildId },
+    Restart { request: RequestId, id: ChildId },
     /// Somebody wants a child stopped and forgotten.
-    Terminate { ticket: Ticket, id: ChildId },
+    Terminate { request: RequestId, id: ChildId },
     /// The start of a child is over, and it was good.
-    Started { key: Key, generation: Generation },
+    Started { key: ChildKey, generation: Generation },
     /// A child takes no more messages and will end by itself.
-    Leaving { key: Key, generation: Generation },
+    Leaving { key: ChildKey, generation: Generation },
     /// A child ended; something of its subtree may still be there. May be left out: [`Input::Gone`] says it too.
-    Ended { key: Key, generation: Generation, exit: ExitClass, roll: u64 },
+    Ended { key: ChildKey, generation: Generation, exit: ExitClass, random: u64 },
     /// A child ended, and nothing of it or below it is left.
-    Gone { key: Key, generation: Generation, exit: ExitClass, roll: u64 },
+    Gone { key: ChildKey, generation: Generation, exit: ExitClass, random: u64 },
     /// A time that `Machine::next_timer` named has come.
     Tick,
     /// The supervisor is to stop.
@@ -87,52 +94,52 @@ pub(crate) enum Input {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// The child that this ticket brought (for [`Input::Boot`]: its place) has this key from now on.
-    Adopt {
-        ticket: Option<Ticket>,
+    Insert {
+        request: Option<RequestId>,
         id: ChildId,
-        key: Key,
+        key: ChildKey,
     },
     Spawn {
-        key: Key,
+        key: ChildKey,
         generation: Generation,
     },
     Stop {
-        key: Key,
+        key: ChildKey,
     },
     Kill {
-        key: Key,
+        key: ChildKey,
     },
-    Became {
-        key: Key,
-        state: State,
+    StatusChanged {
+        key: ChildKey,
+        status: ChildStatus,
     },
-    Answer {
-        ticket: Ticket,
-        answer: Answer,
+    Reply {
+        request: RequestId,
+        reply: RequestReply,
     },
     /// This child failed too often, and will be forgotten.
     GiveUp {
-        key: Key,
+        key: ChildKey,
     },
     /// Nothing is left to know of this child.
-    Forget {
-        key: Key,
+    Remove {
+        key: ChildKey,
     },
     /// All the first children have started.
     Ready,
     /// The supervisor begins to stop.
-    Closing {
-        why: Why,
+    Stopping {
+        cause: StopCause,
     },
     /// No child is left: the supervisor ends.
     Exit {
-        why: Why,
+        cause: StopCause,
     },
 }
 
 /// The state of a child, as others see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ChildStatus {
     /// It was not started yet: those before it come first.
     Waiting,
     Starting,
@@ -141,7 +148,7 @@ pub(crate) enum State {
     Stopping,
     /// It failed, and is started again at this time, or when the others of its group are gone.
     Pending {
-        due: Moment,
+        due: Uptime,
     },
     /// It is done.
     Finished,
@@ -150,18 +157,18 @@ pub(crate) enum State {
 
 /// What a caller is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum RequestReply {
     Started {
-        key: Key,
+        key: ChildKey,
     },
     AlreadyStarted {
-        key: Key,
+        key: ChildKey,
     },
     Quarantined {
-        key: Key,
+        key: ChildKey,
     },
     StartFailed {
-        key: Key,
+        key: ChildKey,
     },
     Full {
         capacity: usize,
@@ -176,10 +183,10 @@ pub(crate) enum Answer {
 
 /// Why a supervisor stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Why {
-    Asked,
+pub(crate) enum StopCause {
+    Requested,
     Meltdown,
     Significant,
     /// This child, one of its first, did not start.
-    StartFailed(Key),
+    StartFailed(ChildKey),
 }

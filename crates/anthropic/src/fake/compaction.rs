@@ -1,13 +1,13 @@
-//! The service's own compaction: what it asks of a request that wants it, and what it says then.
+//! The service's compaction of histories.
 //!
-//! A request names from how many tokens on; the fake counts four bytes of content for one, from the last compaction on. It owns no
-//! state: whether a history was compacted stands in it.
+//! A request names the number of tokens from which on its history is compacted. The fake counts four bytes of content as one token, from
+//! the last compaction on.
 
 use conjure_conversation::{Block, BlockKind, Message, ModelEvent, Response, StopReason, Usage};
 use serde_json::{Map, Value, json};
 
 use super::refusal::Refusal;
-use super::stream::Answer;
+use super::response_writer::FakeResponse;
 use crate::options::COMPACTION_BETA;
 
 /// The edits that there are.
@@ -16,26 +16,29 @@ const EDITS: [&str; 3] = ["clear_tool_uses_20250919", "clear_thinking_20251015",
 const TRIGGER: u64 = 150_000;
 const BYTES_OF_A_TOKEN: u64 = 4;
 
-/// What a request wants of it.
+/// The compaction settings of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct CompactionRequest {
     trigger: u64,
     pauses: bool,
 }
 
-/// How an answer begins.
+/// How a response begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Beginning {
-    /// As the play says.
+pub(super) enum ResponseStart {
+    /// Without compaction.
     Plain,
-    /// With a summary of so many messages.
+    /// With a summary of this many messages.
     Compacted { messages: usize },
-    /// The same, and nothing follows before the request comes again.
+    /// With a summary only; the rest follows with the next request.
     Paused { messages: usize },
 }
 
 /// Reads the field `context_management`.
-pub(super) fn wanted(body: &Map<String, Value>, betas: &[String]) -> Result<Option<Wanted>, Refusal> {
+pub(super) fn wanted(
+    body: &Map<String, Value>,
+    betas: &[String],
+) -> Result<Option<CompactionRequest>, Refusal> {
     let Some(field) = body.get("context_management").filter(|field| !field.is_null()) else {
         return Ok(None);
     };
@@ -68,14 +71,14 @@ pub(super) fn wanted(body: &Map<String, Value>, betas: &[String]) -> Result<Opti
             _ => return Err(Refusal::invalid(format!("{at}.trigger: Input tag should be 'input_tokens'"))),
         };
         let pauses = edit["pause_after_compaction"].as_bool().unwrap_or_default();
-        wanted = Some(Wanted { trigger, pauses });
+        wanted = Some(CompactionRequest { trigger, pauses });
     }
     Ok(wanted)
 }
 
 /// How the answer to these messages begins.
-pub(super) fn beginning(wanted: Option<Wanted>, messages: &[Message]) -> Beginning {
-    let Some(Wanted { trigger, pauses }) = wanted else { return Beginning::Plain };
+pub(super) fn beginning(wanted: Option<CompactionRequest>, messages: &[Message]) -> ResponseStart {
+    let Some(CompactionRequest { trigger, pauses }) = wanted else { return ResponseStart::Plain };
     let blocks: Vec<&Block> = messages.iter().flat_map(|message| &message.content).collect();
     let is_compaction =
         |block: &&Block| matches!(block.kind(), BlockKind::Other(kind) if kind == "compaction");
@@ -83,9 +86,9 @@ pub(super) fn beginning(wanted: Option<Wanted>, messages: &[Message]) -> Beginni
     let bytes: u64 = blocks[since..].iter().map(|block| block.json().len() as u64).sum();
     let messages = messages.len();
     match bytes / BYTES_OF_A_TOKEN >= trigger {
-        false => Beginning::Plain,
-        true if pauses => Beginning::Paused { messages },
-        true => Beginning::Compacted { messages },
+        false => ResponseStart::Plain,
+        true if pauses => ResponseStart::Paused { messages },
+        true => ResponseStart::Compacted { messages },
     }
 }
 
@@ -105,7 +108,7 @@ const USED: Usage = Usage {
 };
 
 /// An answer that is nothing but the summary.
-pub(super) fn paused(messages: usize) -> Answer {
+pub(super) fn paused(messages: usize) -> FakeResponse {
     let response = Response {
         id: None,
         model: None,
@@ -115,11 +118,11 @@ pub(super) fn paused(messages: usize) -> Answer {
         request_id: None,
         container: None,
     };
-    Answer { compaction: Some(USED), ..Answer::new(response, 1) }
+    FakeResponse { compaction: Some(USED), ..FakeResponse::new(response, 1) }
 }
 
 /// The same answer behind a summary.
-pub(super) fn behind(messages: usize, mut answer: Answer) -> Answer {
+pub(super) fn behind(messages: usize, mut answer: FakeResponse) -> FakeResponse {
     let Some(block) = block(messages) else { return answer };
     answer.response.content.insert(0, block);
     for delta in &mut answer.deltas {

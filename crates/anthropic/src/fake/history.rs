@@ -1,8 +1,7 @@
-//! The messages of a request: joined where the service joins them, and checked for pairing.
+//! The messages of a request: normalised and checked for pairing.
 //!
-//! The service takes two messages of one role in a row for one, and a text for a list of one text block. So the
-//! history is normalised first and then given to the validator of `conjure-conversation`; what that finds is told with
-//! the places of the request as it came.
+//! The service joins consecutive messages of one role, and treats a string as one text block. So the history is normalised first and
+//! then checked by the validator of `conjure-conversation`. Errors name the positions in the original request.
 
 use conjure_conversation::{Block, Message, PairingError, Role, pairing};
 use serde_json::Value;

@@ -1,9 +1,8 @@
-//! A fake of the Messages service: a public test utility, and the program `examples/fake_messages.rs`.
+//! A fake of the Messages service for tests, also available as the program `examples/fake_messages.rs`.
 //!
-//! It speaks the service's HTTP on loopback: both header profiles, streamed answers and whole ones, errors of every
-//! type with their headers, rate limits. It checks what it is sent as the service does and names the place of a
-//! mistake (`messages.N.content.M`). What it answers comes from scripts (`conjure_conversation::scripted`), from
-//! turns made in code ([`Reply`]), or from faults that go first.
+//! It speaks the service's HTTP on loopback: both API profiles, responses with and without streaming, errors of every type with their
+//! headers, and rate limits. It validates requests as the service does and names the position of a mistake (`messages.N.content.M`). Its
+//! replies come from scripts (`conjure_conversation::scripted`), from turns made in code ([`Reply`]), or from faults, which come first.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -19,47 +18,45 @@
 //! # }
 //! ```
 //!
-//! **Which turn answers.** The place in a script is read from the history that a request carries, not from a counter:
-//! a client that repeats a request, loses an answer, or is killed and comes back gets the turn that fits what it
-//! remembers, and any number of sessions play one script at once without being told apart. The history's place is
-//! the number of the assistant's *blocks* in it (a resumed pause joins two answers in one message); the fake notes
-//! which turn comes after which place. A history that it has not made itself counts by its assistant messages. A turn
-//! that fails (an error, a cut) leaves no trace in a history; so it is noted that it was taken, and the next request
-//! from the same place gets the turn after it. That note, and the notes of places, belong to a session: to the
-//! `metadata.user_id` of the request, or else to its first message. Sessions that share both share the failures, so
-//! give them a `user_id` when a script has any.
+//! **Choosing the turn.** The position in a script is derived from the request's history, not from a counter. So a client that repeats a
+//! request, loses a response, or restarts gets the turn that fits its history. Any number of sessions can play one script at once.
 //!
-//! It compacts histories itself where a request wants that (`context_management`, with the beta named in the header): from so many
-//! tokens on, as it counts them, an answer begins with a `compaction` block.
+//! - The position is the number of the assistant's *blocks* in the history, because a resumed pause joins two responses in one message.
+//! - The fake records which turn follows which position. For an unknown history it counts the assistant's messages.
+//! - A failed turn (an error, a cut) leaves no trace in a history, so it is recorded as taken; the next request from the same position
+//!   gets the turn after it.
+//! - Positions belong to a session: to the request's `metadata.user_id`, else to its first message. Give sessions a `user_id` if a script
+//!   has failures.
 //!
-//! **What it hosts.** It keeps skills with their versions, and files, behind the endpoints of both profiles, as long as it
-//! runs: what is uploaded can be listed, deleted, and fetched where the service gives it out. A turn of [`HostedRun`] is one
-//! in which the service's model runs something; the files that it makes can be downloaded then. With
-//! [`hosting`](FakeMessagesBuilder::hosting), containers are minded too: a request with the code execution tool runs in one,
-//! whose id the answer names; skills and files that it asks for must be there; a container that has expired, by the clock
-//! or by [`FakeMessages::expire_containers`], is refused.
+//! It compacts histories if a request asks for it (`context_management`, with the beta in the header): above the requested number of
+//! tokens, by its own count, a response begins with a `compaction` block.
 //!
-//! It owns its listener, its connections and its notes, all in memory; they end with it, and in a crash with the
-//! process.
+//! **Skills, files and containers.** It stores skills with their versions, and files, behind the endpoints of both profiles. In a turn of
+//! [`FakeToolRun`] the service's model runs a command; the files that it produces can be downloaded. With
+//! [`hosting`](FakeMessagesBuilder::hosting), containers are simulated too: a request with the code execution tool runs in one, and the
+//! response names its id. Its skills and files must exist. A container that has expired, by the clock or by
+//! [`FakeMessages::expire_containers`], is refused.
+//!
+//! All state is in memory and ends with the fake.
 
-mod access;
-mod captured;
-mod check;
+mod auth;
 mod compaction;
-mod delivery;
 mod history;
 mod hosted;
-mod limit;
+mod paced_body;
+mod rate_limit;
 mod refusal;
 mod reply;
-mod scenes;
+mod reply_router;
+mod request_log;
+mod response_writer;
 mod server;
 mod service;
-mod stream;
+mod validate;
 
-pub use captured::Captured;
-pub use hosted::HostedRun;
-pub use limit::RateLimit;
+pub use hosted::FakeToolRun;
+pub use rate_limit::RateLimit;
 pub use refusal::Refusal;
 pub use reply::Reply;
+pub use request_log::RecordedRequest;
 pub use server::{FakeMessages, FakeMessagesBuilder};

@@ -2,9 +2,9 @@
 
 use conjure_conversation::ApiErrorKind;
 
-use crate::fields::quoted;
+use crate::raw_object::quoted;
 
-/// An error as the service answers it, before a stream or in it.
+/// An error of the service, before or within a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     status: u16,

@@ -1,4 +1,4 @@
-//! What the fake answers one request with: words, an error, or something that no service should say.
+//! [`Reply`]: the reply to one request: a response, an error, or deliberately invalid bytes.
 
 use std::time::Duration;
 
@@ -7,27 +7,26 @@ use conjure_conversation::{Block, ModelEvent, Response, StopReason, Usage};
 use serde_json::Value;
 
 use super::compaction;
-use super::hosted::Produced;
 use super::refusal::Refusal;
-use super::stream::{Answer, Ending};
+use super::response_writer::{Ending, FakeResponse, ProducedFile};
 
-/// Into how many pieces a text is split unless it is said.
+/// The default for the number of deltas of a text.
 const PIECES: usize = 4;
 
-/// One answer, and how it travels.
+/// One reply and its timing.
 #[derive(Debug, Clone)]
 pub struct Reply {
-    pub(super) said: Said,
+    pub(super) body: ReplyBody,
     pub(super) headers: Vec<(String, String)>,
     pub(super) request_id: Option<String>,
-    pub(super) pace: Pace,
+    pub(super) timing: ReplyTiming,
 }
 
-/// What is said.
+/// The content of a reply.
 #[derive(Debug, Clone)]
-pub(super) enum Said {
-    /// A model's answer, streamed or whole as the request asks.
-    Answer(Box<Answer>),
+pub(super) enum ReplyBody {
+    /// A model's response, streamed if the request asks for it.
+    Answer(Box<FakeResponse>),
     Error(Refusal),
     /// These bytes.
     Raw {
@@ -35,53 +34,53 @@ pub(super) enum Said {
         content_type: Option<String>,
         body: Bytes,
     },
-    /// These bytes, and then the others for ever.
+    /// Some bytes, then others for ever.
     Endless {
         beginning: Bytes,
         repeated: Bytes,
     },
-    /// Nothing; the connection stays.
+    /// No bytes; the connection stays open.
     Silence,
-    /// Nothing; the connection closes.
+    /// No bytes; the connection closes.
     HangUp,
 }
 
-/// How a body travels.
+/// The timing and end of a body.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Pace {
-    /// Before the head.
+pub(super) struct ReplyTiming {
+    /// The delay before the head.
     pub(super) delay: Duration,
-    /// The size of a piece in bytes; an event where it is not said.
+    /// The size of a chunk in bytes; one event by default.
     pub(super) piece: Option<usize>,
-    /// Between two pieces.
+    /// The delay between two chunks.
     pub(super) every: Duration,
-    pub(super) end: End,
+    pub(super) end: BodyEnd,
 }
 
 /// How a body ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum BodyEnd {
     #[default]
-    Whole,
-    /// The connection closes after so many bytes.
+    Complete,
+    /// The connection closes after `after` bytes.
     Cut { after: usize },
-    /// Nothing more comes after so many bytes, and the connection stays.
+    /// The body stalls after `after` bytes; the connection stays open.
     Hang { after: usize },
 }
 
 impl Reply {
-    fn new(said: Said) -> Self {
-        Self { said, headers: Vec::new(), request_id: None, pace: Pace::default() }
+    fn new(said: ReplyBody) -> Self {
+        Self { body: said, headers: Vec::new(), request_id: None, timing: ReplyTiming::default() }
     }
 
-    /// A model's answer. Its `id`, `model` and `request_id` are made up where they are absent.
+    /// A model's response. Missing `id`, `model` and `request_id` are generated.
     #[must_use]
     pub fn answer(response: Response) -> Self {
         let request_id = response.request_id.clone();
-        Self { request_id, ..Self::new(Said::Answer(Box::new(Answer::new(response, PIECES)))) }
+        Self { request_id, ..Self::new(ReplyBody::Answer(Box::new(FakeResponse::new(response, PIECES)))) }
     }
 
-    /// An answer of these blocks that stops with `tool_use` when there is a call in it, else with `end_turn`.
+    /// A response of these blocks. It stops with `tool_use` if it contains a tool call, else with `end_turn`.
     #[must_use]
     pub fn blocks(content: Vec<Block>) -> Self {
         let calls = content.iter().any(|block| block.tool_call().is_some());
@@ -97,19 +96,19 @@ impl Reply {
         })
     }
 
-    /// An error instead of an answer.
+    /// An error instead of a response.
     #[must_use]
     pub fn error(refusal: Refusal) -> Self {
-        Self::new(Said::Error(refusal))
+        Self::new(ReplyBody::Error(refusal))
     }
 
     /// These bytes.
     #[must_use]
     pub fn raw(status: u16, content_type: impl Into<String>, body: impl Into<Bytes>) -> Self {
-        Self::new(Said::Raw { status, content_type: Some(content_type.into()), body: body.into() })
+        Self::new(ReplyBody::Raw { status, content_type: Some(content_type.into()), body: body.into() })
     }
 
-    /// A page, as a proxy on the way answers.
+    /// An HTML page, as a proxy returns it.
     #[must_use]
     pub fn html(status: u16) -> Self {
         let page =
@@ -120,16 +119,16 @@ impl Reply {
     /// Status 200 and no body at all.
     #[must_use]
     pub fn empty() -> Self {
-        Self::new(Said::Raw { status: 200, content_type: None, body: Bytes::new() })
+        Self::new(ReplyBody::Raw { status: 200, content_type: None, body: Bytes::new() })
     }
 
-    /// A stream that begins with some bytes and goes on with others for ever.
+    /// A stream that begins with some bytes and repeats others for ever.
     #[must_use]
     pub fn endless(beginning: impl Into<Bytes>, repeated: impl Into<Bytes>) -> Self {
-        Self::new(Said::Endless { beginning: beginning.into(), repeated: repeated.into() })
+        Self::new(ReplyBody::Endless { beginning: beginning.into(), repeated: repeated.into() })
     }
 
-    /// A streamed answer whose text never ends.
+    /// A streamed response whose text never ends.
     #[must_use]
     pub fn endless_text() -> Self {
         let beginning = concat!(
@@ -149,28 +148,28 @@ impl Reply {
         Self::endless(beginning, repeated)
     }
 
-    /// No answer, ever.
+    /// No response, ever.
     #[must_use]
     pub fn silence() -> Self {
-        Self::new(Said::Silence)
+        Self::new(ReplyBody::Silence)
     }
 
-    /// The connection closes without an answer.
+    /// The connection closes without a response.
     #[must_use]
     pub fn hang_up() -> Self {
-        Self::new(Said::HangUp)
+        Self::new(ReplyBody::HangUp)
     }
 
     /// Each text of the answer in at most so many pieces; 4 where this is not said.
     #[must_use]
     pub fn with_pieces(mut self, pieces: usize) -> Self {
-        if let Said::Answer(answer) = &mut self.said {
-            **answer = Answer {
+        if let ReplyBody::Answer(answer) = &mut self.body {
+            **answer = FakeResponse {
                 container: answer.container.take(),
                 ending: answer.ending.clone(),
                 compaction: answer.compaction,
                 produced: std::mem::take(&mut answer.produced),
-                ..Answer::new(answer.response.clone(), pieces)
+                ..FakeResponse::new(answer.response.clone(), pieces)
             };
         }
         self
@@ -179,7 +178,7 @@ impl Reply {
     /// The answer with this `container`.
     #[must_use]
     pub fn with_container(mut self, container: Value) -> Self {
-        if let Said::Answer(answer) = &mut self.said {
+        if let ReplyBody::Answer(answer) = &mut self.body {
             answer.container = Some(container);
         }
         self
@@ -188,7 +187,7 @@ impl Reply {
     /// The streamed answer, but the connection closes after so many pieces.
     #[must_use]
     pub fn cut_after_pieces(mut self, after: usize) -> Self {
-        if let Said::Answer(answer) = &mut self.said {
+        if let ReplyBody::Answer(answer) = &mut self.body {
             answer.ending = Ending::Cut { after };
         }
         self
@@ -197,7 +196,7 @@ impl Reply {
     /// The streamed answer, but it ends with an `error` event after so many pieces.
     #[must_use]
     pub fn broken_after_pieces(mut self, after: usize, refusal: Refusal) -> Self {
-        if let Said::Answer(answer) = &mut self.said {
+        if let ReplyBody::Answer(answer) = &mut self.body {
             answer.ending = Ending::Broken { after, refusal };
         }
         self
@@ -207,7 +206,7 @@ impl Reply {
     /// `max_tokens` is reached within it.
     #[must_use]
     pub fn with_unfinished_input(mut self, pieces: usize) -> Self {
-        if let Said::Answer(answer) = &mut self.said {
+        if let ReplyBody::Answer(answer) = &mut self.body {
             let call = answer.response.content.iter().rposition(|block| block.tool_call().is_some());
             let mut kept = 0;
             answer.deltas.retain(|delta| {
@@ -237,41 +236,41 @@ impl Reply {
     /// After this time.
     #[must_use]
     pub const fn delayed(mut self, delay: Duration) -> Self {
-        self.pace.delay = delay;
+        self.timing.delay = delay;
         self
     }
 
     /// In pieces of so many bytes, wherever they fall: within events, within characters.
     #[must_use]
     pub const fn in_pieces_of(mut self, bytes: usize) -> Self {
-        self.pace.piece = Some(bytes);
+        self.timing.piece = Some(bytes);
         self
     }
 
     /// With this time between two pieces.
     #[must_use]
     pub const fn dripping(mut self, every: Duration) -> Self {
-        self.pace.every = every;
+        self.timing.every = every;
         self
     }
 
     /// The connection closes after so many bytes of the body.
     #[must_use]
     pub const fn cut_after_bytes(mut self, after: usize) -> Self {
-        self.pace.end = End::Cut { after };
+        self.timing.end = BodyEnd::Cut { after };
         self
     }
 
     /// Nothing more comes after so many bytes of the body, and the connection stays.
     #[must_use]
     pub const fn hanging_after_bytes(mut self, after: usize) -> Self {
-        self.pace.end = End::Hang { after };
+        self.timing.end = BodyEnd::Hang { after };
         self
     }
 
     /// The answer, which makes these files when it is played.
-    pub(super) fn producing(mut self, produced: Vec<Produced>) -> Self {
-        if let Said::Answer(answer) = &mut self.said {
+    pub(super) fn producing(mut self, produced: Vec<ProducedFile>) -> Self {
+        if let ReplyBody::Answer(answer) = &mut self.body {
             answer.produced = produced;
         }
         self
@@ -279,22 +278,22 @@ impl Reply {
 
     /// The same answer, behind the service's own summary of so many messages.
     pub(super) fn behind_compaction(mut self, messages: usize) -> Self {
-        if let Said::Answer(answer) = self.said {
-            self.said = Said::Answer(Box::new(compaction::behind(messages, *answer)));
+        if let ReplyBody::Answer(answer) = self.body {
+            self.body = ReplyBody::Answer(Box::new(compaction::behind(messages, *answer)));
         }
         self
     }
 
     /// Whether a client that reads all of it has an answer to put into its history.
     pub(super) fn is_answer(&self) -> bool {
-        let is_whole = self.pace.end == End::Whole;
-        is_whole && matches!(&self.said, Said::Answer(answer) if answer.ending == Ending::Whole)
+        let is_whole = self.timing.end == BodyEnd::Complete;
+        is_whole && matches!(&self.body, ReplyBody::Answer(answer) if answer.ending == Ending::Whole)
     }
 
     /// How many blocks it adds to a history.
     pub(super) fn blocks_added(&self) -> usize {
-        match &self.said {
-            Said::Answer(answer) => answer.response.content.len(),
+        match &self.body {
+            ReplyBody::Answer(answer) => answer.response.content.len(),
             _ => 0,
         }
     }

@@ -1,4 +1,4 @@
-//! The fake itself: its listener, its connections, and what a test asks of it.
+//! [`FakeMessages`]: the fake's listener and connections, and its API for tests.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -18,43 +18,43 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::access::Access;
-use super::captured::{Captured, Record};
+use super::auth::Auth;
 use super::hosted::{Hosting, Origin, Store};
-use super::limit::RateLimit;
+use super::rate_limit::RateLimit;
 use super::reply::Reply;
-use super::scenes::{Play, Scenes};
-use super::service::Shared;
-use crate::config::Profile;
+use super::reply_router::{ReplyRouter, ReplySource};
+use super::request_log::{RecordedRequest, RequestLog};
+use super::service::FakeState;
+use crate::config::ApiProfile;
 use crate::hosted::FileId;
 
-/// How many requests are kept unless it is said.
-const KEPT: usize = 10_000;
+/// The default capacity of the request log.
+const DEFAULT_LOG_CAPACITY: usize = 10_000;
 
-/// How long an answer under way may take once the fake stops.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long a running response may take when the fake stops.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A running fake. It ends when it is dropped: its connections close, its address is free.
+/// A running fake. Dropping it closes its connections and frees its address.
 #[derive(Debug)]
 pub struct FakeMessages {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<FakeState>,
     /// The task of the listener, which owns those of the connections. Dropping it ends them all.
     tasks: JoinSet<()>,
 }
 
-/// What a fake is to be. [`FakeMessages::builder`] makes one.
+/// Builds a [`FakeMessages`]. Created by [`FakeMessages::builder`].
 #[derive(Debug)]
 pub struct FakeMessagesBuilder {
-    access: Access,
+    access: Auth,
     models: Vec<String>,
     rate: Option<RateLimit>,
-    of_all: Option<Play>,
-    of_model: HashMap<String, Play>,
+    default_source: Option<ReplySource>,
+    sources_by_model: HashMap<String, ReplySource>,
     faults: VecDeque<Reply>,
     clock: Arc<dyn Clock>,
     port: u16,
-    kept: usize,
+    log_capacity: usize,
     hosting: Option<Hosting>,
 }
 
@@ -63,15 +63,15 @@ impl FakeMessages {
     #[must_use]
     pub fn builder() -> FakeMessagesBuilder {
         FakeMessagesBuilder {
-            access: Access::default(),
+            access: Auth::default(),
             models: Vec::new(),
             rate: None,
-            of_all: None,
-            of_model: HashMap::new(),
+            default_source: None,
+            sources_by_model: HashMap::new(),
             faults: VecDeque::new(),
             clock: Arc::new(SystemClock),
             port: 0,
-            kept: KEPT,
+            log_capacity: DEFAULT_LOG_CAPACITY,
             hosting: None,
         }
     }
@@ -84,8 +84,8 @@ impl FakeMessages {
 
     /// The newest requests, in the order in which they were complete.
     #[must_use]
-    pub fn requests(&self) -> Vec<Captured> {
-        self.shared.record.lock().unwrap_or_else(PoisonError::into_inner).all()
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.shared.log.lock().unwrap_or_else(PoisonError::into_inner).all()
     }
 
     /// How many requests were received.
@@ -103,7 +103,7 @@ impl FakeMessages {
     /// Answers the next good request, whoever sends it, with this instead of what would follow. Several are taken
     /// one after the other.
     pub fn add_fault(&self, fault: Reply) {
-        self.shared.scenes.add_fault(fault);
+        self.shared.router.add_fault(fault);
     }
 
     /// Answers the next good request for skills or files with this. Several are taken one after the other.
@@ -157,28 +157,28 @@ impl FakeMessagesBuilder {
     /// Plays this script to every model that has no play of its own.
     #[must_use]
     pub fn script(mut self, script: impl Into<Arc<Script>>) -> Self {
-        self.of_all = Some(Play::Script(script.into()));
+        self.default_source = Some(ReplySource::Script(script.into()));
         self
     }
 
     /// Plays this script to the requests for this model.
     #[must_use]
     pub fn script_for(mut self, model: impl Into<String>, script: impl Into<Arc<Script>>) -> Self {
-        self.of_model.insert(model.into(), Play::Script(script.into()));
+        self.sources_by_model.insert(model.into(), ReplySource::Script(script.into()));
         self
     }
 
     /// Plays these turns, each session's calls in turn, as a script is played.
     #[must_use]
     pub fn turns(mut self, turns: impl IntoIterator<Item = Reply>) -> Self {
-        self.of_all = Some(Play::Turns(turns.into_iter().collect()));
+        self.default_source = Some(ReplySource::Turns(turns.into_iter().collect()));
         self
     }
 
     /// Plays these turns to the requests for this model.
     #[must_use]
     pub fn turns_for(mut self, model: impl Into<String>, turns: impl IntoIterator<Item = Reply>) -> Self {
-        self.of_model.insert(model.into(), Play::Turns(turns.into_iter().collect()));
+        self.sources_by_model.insert(model.into(), ReplySource::Turns(turns.into_iter().collect()));
         self
     }
 
@@ -198,7 +198,7 @@ impl FakeMessagesBuilder {
 
     /// Speaks this profile only.
     #[must_use]
-    pub const fn profile(mut self, profile: Profile) -> Self {
+    pub const fn profile(mut self, profile: ApiProfile) -> Self {
         self.access.profile = Some(profile);
         self
     }
@@ -247,7 +247,7 @@ impl FakeMessagesBuilder {
     /// Keeps so many requests; 10,000 where this is not said.
     #[must_use]
     pub const fn keep(mut self, requests: usize) -> Self {
-        self.kept = requests;
+        self.log_capacity = requests;
         self
     }
 
@@ -258,13 +258,13 @@ impl FakeMessagesBuilder {
     pub async fn start(self) -> io::Result<FakeMessages> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).await?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared {
-            access: self.access,
+        let shared = Arc::new(FakeState {
+            auth: self.access,
             models: self.models,
             rate: self.rate,
-            scenes: Scenes::new(self.of_all, self.of_model, self.faults),
+            router: ReplyRouter::new(self.default_source, self.sources_by_model, self.faults),
             clock: self.clock,
-            record: Mutex::new(Record::new(self.kept)),
+            log: Mutex::new(RequestLog::new(self.log_capacity)),
             windows: Mutex::default(),
             hosting: self.hosting,
             store: Mutex::new(Store::new()),
@@ -282,7 +282,7 @@ impl FakeMessagesBuilder {
 /// How long no connection is taken after one could not be.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-async fn listen(listener: TcpListener, shared: Arc<Shared>) {
+async fn listen(listener: TcpListener, shared: Arc<FakeState>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -307,7 +307,7 @@ async fn listen(listener: TcpListener, shared: Arc<Shared>) {
     while connections.join_next().await.is_some() {}
 }
 
-async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+async fn serve(stream: TcpStream, shared: Arc<FakeState>) {
     // Pieces are to be pieces. Where it cannot be set, they are joined, no more.
     let _ = stream.set_nodelay(true);
     let (stop, clock) = (shared.stop.clone(), Arc::clone(&shared.clock));
@@ -321,7 +321,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
             // A client that does not read would keep it for ever.
             tokio::select! {
                 _ = connection => {}
-                () = clock.sleep_until(clock.deadline(LAST_WORDS)) => {}
+                () = clock.sleep_until(clock.deadline(SHUTDOWN_TIMEOUT)) => {}
             }
         }
     }

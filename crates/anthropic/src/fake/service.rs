@@ -1,4 +1,4 @@
-//! One request: taken down, checked, answered.
+//! Handles one request: records, validates and answers it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,36 +15,36 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::access::Access;
-use super::captured::{Captured, Record};
-use super::check::{Checked, check};
-use super::delivery::{Body, Pieces, paced, whole};
-use super::hosted::{Hosted, Hosting, Origin, Produced, Store, is_hosted};
-use super::limit::{RateLimit, Standing, Windows};
+use super::auth::Auth;
+use super::hosted::{HostedRequest, Hosting, Origin, Store, is_hosted};
+use super::paced_body::{Body, BodyChunks, paced, whole};
+use super::rate_limit::{RateDecision, RateLimit, RateWindows};
 use super::refusal::Refusal;
-use super::reply::{Reply, Said};
-use super::scenes::{Scenes, rate_limited};
-use super::stream::{Answer, Ending, Names};
-use crate::config::Profile;
+use super::reply::{Reply, ReplyBody};
+use super::reply_router::{ReplyRouter, rate_limited};
+use super::request_log::{RecordedRequest, RequestLog};
+use super::response_writer::{Ending, FakeResponse, ProducedFile, ResponseIds};
+use super::validate::{ValidatedRequest, validate};
+use crate::config::ApiProfile;
 
-/// The largest body, in bytes, as of the service.
-const LARGEST_BODY: usize = 32 << 20;
-/// The same of an upload: a file may be larger than a message.
-const LARGEST_UPLOAD: usize = 512 << 20;
+/// The largest body, in bytes, as at the service.
+const MAX_BODY: usize = 32 << 20;
+/// The largest upload, in bytes.
+const MAX_UPLOAD: usize = 512 << 20;
 
 const EVENTS: &str = "text/event-stream; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) access: Access,
+pub(super) struct FakeState {
+    pub(super) auth: Auth,
     pub(super) models: Vec<String>,
     pub(super) rate: Option<RateLimit>,
-    pub(super) scenes: Scenes,
+    pub(super) router: ReplyRouter,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) record: Mutex<Record>,
-    pub(super) windows: Mutex<Windows>,
+    pub(super) log: Mutex<RequestLog>,
+    pub(super) windows: Mutex<RateWindows>,
     pub(super) hosting: Option<Hosting>,
     pub(super) store: Mutex<Store>,
     pub(super) hosted_faults: Mutex<VecDeque<Reply>>,
@@ -53,33 +53,34 @@ pub(super) struct Shared {
     pub(super) stop: CancellationToken,
 }
 
-/// What is said, to whom.
-struct Exchange {
+/// What a response needs to know about its request.
+struct ResponseContext {
     number: u64,
     model: String,
     is_streamed: bool,
     limits: Vec<(&'static str, String)>,
 }
 
-impl Shared {
+impl FakeState {
     /// Answers one request. An error closes the connection without an answer.
     pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> io::Result<Response<Body>> {
         let (head, body) = request.into_parts();
-        let largest = if is_hosted(head.uri.path()) { LARGEST_UPLOAD } else { LARGEST_BODY };
+        let largest = if is_hosted(head.uri.path()) { MAX_UPLOAD } else { MAX_BODY };
         let read = Limited::new(body, largest).collect().await;
         let body = match read {
             Ok(body) => Some(body.to_bytes()),
             Err(error) if error.is::<http_body_util::LengthLimitError>() => None,
             Err(error) => return Err(io::Error::other(error)),
         };
-        let number = self.take_down(&head, body.clone().unwrap_or_default());
-        let mut exchange = Exchange { number, model: String::new(), is_streamed: false, limits: Vec::new() };
+        let number = self.record_request(&head, body.clone().unwrap_or_default());
+        let mut exchange =
+            ResponseContext { number, model: String::new(), is_streamed: false, limits: Vec::new() };
         let reply = match self.reply(&head, body, &mut exchange).await {
             Ok(reply) => reply,
             Err(refusal) => Reply::error(refusal),
         };
-        let delay = self.clock.deadline(reply.pace.delay);
-        if !reply.pace.delay.is_zero()
+        let delay = self.clock.deadline(reply.timing.delay);
+        if !reply.timing.delay.is_zero()
             && self.stop.run_until_cancelled(self.clock.sleep_until(delay)).await.is_none()
         {
             return Err(io::Error::from(io::ErrorKind::ConnectionAborted));
@@ -87,10 +88,10 @@ impl Shared {
         self.respond(reply, exchange).await
     }
 
-    fn take_down(&self, head: &hyper::http::request::Parts, body: Bytes) -> u64 {
+    fn record_request(&self, head: &hyper::http::request::Parts, body: Bytes) -> u64 {
         let headers =
             head.headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()));
-        let captured = Captured {
+        let captured = RecordedRequest {
             number: 0,
             at: self.clock.timestamp(),
             method: head.method.to_string(),
@@ -99,17 +100,17 @@ impl Shared {
             body,
             status: None,
         };
-        let number = self.record.lock().unwrap_or_else(PoisonError::into_inner).add(captured);
+        let number = self.log.lock().unwrap_or_else(PoisonError::into_inner).add(captured);
         self.received.send_modify(|received| *received = number.max(*received));
         number
     }
 
-    /// What to answer, in the order in which the service looks at a request.
+    /// Chooses the reply, with checks in the order of the service.
     async fn reply(
         &self,
         head: &hyper::http::request::Parts,
         body: Option<Bytes>,
-        exchange: &mut Exchange,
+        exchange: &mut ResponseContext,
     ) -> Result<Reply, Refusal> {
         let is_hosted = is_hosted(head.uri.path());
         if head.uri.path() != "/v1/messages" && !is_hosted {
@@ -118,7 +119,7 @@ impl Shared {
         if head.method != Method::POST && !is_hosted {
             return Err(Refusal::invalid("Method Not Allowed").with_status(405));
         }
-        let (key, profile) = self.access.check(&head.headers)?;
+        let (key, profile) = self.auth.check(&head.headers)?;
         let body = body.ok_or_else(Refusal::too_large)?;
         if let Some(limit) = self.rate {
             let now = self.clock.timestamp();
@@ -126,11 +127,11 @@ impl Shared {
                 self.windows.lock().unwrap_or_else(PoisonError::into_inner).admit(limit, &key, now);
             exchange.limits.push(("anthropic-ratelimit-requests-limit", limit.requests.to_string()));
             let remaining = match standing {
-                Standing::Admitted { remaining } => remaining,
-                Standing::Refused { .. } => 0,
+                RateDecision::Admitted { remaining } => remaining,
+                RateDecision::Refused { .. } => 0,
             };
             exchange.limits.push(("anthropic-ratelimit-requests-remaining", remaining.to_string()));
-            if let Standing::Refused { wait } = standing {
+            if let RateDecision::Refused { wait } = standing {
                 let reset = now.millis().saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
                 let reset = Timestamp::from_millis(reset).to_string();
                 exchange.limits.push(("anthropic-ratelimit-requests-reset", reset));
@@ -142,17 +143,17 @@ impl Shared {
             return self.hosted_reply(head, &body, profile, &betas);
         }
         check_content_type(&head.headers)?;
-        let checked = check(&body, &self.models, &betas)?;
+        let checked = validate(&body, &self.models, &betas)?;
         let now = self.clock.timestamp();
         let container = match self.hosting {
-            Some(hosting) => checked.asked.enter(hosting, &self.store, profile, &betas, now)?,
+            Some(hosting) => checked.container_request.enter(hosting, &self.store, profile, &betas, now)?,
             None => None,
         };
-        let mut reply = self.scenes.reply(&checked, &self.clock).await;
-        if let Said::Answer(answer) = &mut reply.said {
-            self.realise(answer, container, exchange.number, now);
+        let mut reply = self.router.reply(&checked, &self.clock).await;
+        if let ReplyBody::Answer(answer) = &mut reply.body {
+            self.materialize_files(answer, container, exchange.number, now);
         }
-        let Checked { model, is_streamed, .. } = checked;
+        let ValidatedRequest { model, is_streamed, .. } = checked;
         exchange.model = model;
         exchange.is_streamed = is_streamed;
         Ok(reply)
@@ -167,7 +168,7 @@ impl Shared {
         &self,
         head: &hyper::http::request::Parts,
         body: &Bytes,
-        profile: Profile,
+        profile: ApiProfile,
         betas: &[String],
     ) -> Result<Reply, Refusal> {
         if let Some(fault) = self.hosted_faults.lock().unwrap_or_else(PoisonError::into_inner).pop_front() {
@@ -177,7 +178,7 @@ impl Shared {
             return Ok(answer.clone());
         }
         let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let hosted = Hosted {
+        let hosted = HostedRequest {
             profile,
             method: &head.method,
             path: head.uri.path(),
@@ -190,19 +191,25 @@ impl Shared {
         hosted.answer(&mut self.store())
     }
 
-    /// Makes the files of an answer, gives names to what it holds, and puts it into its container.
-    fn realise(&self, answer: &mut Answer, container: Option<Value>, number: u64, now: Timestamp) {
+    /// Creates the files of a response, fills in its placeholders, and sets its container.
+    fn materialize_files(
+        &self,
+        answer: &mut FakeResponse,
+        container: Option<Value>,
+        number: u64,
+        now: Timestamp,
+    ) {
         let mut store = self.store();
         let files: Vec<(String, String)> = std::mem::take(&mut answer.produced)
             .into_iter()
-            .map(|Produced { placeholder, name, media_type, content }| {
+            .map(|ProducedFile { placeholder, name, media_type, content }| {
                 (placeholder, store.add_file(&name, media_type, content, Origin::Tool, now))
             })
             .collect();
         answer.name(&format!("srvtoolu_fake_{number:06}"), &files);
         match (answer.container_id(), self.hosting) {
             (None, _) => answer.container = container,
-            // The script names another one, which is there from now on.
+            // The script names another container, which exists from now on.
             (Some(id), Some(hosting)) => {
                 store.begin_container(id, hosting.lifetime, now);
             }
@@ -210,49 +217,51 @@ impl Shared {
         }
     }
 
-    async fn respond(&self, reply: Reply, exchange: Exchange) -> io::Result<Response<Body>> {
+    async fn respond(&self, reply: Reply, exchange: ResponseContext) -> io::Result<Response<Body>> {
         let request_id =
             reply.request_id.clone().unwrap_or_else(|| format!("req_fake_{:06}", exchange.number));
         let message = format!("msg_fake_{:06}", exchange.number);
-        let names = Names { message: &message, model: &exchange.model, request: &request_id };
-        let travel = |pieces| paced(pieces, &reply.pace, Arc::clone(&self.clock), self.stop.clone());
-        let (status, content_type, body) = match &reply.said {
-            Said::HangUp => return Err(io::Error::from(io::ErrorKind::ConnectionAborted)),
-            Said::Silence => {
+        let names = ResponseIds { message: &message, model: &exchange.model, request: &request_id };
+        let travel = |pieces| paced(pieces, &reply.timing, Arc::clone(&self.clock), self.stop.clone());
+        let (status, content_type, body) = match &reply.body {
+            ReplyBody::HangUp => return Err(io::Error::from(io::ErrorKind::ConnectionAborted)),
+            ReplyBody::Silence => {
                 self.stop.cancelled().await;
                 return Err(io::Error::from(io::ErrorKind::ConnectionAborted));
             }
-            Said::Error(refusal) => {
-                (refusal.status(), Some(JSON), travel(Pieces::of(vec![refusal.body(&request_id).into()])))
-            }
-            Said::Answer(answer) if exchange.is_streamed => {
-                let mut pace = reply.pace.clone();
+            ReplyBody::Error(refusal) => (
+                refusal.status(),
+                Some(JSON),
+                travel(BodyChunks::once(vec![refusal.body(&request_id).into()])),
+            ),
+            ReplyBody::Answer(answer) if exchange.is_streamed => {
+                let mut pace = reply.timing.clone();
                 let events = answer.events(names);
                 if matches!(answer.ending, Ending::Cut { .. }) {
-                    pace.end = super::reply::End::Cut { after: events.iter().map(Bytes::len).sum() };
+                    pace.end = super::reply::BodyEnd::Cut { after: events.iter().map(Bytes::len).sum() };
                 }
-                let body = paced(Pieces::of(events), &pace, Arc::clone(&self.clock), self.stop.clone());
+                let body = paced(BodyChunks::once(events), &pace, Arc::clone(&self.clock), self.stop.clone());
                 (200, Some(EVENTS), body)
             }
-            Said::Answer(answer) => match &answer.ending {
-                Ending::Whole => (200, Some(JSON), travel(Pieces::of(vec![answer.body(names).into()]))),
+            ReplyBody::Answer(answer) => match &answer.ending {
+                Ending::Whole => (200, Some(JSON), travel(BodyChunks::once(vec![answer.body(names).into()]))),
                 Ending::Broken { refusal, .. } => {
                     (refusal.status(), Some(JSON), whole(refusal.body(&request_id)))
                 }
                 Ending::Cut { .. } => return Err(io::Error::from(io::ErrorKind::ConnectionAborted)),
             },
-            Said::Raw { status, content_type, body } if body.is_empty() => {
+            ReplyBody::Raw { status, content_type, body } if body.is_empty() => {
                 (*status, content_type.as_deref(), whole(Bytes::new()))
             }
-            Said::Raw { status, content_type, body } => {
-                (*status, content_type.as_deref(), travel(Pieces::of(vec![body.clone()])))
+            ReplyBody::Raw { status, content_type, body } => {
+                (*status, content_type.as_deref(), travel(BodyChunks::once(vec![body.clone()])))
             }
-            Said::Endless { beginning, repeated } => {
-                let pieces = Pieces { pieces: vec![beginning.clone()], repeated: Some(repeated.clone()) };
+            ReplyBody::Endless { beginning, repeated } => {
+                let pieces = BodyChunks { pieces: vec![beginning.clone()], repeated: Some(repeated.clone()) };
                 (200, Some(EVENTS), travel(pieces))
             }
         };
-        self.record.lock().unwrap_or_else(PoisonError::into_inner).set_status(exchange.number, status);
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).set_status(exchange.number, status);
         let mut response = Response::new(body);
         *response.status_mut() = StatusCode::from_u16(status).map_err(io::Error::other)?;
         let headers = response.headers_mut();

@@ -1,6 +1,6 @@
-//! The files of a skill as they are uploaded: validated, counted and named before anything is sent.
+//! [`SkillBundle`]: the files of a skill for an upload, validated before anything is sent.
 //!
-//! A `.skill` package is unpacked into a private folder that goes with the bundle; a folder is read where it is.
+//! A `.skill` package is unpacked into a private directory that is removed with the bundle. A directory is read in place.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use conjure_skill::{Mode, Package, PackageLimits, Skill, SkillError, pack};
 use crate::hosted::multipart::{Content, Form};
 use crate::hosted::{HostedError, HostedErrorKind, HostedLimits, media_type};
 
-/// The ending of a package's name.
+/// The extension of a package.
 const PACKAGE: &str = "skill";
 
 /// A skill that is ready to be uploaded. Cheap to clone.
@@ -57,14 +57,14 @@ impl SkillBundle {
     pub fn open(path: impl AsRef<Path>, limits: &HostedLimits) -> Result<Self, HostedError> {
         let path = path.as_ref();
         let is_package = path.extension().is_some_and(|ending| ending == PACKAGE) && !path.is_dir();
-        let bounds = bounds(limits);
+        let bounds = package_limits(limits);
         let (skill, paths, left_out) = if is_package {
-            of_package(path, bounds)
+            open_package(path, bounds)
         } else {
             // Packed into nothing: all that a package must be, the service wants too, but for how well it compresses.
             let mut bounds = bounds;
             bounds.ratio_free_bytes = u64::MAX;
-            pack(path, &mut io::sink(), bounds).map(|packed| (packed.skill, packed.files, packed.left_out))
+            pack(path, &mut io::sink(), bounds).map(|packed| (packed.skill, packed.files, packed.skipped))
         }
         .map_err(HostedError::of_skill)?;
         let mut files = Vec::with_capacity(paths.len());
@@ -97,13 +97,13 @@ impl SkillBundle {
         &self.skill
     }
 
-    /// What is sent, in its order.
+    /// The files that are sent, in order.
     #[must_use]
     pub fn files(&self) -> &[BundleFile] {
         &self.files
     }
 
-    /// What is not, relative to the skill's folder.
+    /// The skipped files, relative to the skill's directory.
     #[must_use]
     pub fn left_out(&self) -> &[PathBuf] {
         &self.left_out
@@ -129,13 +129,13 @@ impl SkillBundle {
             if content.len() as u64 != file.size {
                 return Err(HostedError::unreadable(&file.path, "it has just changed; try again"));
             }
-            digests.push((file.path.as_path(), Digest::of(&content)));
+            digests.push((file.path.as_path(), Digest::of_bytes(&content)));
         }
-        Ok(digest_of(digests))
+        Ok(combined_digest(digests))
     }
 
-    /// The form with all files behind what it has already.
-    pub(crate) fn added_to(&self, form: Form) -> Form {
+    /// Adds all files to a form.
+    pub(crate) fn add_to_form(&self, form: Form) -> Form {
         self.files.iter().fold(form, |form, file| {
             let content = Content::OfSkill(Arc::clone(&self.skill), file.path.clone());
             form.file("files[]", &file.name, media_type::of_name(&file.name), content, file.size)
@@ -146,16 +146,16 @@ impl SkillBundle {
 /// The digest of the files of a skill as the service gives them back: a ZIP archive of a skill's folder. It inflates, within
 /// these limits, and so blocks.
 pub(crate) fn digest_of_archive(archive: Vec<u8>, limits: &HostedLimits) -> Result<Digest, SkillError> {
-    let mut bounds = bounds(limits);
+    let mut bounds = package_limits(limits);
     // How well the service compresses is its own business; the sizes are bounded.
     bounds.ratio_free_bytes = u64::MAX;
     let package = Package::from_bytes(archive, "skill.zip", bounds)?;
-    let files = package.files().map(|file| Ok((file.path(), Digest::of(&package.read(file.path())?))));
-    Ok(digest_of(files.collect::<Result<_, SkillError>>()?))
+    let files = package.files().map(|file| Ok((file.path(), Digest::of_bytes(&package.read(file.path())?))));
+    Ok(combined_digest(files.collect::<Result<_, SkillError>>()?))
 }
 
 /// The digest over those of files, by their paths.
-fn digest_of(mut files: Vec<(&Path, Digest)>) -> Digest {
+fn combined_digest(mut files: Vec<(&Path, Digest)>) -> Digest {
     files.sort_unstable_by_key(|(path, _)| path.as_os_str());
     let mut hasher = DigestHasher::new();
     for (path, digest) in files {
@@ -167,9 +167,9 @@ fn digest_of(mut files: Vec<(&Path, Digest)>) -> Digest {
     hasher.finish()
 }
 
-type Found = (Skill, Vec<PathBuf>, Vec<PathBuf>);
+type PackageContents = (Skill, Vec<PathBuf>, Vec<PathBuf>);
 
-fn of_package(path: &Path, bounds: PackageLimits) -> Result<Found, SkillError> {
+fn open_package(path: &Path, bounds: PackageLimits) -> Result<PackageContents, SkillError> {
     let package = Package::open(path, bounds)?;
     package.frontmatter(Mode::Strict)?;
     let files = package.files().map(|file| file.path().to_owned()).collect();
@@ -177,7 +177,7 @@ fn of_package(path: &Path, bounds: PackageLimits) -> Result<Found, SkillError> {
     Ok((skill, files, Vec::new()))
 }
 
-fn bounds(limits: &HostedLimits) -> PackageLimits {
+fn package_limits(limits: &HostedLimits) -> PackageLimits {
     let mut bounds = PackageLimits::default();
     bounds.entries = limits.skill_files;
     bounds.total_bytes = limits.skill_bytes;

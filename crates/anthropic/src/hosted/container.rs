@@ -5,11 +5,11 @@ use conjure_base::ContainerId;
 use conjure_conversation::{HostedSkill, HostedSource};
 use serde_json::{Value, json};
 
-use crate::config::Profile;
+use crate::config::ApiProfile;
 use crate::hosted::{FileId, SkillId};
 
 /// How many skills a request may name, unless the host says otherwise.
-pub const MOST_SKILLS: usize = 8;
+pub const MAX_SKILLS: usize = 8;
 
 /// The name under which a model calls the tool.
 pub(crate) const TOOL_NAME: &str = "code_execution";
@@ -87,12 +87,12 @@ pub enum ContainerError {
     },
 }
 
-/// The `container` of a request that wants these skills, at most [`MOST_SKILLS`] of them.
+/// The `container` of a request that wants these skills, at most [`MAX_SKILLS`] of them.
 ///
 /// ```
 /// use conjure_anthropic::hosted::{HostedSkill, container_config};
 ///
-/// let container = container_config(&[HostedSkill::anthropic("xlsx"), HostedSkill::custom("skill_01").version("2")])?;
+/// let container = container_config(&[HostedSkill::anthropic("xlsx"), HostedSkill::custom("skill_01").with_version("2")])?;
 /// assert_eq!(container["skills"][0]["version"], "latest");
 /// assert_eq!(container["skills"][1]["skill_id"], "skill_01");
 /// # Ok::<(), conjure_anthropic::hosted::ContainerError>(())
@@ -101,7 +101,7 @@ pub enum ContainerError {
 /// # Errors
 /// [`ContainerError`].
 pub fn container_config(skills: &[HostedSkill]) -> Result<Value, ContainerError> {
-    container_config_of(skills, MOST_SKILLS)
+    container_config_of(skills, MAX_SKILLS)
 }
 
 /// The same with another limit.
@@ -152,13 +152,13 @@ pub fn with_container_id(container: Value, id: &ContainerId) -> Value {
 }
 
 /// The headers that a request under the beta profile must have beside those of its client. Under the current one there
-/// are none: see [`Profile::hosted_betas`].
+/// are none: see [`ApiProfile::hosted_betas`].
 #[must_use]
 pub fn beta_headers() -> Vec<(String, String)> {
     vec![("anthropic-beta".to_owned(), BETAS.join(","))]
 }
 
-impl Profile {
+impl ApiProfile {
     /// The betas that a request with hosted skills must name.
     #[must_use]
     pub const fn hosted_betas(self) -> &'static [&'static str] {
@@ -218,7 +218,7 @@ mod tests {
         let skills = [
             HostedSkill::anthropic("xlsx"),
             HostedSkill::anthropic("pptx"),
-            HostedSkill::custom("skill_01AbCdEfGhIjKlMnOpQrStUv").version("1759178010641129"),
+            HostedSkill::custom("skill_01AbCdEfGhIjKlMnOpQrStUv").with_version("1759178010641129"),
         ];
         let container = container_config(&skills).unwrap();
         let expected = json!([
@@ -243,9 +243,9 @@ mod tests {
         assert!(error.starts_with("3 hosted skills") && error.contains("takes 2"), "{error}");
         let named = [HostedSkill::anthropic("xlsx"), HostedSkill::custom(" ")];
         assert_eq!(container_config(&named), Err(ContainerError::Empty { place: 2, what: "id" }));
-        let versioned = [HostedSkill::anthropic("xlsx").version("")];
+        let versioned = [HostedSkill::anthropic("xlsx").with_version("")];
         assert_eq!(container_config(&versioned), Err(ContainerError::Empty { place: 1, what: "version" }));
-        let twice = [HostedSkill::anthropic("xlsx"), HostedSkill::anthropic("xlsx").version("1")];
+        let twice = [HostedSkill::anthropic("xlsx"), HostedSkill::anthropic("xlsx").with_version("1")];
         assert_eq!(container_config(&twice), Err(ContainerError::Duplicate { id: "xlsx".into() }));
         let of_two = [HostedSkill::anthropic("xlsx"), HostedSkill::custom("xlsx")];
         assert!(container_config(&of_two).is_ok());
@@ -255,8 +255,8 @@ mod tests {
     fn headers_tool_and_upload_are_those_of_the_seed() {
         let all = "code-execution-2025-08-25,skills-2025-10-02,files-api-2025-04-14";
         assert_eq!(beta_headers(), [("anthropic-beta".to_owned(), all.to_owned())]);
-        assert_eq!(Profile::Beta.hosted_betas().join(","), all);
-        assert_eq!(Profile::Current.hosted_betas(), [""; 0]);
+        assert_eq!(ApiProfile::Beta.hosted_betas().join(","), all);
+        assert_eq!(ApiProfile::Current.hosted_betas(), [""; 0]);
         let tool = code_execution_tool(&CodeExecution::default());
         assert_eq!(tool, json!({"type": "code_execution_20250825", "name": "code_execution"}));
         for (version, kind) in [

@@ -12,14 +12,14 @@ use futures_util::{Stream, stream};
 use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
 
-use crate::hosted::{FileRecord, HostedError, HostedErrorKind, HostedLimits};
-use crate::messages::Shared;
+use crate::hosted::{FileMetadata, HostedError, HostedErrorKind, HostedLimits};
+use crate::messages::ClientState;
 
 /// A download under way.
 pub struct Download {
-    shared: Arc<Shared>,
+    shared: Arc<ClientState>,
     response: Response,
-    record: Option<FileRecord>,
+    record: Option<FileMetadata>,
     request_id: Option<String>,
     deadline: Deadline,
     transfer: Duration,
@@ -32,14 +32,14 @@ pub struct Download {
 
 impl Download {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<ClientState>,
         response: Response,
         limits: &HostedLimits,
-        record: Option<FileRecord>,
+        record: Option<FileMetadata>,
     ) -> Self {
         let size = record.as_ref().map(|record| record.size).or_else(|| response.content_length());
         Self {
-            request_id: shared.transport.reporter.request_id(response.headers()),
+            request_id: shared.transport.errors.request_id(response.headers()),
             deadline: shared.transport.clock.deadline(limits.transfer),
             transfer: limits.transfer,
             shared,
@@ -54,11 +54,11 @@ impl Download {
 
     /// What the service says of the file; none of a skill's version.
     #[must_use]
-    pub const fn record(&self) -> Option<&FileRecord> {
+    pub const fn record(&self) -> Option<&FileMetadata> {
         self.record.as_ref()
     }
 
-    /// Its name as the service says it; see [`FileRecord::safe_name`].
+    /// Its name as the service says it; see [`FileMetadata::safe_name`].
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.record.as_ref().map(|record| record.name.as_str())

@@ -6,7 +6,7 @@ use std::time::Duration;
 use conjure_conversation::ModelErrorKind;
 use conjure_skill::{PackageProblemKind, SkillError};
 
-use crate::failure::{Failure, Said};
+use crate::attempt_error::{ApiErrorBody, AttemptError};
 
 /// A failure of [`Skills`](crate::hosted::Skills) or [`Files`](crate::hosted::Files).
 #[derive(Debug, thiserror::Error)]
@@ -84,7 +84,7 @@ impl HostedError {
     }
 
     /// An answer of the service that is no success.
-    pub(crate) fn status(status: u16, said: Said, retry_after: Option<Duration>) -> Self {
+    pub(crate) fn status(status: u16, said: ApiErrorBody, retry_after: Option<Duration>) -> Self {
         let kind = match status {
             401 => HostedErrorKind::WrongKey,
             403 => HostedErrorKind::Forbidden,
@@ -112,8 +112,8 @@ impl HostedError {
     }
 
     /// A failure on the way.
-    pub(crate) fn of_failure(failure: Failure) -> Self {
-        let Failure { error, .. } = failure;
+    pub(crate) fn of_failure(failure: AttemptError) -> Self {
+        let AttemptError { error, .. } = failure;
         let kind = match error.kind {
             ModelErrorKind::Connection => HostedErrorKind::Connection,
             ModelErrorKind::Truncated => HostedErrorKind::Cut,

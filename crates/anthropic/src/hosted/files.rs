@@ -6,18 +6,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reqwest::Method;
 
-use crate::hosted::exchange::{Api, Ask};
 use crate::hosted::multipart::{Content, Form, OnProgress, Progress};
 use crate::hosted::page::{Items, Page, PageToken, items, parse};
+use crate::hosted::request::{Api, ApiRequest};
 use crate::hosted::skills::paging;
-use crate::hosted::sync::Account;
-use crate::hosted::{Download, FileId, FileRecord, HostedError, HostedErrorKind, HostedLimits, media_type};
-use crate::messages::{Client, Shared};
+use crate::hosted::sync::IndexKey;
+use crate::hosted::{Download, FileId, FileMetadata, HostedError, HostedErrorKind, HostedLimits, media_type};
+use crate::messages::{Client, ClientState};
 
 /// The Files API under one key. Cheap to clone; it shares the limiter and the connections of its [`Client`].
 #[derive(Clone)]
 pub struct Files {
-    shared: Arc<Shared>,
+    shared: Arc<ClientState>,
     limits: HostedLimits,
 }
 
@@ -39,12 +39,12 @@ enum Source {
 
 impl FileUpload {
     /// The plain file at this path, under its own name. It is read while it is sent.
-    pub fn of_path(path: impl Into<PathBuf>) -> Self {
+    pub fn from_path(path: impl Into<PathBuf>) -> Self {
         Self { source: Source::Path(path.into()), name: None, media_type: None, on_progress: None }
     }
 
     /// An open plain file, from its start, under this name. It is read while it is sent.
-    pub fn of_file(name: impl Into<String>, file: std::fs::File) -> Self {
+    pub fn from_file(name: impl Into<String>, file: std::fs::File) -> Self {
         Self {
             source: Source::Open(Arc::new(file)),
             name: Some(name.into()),
@@ -54,7 +54,7 @@ impl FileUpload {
     }
 
     /// These bytes under this name.
-    pub fn of_bytes(name: impl Into<String>, content: impl Into<Bytes>) -> Self {
+    pub fn from_bytes(name: impl Into<String>, content: impl Into<Bytes>) -> Self {
         Self {
             source: Source::Bytes(content.into()),
             name: Some(name.into()),
@@ -107,9 +107,9 @@ impl Files {
         &self.limits
     }
 
-    pub(in crate::hosted) fn account(&self) -> Account {
+    pub(in crate::hosted) fn account(&self) -> IndexKey {
         let transport = &self.shared.transport;
-        Account { service: transport.service().to_owned(), key: transport.key() }
+        IndexKey { service: transport.service().to_owned(), key: transport.key() }
     }
 
     /// Uploads a file. A block [`container_upload`](crate::hosted::container_upload) puts it into a container.
@@ -117,7 +117,7 @@ impl Files {
     /// # Errors
     /// [`HostedError`]; before anything is sent where the file cannot be read or is above the limit. One that
     /// [may have happened](HostedError::may_have_happened) is not tried again.
-    pub async fn upload(&self, upload: FileUpload) -> Result<FileRecord, HostedError> {
+    pub async fn upload(&self, upload: FileUpload) -> Result<FileMetadata, HostedError> {
         let FileUpload { source, name, media_type, on_progress } = upload;
         let (content, size, own_name) = match source {
             Source::Bytes(bytes) => {
@@ -142,13 +142,13 @@ impl Files {
         }
         let form = Form::new(on_progress).file("file", &name, &media_type, content, size);
         self.shared
-            .json(Ask::new(Api::Files, Method::POST, vec!["files"]).with_form(&form), &self.limits)
+            .json(ApiRequest::new(Api::Files, Method::POST, vec!["files"]).with_form(&form), &self.limits)
             .await
     }
 
     /// All files, page after page.
     #[must_use]
-    pub fn list(&self) -> Items<FileRecord> {
+    pub fn list(&self) -> Items<FileMetadata> {
         let files = self.clone();
         items(move |at| {
             let files = files.clone();
@@ -164,8 +164,8 @@ impl Files {
         &self,
         limit: Option<u32>,
         at: Option<&PageToken>,
-    ) -> Result<Page<FileRecord>, HostedError> {
-        let ask = Ask::get(Api::Files, vec!["files"]).with_query(paging(limit, at));
+    ) -> Result<Page<FileMetadata>, HostedError> {
+        let ask = ApiRequest::get(Api::Files, vec!["files"]).with_query(paging(limit, at));
         self.shared.record(ask, &self.limits, parse).await
     }
 
@@ -173,8 +173,8 @@ impl Files {
     ///
     /// # Errors
     /// [`HostedError`].
-    pub async fn metadata(&self, file: &FileId) -> Result<FileRecord, HostedError> {
-        self.shared.json(Ask::get(Api::Files, vec!["files", file.as_str()]), &self.limits).await
+    pub async fn metadata(&self, file: &FileId) -> Result<FileMetadata, HostedError> {
+        self.shared.json(ApiRequest::get(Api::Files, vec!["files", file.as_str()]), &self.limits).await
     }
 
     /// The content of a file, with its name, type and size. The service gives out what tools have made, not what was
@@ -194,7 +194,7 @@ impl Files {
             ));
         }
         let path = vec!["files", file.as_str(), "content"];
-        let response = self.shared.content(Ask::get(Api::Files, path), &self.limits).await?;
+        let response = self.shared.content(ApiRequest::get(Api::Files, path), &self.limits).await?;
         Ok(Download::new(Arc::clone(&self.shared), response, &self.limits, Some(record)))
     }
 
@@ -203,7 +203,7 @@ impl Files {
     /// # Errors
     /// [`HostedError`].
     pub async fn delete(&self, file: &FileId) -> Result<(), HostedError> {
-        let ask = Ask::new(Api::Files, Method::DELETE, vec!["files", file.as_str()]);
+        let ask = ApiRequest::new(Api::Files, Method::DELETE, vec!["files", file.as_str()]);
         self.shared.delete(ask, &self.limits).await
     }
 }

@@ -1,6 +1,6 @@
-//! Names that the service gives: of skills, of their versions, of files.
+//! The service's ids of skills, versions and files.
 //!
-//! The service chose them, so each may be any text; one that cannot stand in a path is refused before anything is sent.
+//! An id may be any text. One that is unsafe in a path is refused before a request is sent.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ macro_rules! ids {
         pub struct $name(String);
 
         impl $name {
-            /// Takes the text as it came.
+            /// Wraps an id.
             pub fn new(text: impl Into<String>) -> Self {
                 Self(text.into())
             }
@@ -53,10 +53,10 @@ macro_rules! ids {
 }
 
 ids! {
-    /// Which skill: `skill_01AbCd…` of a host's own, a short name (`xlsx`) of one that the service comes with.
+    /// A skill: `skill_01AbCd…` for a custom one, a short name (`xlsx`) for one of the service.
     SkillId,
-    /// Which version of a skill. Under the beta profile its `version`, a number as text; under the current one its `id`.
+    /// A version of a skill: its `version` in the beta profile, a number as text; its `id` in the current one.
     VersionId,
-    /// Which file that the service keeps: `file_011CNha8…`.
+    /// A file: `file_011CNha8…`.
     FileId,
 }

@@ -1,8 +1,8 @@
-//! How much is sent and fetched, and for how long.
+//! The limits of uploads and downloads.
 
 use std::time::Duration;
 
-/// The bounds of [`Skills`](crate::hosted::Skills) and [`Files`](crate::hosted::Files), checked before anything is sent
+/// The limits of [`Skills`](crate::hosted::Skills) and [`Files`](crate::hosted::Files), checked before anything is sent
 /// where that can be known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -15,8 +15,7 @@ pub struct HostedLimits {
     pub file_bytes: u64,
     /// One download, in bytes. 500 MB by default.
     pub download_bytes: u64,
-    /// One upload or download as a whole, its waits and retries included. One hour by default. What does not move at all
-    /// ends earlier: see [`Timeouts::idle`](crate::Timeouts::idle).
+    /// One upload or download, waits and retries included. One hour by default. A stalled transfer ends earlier: see [`Timeouts::idle`](crate::Timeouts::idle).
     pub transfer: Duration,
 }
 

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use futures_util::TryStreamExt as _;
 use reqwest::Method;
 
-use crate::hosted::exchange::{Api, Ask};
 use crate::hosted::multipart::{Form, OnProgress};
 use crate::hosted::page::{Items, Page, PageToken, items, parse};
-use crate::hosted::sync::Account;
+use crate::hosted::request::{Api, ApiRequest};
+use crate::hosted::sync::IndexKey;
 use crate::hosted::{
     Download, HostedError, HostedErrorKind, HostedLimits, LATEST, Progress, SkillBundle, SkillId,
-    SkillRecord, SkillSource, VersionId, VersionRecord,
+    SkillMetadata, SkillSource, VersionId, VersionMetadata,
 };
-use crate::messages::{Client, Shared};
+use crate::messages::{Client, ClientState};
 
 /// How often the versions of a skill that is deleted are listed again, since others may add some.
 const MOST_ROUNDS: u32 = 5;
@@ -22,7 +22,7 @@ const MOST_ROUNDS: u32 = 5;
 /// The Skills API under one key. Cheap to clone; it shares the limiter and the connections of its [`Client`].
 #[derive(Clone)]
 pub struct Skills {
-    shared: Arc<Shared>,
+    shared: Arc<ClientState>,
     limits: HostedLimits,
 }
 
@@ -78,9 +78,9 @@ impl Skills {
     }
 
     /// Whose skills these are.
-    pub(in crate::hosted) fn account(&self) -> Account {
+    pub(in crate::hosted) fn account(&self) -> IndexKey {
         let transport = &self.shared.transport;
-        Account { service: transport.service().to_owned(), key: transport.key() }
+        IndexKey { service: transport.service().to_owned(), key: transport.key() }
     }
 
     /// Uploads the skill in this folder, or whose `SKILL.md` or `.skill` package this is, as a new one.
@@ -88,7 +88,11 @@ impl Skills {
     /// # Errors
     /// [`HostedError`]; before anything is sent where the skill is invalid or above a limit. One that
     /// [may have happened](HostedError::may_have_happened) is not tried again.
-    pub async fn upload(&self, path: impl Into<PathBuf>, upload: Upload) -> Result<SkillRecord, HostedError> {
+    pub async fn upload(
+        &self,
+        path: impl Into<PathBuf>,
+        upload: Upload,
+    ) -> Result<SkillMetadata, HostedError> {
         let bundle = self.open(path.into()).await?;
         self.upload_bundle(&bundle, upload).await
     }
@@ -101,19 +105,19 @@ impl Skills {
         &self,
         bundle: &SkillBundle,
         upload: Upload,
-    ) -> Result<SkillRecord, HostedError> {
+    ) -> Result<SkillMetadata, HostedError> {
         let title = match self.shared.transport.profile() {
-            crate::Profile::Beta => "display_title",
-            crate::Profile::Current => "display_name",
+            crate::ApiProfile::Beta => "display_title",
+            crate::ApiProfile::Current => "display_name",
         };
         let form = Form::new(upload.on_progress);
         let form = match &upload.title {
             Some(text) => form.text(title, text),
             None => form,
         };
-        let form = bundle.added_to(form);
+        let form = bundle.add_to_form(form);
         self.shared
-            .json(Ask::new(Api::Skills, Method::POST, vec!["skills"]).with_form(&form), &self.limits)
+            .json(ApiRequest::new(Api::Skills, Method::POST, vec!["skills"]).with_form(&form), &self.limits)
             .await
     }
 
@@ -126,7 +130,7 @@ impl Skills {
         skill: &SkillId,
         path: impl Into<PathBuf>,
         upload: Upload,
-    ) -> Result<VersionRecord, HostedError> {
+    ) -> Result<VersionMetadata, HostedError> {
         let bundle = self.open(path.into()).await?;
         self.create_version_of_bundle(skill, &bundle, upload).await
     }
@@ -140,10 +144,12 @@ impl Skills {
         skill: &SkillId,
         bundle: &SkillBundle,
         upload: Upload,
-    ) -> Result<VersionRecord, HostedError> {
-        let form = bundle.added_to(Form::new(upload.on_progress));
+    ) -> Result<VersionMetadata, HostedError> {
+        let form = bundle.add_to_form(Form::new(upload.on_progress));
         let path = vec!["skills", skill.as_str(), "versions"];
-        self.shared.json(Ask::new(Api::Skills, Method::POST, path).with_form(&form), &self.limits).await
+        self.shared
+            .json(ApiRequest::new(Api::Skills, Method::POST, path).with_form(&form), &self.limits)
+            .await
     }
 
     /// Reads and checks a skill where it may block.
@@ -157,7 +163,7 @@ impl Skills {
 
     /// All skills of this source, or of any, page after page.
     #[must_use]
-    pub fn list(&self, source: Option<SkillSource>) -> Items<SkillRecord> {
+    pub fn list(&self, source: Option<SkillSource>) -> Items<SkillMetadata> {
         let skills = self.clone();
         items(move |at| {
             let (skills, source) = (skills.clone(), source.clone());
@@ -174,9 +180,10 @@ impl Skills {
         source: Option<&SkillSource>,
         limit: Option<u32>,
         at: Option<&PageToken>,
-    ) -> Result<Page<SkillRecord>, HostedError> {
+    ) -> Result<Page<SkillMetadata>, HostedError> {
         let source = source.map(|source| ("source", source.as_wire().to_owned()));
-        let ask = Ask::get(Api::Skills, vec!["skills"]).with_query(paging(limit, at)).with_query(source);
+        let ask =
+            ApiRequest::get(Api::Skills, vec!["skills"]).with_query(paging(limit, at)).with_query(source);
         self.shared.record(ask, &self.limits, parse).await
     }
 
@@ -184,8 +191,8 @@ impl Skills {
     ///
     /// # Errors
     /// [`HostedError`].
-    pub async fn get(&self, skill: &SkillId) -> Result<SkillRecord, HostedError> {
-        self.shared.json(Ask::get(Api::Skills, vec!["skills", skill.as_str()]), &self.limits).await
+    pub async fn get(&self, skill: &SkillId) -> Result<SkillMetadata, HostedError> {
+        self.shared.json(ApiRequest::get(Api::Skills, vec!["skills", skill.as_str()]), &self.limits).await
     }
 
     /// Deletes a skill without versions: the service refuses others. See [`Skills::delete_with_versions`].
@@ -193,7 +200,7 @@ impl Skills {
     /// # Errors
     /// [`HostedError`].
     pub async fn delete(&self, skill: &SkillId) -> Result<(), HostedError> {
-        let ask = Ask::new(Api::Skills, Method::DELETE, vec!["skills", skill.as_str()]);
+        let ask = ApiRequest::new(Api::Skills, Method::DELETE, vec!["skills", skill.as_str()]);
         self.shared.delete(ask, &self.limits).await
     }
 
@@ -204,7 +211,7 @@ impl Skills {
     /// [`HostedError`].
     pub async fn delete_with_versions(&self, skill: &SkillId) -> Result<(), HostedError> {
         for _ in 0..MOST_ROUNDS {
-            let versions: Vec<VersionRecord> = self.versions(skill).try_collect().await?;
+            let versions: Vec<VersionMetadata> = self.versions(skill).try_collect().await?;
             if versions.is_empty() {
                 break;
             }
@@ -220,7 +227,7 @@ impl Skills {
 
     /// All versions of a skill, page after page.
     #[must_use]
-    pub fn versions(&self, skill: &SkillId) -> Items<VersionRecord> {
+    pub fn versions(&self, skill: &SkillId) -> Items<VersionMetadata> {
         let (skills, skill) = (self.clone(), skill.clone());
         items(move |at| {
             let (skills, skill) = (skills.clone(), skill.clone());
@@ -237,10 +244,10 @@ impl Skills {
         skill: &SkillId,
         limit: Option<u32>,
         at: Option<&PageToken>,
-    ) -> Result<Page<VersionRecord>, HostedError> {
+    ) -> Result<Page<VersionMetadata>, HostedError> {
         let path = vec!["skills", skill.as_str(), "versions"];
         self.shared
-            .record(Ask::get(Api::Skills, path).with_query(paging(limit, at)), &self.limits, parse)
+            .record(ApiRequest::get(Api::Skills, path).with_query(paging(limit, at)), &self.limits, parse)
             .await
     }
 
@@ -248,12 +255,16 @@ impl Skills {
     ///
     /// # Errors
     /// [`HostedError`].
-    pub async fn version(&self, skill: &SkillId, version: &VersionId) -> Result<VersionRecord, HostedError> {
+    pub async fn version(
+        &self,
+        skill: &SkillId,
+        version: &VersionId,
+    ) -> Result<VersionMetadata, HostedError> {
         if version.as_str() == LATEST {
             return self.newest(skill).await;
         }
         let path = vec!["skills", skill.as_str(), "versions", version.as_str()];
-        self.shared.json(Ask::get(Api::Skills, path), &self.limits).await
+        self.shared.json(ApiRequest::get(Api::Skills, path), &self.limits).await
     }
 
     /// Deletes a version; [`LATEST`] is the newest one at this moment.
@@ -263,7 +274,7 @@ impl Skills {
     pub async fn delete_version(&self, skill: &SkillId, version: &VersionId) -> Result<(), HostedError> {
         let version = self.resolved(skill, version).await?;
         let path = vec!["skills", skill.as_str(), "versions", version.as_str()];
-        self.shared.delete(Ask::new(Api::Skills, Method::DELETE, path), &self.limits).await
+        self.shared.delete(ApiRequest::new(Api::Skills, Method::DELETE, path), &self.limits).await
     }
 
     /// The files of a version as a ZIP archive; [`LATEST`] is the newest one.
@@ -277,7 +288,7 @@ impl Skills {
     ) -> Result<Download, HostedError> {
         let version = self.resolved(skill, version).await?;
         let path = vec!["skills", skill.as_str(), "versions", version.as_str(), "content"];
-        let response = self.shared.content(Ask::get(Api::Skills, path), &self.limits).await?;
+        let response = self.shared.content(ApiRequest::get(Api::Skills, path), &self.limits).await?;
         Ok(Download::new(Arc::clone(&self.shared), response, &self.limits, None))
     }
 
@@ -290,8 +301,8 @@ impl Skills {
     }
 
     /// The newest of all versions of a skill.
-    async fn newest(&self, skill: &SkillId) -> Result<VersionRecord, HostedError> {
-        let versions: Vec<VersionRecord> = self.versions(skill).try_collect().await?;
+    async fn newest(&self, skill: &SkillId) -> Result<VersionMetadata, HostedError> {
+        let versions: Vec<VersionMetadata> = self.versions(skill).try_collect().await?;
         versions.into_iter().max_by_key(age).ok_or_else(|| {
             HostedError::new(HostedErrorKind::NotFound, format!("the skill `{skill}` has no versions"))
         })
@@ -300,7 +311,7 @@ impl Skills {
 
 /// What makes a version newer: its number, which is a time, where it has one; else when it was made. Both grow as texts
 /// of equal length do.
-fn age(version: &VersionRecord) -> (Option<u128>, String) {
+fn age(version: &VersionMetadata) -> (Option<u128>, String) {
     (version.id.as_str().parse().ok(), version.created_at.clone())
 }
 

@@ -1,6 +1,6 @@
 //! What is refused, and with which words.
 
-use conjure_anthropic::Profile;
+use conjure_anthropic::ApiProfile;
 use conjure_anthropic::fake::{FakeMessages, Reply};
 use conjure_conversation::Block;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ async fn keys_and_versions_are_checked_in_both_profiles() {
     let current = "anthropic-version: 2026-10-21";
     let (key, bearer) = (format!("x-api-key: {KEY}"), format!("authorization: Bearer {KEY}"));
     let fake = start(FakeMessages::builder().key(KEY).turns(text("Hi"))).await;
-    let only = start(FakeMessages::builder().key(KEY).profile(Profile::Current).turns(text("Hi"))).await;
+    let only = start(FakeMessages::builder().key(KEY).profile(ApiProfile::Current).turns(text("Hi"))).await;
     let body = body([user("Hi")]).to_string();
     for (fake, headers, status, kind) in [
         (&fake, vec![beta, key.as_str()], 200, ""),

@@ -3,12 +3,12 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use conjure_anthropic::fake::{Captured, FakeMessages, Reply};
-use conjure_anthropic::{Caching, Client, Config, Messages, Options};
+use conjure_anthropic::fake::{FakeMessages, RecordedRequest, Reply};
+use conjure_anthropic::{Caching, Client, Config, Messages, ModelOptions};
 use conjure_base::SystemClock;
 use conjure_conversation::{
-    Block, BlockKind, CommandKind, Composition, Conversation, Limits, MemoryLedger, Model, Rim, TurnOptions,
-    TurnOutcome, TurnStop, run_turn,
+    Block, BlockKind, CommandKind, Conversation, Limits, MemoryEventLog, Model, PromptPrefix, TurnOptions,
+    TurnOutcome, TurnServices, TurnStop, run_turn,
 };
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -19,11 +19,11 @@ use crate::support::{KEY, body, post, send, start, user};
 
 const BETA: &str = "compact-2026-01-12";
 
-fn options() -> Options {
-    Options::new("m").with_caching(Caching::Off)
+fn options() -> ModelOptions {
+    ModelOptions::new("m").with_caching(Caching::Off)
 }
 
-fn client(fake: &FakeMessages, options: Options) -> Messages {
+fn client(fake: &FakeMessages, options: ModelOptions) -> Messages {
     let config = Config::new(SecretString::from(KEY)).with_base_url(fake.base_url());
     Client::new(&config).unwrap().messages(options).unwrap()
 }
@@ -32,21 +32,21 @@ fn says(text: &str) -> Reply {
     Reply::blocks(vec![Block::text(text)])
 }
 
-async fn load(ledger: &Arc<MemoryLedger>) -> Conversation {
+async fn load(ledger: &Arc<MemoryEventLog>) -> Conversation {
     Conversation::load(ledger.clone(), Arc::new(SystemClock), Arc::new(())).await.unwrap()
 }
 
 async fn answered(conversation: &mut Conversation, model: &dyn Model, words: &str) -> String {
     let input = vec![Block::text(words)];
     conversation.submit(CommandKind::StartTurn { input, limits: Limits::default() }).await.unwrap();
-    let composer = Composition::default();
-    let rim = Rim { model, composer: &composer, tools: &Tools };
+    let composer = PromptPrefix::default();
+    let rim = TurnServices { model, composer: &composer, tools: &Tools };
     let outcome = run_turn(conversation, rim, TurnOptions::default()).await.unwrap();
     assert!(matches!(outcome, TurnOutcome::Finished(TurnStop::Answered(_))), "{outcome:?}");
     conversation.state().last_text()
 }
 
-fn text(request: &Captured) -> &str {
+fn text(request: &RecordedRequest) -> &str {
     std::str::from_utf8(request.body()).unwrap()
 }
 
@@ -63,7 +63,7 @@ async fn a_history_over_the_trigger_is_compacted_and_its_block_goes_back_as_it_c
     let fake = start(FakeMessages::builder().turns(turns)).await;
     // A token is four bytes to the fake; a message here is some 210 of them.
     let model = client(&fake, options().with_compaction(NonZeroU64::new(500).unwrap()));
-    let ledger = Arc::new(MemoryLedger::new());
+    let ledger = Arc::new(MemoryEventLog::new());
     let mut conversation = load(&ledger).await;
     let long = "x".repeat(800);
     for (said, compacted) in
@@ -99,7 +99,7 @@ async fn an_answer_that_pauses_behind_its_compaction_is_resumed() {
     let options =
         options().with_field("context_management", json!({"edits": [edit]})).unwrap().with_beta(BETA);
     let model = client(&fake, options);
-    let ledger = Arc::new(MemoryLedger::new());
+    let ledger = Arc::new(MemoryEventLog::new());
     let mut conversation = load(&ledger).await;
     let long = "x".repeat(1_500);
     for said in ["One.", "Two.", "Three."] {
@@ -155,7 +155,7 @@ async fn the_sdk_reads_what_the_fake_says_of_compactions() {
     }
     // Ours reads the same, and adds up what the service tells apart.
     let model = client(&fake, options().with_compaction(NonZeroU64::new(10).unwrap()));
-    let mut conversation = load(&Arc::new(MemoryLedger::new())).await;
+    let mut conversation = load(&Arc::new(MemoryEventLog::new())).await;
     answered(&mut conversation, &model, &"x".repeat(100)).await;
     assert_eq!(compactions(&conversation), [r#"{"content":"A summary of 1 messages.","type":"compaction"}"#]);
     let usage = &answers[0]["usage"];

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use conjure_anthropic::fake::{Captured, FakeMessages, HostedRun, Reply};
-use conjure_anthropic::{Caching, Client, Config, Messages, Options};
+use conjure_anthropic::fake::{FakeMessages, FakeToolRun, RecordedRequest, Reply};
+use conjure_anthropic::{Caching, Client, Config, Messages, ModelOptions};
 use conjure_base::{ContainerId, SystemClock, TurnId};
 use conjure_conversation::scripted::{Recorder, ScriptedModel};
 use conjure_conversation::{
-    Block, CommandKind, Composition, Conversation, Limits, MemoryLedger, Message, Model, Request, Response,
-    Rim, StopReason, TurnOptions, TurnOutcome, TurnStop, Usage, run_turn,
+    Block, CommandKind, Conversation, Limits, MemoryEventLog, Message, Model, PromptPrefix, Request,
+    Response, StopReason, TurnOptions, TurnOutcome, TurnServices, TurnStop, Usage, run_turn,
 };
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ const SEARCH: &str =
     r#"{"type":"server_tool_use","id":"srvtoolu_1","name":"code_execution","input":{"code":"1.50"}}"#;
 const ID: &str = "container_011CPR5CNjB747bTd36fQLFk";
 
-fn client(fake: &FakeMessages, options: Options) -> Messages {
+fn client(fake: &FakeMessages, options: ModelOptions) -> Messages {
     let config = Config::new(SecretString::from(KEY)).with_base_url(fake.base_url());
     Client::new(&config).unwrap().messages(options.with_caching(Caching::Off)).unwrap()
 }
@@ -42,15 +42,15 @@ fn says(text: &str) -> Reply {
     Reply::blocks(vec![Block::text(text)])
 }
 
-async fn load(ledger: &Arc<MemoryLedger>) -> Conversation {
+async fn load(ledger: &Arc<MemoryEventLog>) -> Conversation {
     Conversation::load(ledger.clone(), Arc::new(SystemClock), Arc::new(())).await.unwrap()
 }
 
 async fn turn(conversation: &mut Conversation, model: &dyn Model, words: &str) -> TurnOutcome {
     let input = vec![Block::text(words)];
     conversation.submit(CommandKind::StartTurn { input, limits: Limits::default() }).await.unwrap();
-    let composer = Composition::default();
-    let rim = Rim { model, composer: &composer, tools: &Tools };
+    let composer = PromptPrefix::default();
+    let rim = TurnServices { model, composer: &composer, tools: &Tools };
     run_turn(conversation, rim, TurnOptions::default()).await.unwrap()
 }
 
@@ -59,13 +59,14 @@ async fn answered(conversation: &mut Conversation, model: &dyn Model, words: &st
     assert_eq!(outcome, TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn)));
 }
 
-fn body(request: &Captured) -> &str {
+fn body(request: &RecordedRequest) -> &str {
     std::str::from_utf8(request.body()).unwrap()
 }
 
 fn containers(fake: &FakeMessages) -> Vec<Value> {
-    let container =
-        |request: &Captured| serde_json::from_str::<Value>(body(request)).unwrap()["container"].clone();
+    let container = |request: &RecordedRequest| {
+        serde_json::from_str::<Value>(body(request)).unwrap()["container"].clone()
+    };
     fake.requests().iter().map(container).collect()
 }
 
@@ -73,8 +74,8 @@ fn containers(fake: &FakeMessages) -> Vec<Value> {
 async fn it_is_kept_over_a_pause_a_turn_and_a_replay_of_the_ledger() {
     let turns = [paused(), says("One."), says("Two."), says("Three.")];
     let fake = start(FakeMessages::builder().turns(turns)).await;
-    let model = client(&fake, Options::new("m"));
-    let ledger = Arc::new(MemoryLedger::new());
+    let model = client(&fake, ModelOptions::new("m"));
+    let ledger = Arc::new(MemoryEventLog::new());
     let mut conversation = load(&ledger).await;
     answered(&mut conversation, &model, "Compute.").await;
     answered(&mut conversation, &model, "Again.").await;
@@ -107,21 +108,21 @@ async fn a_whole_answer_brings_it_as_a_streamed_one_does() {
         container: None,
         hosted: Arc::default(),
     };
-    let answer = client(&fake, Options::new("m")).create(&request).await.unwrap();
+    let answer = client(&fake, ModelOptions::new("m")).create(&request).await.unwrap();
     assert_eq!(answer.response.container, Some(ContainerId::new(ID)));
 }
 
 #[tokio::test]
 async fn what_the_host_names_itself_wins_and_its_skills_get_the_id() {
     let skills = json!([{"type": "anthropic", "skill_id": "xlsx", "version": "latest"}]);
-    let wishes = |container: Value| Options::new("m").with_field("container", container).unwrap();
+    let wishes = |container: Value| ModelOptions::new("m").with_field("container", container).unwrap();
     for (named, first, then) in [
         (json!("mine"), json!("mine"), json!("mine")),
         (json!({"id": "mine"}), json!({"id": "mine"}), json!({"id": "mine"})),
         (json!({"skills": skills}), json!({"skills": skills}), json!({"id": ID, "skills": skills})),
     ] {
         let fake = start(FakeMessages::builder().turns([paused(), says("Done.")])).await;
-        let mut conversation = load(&Arc::new(MemoryLedger::new())).await;
+        let mut conversation = load(&Arc::new(MemoryEventLog::new())).await;
         answered(&mut conversation, &client(&fake, wishes(named)), "Compute.").await;
         assert_eq!(containers(&fake), [first, then]);
     }
@@ -132,11 +133,11 @@ async fn a_recording_replays_it_strictly_and_a_script_gives_and_expects_it() {
     let folder = tempfile::tempdir().unwrap();
     let recording = folder.path().join("run.yaml");
     let fake = start(FakeMessages::builder().turns([paused(), says("Done.")])).await;
-    let recorder = Recorder::create(client(&fake, Options::new("m")), &recording).unwrap();
-    answered(&mut load(&Arc::new(MemoryLedger::new())).await, &recorder, "Compute.").await;
+    let recorder = Recorder::create(client(&fake, ModelOptions::new("m")), &recording).unwrap();
+    answered(&mut load(&Arc::new(MemoryEventLog::new())).await, &recorder, "Compute.").await;
     recorder.finish().unwrap();
     let replay = ScriptedModel::from_file(&recording).unwrap().strict();
-    let mut conversation = load(&Arc::new(MemoryLedger::new())).await;
+    let mut conversation = load(&Arc::new(MemoryEventLog::new())).await;
     answered(&mut conversation, &replay, "Compute.").await;
     assert_eq!(conversation.state().container(), Some(&ContainerId::new(ID)));
 
@@ -146,8 +147,8 @@ async fn a_recording_replays_it_strictly_and_a_script_gives_and_expects_it() {
          - {content: Two., expect: {container: c_1}}\n- {content: Three., expect: {container: c_2}}\n",
     );
     let fake = start(FakeMessages::builder().script(told)).await;
-    let model = client(&fake, Options::new("m"));
-    let mut conversation = load(&Arc::new(MemoryLedger::new())).await;
+    let model = client(&fake, ModelOptions::new("m"));
+    let mut conversation = load(&Arc::new(MemoryEventLog::new())).await;
     answered(&mut conversation, &model, "1").await;
     answered(&mut conversation, &model, "2").await;
     let TurnOutcome::Finished(TurnStop::ModelFailed(error)) = turn(&mut conversation, &model, "3").await
@@ -159,10 +160,10 @@ async fn a_recording_replays_it_strictly_and_a_script_gives_and_expects_it() {
 
 #[tokio::test]
 async fn one_that_expires_within_an_answer_is_not_named_again() {
-    let turns = [paused(), HostedRun::new("ls").failing("container_expired").into(), says("Again.")];
+    let turns = [paused(), FakeToolRun::new("ls").failing("container_expired").into(), says("Again.")];
     let fake = start(FakeMessages::builder().turns(turns)).await;
-    let model = client(&fake, Options::new("m"));
-    let mut conversation = load(&Arc::new(MemoryLedger::new())).await;
+    let model = client(&fake, ModelOptions::new("m"));
+    let mut conversation = load(&Arc::new(MemoryEventLog::new())).await;
     answered(&mut conversation, &model, "Compute.").await;
     answered(&mut conversation, &model, "Again.").await;
     assert_eq!(containers(&fake), [Value::Null, json!(ID), Value::Null]);

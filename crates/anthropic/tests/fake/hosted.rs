@@ -10,7 +10,7 @@ use conjure_anthropic::hosted::{
     FileId, FileUpload, HostedError, HostedErrorKind, HostedLimits, LATEST, SkillId, SkillSource, Upload,
     VersionId,
 };
-use conjure_anthropic::{Client, Config, Profile};
+use conjure_anthropic::{ApiProfile, Client, Config};
 use conjure_conversation::ApiErrorKind;
 use conjure_skill::{Mode, Package, PackageLimits, pack_file};
 use futures_util::TryStreamExt as _;
@@ -20,9 +20,9 @@ use tokio::net::TcpSocket;
 
 use crate::support::{KEY, start};
 
-pub(crate) const PROFILES: [Profile; 2] = [Profile::Beta, Profile::Current];
+pub(crate) const PROFILES: [ApiProfile; 2] = [ApiProfile::Beta, ApiProfile::Current];
 
-pub(crate) fn client(fake: &FakeMessages, profile: Profile) -> Client {
+pub(crate) fn client(fake: &FakeMessages, profile: ApiProfile) -> Client {
     let config = Config::new(SecretString::from(KEY)).with_base_url(fake.base_url()).with_profile(profile);
     Client::new(&config.with_seed(1)).unwrap()
 }
@@ -111,7 +111,7 @@ async fn a_package_is_uploaded_as_its_folder_is() {
     let package = folder.path().join("other-name.skill");
     pack_file(&path, &package, PackageLimits::default()).unwrap();
     let fake = start(FakeMessages::builder()).await;
-    let skills = client(&fake, Profile::Beta).skills();
+    let skills = client(&fake, ApiProfile::Beta).skills();
     for path in [&path, &package] {
         skills.upload(path, Upload::new()).await.unwrap();
     }
@@ -134,7 +134,7 @@ async fn lists_are_read_page_by_page_by_source_in_both_ways_of_paging() {
         let (skills, files) = (client.skills(), client.files());
         for place in 0..45 {
             skills.upload(&path, Upload::new()).await.unwrap();
-            files.upload(FileUpload::of_bytes(format!("{place}.txt"), "x")).await.unwrap();
+            files.upload(FileUpload::from_bytes(format!("{place}.txt"), "x")).await.unwrap();
         }
         let before = fake.received();
         let custom = all(skills.list(Some(SkillSource::Custom))).await;
@@ -152,10 +152,10 @@ async fn lists_are_read_page_by_page_by_source_in_both_ways_of_paging() {
         let queries: Vec<String> = fake.requests().iter().map(|request| request.path().to_owned()).collect();
         let last = queries.last().unwrap();
         match profile {
-            Profile::Beta => {
+            ApiProfile::Beta => {
                 assert_eq!(*last, format!("/v1/files?beta=true&limit=7&after_id={}", page.items[6].id))
             }
-            Profile::Current => assert!(last.starts_with("/v1/files?limit=7&page=page_"), "{last}"),
+            ApiProfile::Current => assert!(last.starts_with("/v1/files?limit=7&page=page_"), "{last}"),
         }
         assert_eq!(kind(files.page(Some(5000), None).await), HostedErrorKind::Refused);
     }
@@ -169,7 +169,7 @@ async fn files_go_in_and_what_was_made_comes_out() {
     for profile in PROFILES {
         let fake = start(FakeMessages::builder().profile(profile)).await;
         let files = client(&fake, profile).files();
-        let uploaded = files.upload(FileUpload::of_path(&path)).await.unwrap();
+        let uploaded = files.upload(FileUpload::from_path(&path)).await.unwrap();
         assert_eq!(
             (uploaded.name.as_str(), uploaded.media_type.as_str()),
             ("d\u{e4}ta \"q\".csv", "text/csv")
@@ -202,7 +202,7 @@ async fn what_is_above_a_limit_or_no_skill_is_refused_before_anything_is_sent() 
     let folder = tempfile::tempdir().unwrap();
     let path = skill(&folder, "Limits.");
     let fake = start(FakeMessages::builder()).await;
-    let client = client(&fake, Profile::Beta);
+    let client = client(&fake, ApiProfile::Beta);
     let limited = |set: &dyn Fn(&mut HostedLimits)| {
         let mut limits = HostedLimits::default();
         set(&mut limits);
@@ -239,11 +239,11 @@ async fn what_is_above_a_limit_or_no_skill_is_refused_before_anything_is_sent() 
     assert!(error.kind() == HostedErrorKind::InvalidSkill && error.to_string().contains("other"), "{error}");
 
     let files = client.files().with_limits(limited(&|limits| limits.file_bytes = 3));
-    assert_eq!(kind(files.upload(FileUpload::of_bytes("a", "1234")).await), HostedErrorKind::OverLimit);
+    assert_eq!(kind(files.upload(FileUpload::from_bytes("a", "1234")).await), HostedErrorKind::OverLimit);
     for path in [missing.as_path(), folder.path(), Path::new("/dev/null")] {
-        assert_eq!(kind(files.upload(FileUpload::of_path(path)).await), HostedErrorKind::Unreadable);
+        assert_eq!(kind(files.upload(FileUpload::from_path(path)).await), HostedErrorKind::Unreadable);
     }
-    let typed = FileUpload::of_bytes("a", "1").with_media_type("text/plain\r\nx: y");
+    let typed = FileUpload::from_bytes("a", "1").with_media_type("text/plain\r\nx: y");
     assert_eq!(kind(files.upload(typed).await), HostedErrorKind::Unreadable);
     for id in ["", "..", ".", " ", "a\nb"] {
         assert_eq!(kind(files.delete(&FileId::new(id)).await), HostedErrorKind::InvalidId);
@@ -272,7 +272,7 @@ fn of_status(status: u16, name: &str) -> Reply {
 async fn each_error_has_its_kind_its_request_id_and_no_secret() {
     use HostedErrorKind as Kind;
     let fake = start(FakeMessages::builder()).await;
-    let files = client(&fake, Profile::Beta).files();
+    let files = client(&fake, ApiProfile::Beta).files();
     for (status, name, expected) in [
         (400, "invalid_request_error", Kind::Refused),
         (401, "authentication_error", Kind::WrongKey),
@@ -295,7 +295,7 @@ async fn each_error_has_its_kind_its_request_id_and_no_secret() {
     assert_eq!(kind(files.metadata(&FileId::new("file_1")).await), Kind::Protocol);
     // A wrong key at the fake itself.
     let fake = start(FakeMessages::builder().key("another")).await;
-    let error = client(&fake, Profile::Current).skills().get(&SkillId::new("x")).await.unwrap_err();
+    let error = client(&fake, ApiProfile::Current).skills().get(&SkillId::new("x")).await.unwrap_err();
     assert_eq!(error.kind(), Kind::WrongKey);
     assert!(error.to_string().contains("check the key"), "{error}");
 }
@@ -305,7 +305,7 @@ async fn what_reads_or_deletes_is_repeated_and_what_creates_only_where_it_was_re
     let folder = tempfile::tempdir().unwrap();
     let path = skill(&folder, "Retries.");
     let fake = start(FakeMessages::builder()).await;
-    let client = client(&fake, Profile::Beta);
+    let client = client(&fake, ApiProfile::Beta);
     let (skills, files) = (client.skills(), client.files());
     let made = fake.put_file("a.txt", "abc");
     // Reading: anything that passes.
@@ -358,7 +358,7 @@ async fn what_reads_or_deletes_is_repeated_and_what_creates_only_where_it_was_re
 #[tokio::test]
 async fn a_download_that_is_cut_or_lies_about_its_size_is_an_error() {
     let fake = start(FakeMessages::builder()).await;
-    let files = client(&fake, Profile::Beta).files();
+    let files = client(&fake, ApiProfile::Beta).files();
     let made = fake.put_file("a.bin", vec![7; 1000]);
     let content = |size: usize| Reply::raw(200, "application/octet-stream", vec![7; size]);
     for (reply, expected) in [
@@ -393,7 +393,7 @@ async fn a_download_that_is_cut_or_lies_about_its_size_is_an_error() {
 #[tokio::test]
 async fn a_limit_that_one_client_meets_closes_the_gate_for_all_of_its_key() {
     let fake = start(FakeMessages::builder().turns([Reply::blocks(Vec::new())])).await;
-    let client = client(&fake, Profile::Beta);
+    let client = client(&fake, ApiProfile::Beta);
     fake.add_hosted_fault(of_status(429, "rate_limit_error").with_header("retry-after", "3600"));
     let error = client.files().metadata(&FileId::new("file_1")).await.unwrap_err();
     assert_eq!(error.retry_after().map(|wait| wait.as_secs()), Some(3600));
@@ -407,10 +407,10 @@ async fn a_limit_that_one_client_meets_closes_the_gate_for_all_of_its_key() {
 #[tokio::test]
 async fn an_upload_that_is_dropped_leaves_nothing_behind() {
     let fake = start(FakeMessages::builder()).await;
-    let files = client(&fake, Profile::Beta).files();
+    let files = client(&fake, ApiProfile::Beta).files();
     let (sent, seen) = tokio::sync::oneshot::channel();
     let sent = Mutex::new(Some(sent));
-    let upload = FileUpload::of_bytes("large.bin", vec![0; 64 << 20]).on_progress(move |progress| {
+    let upload = FileUpload::from_bytes("large.bin", vec![0; 64 << 20]).on_progress(move |progress| {
         if let Some(sent) = sent.lock().unwrap().take() {
             sent.send(progress.sent).unwrap();
         }

@@ -1,7 +1,7 @@
 //! The official SDK of each profile as a client of what the fake hosts.
 
-use conjure_anthropic::Profile;
-use conjure_anthropic::fake::{FakeMessages, HostedRun, Reply};
+use conjure_anthropic::ApiProfile;
+use conjure_anthropic::fake::{FakeMessages, FakeToolRun, Reply};
 use serde_json::{Value, json};
 
 use crate::oracle::{beta_oracle, oracle, run};
@@ -9,14 +9,14 @@ use crate::support::{KEY, start};
 
 fn turns() -> [Reply; 2] {
     let made =
-        HostedRun::new("python make.py").with_file("report.xlsx", "sheets").with_file("a.txt", "notes");
-    [HostedRun::new("sleep 60").paused().into(), made.with_stdout("ok\n").saying("Here it is.").into()]
+        FakeToolRun::new("python make.py").with_file("report.xlsx", "sheets").with_file("a.txt", "notes");
+    [FakeToolRun::new("sleep 60").paused().into(), made.with_stdout("ok\n").saying("Here it is.").into()]
 }
 
-async fn check(python: &str, profile: Profile) {
+async fn check(python: &str, profile: ApiProfile) {
     for stream in [false, true] {
         let fake = start(FakeMessages::builder().key(KEY).profile(profile).hosting().turns(turns())).await;
-        let is_current = profile == Profile::Current;
+        let is_current = profile == ApiProfile::Current;
         let given = json!({"url": fake.base_url(), "key": KEY, "is_current": is_current, "stream": stream});
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake/hosted_oracle.py");
         let mut seen = run(python, &[program], &given).await;
@@ -54,13 +54,13 @@ async fn check(python: &str, profile: Profile) {
 #[tokio::test]
 async fn the_sdk_of_the_current_profile_works_against_the_fake() {
     if let Some(python) = oracle().await {
-        check(&python, Profile::Current).await;
+        check(&python, ApiProfile::Current).await;
     }
 }
 
 #[tokio::test]
 async fn the_sdk_of_the_beta_profile_works_against_the_fake() {
     if let Some(python) = beta_oracle().await {
-        check(&python, Profile::Beta).await;
+        check(&python, ApiProfile::Beta).await;
     }
 }

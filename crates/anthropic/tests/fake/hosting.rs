@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use conjure_anthropic::fake::{FakeMessages, HostedRun, Reply};
+use conjure_anthropic::fake::{FakeMessages, FakeToolRun, Reply};
 use conjure_anthropic::hosted::{
-    FileId, FileUpload, Hosted, HostedSkill, RunError, RunOptions, Upload, beta_headers, code_execution_tool,
-    container_config, container_upload, extract_file_ids, produced_files, run,
+    ContainerRequest, FileId, FileUpload, HostedSkill, ResumeError, ResumeOptions, Upload, beta_headers,
+    code_execution_tool, container_config, container_upload, extract_file_ids, produced_files,
+    run_until_complete,
 };
-use conjure_anthropic::{Messages, Options, Profile};
+use conjure_anthropic::{ApiProfile, Messages, ModelOptions};
 use conjure_base::{Clock, ContainerId, Deadline, SystemClock, Timestamp, TurnId};
 use conjure_conversation::{Block, Message, ModelErrorKind, Request, StopReason};
 use futures_util::TryStreamExt as _;
@@ -31,13 +32,13 @@ fn request(content: Vec<Block>, container: Option<ContainerId>) -> Request {
     }
 }
 
-fn model(fake: &FakeMessages, profile: Profile, skills: &[HostedSkill]) -> Messages {
-    let model = client(fake, profile).messages(Options::new("m")).unwrap();
-    model.with_hosted(&Hosted::new(skills.to_vec()).unwrap())
+fn model(fake: &FakeMessages, profile: ApiProfile, skills: &[HostedSkill]) -> Messages {
+    let model = client(fake, profile).messages(ModelOptions::new("m")).unwrap();
+    model.with_container_request(&ContainerRequest::new(skills.to_vec()).unwrap())
 }
 
 fn made(name: &str, content: &'static str) -> Reply {
-    HostedRun::new("python make.py").with_file(name, content).saying("Done.").into()
+    FakeToolRun::new("python make.py").with_file(name, content).saying("Done.").into()
 }
 
 #[tokio::test]
@@ -45,11 +46,11 @@ async fn a_file_goes_in_a_skill_is_loaded_and_what_is_made_comes_out() {
     let folder = tempfile::tempdir().unwrap();
     for profile in PROFILES {
         let path = skill(&folder, "Does it.");
-        let turns = [HostedRun::new("sleep 60").paused().into(), made("report.xlsx", "sheets")];
+        let turns = [FakeToolRun::new("sleep 60").paused().into(), made("report.xlsx", "sheets")];
         let fake = start(FakeMessages::builder().profile(profile).hosting().turns(turns)).await;
         let client = client(&fake, profile);
         let own = client.skills().upload(&path, Upload::new()).await.unwrap();
-        let data = client.files().upload(FileUpload::of_bytes("data.csv", "1,2\n")).await.unwrap();
+        let data = client.files().upload(FileUpload::from_bytes("data.csv", "1,2\n")).await.unwrap();
         let skills = [HostedSkill::anthropic("xlsx"), HostedSkill::custom(own.id.clone())];
         let model = model(&fake, profile, &skills);
         let upload = Block::from_json(container_upload(&data.id).to_string()).unwrap();
@@ -69,7 +70,7 @@ async fn a_file_goes_in_a_skill_is_loaded_and_what_is_made_comes_out() {
         asked.messages.push(Arc::new(Message::assistant(first.response.content)));
         let events = model.events(asked);
         let events: Vec<_> = events.try_collect().await.unwrap();
-        let Some(conjure_anthropic::AnswerEvent::Finished(answer)) = events.last() else {
+        let Some(conjure_anthropic::ResponseEvent::Finished(answer)) = events.last() else {
             panic!("{events:?}")
         };
         assert_eq!(answer.response.container, first.response.container);
@@ -86,7 +87,7 @@ async fn a_file_goes_in_a_skill_is_loaded_and_what_is_made_comes_out() {
 async fn a_container_that_ended_is_gone_and_a_new_one_begins() {
     let turns = [made("a.txt", "1"), made("b.txt", "2")];
     let fake = start(FakeMessages::builder().hosting_for(Duration::from_secs(3600)).turns(turns)).await;
-    let model = model(&fake, Profile::Beta, &[HostedSkill::anthropic("pdf")]);
+    let model = model(&fake, ApiProfile::Beta, &[HostedSkill::anthropic("pdf")]);
     let first = model.create(&request(vec![Block::text("a")], None)).await.unwrap().response.container;
     assert!(first.is_some());
     let again = model.create(&request(vec![Block::text("b")], first.clone())).await.unwrap();
@@ -130,7 +131,7 @@ async fn a_container_ends_so_long_after_its_last_use_by_the_fakes_clock() {
     let hour = Duration::from_secs(3600);
     let fake = FakeMessages::builder().hosting_for(hour).clock(clock.clone()).turns(turns);
     let fake = start(fake).await;
-    let model = model(&fake, Profile::Current, &[]);
+    let model = model(&fake, ApiProfile::Current, &[]);
     let ask = async |text: &str, container| model.create(&request(vec![Block::text(text)], container)).await;
     let container = ask("a", None).await.unwrap().response.container;
     for _ in 0..3 {
@@ -146,33 +147,35 @@ async fn a_container_ends_so_long_after_its_last_use_by_the_fakes_clock() {
 async fn a_request_for_what_is_not_there_is_refused_as_the_service_does() {
     let fake = start(FakeMessages::builder().hosting().turns([made("a.txt", "1")])).await;
     let ask = async |skills: &[HostedSkill], content: Vec<Block>| {
-        let failure = model(&fake, Profile::Beta, skills).create(&request(content, None)).await.unwrap_err();
+        let failure =
+            model(&fake, ApiProfile::Beta, skills).create(&request(content, None)).await.unwrap_err();
         assert_ne!(failure.kind, ModelErrorKind::ContainerGone, "{failure}");
         failure.message
     };
     let text = || vec![Block::text("Hi")];
     let unknown = [HostedSkill::custom("skill_x")];
     assert!(ask(&unknown, text()).await.contains("skill `skill_x`"));
-    let old = [HostedSkill::anthropic("xlsx").version("1")];
+    let old = [HostedSkill::anthropic("xlsx").with_version("1")];
     assert!(ask(&old, text()).await.contains("of version `1` not found"));
     let upload = Block::from_json(container_upload(&FileId::new("file_x")).to_string()).unwrap();
     assert!(ask(&[], vec![upload]).await.contains("File not found: file_x"));
     // Without the tool, and without the betas.
-    let options = Options::new("m").with_field("container", container_config(&old).unwrap()).unwrap();
-    let failure = client(&fake, Profile::Beta).messages(options).unwrap();
+    let options = ModelOptions::new("m").with_field("container", container_config(&old).unwrap()).unwrap();
+    let failure = client(&fake, ApiProfile::Beta).messages(options).unwrap();
     let failure = failure.create(&request(text(), None)).await.unwrap_err();
     assert!(failure.message.contains("tool is required"), "{failure}");
-    let options = Options::new("m").with_server_tool(code_execution_tool(&Default::default()));
-    let failure = client(&fake, Profile::Beta).messages(options).unwrap();
+    let options = ModelOptions::new("m").with_server_tool(code_execution_tool(&Default::default()));
+    let failure = client(&fake, ApiProfile::Beta).messages(options).unwrap();
     let failure = failure.create(&request(text(), None)).await.unwrap_err();
     assert!(failure.message.contains("code-execution-2025-08-25"), "{failure}");
 }
 
 #[tokio::test]
 async fn errors_of_the_container_are_results_without_files() {
-    let turns = [Reply::from(HostedRun::new("x").failing("execution_time_exceeded").with_file("a", "lost"))];
+    let turns =
+        [Reply::from(FakeToolRun::new("x").failing("execution_time_exceeded").with_file("a", "lost"))];
     let fake = start(FakeMessages::builder().hosting().turns(turns)).await;
-    let model = model(&fake, Profile::Beta, &[]);
+    let model = model(&fake, ApiProfile::Beta, &[]);
     let answer = model.create(&request(vec![Block::text("Hi")], None)).await.unwrap().response;
     assert!(produced_files(&answer.content).is_empty());
     assert!(answer.content[1].json().contains("execution_time_exceeded"));
@@ -192,22 +195,23 @@ async fn post(fake: &FakeMessages, messages: Vec<Value>, container: Value) -> Re
 
 #[tokio::test]
 async fn the_helpers_alone_resume_pauses_over_any_client() {
-    let pause = |name: &str| Reply::from(HostedRun::new("sleep 60").with_file(name, "…").paused());
+    let pause = |name: &str| Reply::from(FakeToolRun::new("sleep 60").with_file(name, "…").paused());
     let turns = [pause("a.txt"), pause("b.txt"), made("c.txt", "…"), pause("d.txt")];
     let fake = start(FakeMessages::builder().hosting().turns(turns)).await;
     let container = container_config(&[HostedSkill::anthropic("xlsx")]).unwrap();
     let question = vec![json!({"role": "user", "content": "Go."})];
     let mut told = Vec::new();
-    let options = RunOptions::new().on_pause(|response, attempt| {
+    let options = ResumeOptions::new().on_pause(|response, attempt| {
         told.push((
             response["container"]["id"].as_str().map(str::to_owned),
             attempt,
             extract_file_ids(response).len(),
         ));
     });
-    let done = run(question.clone(), container.clone(), options, async |messages, container| {
-        post(&fake, messages, container).await
-    });
+    let done =
+        run_until_complete(question.clone(), container.clone(), options, async |messages, container| {
+            post(&fake, messages, container).await
+        });
     let done = done.await.unwrap();
     let id = done.container.clone().unwrap();
     assert_eq!(fake.containers(), std::slice::from_ref(&id));
@@ -218,9 +222,10 @@ async fn the_helpers_alone_resume_pauses_over_any_client() {
     let mut next = done.messages;
     next.push(json!({"role": "user", "content": "And again."}));
     let container = conjure_anthropic::hosted::with_container_id(container, &id);
-    let once = RunOptions::new().with_maximum(1);
-    let paused =
-        run(next, container, once, async |messages, container| post(&fake, messages, container).await);
-    let Err(RunError::MaximumExceeded { attempts: 1, paused, .. }) = paused.await else { panic!() };
+    let once = ResumeOptions::new().with_maximum(1);
+    let paused = run_until_complete(next, container, once, async |messages, container| {
+        post(&fake, messages, container).await
+    });
+    let Err(ResumeError::MaximumExceeded { attempts: 1, paused, .. }) = paused.await else { panic!() };
     assert_eq!(paused.container["id"], id.as_str());
 }

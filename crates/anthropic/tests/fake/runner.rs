@@ -6,11 +6,12 @@
 
 use std::sync::Arc;
 
-use conjure_anthropic::fake::{Captured, FakeMessages, Reply};
-use conjure_anthropic::{Caching, Client, Config, Options};
+use conjure_anthropic::fake::{FakeMessages, RecordedRequest, Reply};
+use conjure_anthropic::{Caching, Client, Config, ModelOptions};
 use conjure_conversation::{
-    Access, Authorization, Block, CallContext, CallTraits, Composition, LoopOptions, Message, Response,
-    ResultContent, Standing, StopReason, ToolCall, ToolDefinition, ToolResult, ToolRunner, Usage, run_loop,
+    Authorization, Block, CallConcurrency, CallContext, CallTraits, LoopOptions, Message, PromptPrefix,
+    Response, ResultContent, SessionView, StopReason, ToolCall, ToolDefinition, ToolResult, ToolRunner,
+    Usage, run_loop,
 };
 use futures_util::future::BoxFuture;
 use secrecy::SecretString;
@@ -30,10 +31,10 @@ pub(crate) struct Tools;
 
 impl ToolRunner for Tools {
     fn traits(&self, _: &ToolCall) -> CallTraits {
-        CallTraits { access: Access::Shared, idempotent: true }
+        CallTraits { concurrency: CallConcurrency::Shared, idempotent: true }
     }
 
-    fn authorize<'a>(&'a self, _: &'a ToolCall, _: &'a Standing) -> BoxFuture<'a, Authorization> {
+    fn authorize<'a>(&'a self, _: &'a ToolCall, _: &'a SessionView) -> BoxFuture<'a, Authorization> {
         Box::pin(async { Authorization::Allow })
     }
 
@@ -174,7 +175,7 @@ fn cases() -> Vec<(&'static str, Vec<Reply>, usize)> {
 }
 
 /// The body as far as both sides must agree on it.
-fn compared(request: &Captured) -> Value {
+fn compared(request: &RecordedRequest) -> Value {
     let mut body: Value = serde_json::from_slice(request.body()).unwrap();
     let fields = body.as_object_mut().unwrap();
     for own in ["system", "stream", "metadata"] {
@@ -212,9 +213,9 @@ fn strip(value: &mut Value) {
 
 async fn run_ours(fake: &FakeMessages) {
     let config = Config::new(SecretString::from(KEY)).with_base_url(fake.base_url());
-    let options = Options::new("m").with_max_tokens(MAX_TOKENS).with_caching(Caching::FiveMinutes);
+    let options = ModelOptions::new("m").with_max_tokens(MAX_TOKENS).with_caching(Caching::FiveMinutes);
     let model = Client::new(&config).unwrap().messages(options).unwrap();
-    let composition = Composition { instructions: vec!["Be brief.".to_owned()], tools: Arc::from(tools()) };
+    let composition = PromptPrefix { instructions: vec!["Be brief.".to_owned()], tools: Arc::from(tools()) };
     let question = Message::user(vec![Block::text(QUESTION)]);
     run_loop(vec![question], &model, &composition, &Tools, LoopOptions::default()).await.unwrap();
 }

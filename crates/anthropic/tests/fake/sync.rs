@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 
 use conjure_anthropic::fake::{FakeMessages, Refusal, Reply};
 use conjure_anthropic::hosted::{
-    Forgotten, HostedErrorKind, LATEST, Pushed, SkillFailure, SkillId, SkillRecord, SkillSource, SkillSync,
-    Step, SyncErrorKind, SyncEvent, SyncReport, Upload, VersionId, VersionRecord,
+    ForgetOutcome, HostedErrorKind, LATEST, PlannedAction, PushResult, SkillFailure, SkillId, SkillMetadata,
+    SkillSource, SkillSync, SyncErrorKind, SyncEvent, SyncReport, Upload, VersionId, VersionMetadata,
 };
-use conjure_anthropic::{Client, Config, Profile};
+use conjure_anthropic::{ApiProfile, Client, Config};
 use conjure_conversation::ApiErrorKind;
 use conjure_skill::{PackageLimits, pack_file};
 use futures_util::TryStreamExt as _;
@@ -24,18 +24,18 @@ use crate::support::{KEY, start};
 struct Bed {
     temp: TempDir,
     fake: FakeMessages,
-    profile: Profile,
+    profile: ApiProfile,
 }
 
 impl Bed {
-    async fn new(profile: Profile) -> Self {
+    async fn new(profile: ApiProfile) -> Self {
         let temp = tempfile::tempdir().unwrap();
         fs::create_dir(temp.path().join("skills")).unwrap();
         Self { temp, fake: start(FakeMessages::builder().profile(profile)).await, profile }
     }
 
     async fn with(skills: &[&str]) -> Self {
-        let bed = Self::new(Profile::Beta).await;
+        let bed = Self::new(ApiProfile::Beta).await;
         skills.iter().for_each(|name| bed.write(name, "One."));
         bed
     }
@@ -79,16 +79,16 @@ impl Bed {
         self.fake.requests().iter().filter(|request| request.method() == "POST").count()
     }
 
-    async fn custom(&self) -> Vec<SkillRecord> {
+    async fn custom(&self) -> Vec<SkillMetadata> {
         self.client().skills().list(Some(SkillSource::Custom)).try_collect().await.unwrap()
     }
 
-    async fn versions(&self, skill: &SkillId) -> Vec<VersionRecord> {
+    async fn versions(&self, skill: &SkillId) -> Vec<VersionMetadata> {
         self.client().skills().versions(skill).try_collect().await.unwrap()
     }
 
     /// As if somebody else had uploaded it.
-    async fn upload(&self, name: &str, title: &str) -> SkillRecord {
+    async fn upload(&self, name: &str, title: &str) -> SkillMetadata {
         let upload = Upload::new().with_title(title);
         self.client().skills().upload(self.skills().join(name), upload).await.unwrap()
     }
@@ -97,9 +97,9 @@ impl Bed {
 fn words(report: &SyncReport) -> Vec<String> {
     let word = |skill: &conjure_anthropic::hosted::SyncedSkill| {
         let word = match skill.result() {
-            Ok(Pushed::Created { .. }) => "created",
-            Ok(Pushed::Updated { .. }) => "updated",
-            Ok(Pushed::Unchanged { .. }) => "unchanged",
+            Ok(PushResult::Created { .. }) => "created",
+            Ok(PushResult::Updated { .. }) => "updated",
+            Ok(PushResult::Unchanged { .. }) => "unchanged",
             Err(SkillFailure::Invalid { .. }) => "invalid",
             Err(SkillFailure::Ambiguous { .. }) => "ambiguous",
             Err(_) => "failed",
@@ -121,7 +121,7 @@ async fn what_is_new_or_changed_is_uploaded_and_nothing_else() {
         bed.write("b", "One.");
         let first = bed.push().await;
         assert_eq!(words(&first), ["a created", "b created"]);
-        assert!(first.is_good() && first.absent.is_empty() && first.notes.is_empty(), "{first:?}");
+        assert!(first.is_complete() && first.absent.is_empty() && first.notes.is_empty(), "{first:?}");
         assert_eq!(bed.pushed().await, (vec!["a unchanged".to_owned(), "b unchanged".to_owned()], 0));
         // Nothing but the list was asked for.
         assert!(bed.fake.requests().last().unwrap().path().contains("/v1/skills?"));
@@ -186,7 +186,7 @@ async fn a_push_that_is_cut_off_anywhere_is_completed_by_the_next() {
         let left = Mutex::new((cut, Some(stop)));
         let sync = bed.sync().with_concurrency(NonZeroUsize::MIN).on_event(move |event| {
             let mut left = left.lock().unwrap();
-            left.0 -= i32::from(!matches!(event, SyncEvent::Sent { .. }));
+            left.0 -= i32::from(!matches!(event, SyncEvent::Uploaded { .. }));
             if left.0 == 0
                 && let Some(stop) = left.1.take()
             {
@@ -196,10 +196,10 @@ async fn a_push_that_is_cut_off_anywhere_is_completed_by_the_next() {
         tokio::select! {
             biased;
             cut = stopped => cut.unwrap(),
-            report = sync.push(bed.skills()) => assert!(cut == 7 && report.unwrap().is_good()),
+            report = sync.push(bed.skills()) => assert!(cut == 7 && report.unwrap().is_complete()),
         }
         let report = bed.push().await;
-        assert!(report.is_good(), "{report:?}");
+        assert!(report.is_complete(), "{report:?}");
         let mut titles: Vec<String> =
             bed.custom().await.into_iter().filter_map(|skill| skill.title).collect();
         titles.sort();
@@ -223,7 +223,7 @@ async fn what_left_the_folder_is_told_and_stays() {
         report.absent.iter().map(|absent| absent.name.clone()).collect()
     };
     assert_eq!(absent(&report), ["a", "b"]);
-    assert!(!report.is_good() && bed.custom().await.len() == 4);
+    assert!(!report.is_complete() && bed.custom().await.len() == 4);
     assert!(bed.fake.requests().iter().all(|request| request.method() != "DELETE"));
     // Gone there, too, it is forgotten.
     bed.client().skills().delete_with_versions(&report.absent[0].skill).await.unwrap();
@@ -249,8 +249,8 @@ async fn what_is_not_valid_is_told_and_the_others_go_on() {
     fs::rename(bed.skills().join("good"), package.join("good")).unwrap();
     pack_file(package.join("good"), bed.skills(), PackageLimits::default()).unwrap();
     let plan = bed.sync().plan(bed.skills()).await.unwrap();
-    assert!(!plan.is_good() && plan.notes.len() == 1, "{plan:?}");
-    assert_eq!(plan.skills[1].step().unwrap(), &Step::Create);
+    assert!(!plan.is_possible() && plan.notes.len() == 1, "{plan:?}");
+    assert_eq!(plan.skills[1].step().unwrap(), &PlannedAction::Create);
     assert!(plan.skills[1].place().ends_with("good.skill"), "{plan:?}");
     assert_eq!((bed.uploads(), bed.temp.path().join("data").exists()), (0, false));
 
@@ -268,7 +268,7 @@ async fn one_that_fails_does_not_hold_up_the_others() {
     let fake = Arc::new(bed.fake);
     let heard = Arc::new(Mutex::new(Vec::new()));
     let (of_event, told) = (Arc::clone(&fake), Arc::clone(&heard));
-    let sync = SkillSync::new(client(&fake, Profile::Beta).skills(), bed.temp.path().join("data/hosted"));
+    let sync = SkillSync::new(client(&fake, ApiProfile::Beta).skills(), bed.temp.path().join("data/hosted"));
     let failing = sync.clone().with_concurrency(NonZeroUsize::MIN).on_event(move |event| match event {
         SyncEvent::Started { name, bytes } => {
             told.lock().unwrap().push(format!("{name} {bytes}"));
@@ -377,7 +377,9 @@ async fn a_skill_that_was_forgotten_is_deleted_unless_it_is_remembered_or_somebo
     assert!(busy.kind() == SyncErrorKind::Busy && busy.is_retryable());
     assert_eq!(bed.custom().await.len(), 2);
     drop(lock);
-    for (id, expected) in [(&a, Forgotten::Deleted), (&a, Forgotten::Deleted), (&b, Forgotten::Remembered)] {
+    for (id, expected) in
+        [(&a, ForgetOutcome::Deleted), (&a, ForgetOutcome::Deleted), (&b, ForgetOutcome::Remembered)]
+    {
         assert_eq!(bed.sync().delete_forgotten(id).await.unwrap(), expected);
     }
     let left: Vec<SkillId> = bed.custom().await.into_iter().map(|skill| skill.id).collect();
@@ -432,11 +434,11 @@ async fn a_record_that_cannot_be_written_ends_no_push() {
     fs::create_dir_all(&draft).unwrap();
     let report = bed.push().await;
     assert_eq!(words(&report), ["a created", "b created"]);
-    assert!(!report.is_good());
-    assert_eq!(report.not_remembered.unwrap().kind(), SyncErrorKind::Storage);
+    assert!(!report.is_complete());
+    assert_eq!(report.record_error.unwrap().kind(), SyncErrorKind::Storage);
     fs::remove_dir(&draft).unwrap();
     let report = bed.push().await;
-    assert!(report.is_good() && bed.uploads() == 2, "{report:?}");
+    assert!(report.is_complete() && bed.uploads() == 2, "{report:?}");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use conjure_anthropic::{Client, Messages, Options};
+use conjure_anthropic::{Client, Messages, ModelOptions};
 use conjure_conversation::{Model, ModelEvent, ModelStream};
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::net::TcpListener;
@@ -38,7 +38,7 @@ async fn server(then: usize) -> Server {
 async fn told_to_wait(server: &Server, clock: &ManualClock) -> Messages {
     let config = config(server).with_retries(0);
     let client = Client::with_clock(&config, Arc::new(clock.clone())).unwrap();
-    let messages = client.messages(Options::new(MODEL)).unwrap();
+    let messages = client.messages(ModelOptions::new(MODEL)).unwrap();
     call(&messages).await.unwrap_err();
     messages
 }
@@ -111,7 +111,7 @@ async fn dropped_during_its_own_backoff() {
     .await;
     let clock = ManualClock::new();
     let client = Client::with_clock(&config(&server), Arc::new(clock.clone())).unwrap();
-    let messages = client.messages(Options::new(MODEL)).unwrap();
+    let messages = client.messages(ModelOptions::new(MODEL)).unwrap();
     let waiting = drain(messages.stream(ask("first")));
     drop_when(waiting, clock.sleeper_for(std::time::Duration::from_secs(3))).await;
     assert_free(&messages, &clock).await;
@@ -151,7 +151,7 @@ async fn a_probe_dropped_while_it_connects() {
     let config =
         config(&inner).with_base_url(format!("https://localhost:{port}")).with_root(root).with_retries(0);
     let client = Client::with_clock(&config, Arc::new(clock.clone())).unwrap();
-    let messages = client.messages(Options::new(MODEL)).unwrap();
+    let messages = client.messages(ModelOptions::new(MODEL)).unwrap();
     call(&messages).await.unwrap_err();
     let probe = drain(messages.stream(ask("probe")));
     let there = async {
@@ -175,14 +175,14 @@ async fn a_call_tells_that_it_is_sent_before_it_is_and_not_while_its_key_is_limi
     let clock = ManualClock::new();
     let config = config(&server).with_retries(0);
     let client = Client::with_clock(&config, Arc::new(clock.clone())).unwrap();
-    let messages = client.messages(Options::new(MODEL)).unwrap();
+    let messages = client.messages(ModelOptions::new(MODEL)).unwrap();
     let mut first = messages.stream(ask("first"));
     assert_eq!(told(&mut first).await, Some(ModelEvent::Sent));
     assert_eq!(server.requests().len(), 0, "it goes out when the stream is polled again");
     assert!(first.next().await.unwrap().is_err(), "the service has it, and refuses it");
     assert_eq!(server.requests().len(), 1);
     let mut limited = messages.stream(ask("second"));
-    assert_eq!(told(&mut limited).await, Some(ModelEvent::Waiting));
+    assert_eq!(told(&mut limited).await, Some(ModelEvent::Queued));
     assert_eq!(told(&mut limited).await, None);
     drop(limited);
     assert_eq!(server.requests().len(), 1);
@@ -197,8 +197,8 @@ async fn a_call_tells_when_it_waits_to_be_sent_again() {
         futures_util::future::join(drain(messages.stream(ask("Hi"))), clock.skip_retry_wait()).await;
     assert!(shown.1.is_ok() && waits >= std::time::Duration::from_secs(2), "{shown:?}");
     let told: Vec<_> = shown.0.iter().take(4).collect();
-    let [sent, waiting, again, ModelEvent::Used(_)] = told[..] else { panic!("{told:?}") };
-    assert_eq!([sent, waiting, again], [&ModelEvent::Sent, &ModelEvent::Waiting, &ModelEvent::Sent]);
+    let [sent, waiting, again, ModelEvent::UsageReported(_)] = told[..] else { panic!("{told:?}") };
+    assert_eq!([sent, waiting, again], [&ModelEvent::Sent, &ModelEvent::Queued, &ModelEvent::Sent]);
 }
 
 /// It has leave to be sent, and is not polled any more.
@@ -212,7 +212,7 @@ async fn a_call_that_is_dropped_between_telling_and_sending_gives_its_place_back
         loop {
             tokio::select! {
                 event = probe.next() => match event.unwrap().unwrap() {
-                    ModelEvent::Waiting => {}
+                    ModelEvent::Queued => {}
                     other => break other,
                 },
                 _ = clock.skip_retry_wait() => {}

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use conjure_anthropic::AnswerLimits;
+use conjure_anthropic::ResponseLimits;
 use conjure_conversation::{ApiErrorKind, Model, ModelError, ModelErrorKind};
 use futures_util::{FutureExt, StreamExt};
 use serde_json::json;
@@ -229,7 +229,7 @@ async fn a_service_that_sends_for_ever_is_left_at_the_limit() {
     let endless = |head: Vec<u8>, bytes: &'static [u8]| async move {
         let server =
             Server::start(move |_, _| vec![Part::Bytes(head.clone()), Part::Forever(bytes.to_vec())]).await;
-        let limits = AnswerLimits { event: 10_000, total: 100_000 };
+        let limits = ResponseLimits { event: 10_000, total: 100_000 };
         let messages = messages(&config(&server).with_limits(limits).with_retries(0), &ManualClock::new());
         let failed = call(&messages).await.unwrap_err();
         server.hung_up(1).await;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use conjure_anthropic::hosted::{CodeExecution, Hosted, HostedSkill};
-use conjure_anthropic::{Client, Messages, Options, Profile};
+use conjure_anthropic::hosted::{CodeExecution, ContainerRequest, HostedSkill};
+use conjure_anthropic::{ApiProfile, Client, Messages, ModelOptions};
 use conjure_base::ContainerId;
 use conjure_conversation::{ApiErrorKind, ModelErrorKind, Request};
 use serde_json::{Value, json};
@@ -14,15 +14,15 @@ use crate::server::{Server, error, stream};
 use crate::support::{MODEL, ask, client, config, drain};
 use conjure_conversation::Model as _;
 
-fn hosted() -> Hosted {
-    let skills = [HostedSkill::anthropic("xlsx"), HostedSkill::custom("skill_1").version("17")];
-    Hosted::new(skills).unwrap()
+fn hosted() -> ContainerRequest {
+    let skills = [HostedSkill::anthropic("xlsx"), HostedSkill::custom("skill_1").with_version("17")];
+    ContainerRequest::new(skills).unwrap()
 }
 
-fn model(server: &Server, profile: Profile) -> Messages {
+fn model(server: &Server, profile: ApiProfile) -> Messages {
     let config = config(server).with_profile(profile).with_retries(0);
     let client = Client::with_clock(&config, Arc::new(ManualClock::new())).unwrap();
-    client.messages(Options::new(MODEL)).unwrap()
+    client.messages(ModelOptions::new(MODEL)).unwrap()
 }
 
 fn in_container(id: &str) -> Request {
@@ -37,15 +37,15 @@ async fn requests_ask_for_skills_tool_and_betas_of_the_profile() {
     ]);
     for (profile, line, betas) in [
         (
-            Profile::Beta,
+            ApiProfile::Beta,
             "POST /v1/messages?beta=true HTTP/1.1",
             Some("code-execution-2025-08-25,skills-2025-10-02,files-api-2025-04-14"),
         ),
-        (Profile::Current, "POST /v1/messages HTTP/1.1", None),
+        (ApiProfile::Current, "POST /v1/messages HTTP/1.1", None),
     ] {
         let server = Server::always(stream(&saying("Hello"))).await;
         let plain = model(&server, profile);
-        let hosted = plain.with_hosted(&hosted().with_tool(CodeExecution::V20260120));
+        let hosted = plain.with_container_request(&hosted().with_tool(CodeExecution::V20260120));
         for (model, request) in [(&hosted, ask("Hi")), (&hosted, in_container("c_1")), (&plain, ask("Hi"))] {
             drain(model.stream(request)).await.1.unwrap();
         }
@@ -76,7 +76,7 @@ async fn a_container_that_is_gone_is_told_from_other_refusals() {
         (error("529 Over", &[], "overloaded_error", gone), in_container("container_1"), false),
     ] {
         let server = Server::always(answer).await;
-        let model = model(&server, Profile::Beta).with_hosted(&hosted());
+        let model = model(&server, ApiProfile::Beta).with_container_request(&hosted());
         let failure = drain(model.stream(request.clone())).await.1.unwrap_err();
         assert_eq!(failure.kind == ModelErrorKind::ContainerGone, expected, "{failure:?}");
         assert!(!expected || !failure.is_retryable());
@@ -86,7 +86,7 @@ async fn a_container_that_is_gone_is_told_from_other_refusals() {
         "details": {"error_code": "container_expired"}}});
     let head = [("content-type", "application/json"), ("request-id", "req_9")];
     let server = Server::always(crate::server::answer("400 Bad", &head, &by_code.to_string())).await;
-    let failure = model(&server, Profile::Current).create(&in_container("c_1")).await.unwrap_err();
+    let failure = model(&server, ApiProfile::Current).create(&in_container("c_1")).await.unwrap_err();
     assert_eq!(failure.kind, ModelErrorKind::ContainerGone);
     assert_eq!(failure.request_id.as_deref(), Some("req_9"));
     assert!(failure.message.contains("Gone."), "{failure}");
@@ -99,7 +99,7 @@ async fn the_container_of_an_answer_is_in_the_response() {
         json!({"id": "c_1", "expires_at": "2026-11-21T00:00:00Z", "skills": [{"skill_id": "xlsx"}]});
     let paused: Vec<Value> = [start()].into_iter().chain(paused).collect();
     let server = Server::answers(vec![stream(&sse(&paused)), stream(&message(vec![], "end_turn"))]).await;
-    let model = model(&server, Profile::Beta).with_hosted(&hosted());
+    let model = model(&server, ApiProfile::Beta).with_container_request(&hosted());
     let first = drain(model.stream(ask("Hi"))).await.1.unwrap();
     assert_eq!(first.container, Some(ContainerId::new("c_1")));
     assert_eq!(drain(model.stream(ask("Hi"))).await.1.unwrap().container, None);
@@ -161,10 +161,12 @@ async fn a_call_that_the_service_may_have_begun_is_never_sent_again() {
 #[tokio::test]
 async fn the_skills_of_a_request_are_asked_for() {
     let server = Server::always(stream(&saying("Hello"))).await;
-    let skills = [HostedSkill::anthropic("xlsx"), HostedSkill::custom("skill_1").version("17")];
-    let model = model(&server, Profile::Beta);
+    let skills = [HostedSkill::anthropic("xlsx"), HostedSkill::custom("skill_1").with_version("17")];
+    let model = model(&server, ApiProfile::Beta);
     let by_request = Request { hosted: skills.into(), ..ask("Hi") };
-    for (model, request) in [(model.clone(), by_request), (model.with_hosted(&hosted()), ask("Hi"))] {
+    for (model, request) in
+        [(model.clone(), by_request), (model.with_container_request(&hosted()), ask("Hi"))]
+    {
         drain(model.stream(request)).await.1.unwrap();
     }
     let requests = server.requests();

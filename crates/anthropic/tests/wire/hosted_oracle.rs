@@ -5,9 +5,9 @@ use std::fs;
 use std::sync::Arc;
 
 use conjure_anthropic::hosted::{
-    FileId, FileUpload, Hosted, HostedSkill, SkillId, SkillSource, Upload, VersionId,
+    ContainerRequest, FileId, FileUpload, HostedSkill, SkillId, SkillSource, Upload, VersionId,
 };
-use conjure_anthropic::{Caching, Client, Options, Profile};
+use conjure_anthropic::{ApiProfile, Caching, Client, ModelOptions};
 use serde_json::{Value, json};
 
 use crate::clock::ManualClock;
@@ -123,7 +123,7 @@ fn plain(request: &Recorded) -> Value {
     })
 }
 
-async fn ours(server: &Server, profile: Profile, folder: &std::path::Path) {
+async fn ours(server: &Server, profile: ApiProfile, folder: &std::path::Path) {
     let config = config(server).with_profile(profile).with_retries(0);
     let client = Client::with_clock(&config, Arc::new(ManualClock::new())).unwrap();
     let (skills, files) = (client.skills(), client.files());
@@ -140,16 +140,16 @@ async fn ours(server: &Server, profile: Profile, folder: &std::path::Path) {
     skills.version(&skill, &version).await.unwrap();
     skills.delete_version(&skill, &version).await.unwrap();
     skills.delete(&skill).await.unwrap();
-    files.upload(FileUpload::of_bytes("d\u{e4}ta \"q\" \\ 1.csv", "1,2\n")).await.unwrap();
-    files.upload(FileUpload::of_bytes("noend", "\0").with_media_type("text/x-own")).await.unwrap();
+    files.upload(FileUpload::from_bytes("d\u{e4}ta \"q\" \\ 1.csv", "1,2\n")).await.unwrap();
+    files.upload(FileUpload::from_bytes("noend", "\0").with_media_type("text/x-own")).await.unwrap();
     let first = files.page(Some(2), None).await.unwrap();
     files.page(Some(2), first.next.as_ref()).await.unwrap();
     let download = files.download(&file).await.unwrap();
     assert_eq!(download.bytes().await.unwrap(), b"ab");
     files.delete(&file).await.unwrap();
-    let wanted = [HostedSkill::anthropic("xlsx"), HostedSkill::custom("skill_1").version("17")];
-    let model = client.messages(Options::new("m").with_caching(Caching::Off)).unwrap();
-    let model = model.with_hosted(&Hosted::new(wanted).unwrap());
+    let wanted = [HostedSkill::anthropic("xlsx"), HostedSkill::custom("skill_1").with_version("17")];
+    let model = client.messages(ModelOptions::new("m").with_caching(Caching::Off)).unwrap();
+    let model = model.with_container_request(&ContainerRequest::new(wanted).unwrap());
     let upload = conjure_anthropic::hosted::container_upload(&file).to_string();
     let upload = conjure_conversation::Block::from_json(upload).unwrap();
     for container in [None, Some(conjure_base::ContainerId::new("c_1"))] {
@@ -176,9 +176,9 @@ async fn our_requests_are_those_of_the_official_sdk() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
     }
-    for (profile, sdk) in [(Profile::Current, CURRENT), (Profile::Beta, BETA)] {
+    for (profile, sdk) in [(ApiProfile::Current, CURRENT), (ApiProfile::Beta, BETA)] {
         let theirs = Server::start(|_, request| vec![Part::Bytes(answers(request))]).await;
-        let is_current = profile == Profile::Current;
+        let is_current = profile == ApiProfile::Current;
         let given = json!([theirs.url(), crate::support::KEY, is_current, folder.path()]).to_string();
         if sdk.run(CALLS, &given, String::new()).await.is_none() {
             continue;

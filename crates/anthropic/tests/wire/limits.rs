@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conjure_anthropic::{Client, Options};
+use conjure_anthropic::{Client, ModelOptions};
 use conjure_conversation::{HostedSkill, Model, ModelErrorKind, Request};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -29,7 +29,7 @@ async fn a_limit_in_mid_stream_is_heeded_by_all() {
         let server = Server::answers(vec![stream(&sse(&seen)), stream(&saying("Hello"))]).await;
         let clock = ManualClock::new();
         let client = Client::with_clock(&config(&server), Arc::new(clock.clone())).unwrap();
-        let [first, second] = [(), ()].map(|()| client.messages(Options::new(MODEL)).unwrap());
+        let [first, second] = [(), ()].map(|()| client.messages(ModelOptions::new(MODEL)).unwrap());
         call(&first).await.unwrap_err();
         let waited = tokio::select! {
             biased;
@@ -50,7 +50,7 @@ async fn a_limit_in_mid_stream_of_a_hosted_call_is_heeded_by_all() {
     let server = Server::answers(vec![stream(&sse(&seen)), stream(&saying("Hello"))]).await;
     let clock = ManualClock::new();
     let client = Client::with_clock(&config(&server), Arc::new(clock.clone())).unwrap();
-    let [first, second] = [(), ()].map(|()| client.messages(Options::new(MODEL)).unwrap());
+    let [first, second] = [(), ()].map(|()| client.messages(ModelOptions::new(MODEL)).unwrap());
     let hosted = Request { hosted: [HostedSkill::anthropic("xlsx")].into(), ..ask("Hi") };
     let error = drain(first.stream(hosted)).await.1.unwrap_err();
     assert_eq!(error.kind, ModelErrorKind::OutcomeUnknown);
@@ -91,7 +91,7 @@ async fn many_sessions_on_one_key_are_no_herd() {
     let mut sessions = JoinSet::new();
     for session in 0..SESSIONS {
         // Each session has a model of its own; the key makes them one.
-        let messages = client.messages(Options::new(MODEL)).unwrap();
+        let messages = client.messages(ModelOptions::new(MODEL)).unwrap();
         let answered = Arc::clone(&answered);
         sessions.spawn(async move {
             drain(messages.stream(ask(&session.to_string()))).await.1.unwrap();

@@ -6,7 +6,7 @@
 use std::process::Stdio;
 use std::sync::Arc;
 
-use conjure_anthropic::{Caching, Client, Options};
+use conjure_anthropic::{Caching, Client, ModelOptions};
 use conjure_base::CallId;
 use conjure_conversation::{
     Block, Message, Model, Request, Response, ResultContent, ToolDefinition, ToolResult,
@@ -195,7 +195,7 @@ fn long_request() -> Request {
 async fn our_bodies_pass_the_types_of_the_official_sdk() {
     let server = Server::always("").await;
     let client = Client::with_clock(&config(&server), Arc::new(ManualClock::new())).unwrap();
-    let plain = Options::new(MODEL);
+    let plain = ModelOptions::new(MODEL);
     let rich = plain
         .clone()
         .with_caching(Caching::OneHour)
@@ -223,7 +223,7 @@ async fn bodies_that_ask_for_compaction_pass_the_types_of_the_official_sdk() {
     let client = Client::with_clock(&config(&server), Arc::new(ManualClock::new())).unwrap();
     let tokens = std::num::NonZeroU64::new(100_000).unwrap();
     let clear = json!({"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]});
-    let plain = Options::new(MODEL).with_compaction(tokens);
+    let plain = ModelOptions::new(MODEL).with_compaction(tokens);
     let beside = plain.clone().with_field("context_management", clear).unwrap();
     let mut request = long_request();
     let mut answer = Message::clone(&request.messages[3]);
@@ -405,7 +405,7 @@ async fn the_official_sdk_reads_our_streams_as_we_do() {
     let Some(theirs) = python(READ_STREAMS, &server.url(), input).await else { return };
     assert_eq!(theirs.len(), all.len());
     let client = Client::with_clock(&config(&server), Arc::new(ManualClock::new())).unwrap();
-    let messages = client.messages(Options::new(MODEL)).unwrap();
+    let messages = client.messages(ModelOptions::new(MODEL)).unwrap();
     for (place, (name, _)) in all.iter().enumerate() {
         let theirs: Value = serde_json::from_str(&theirs[place]).unwrap();
         let usage = &theirs["usage"];
@@ -430,7 +430,7 @@ async fn container_of(messages: &conjure_anthropic::Messages, place: usize) -> O
     use futures_util::StreamExt;
     let mut events = messages.events(ask(&place.to_string()));
     while let Some(event) = events.next().await {
-        if let conjure_anthropic::AnswerEvent::Finished(answer) = event.unwrap() {
+        if let conjure_anthropic::ResponseEvent::Finished(answer) = event.unwrap() {
             return answer.container.map(|raw| serde_json::from_str(raw.get()).unwrap());
         }
     }

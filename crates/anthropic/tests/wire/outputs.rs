@@ -4,16 +4,16 @@
 use std::sync::Arc;
 
 use conjure_anthropic::Client;
-use conjure_anthropic::hosted::{HostedLimits, HostedOutputs, HostedRemoval, HostedUploads};
+use conjure_anthropic::hosted::{HostedFileDeletion, HostedLimits, HostedOutputs, HostedUploads};
 use conjure_artifact::{
-    ArtifactErrorKind, FileRemoval as _, OutputError, OutputStore as _, RemovalError, Removed, TurnRecord,
-    Uploads,
+    ArtifactErrorKind, ArtifactUploader, DeleteError, DeleteOutcome, FinishedTurnInfo, OutputError,
+    OutputStore as _, ServiceFileDeletion as _,
 };
 use conjure_base::{Timestamp, TurnId};
 use conjure_conversation::{
     Artifact, ArtifactContent, ArtifactSource, Block, FileSource, Message, SessionFile,
 };
-use conjure_store::{Store, Variant};
+use conjure_store::{FileMode, Store};
 use futures_util::TryStreamExt as _;
 use serde_json::json;
 
@@ -35,8 +35,8 @@ fn made(file: &str) -> Arc<Message> {
     Arc::new(Message::assistant(vec![Block::from_json(result.to_string()).unwrap()]))
 }
 
-fn record(messages: Vec<Arc<Message>>, known: Vec<SessionFile>) -> TurnRecord {
-    TurnRecord { turn: TurnId::FIRST, began: Timestamp::default(), messages, known }
+fn record(messages: Vec<Arc<Message>>, known: Vec<SessionFile>) -> FinishedTurnInfo {
+    FinishedTurnInfo { turn: TurnId::FIRST, began: Timestamp::default(), messages, known }
 }
 
 fn metadata(id: &str, name: &str) -> Vec<u8> {
@@ -50,13 +50,13 @@ async fn a_file_is_listed_once_by_the_name_that_the_service_says() {
         Server::answers(vec![metadata("file_1", "../a/table.csv"), metadata("file_2", "b.csv")]).await;
     let store = outputs(&server);
     let first =
-        store.produced(&record(vec![made("file_1"), made("file_1")], Vec::new())).await.unwrap().files;
+        store.turn_outputs(&record(vec![made("file_1"), made("file_1")], Vec::new())).await.unwrap().files;
     let [file] = first.as_slice() else { panic!("{first:?}") };
     let seen = (file.id.as_str(), file.name.as_str(), file.size, file.content_type.as_str(), file.source);
     assert_eq!(seen, ("file_1", "table.csv", Some(5), "text/csv", FileSource::Hosted));
     // What is known is not asked about again.
     let both = record(vec![made("file_1"), made("file_2")], first);
-    let second = store.produced(&both).await.unwrap().files;
+    let second = store.turn_outputs(&both).await.unwrap().files;
     assert_eq!(second.iter().map(|file| file.id.as_str()).collect::<Vec<_>>(), ["file_2"]);
     assert_eq!(server.requests().len(), 2);
 }
@@ -65,10 +65,10 @@ async fn a_file_is_listed_once_by_the_name_that_the_service_says() {
 async fn what_is_gone_is_listed_by_its_id_and_what_fails_is_asked_again() {
     let gone = error("404 None", &JSON, "not_found_error", "no such file");
     let server = Server::answers(vec![gone]).await;
-    let files = outputs(&server).produced(&record(vec![made("file_1")], Vec::new())).await.unwrap().files;
+    let files = outputs(&server).turn_outputs(&record(vec![made("file_1")], Vec::new())).await.unwrap().files;
     assert_eq!((files[0].name.as_str(), files[0].size), ("file_1", None));
     let server = Server::answers(vec![error("500 Oops", &JSON, "api_error", "later")]).await;
-    let failed = outputs(&server).produced(&record(vec![made("file_1")], Vec::new())).await.unwrap_err();
+    let failed = outputs(&server).turn_outputs(&record(vec![made("file_1")], Vec::new())).await.unwrap_err();
     assert!(matches!(failed, OutputError::Failed { .. }), "{failed:?}");
 }
 
@@ -80,7 +80,7 @@ async fn a_file_is_read_to_its_true_end() {
             Server::answers(vec![metadata("file_1", "t.csv"), metadata("file_1", "t.csv"), bytes(body)])
                 .await;
         let store = outputs(&server);
-        let files = store.produced(&record(vec![made("file_1")], Vec::new())).await.unwrap().files;
+        let files = store.turn_outputs(&record(vec![made("file_1")], Vec::new())).await.unwrap().files;
         let content = store.open(&files[0]).await.unwrap();
         assert_eq!((content.name.as_str(), content.size), ("t.csv", Some(5)));
         let read: Result<Vec<_>, _> = content.stream.try_collect().await;
@@ -89,15 +89,15 @@ async fn a_file_is_read_to_its_true_end() {
     let gone = error("404 None", &JSON, "not_found_error", "no such file");
     let server = Server::answers(vec![metadata("file_1", "t.csv"), gone]).await;
     let store = outputs(&server);
-    let files = store.produced(&record(vec![made("file_1")], Vec::new())).await.unwrap().files;
+    let files = store.turn_outputs(&record(vec![made("file_1")], Vec::new())).await.unwrap().files;
     assert!(matches!(store.open(&files[0]).await.unwrap_err(), OutputError::NotFound { .. }));
 }
 
 #[tokio::test]
 async fn what_becomes_of_a_removal_is_told_apart() {
     let answers = [
-        (answer("200 OK", &JSON, r#"{"id":"file_1","type":"file_deleted"}"#), Ok(Removed::Deleted)),
-        (error("404 None", &JSON, "not_found_error", "no such file"), Ok(Removed::Absent)),
+        (answer("200 OK", &JSON, r#"{"id":"file_1","type":"file_deleted"}"#), Ok(DeleteOutcome::Deleted)),
+        (error("404 None", &JSON, "not_found_error", "no such file"), Ok(DeleteOutcome::Absent)),
         (error("401 No", &JSON, "authentication_error", "who?"), Err("key")),
         (error("403 No", &JSON, "permission_error", "not you"), Err("refused")),
         (error("400 Bad", &JSON, "invalid_request_error", "not this"), Err("refused")),
@@ -112,18 +112,18 @@ async fn what_becomes_of_a_removal_is_told_apart() {
         let server = Server::answers(vec![said]).await;
         let client =
             Client::with_clock(&config(&server).with_retries(0), Arc::new(ManualClock::new())).unwrap();
-        let removal = HostedRemoval::new(client.files());
-        let removed = removal.remove("file_1").await.map_err(|error| match error {
-            RemovalError::KeyRefused { .. } => "key",
-            RemovalError::Refused { .. } => "refused",
-            RemovalError::Failed { .. } => "failed",
+        let removal = HostedFileDeletion::new(client.files());
+        let removed = removal.delete("file_1").await.map_err(|error| match error {
+            DeleteError::KeyRefused { .. } => "key",
+            DeleteError::Refused { .. } => "refused",
+            DeleteError::Failed { .. } => "failed",
             _ => "unreachable",
         });
         assert_eq!(removed, expected);
         assert!(server.requests()[0].line.starts_with("DELETE /v1/files/file_1?beta=true "));
         // Nothing leads elsewhere.
-        let error = removal.remove("..").await.unwrap_err();
-        assert!(matches!(error, RemovalError::Refused { .. }), "{error}");
+        let error = removal.delete("..").await.unwrap_err();
+        assert!(matches!(error, DeleteError::Refused { .. }), "{error}");
         assert_eq!(server.requests().len(), 1);
     }
 }
@@ -132,7 +132,7 @@ async fn what_becomes_of_a_removal_is_told_apart() {
 async fn an_artifact_is_uploaded_from_the_store_under_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("store")).unwrap();
-    let inserted = store.insert_bytes(b"a,b,c", Variant::Plain).unwrap();
+    let inserted = store.insert_bytes(b"a,b,c", FileMode::Plain).unwrap();
     let content = ArtifactContent { digest: inserted.digest, size: inserted.size };
     let name = || "Q3 sales.csv".parse().unwrap();
     let artifact = Artifact::new(name(), ArtifactSource::Content, "text/csv", Some(content));
@@ -141,7 +141,7 @@ async fn an_artifact_is_uploaded_from_the_store_under_its_name() {
         let config = config(&server).with_retries(0);
         Client::with_clock(&config, Arc::new(ManualClock::new())).unwrap().files()
     };
-    let uploads = Uploads::new(store.clone(), Arc::new(HostedUploads::new(files())));
+    let uploads = ArtifactUploader::new(store.clone(), Arc::new(HostedUploads::new(files())));
     let block = uploads.upload(&artifact).await.unwrap();
     assert_eq!(block.json(), r#"{"file_id":"file_9","type":"container_upload"}"#);
     let sent = String::from_utf8(server.requests()[0].body.clone()).unwrap();
@@ -154,7 +154,8 @@ async fn an_artifact_is_uploaded_from_the_store_under_its_name() {
     // Nothing is sent of what is too large, not there, or not what it was.
     let mut small = HostedLimits::default();
     small.file_bytes = 4;
-    let limited = Uploads::new(store.clone(), Arc::new(HostedUploads::new(files().with_limits(small))));
+    let limited =
+        ArtifactUploader::new(store.clone(), Arc::new(HostedUploads::new(files().with_limits(small))));
     assert_eq!(limited.upload(&artifact).await.unwrap_err().kind(), ArtifactErrorKind::TooLarge);
     let unknown =
         Artifact::new(name(), ArtifactSource::Url { url: "https://a.example/".into() }, "text/csv", None);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use conjure_anthropic::{
-    AnswerEvent, Caching, Client, Config, ConfigError, ModelPrices, Options, Prices, Profile,
+    ApiProfile, Caching, Client, Config, ConfigError, ModelOptions, ModelPrices, Prices, ResponseEvent,
 };
 use conjure_conversation::{Block, Message, Model, ModelEvent, StopReason, Usage};
 use futures_util::StreamExt;
@@ -15,7 +15,7 @@ use crate::events::{block, end, input_delta, message, saying, sse, start, stop, 
 use crate::server::{Recorded, Server, answer, stream};
 use crate::support::{KEY, MODEL, ask, call, client, config, drain, messages, text};
 
-async fn recorded(config: impl Fn(Config) -> Config, options: Options) -> Recorded {
+async fn recorded(config: impl Fn(Config) -> Config, options: ModelOptions) -> Recorded {
     let server = Server::always(stream(&saying("Hello"))).await;
     let config = config(crate::support::config(&server));
     let client = Client::with_clock(&config, Arc::new(ManualClock::new())).unwrap();
@@ -25,7 +25,7 @@ async fn recorded(config: impl Fn(Config) -> Config, options: Options) -> Record
 
 #[tokio::test]
 async fn the_beta_profile_sends_the_key_in_its_own_header() {
-    let request = recorded(|config| config, Options::new(MODEL)).await;
+    let request = recorded(|config| config, ModelOptions::new(MODEL)).await;
     assert_eq!(request.line, "POST /v1/messages HTTP/1.1");
     assert_eq!(request.headers["x-api-key"], KEY);
     assert_eq!(request.headers["anthropic-version"], "2023-06-01");
@@ -37,7 +37,7 @@ async fn the_beta_profile_sends_the_key_in_its_own_header() {
 
 #[tokio::test]
 async fn the_current_profile_sends_the_key_as_a_bearer_token() {
-    let request = recorded(|config| config.with_profile(Profile::Current), Options::new(MODEL)).await;
+    let request = recorded(|config| config.with_profile(ApiProfile::Current), ModelOptions::new(MODEL)).await;
     assert_eq!(request.headers["authorization"], format!("Bearer {KEY}"));
     assert_eq!(request.headers["anthropic-version"], "2026-10-21");
     assert!(!request.headers.contains_key("x-api-key"));
@@ -45,7 +45,7 @@ async fn the_current_profile_sends_the_key_as_a_bearer_token() {
 
 #[tokio::test]
 async fn betas_and_fields_of_the_host_go_out() {
-    let options = Options::new(MODEL)
+    let options = ModelOptions::new(MODEL)
         .with_beta("skills-2025-10-02")
         .with_beta("code-execution-2025-08-25")
         .with_beta("skills-2025-10-02")
@@ -58,7 +58,7 @@ async fn betas_and_fields_of_the_host_go_out() {
     // Without TLS, so that no certificates are needed.
     let bad = Client::new(&Config::new(SecretString::from(KEY)).with_base_url("http://127.0.0.1:9"))
         .unwrap()
-        .messages(Options::new(MODEL).with_beta("a\r\nx-evil: 1"));
+        .messages(ModelOptions::new(MODEL).with_beta("a\r\nx-evil: 1"));
     assert!(matches!(bad, Err(ConfigError::Beta { .. })));
 }
 
@@ -77,7 +77,7 @@ async fn on_the_wire_each_request_is_a_prefix_of_the_next() {
     let server = Server::always(stream(&saying("Hello \u{1F980}"))).await;
     let clock = ManualClock::new();
     let client = Client::with_clock(&config(&server), Arc::new(clock)).unwrap();
-    let messages = client.messages(Options::new(MODEL).with_caching(Caching::Off)).unwrap();
+    let messages = client.messages(ModelOptions::new(MODEL).with_caching(Caching::Off)).unwrap();
     let mut request = ask("one");
     for next in ["two", "three", "four"] {
         let answer = drain(messages.stream(request.clone())).await.1.unwrap();
@@ -124,7 +124,7 @@ async fn a_stream_shows_its_pieces_and_ends_with_the_answer() {
         shown,
         [
             ModelEvent::Sent,
-            ModelEvent::Used(begun),
+            ModelEvent::UsageReported(begun),
             ModelEvent::Started,
             said("Let me"),
             said(" look."),
@@ -157,7 +157,7 @@ async fn the_container_is_handed_out_with_the_answer() {
     let mut events = messages.events(ask("Hi"));
     let mut found = None;
     while let Some(event) = events.next().await {
-        if let AnswerEvent::Finished(answer) = event.unwrap() {
+        if let ResponseEvent::Finished(answer) = event.unwrap() {
             found = answer.container;
         }
     }
@@ -205,7 +205,7 @@ async fn nothing_happens_before_the_stream_is_polled() {
 fn a_client_shows_no_key_in_debug() {
     let client =
         Client::new(&Config::new(SecretString::from(KEY)).with_base_url("http://127.0.0.1:1")).unwrap();
-    let messages = client.messages(Options::new(MODEL)).unwrap();
+    let messages = client.messages(ModelOptions::new(MODEL)).unwrap();
     let shown = format!("{client:?} {messages:?}");
     assert!(shown.contains("127.0.0.1") && shown.contains(MODEL) && !shown.contains("canary"), "{shown}");
 }

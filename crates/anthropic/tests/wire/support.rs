@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_anthropic::{Client, Config, Messages, Options, Timeouts};
+use conjure_anthropic::{Client, Config, Messages, ModelOptions, Timeouts};
 use conjure_base::TurnId;
 use conjure_conversation::{Block, Message, Model, ModelError, ModelEvent, ModelStream, Request, Response};
 use futures_util::StreamExt;
@@ -28,7 +28,7 @@ pub(crate) fn config(server: &Server) -> Config {
 }
 
 pub(crate) fn messages(config: &Config, clock: &ManualClock) -> Messages {
-    Client::with_clock(config, Arc::new(clock.clone())).unwrap().messages(Options::new(MODEL)).unwrap()
+    Client::with_clock(config, Arc::new(clock.clone())).unwrap().messages(ModelOptions::new(MODEL)).unwrap()
 }
 
 /// A client of this server whose time stands still.

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 
 use conjure_anthropic::Client;
-use conjure_anthropic::hosted::{Pushed, SkillFailure, SkillSync};
+use conjure_anthropic::hosted::{PushResult, SkillFailure, SkillSync};
 use serde_json::{Value, json};
 
 use crate::server::{Part, Recorded, Server, answer, error};
@@ -56,8 +56,8 @@ async fn pushed(content: Vec<u8>) -> (Vec<Result<&'static str, String>>, usize) 
         }
         let report = sync.push(temp.path().join("skills")).await.unwrap();
         ends.push(match report.skills[0].result() {
-            Ok(Pushed::Updated { .. }) => Ok("updated"),
-            Ok(Pushed::Unchanged { .. }) => Ok("unchanged"),
+            Ok(PushResult::Updated { .. }) => Ok("updated"),
+            Ok(PushResult::Unchanged { .. }) => Ok("unchanged"),
             Err(SkillFailure::Service(error)) => Err(format!("{:?}", error.kind())),
             other => panic!("{other:?}"),
         });

@@ -36,7 +36,7 @@ async fn an_answer_that_does_not_come_ends_the_call_and_an_upload_may_have_arriv
     let server = Server::start(|_, _| vec![Part::Hang]).await;
     let (client, clock) = client(&server, 0);
     let files = client.files();
-    let upload = files.upload(FileUpload::of_bytes("a.txt", "abc"));
+    let upload = files.upload(FileUpload::from_bytes("a.txt", "abc"));
     let (ended, ()) = tokio::join!(upload, async {
         server.received(1).await;
         // In the first of the two the body was sent.
@@ -80,7 +80,7 @@ async fn a_slow_upload_goes_on_as_long_as_it_moves() {
     });
     let files = Client::with_clock(&config, Arc::new(clock.clone())).unwrap().files();
     let (told, mut heard) = watch::channel(0);
-    let upload = FileUpload::of_bytes("large.bin", vec![0; SIZE]).on_progress(move |progress| {
+    let upload = FileUpload::from_bytes("large.bin", vec![0; SIZE]).on_progress(move |progress| {
         told.send_replace(progress.sent);
     });
     let (uploaded, ()) = tokio::join!(files.upload(upload), async {
@@ -163,7 +163,7 @@ async fn a_refusal_during_an_upload_is_heard() {
     let refusal = error("413 Too Large", &[], "request_too_large", "Request exceeds the maximum size");
     let server = Server::always(refusal).await;
     let (client, _) = client(&server, 2);
-    let failure = client.files().upload(FileUpload::of_bytes("a.bin", vec![0; 1000])).await.unwrap_err();
+    let failure = client.files().upload(FileUpload::from_bytes("a.bin", vec![0; 1000])).await.unwrap_err();
     assert_eq!((failure.kind(), failure.status_code()), (HostedErrorKind::TooLarge, Some(413)));
     assert!(!failure.may_have_happened());
     assert_eq!(server.requests().len(), 1);

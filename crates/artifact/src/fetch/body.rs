@@ -1,75 +1,76 @@
-//! The body of an answer, counted as it comes, into the store.
+//! Streams a response body into the store and counts its bytes.
 //!
-//! In memory are at most [`BATCH`] bytes and a piece of the connection's. It owns a temporary file of the store, which goes with it; one
-//! of a process that was killed is removed by the store's sweep.
+//! Memory: at most [`BATCH`] bytes and one chunk of the connection. The store's staging file is removed when the future is dropped;
+//! after a crash the store's sweep removes it.
 
 use conjure_conversation::ArtifactContent;
-use conjure_store::{Insertion, Store, Variant};
+use conjure_store::{ContentWriter, FileMode, Store};
 use reqwest::Response;
 use tokio_util::sync::CancellationToken;
 
-use super::dial::failed;
+use super::pinned_client::connection_error;
 use super::web_url::WebUrl;
-use crate::blocking::blocking;
+use crate::blocking::run_blocking;
 use crate::error::ArtifactError;
 use crate::media::HEAD_BYTES;
 
 /// How much is written at once, in bytes.
 const BATCH: usize = 256 << 10;
 
-/// A body that is in the store.
+/// A body in the store.
 #[derive(Debug)]
-pub(crate) struct TakenIn {
+pub(crate) struct StoredBody {
     pub(crate) content: ArtifactContent,
-    /// Its first bytes, as many as tell a media type.
+    /// The first [`HEAD_BYTES`] bytes, for media type detection.
     pub(crate) head: Vec<u8>,
 }
 
-/// Takes the body in, of at most `limit` bytes. The future may be dropped at any point; a body that is not whole by then leaves nothing.
-pub(crate) async fn take_in(
+/// Stores a body of at most `limit` bytes. The future may be dropped at any point; an incomplete body leaves nothing behind.
+pub(crate) async fn store_body(
     mut response: Response,
     url: &WebUrl,
     limit: u64,
     store: &Store,
-) -> Result<TakenIn, ArtifactError> {
-    let too_large = || ArtifactError::TooLarge { what: format!("what `{}` leads to", url.shown()), limit };
+) -> Result<StoredBody, ArtifactError> {
+    let too_large =
+        || ArtifactError::TooLarge { what: format!("the content of `{}`", url.redacted()), limit };
     if response.content_length().is_some_and(|length| length > limit) {
         return Err(too_large());
     }
-    let mut sink = Sink::open(store.clone(), limit).await?;
+    let mut sink = StoreWriter::open(store.clone(), limit).await?;
     let (mut total, mut head, mut batch) = (0_u64, Vec::new(), Vec::new());
-    while let Some(piece) = response.chunk().await.map_err(|error| failed(url, error))? {
+    while let Some(piece) = response.chunk().await.map_err(|error| connection_error(url, error))? {
         total = total.saturating_add(piece.len() as u64);
         if total > limit {
             return Err(too_large());
         }
         head.extend_from_slice(&piece[..piece.len().min(HEAD_BYTES - head.len())]);
-        // Copied: a piece may be one byte, and hold on to much more.
+        // Copied, because a chunk of one byte may keep a large buffer alive.
         batch.extend_from_slice(&piece);
         if batch.len() >= BATCH {
             (sink, batch) = sink.push(batch).await?;
         }
     }
-    // Nothing more comes, and the connection need not wait for the disk.
+    // The body is complete: close the connection before waiting for the disk.
     drop(response);
     let content = sink.finish(batch).await?;
-    Ok(TakenIn { content, head })
+    Ok(StoredBody { content, head })
 }
 
-/// What is written. Each step goes through a thread that may block, and takes the content there and back.
-struct Sink {
-    insertion: Insertion,
+/// A staged content. Each step moves it to a blocking thread and back.
+struct StoreWriter {
+    insertion: ContentWriter,
 }
 
-impl Sink {
+impl StoreWriter {
     async fn open(store: Store, limit: u64) -> Result<Self, ArtifactError> {
-        let insertion = blocking(move || store.insertion(Variant::Plain, limit)).await??;
+        let insertion = run_blocking(move || store.writer(FileMode::Plain, limit)).await??;
         Ok(Self { insertion })
     }
 
-    /// Writes these, and gives back where they were.
+    /// Writes a batch and returns its empty buffer.
     async fn push(mut self, mut batch: Vec<u8>) -> Result<(Self, Vec<u8>), ArtifactError> {
-        blocking(move || {
+        run_blocking(move || {
             self.insertion.push(&batch)?;
             batch.clear();
             Ok((self, batch))
@@ -77,14 +78,14 @@ impl Sink {
         .await?
     }
 
-    /// Whoever drops this while the last bytes are written leaves nothing: the step that makes a content of them looks first.
+    /// Writes the last batch and commits. If the future is dropped meanwhile, nothing is committed.
     async fn finish(mut self, batch: Vec<u8>) -> Result<ArtifactContent, ArtifactError> {
         let abandoned = CancellationToken::new();
-        let seen = abandoned.clone();
-        let _when_dropped = abandoned.drop_guard();
-        blocking(move || {
+        let is_abandoned = abandoned.clone();
+        let _guard = abandoned.drop_guard();
+        run_blocking(move || {
             self.insertion.push(&batch)?;
-            if seen.is_cancelled() {
+            if is_abandoned.is_cancelled() {
                 return Err(ArtifactError::Cancelled);
             }
             let inserted = self.insertion.finish()?;

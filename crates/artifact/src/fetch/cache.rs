@@ -1,79 +1,78 @@
-//! What URLs led to, for each tenant by itself.
+//! The URL cache: one LRU cache per tenant, in memory.
 //!
-//! The bytes are the store's; here is what they are, and how to ask whether they are still good. In memory only: after a crash, or in
-//! another process, each URL is fetched once more. Bounded, by entries and by the bytes that they stand for, by a limit that is told with
-//! each use, as it may change: of a tenant the entry that was used least lately goes first, and of tenants the one whose last use is
-//! longest ago.
+//! The bytes are in the store; an entry holds their digest and the validators for revalidation. After a crash, or in another process,
+//! each URL is fetched once more. Entries and bytes are bounded. The byte limit is passed with each use, because it may change. A
+//! tenant's least recently used entry is evicted first; of the tenants, the least recently used one.
 //!
-//! The bytes of what goes stay in their store, which removes what nobody used for long. They are not removed at once: somebody may have
-//! them whom no link tells of, such as a session in memory, or a sandbox that is to take the place of one that ended.
+//! Evicted bytes stay in their store, whose garbage collection removes them later. They may still be in use, for example by a session
+//! in memory or a replacement sandbox.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
 use conjure_base::{Deadline, TenantId};
 
-use super::Fetched;
-use super::answer::Validators;
-use super::keeping::Keeping;
+use super::FetchedContent;
+use super::freshness::Freshness;
+use super::response::Validators;
 
-/// The most entries of a tenant.
-const ENTRIES: usize = 256;
+/// The most entries per tenant.
+const MAX_ENTRIES_PER_TENANT: usize = 256;
 /// The most tenants.
-const TENANTS: usize = 1_024;
+const MAX_TENANTS: usize = 1_024;
 
-/// Whose, where, and what. The store is part of it, since a digest means nothing in another one.
+/// The key of an entry. It includes the store, because a digest means nothing in another store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub(crate) struct CacheKey {
     pub(crate) tenant: TenantId,
     pub(crate) store: PathBuf,
-    /// In normal form.
+    /// The URL in normal form.
     pub(crate) url: String,
 }
 
-/// What a URL led to.
+/// The cached result of fetching a URL.
 #[derive(Debug, Clone)]
-pub(crate) struct Entry {
-    pub(crate) fetched: Fetched,
+pub(crate) struct CacheEntry {
+    pub(crate) fetched: FetchedContent,
     pub(crate) validators: Validators,
-    /// Where the redirects ended: the validators and the word of how long it may be kept are that server's.
-    pub(crate) landed: String,
-    pub(crate) keeping: Keeping,
-    /// Until then nobody is asked again.
+    /// The URL after redirects. Validators and freshness are those of its server.
+    pub(crate) final_url: String,
+    pub(crate) freshness: Freshness,
+    /// The entry is used without revalidation until then.
     pub(crate) fresh_until: Deadline,
 }
 
-impl Entry {
+impl CacheEntry {
     const fn size(&self) -> u64 {
         self.fetched.content.size
     }
 }
 
 #[derive(Debug)]
-struct Used {
-    entry: Entry,
-    at: u64,
+struct LruEntry {
+    entry: CacheEntry,
+    last_used: u64,
 }
 
 #[derive(Debug, Default)]
-struct OfTenant {
-    entries: HashMap<Key, Used>,
-    /// Those of all entries together.
+struct TenantCache {
+    entries: HashMap<CacheKey, LruEntry>,
+    /// The bytes of all entries.
     bytes: u64,
-    at: u64,
+    last_used: u64,
 }
 
-impl OfTenant {
-    fn remove(&mut self, key: &Key) {
+impl TenantCache {
+    fn remove(&mut self, key: &CacheKey) {
         if let Some(removed) = self.entries.remove(key) {
             self.bytes -= removed.entry.size();
         }
     }
 
-    /// Removes what was used least lately, until no more is left than this.
+    /// Evicts least recently used entries until these limits hold.
     fn shrink(&mut self, entries: usize, bytes: u64) {
         while self.entries.len() > entries || self.bytes > bytes {
-            let oldest = self.entries.iter().min_by_key(|(_, used)| used.at);
+            let oldest = self.entries.iter().min_by_key(|(_, used)| used.last_used);
             let Some(oldest) = oldest.map(|(key, _)| key.clone()) else { return };
             self.remove(&oldest);
         }
@@ -82,86 +81,85 @@ impl OfTenant {
 
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
-    tenants: HashMap<TenantId, OfTenant>,
-    /// Counts uses.
+    tenants: HashMap<TenantId, TenantCache>,
+    /// The logical clock: counts uses.
     now: u64,
 }
 
 impl Cache {
-    /// What is known, where the tenant may have so many bytes by now: what is more goes first.
-    pub(crate) fn get(&mut self, key: &Key, most_bytes: u64) -> Option<Entry> {
+    /// Returns an entry, after evicting what exceeds the tenant's current byte limit.
+    pub(crate) fn get(&mut self, key: &CacheKey, most_bytes: u64) -> Option<CacheEntry> {
         self.now += 1;
         if let Some(used) = self.tenants.get_mut(&key.tenant)?.entries.get_mut(key) {
-            used.at = self.now;
+            used.last_used = self.now;
         }
-        self.shrink(&key.tenant, most_entries(most_bytes), most_bytes);
+        self.shrink(&key.tenant, max_entries(most_bytes), most_bytes);
         self.tenants.get(&key.tenant)?.entries.get(key).map(|used| used.entry.clone())
     }
 
-    /// Notes it, in the place of what the key led to before. What is larger than all that the tenant may have is not noted, and takes
-    /// no other's place.
-    pub(crate) fn put(&mut self, key: Key, entry: Entry, most_bytes: u64) {
+    /// Inserts or replaces an entry. One that is larger than the tenant's limit is not inserted, and evicts nothing else.
+    pub(crate) fn put(&mut self, key: CacheKey, entry: CacheEntry, most_bytes: u64) {
         self.now += 1;
         self.remove(&key);
-        let (size, most_entries) = (entry.size(), most_entries(most_bytes));
-        let (Some(bytes), Some(entries)) = (most_bytes.checked_sub(size), most_entries.checked_sub(1)) else {
-            self.shrink(&key.tenant, most_entries, most_bytes);
+        let (size, max_entries) = (entry.size(), max_entries(most_bytes));
+        let (Some(bytes), Some(entries)) = (most_bytes.checked_sub(size), max_entries.checked_sub(1)) else {
+            self.shrink(&key.tenant, max_entries, most_bytes);
             return;
         };
         self.shrink(&key.tenant, entries, bytes);
-        self.make_place(&key.tenant);
+        self.ensure_tenant_slot(&key.tenant);
         let tenant = self.tenants.entry(key.tenant.clone()).or_default();
-        tenant.at = self.now;
+        tenant.last_used = self.now;
         tenant.bytes += size;
-        tenant.entries.insert(key, Used { entry, at: self.now });
+        tenant.entries.insert(key, LruEntry { entry, last_used: self.now });
     }
 
-    pub(crate) fn remove(&mut self, key: &Key) {
+    pub(crate) fn remove(&mut self, key: &CacheKey) {
         if let Some(tenant) = self.tenants.get_mut(&key.tenant) {
             tenant.remove(key);
             self.drop_empty(&key.tenant);
         }
     }
 
-    /// How many bytes the tenant's entries stand for. Those that are the same count for each URL.
-    pub(crate) fn bytes_of(&self, tenant: &TenantId) -> u64 {
+    /// The bytes of a tenant's entries. Equal content of two URLs counts twice.
+    pub(crate) fn tenant_bytes(&self, tenant: &TenantId) -> u64 {
         self.tenants.get(tenant).map_or(0, |tenant| tenant.bytes)
     }
 
-    /// Removes everything of a tenant.
-    pub(crate) fn forget(&mut self, tenant: &TenantId) {
+    /// Removes all entries of a tenant.
+    pub(crate) fn remove_tenant(&mut self, tenant: &TenantId) {
         self.tenants.remove(tenant);
     }
 
-    /// Leaves a tenant, which uses something just now, no more than this.
+    /// Marks a tenant as used and evicts what exceeds these limits.
     fn shrink(&mut self, tenant: &TenantId, entries: usize, bytes: u64) {
         if let Some(known) = self.tenants.get_mut(tenant) {
-            known.at = self.now;
+            known.last_used = self.now;
             known.shrink(entries, bytes);
             self.drop_empty(tenant);
         }
     }
 
-    /// A tenant of which nothing is known takes no other's place.
+    /// Removes a tenant without entries.
     fn drop_empty(&mut self, tenant: &TenantId) {
         if self.tenants.get(tenant).is_some_and(|known| known.entries.is_empty()) {
             self.tenants.remove(tenant);
         }
     }
 
-    /// Sees to it that something of the tenant can be noted.
-    fn make_place(&mut self, tenant: &TenantId) {
-        if self.tenants.len() >= TENANTS && !self.tenants.contains_key(tenant) {
-            let oldest = self.tenants.iter().min_by_key(|(_, known)| known.at);
+    /// Evicts the least recently used tenant if there is no slot for this one.
+    fn ensure_tenant_slot(&mut self, tenant: &TenantId) {
+        if self.tenants.len() >= MAX_TENANTS && !self.tenants.contains_key(tenant) {
+            let oldest = self.tenants.iter().min_by_key(|(_, known)| known.last_used);
             let oldest = oldest.map(|(tenant, _)| tenant.clone());
             oldest.and_then(|oldest| self.tenants.remove(&oldest));
         }
     }
 }
 
-/// The most entries of a tenant that may have so many bytes: where that is none, also none that are empty.
-const fn most_entries(most_bytes: u64) -> usize {
-    if most_bytes == 0 { 0 } else { ENTRIES }
+/// The most entries of a tenant with this byte limit. A limit of 0 excludes empty content too.
+const fn max_entries(most_bytes: u64) -> usize {
+    if most_bytes == 0 { 0 } else { MAX_ENTRIES_PER_TENANT }
 }
 
 #[cfg(test)]

@@ -1,29 +1,28 @@
-//! The name of a fetched file: by `Content-Disposition` (RFC 6266), else by the URL, and always fit for an artifact's name.
+//! The name of a fetched file: from `Content-Disposition` (RFC 6266), else from the URL; always a valid artifact name.
 //!
-//! Names come from strangers: of a path only what is behind the last slash counts, and what no name of an artifact may have becomes
-//! `_`. It owns no state.
+//! Names are untrusted: only the part after the last slash counts, and characters that artifact names must not contain become `_`.
 
 use conjure_conversation::{ArtifactName, ArtifactNameError};
 
 use super::web_url::WebUrl;
 
-/// The longest header that is read, in bytes.
-const LONGEST_HEADER: usize = 4 << 10;
-/// The longest extension that is kept when a name is cut, in bytes with its dot.
-const LONGEST_EXTENSION: usize = 16;
+/// The longest header that is parsed, in bytes.
+const MAX_HEADER_BYTES: usize = 4 << 10;
+/// The longest extension that is kept when a name is shortened, in bytes with its dot.
+const MAX_EXTENSION_BYTES: usize = 16;
 
-/// The name of what `url` led to, whose answer had this `Content-Disposition`.
+/// The name of content fetched from `url` with this `Content-Disposition`.
 pub(crate) fn file_name(disposition: Option<&[u8]>, url: &WebUrl) -> String {
-    let by_server = disposition.and_then(told).and_then(|name| fit(&name));
+    let by_server = disposition.and_then(name_in_header).and_then(|name| sanitize(&name));
     let segment = url.last_segment();
-    let by_url = || fit(&percent_decoded(segment).unwrap_or_else(|| segment.to_owned()));
-    let by_host = || fit(&url.target().host().to_string());
+    let by_url = || sanitize(&percent_decoded(segment).unwrap_or_else(|| segment.to_owned()));
+    let by_host = || sanitize(&url.target().host().to_string());
     by_server.or_else(by_url).or_else(by_host).unwrap_or_else(|| "download".to_owned())
 }
 
 /// The name in a `Content-Disposition`: `filename*` before `filename`.
-fn told(header: &[u8]) -> Option<String> {
-    if header.len() > LONGEST_HEADER {
+fn name_in_header(header: &[u8]) -> Option<String> {
+    if header.len() > MAX_HEADER_BYTES {
         return None;
     }
     // Servers write UTF-8 where the standard has ISO 8859-1.
@@ -34,10 +33,10 @@ fn told(header: &[u8]) -> Option<String> {
         let found = parameters.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
         found.map(|(_, value)| value.as_str())
     };
-    value("filename*").and_then(extended).or_else(|| value("filename").map(str::to_owned))
+    value("filename*").and_then(decode_extended).or_else(|| value("filename").map(str::to_owned))
 }
 
-/// What lies behind the type: names and values, these without their quotes. What is no parameter is passed over.
+/// Parses the parameters after the type, with quotes removed. Malformed parameters are skipped.
 fn parameters(text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut rest = text.split_once(';').map_or("", |(_, rest)| rest);
@@ -52,7 +51,7 @@ fn parameters(text: &str) -> Vec<(String, String)> {
         let behind = behind.trim_start();
         let value;
         (value, rest) = match behind.strip_prefix('"') {
-            Some(quoted) => unquoted(quoted),
+            Some(quoted) => unquote(quoted),
             None => {
                 let end = behind.find(';').unwrap_or(behind.len());
                 (behind[..end].trim().to_owned(), &behind[end..])
@@ -64,8 +63,8 @@ fn parameters(text: &str) -> Vec<(String, String)> {
     found
 }
 
-/// A quoted string from behind its first quote, and what is behind its last one.
-fn unquoted(text: &str) -> (String, &str) {
+/// Parses a quoted string after its first quote. Returns it and the rest after its last quote.
+fn unquote(text: &str) -> (String, &str) {
     let mut value = String::new();
     let mut characters = text.char_indices();
     while let Some((at, character)) = characters.next() {
@@ -78,8 +77,8 @@ fn unquoted(text: &str) -> (String, &str) {
     (value, "")
 }
 
-/// A value of RFC 8187: a charset, a language, and percent-encoded bytes.
-fn extended(value: &str) -> Option<String> {
+/// Decodes a value of RFC 8187: a charset, a language, and percent-encoded bytes.
+fn decode_extended(value: &str) -> Option<String> {
     let mut parts = value.splitn(3, '\'');
     let (charset, _, encoded) = (parts.next()?, parts.next()?, parts.next()?);
     if charset.eq_ignore_ascii_case("utf-8") {
@@ -95,7 +94,7 @@ fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(percent_bytes(text)).ok()
 }
 
-/// A `%` that does not begin two hex digits stands for itself.
+/// Decodes percent-encoding. A `%` without two hex digits stands for itself.
 fn percent_bytes(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -119,26 +118,26 @@ fn percent_bytes(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// The nearest name that an artifact may have; nothing where there is none.
-fn fit(name: &str) -> Option<String> {
+/// The nearest valid artifact name, if there is one.
+fn sanitize(name: &str) -> Option<String> {
     let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let is_refused = |character| {
         matches!(ArtifactName::new(format!("a{character}a")), Err(ArtifactNameError::Character { .. }))
     };
     let name: String =
         name.trim().chars().map(|character| if is_refused(character) { '_' } else { character }).collect();
-    let name = cut(&name);
+    let name = truncate(&name);
     ArtifactName::new(name.trim()).ok().map(String::from)
 }
 
-/// At most as many bytes as a name may have, its extension kept.
-fn cut(name: &str) -> String {
-    let most = ArtifactName::MOST_BYTES;
+/// Shortens a name to the allowed length and keeps its extension.
+fn truncate(name: &str) -> String {
+    let most = ArtifactName::MAX_BYTES;
     if name.len() <= most {
         return name.to_owned();
     }
     let extension =
-        name.rfind('.').map(|at| &name[at..]).filter(|extension| extension.len() <= LONGEST_EXTENSION);
+        name.rfind('.').map(|at| &name[at..]).filter(|extension| extension.len() <= MAX_EXTENSION_BYTES);
     let extension = extension.unwrap_or_default();
     let stem = &name[..name.floor_char_boundary(most - extension.len())];
     format!("{stem}{extension}")

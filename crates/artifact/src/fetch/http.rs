@@ -1,84 +1,83 @@
-//! [`HttpFetch`]: URLs of the web, fetched as a stranger's wish has to be.
+//! [`HttpFetch`] fetches web URLs that an untrusted party chose.
 //!
-//! - **Checked at the connection, not by the text.** Every hop, redirects included, goes through the rules ([`ArtifactOptions`]) and
-//!   the way out ([`Egress`]): the name is resolved once, all of its addresses are checked, and only those are dialled. There is no
-//!   proxy of the environment, no cookie, no credential, no referrer.
-//! - **Bounded.** One limit of time for waiting, connecting, redirects and body together; bytes are counted as they come, into the store
-//!   and not into memory; bodies are taken as they are, so that none grows by unpacking; 256 fetches at a time, 32 of a tenant.
-//! - **Nothing is left** of a fetch that failed, was cancelled, or was dropped.
-//! - **Kept** for each tenant by itself, for as long as the options say, or the server, if that says less (`Cache-Control`); then the
-//!   server is asked whether it has changed. Whoever of a tenant wants what is being fetched waits for the same fetch. No more bytes
-//!   are kept of a tenant than the options say, and whoever asks for it: what was used least lately goes first.
+//! - **Checked at the connection, not by the text.** Every hop is checked against the URL rules ([`ArtifactOptions`]) and the
+//!   [`Egress`]. A name is resolved once, all its addresses are checked, and only those are dialled. No proxy from the environment,
+//!   no cookies, no credentials and no referrer are used.
+//! - **Bounded.** One timeout covers waiting, connecting, redirects and body. Bytes are counted while they stream into the store.
+//!   Compressed bodies are refused. At most 256 fetches run at a time, 32 per tenant.
+//! - **Clean.** A fetch that failed, was cancelled or was dropped leaves nothing behind.
+//! - **Cached** per tenant, for the configured time or the server's (`Cache-Control`), whichever is shorter; then the entry is
+//!   revalidated. Concurrent fetches of one URL by one tenant share one request. The least recently used entries are evicted.
 //!
-//! It owns the memory of what was fetched, which a crash forgets: the contents are in the store, and each URL is fetched once more.
+//! The cache is in memory. After a crash the contents are still in the store, and each URL is fetched once more.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, TenantId};
-use conjure_egress::{Egress, Host, HostError, Policy};
-use conjure_store::{Store, Variant};
+use conjure_egress::{Egress, EgressPolicy, Host, HostError};
+use conjure_store::{FileMode, Store};
 
-use super::cache::{Cache, Entry, Key};
-use super::dial::Dial;
-use super::flight::Flights;
-use super::guard::Guard;
-use super::hops::{Hops, Landed};
-use super::keeping::Keeping;
-use super::places::Places;
+use super::cache::{Cache, CacheEntry, CacheKey};
+use super::freshness::Freshness;
+use super::limiter::FetchLimiter;
+use super::pinned_client::PinnedClient;
+use super::redirects::{FinalResponse, RedirectFollower};
+use super::single_flight::SingleFlight;
+use super::url_rules::UrlRules;
 use super::web_url::WebUrl;
-use super::{Fetch, FetchFuture, FetchRequest, Fetched};
-use crate::blocking::blocking;
+use super::{Fetch, FetchFuture, FetchRequest, FetchedContent};
+use crate::blocking::run_blocking;
 use crate::error::ArtifactError;
 use crate::options::{ArtifactOptions, UrlCache, UrlFetch};
 
-/// Fetches URLs of the web over a guarded way out. Clones share what was fetched.
+/// Fetches web URLs through a checked egress. Clones share the cache.
 ///
 /// ```
 /// use std::sync::Arc;
 ///
 /// use conjure_artifact::{ArtifactOptions, HttpFetch};
 /// use conjure_base::SystemClock;
-/// use conjure_egress::{Egress, Policy};
+/// use conjure_egress::{Egress, EgressPolicy};
 ///
 /// let options = Arc::new(ArtifactOptions::default());
-/// // Any public address, by the options' schemes and without their blocked hosts.
-/// let fetch = HttpFetch::new(options, Egress::new(Policy::Full), Arc::new(SystemClock))?;
+/// // Any public address, with the options' allowed schemes and blocked hosts.
+/// let fetch = HttpFetch::new(options, Egress::new(EgressPolicy::Full), Arc::new(SystemClock))?;
 /// # let _ = fetch;
 /// # Ok::<(), conjure_artifact::HttpFetchError>(())
 /// ```
 #[derive(Clone)]
 pub struct HttpFetch {
-    inner: Arc<Inner>,
+    inner: Arc<HttpFetchInner>,
 }
 
-struct Inner {
+struct HttpFetchInner {
     options: Arc<ArtifactOptions>,
-    guard: Guard,
-    dial: Dial,
+    rules: UrlRules,
+    client: PinnedClient,
     clock: Arc<dyn Clock>,
     cache: Mutex<Cache>,
-    flights: Arc<Flights>,
-    places: Places,
+    single_flight: Arc<SingleFlight>,
+    limiter: FetchLimiter,
 }
 
 /// Why URLs cannot be fetched under these options.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpFetchError {
-    /// A host that is to be blocked is none.
-    #[error("`{entry}` among the blocked hosts is no name and no address: {problem}")]
+    /// An entry of the blocked hosts is not a host.
+    #[error("`{entry}` among the blocked hosts is neither a name nor an address: {problem}")]
     BlockedHost {
-        /// What stands there.
+        /// The entry.
         entry: String,
         /// What is wrong with it.
         problem: HostError,
     },
-    /// A scheme that is to be allowed is not one of the web's.
+    /// An allowed scheme is neither `http` nor `https`.
     #[error("`{scheme}` among the allowed schemes cannot be fetched: write `https` or `http`")]
     Scheme {
-        /// What stands there.
+        /// The entry.
         scheme: String,
     },
 }
@@ -87,9 +86,9 @@ pub enum HttpFetchError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HttpFetchErrorKind {
-    /// A host that is to be blocked is none.
+    /// An entry of the blocked hosts is not a host.
     BlockedHost,
-    /// A scheme that is to be allowed is not one of the web's.
+    /// An allowed scheme is neither `http` nor `https`.
     Scheme,
 }
 
@@ -105,10 +104,10 @@ impl HttpFetchError {
 }
 
 impl HttpFetch {
-    /// Fetches under these options, by this way out, whose policy and check of addresses hold besides.
+    /// Creates a fetcher. The policy and the address check of `egress` apply beside the options.
     ///
     /// # Errors
-    /// When the options name schemes or hosts that are none.
+    /// When the options hold an invalid scheme or host.
     pub fn new(
         options: Arc<ArtifactOptions>,
         egress: Egress,
@@ -117,7 +116,7 @@ impl HttpFetch {
         Self::with_roots(options, egress, clock, Vec::new())
     }
 
-    /// The same, trusting these authorities (DER) besides those that the machine trusts.
+    /// Like [`HttpFetch::new`], trusting these root certificates (DER) beside the machine's own.
     ///
     /// # Errors
     /// As for [`HttpFetch::new`].
@@ -138,17 +137,17 @@ impl HttpFetch {
             Host::parse(entry)
                 .map_err(|problem| HttpFetchError::BlockedHost { entry: entry.clone(), problem })
         });
-        let guard =
-            Guard::new(schemes.collect::<Result<_, _>>()?, blocked.collect::<Result<_, _>>()?, egress);
+        let rules =
+            UrlRules::new(schemes.collect::<Result<_, _>>()?, blocked.collect::<Result<_, _>>()?, egress);
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(HttpFetchInner {
                 options,
-                guard,
-                dial: Dial::new(roots),
+                rules,
+                client: PinnedClient::new(roots),
                 clock,
                 cache: Mutex::default(),
-                flights: Arc::default(),
-                places: Places::default(),
+                single_flight: Arc::default(),
+                limiter: FetchLimiter::default(),
             }),
         })
     }
@@ -163,69 +162,77 @@ impl Fetch for HttpFetch {
                 biased;
                 () = request.cancel.cancelled() => Err(ArtifactError::Cancelled),
                 () = clock.sleep_until(request.deadline) => Err(ArtifactError::TimedOut { what: "the fetch".to_owned(), waited }),
-                fetched = self.inner.access(&request) => fetched,
+                fetched = self.inner.fetch_checked(&request) => fetched,
             }
         })
     }
 
-    fn admit(&self, url: &str, network: &Policy) -> Result<(), ArtifactError> {
-        self.inner.guard.admit(url, network).map(drop)
+    fn check_url(&self, url: &str, network: &EgressPolicy) -> Result<(), ArtifactError> {
+        self.inner.rules.check(url, network).map(drop)
     }
 
-    fn kept(&self, tenant: &TenantId) -> u64 {
-        self.inner.cache().bytes_of(tenant)
+    fn cached_bytes(&self, tenant: &TenantId) -> u64 {
+        self.inner.cache().tenant_bytes(tenant)
     }
 
-    fn forget(&self, tenant: &TenantId) {
-        self.inner.cache().forget(tenant);
+    fn forget_tenant(&self, tenant: &TenantId) {
+        self.inner.cache().remove_tenant(tenant);
     }
 }
 
-/// What of a tenant is kept.
+/// The cache settings of one fetch.
 #[derive(Debug, Clone, Copy)]
-struct Keep {
-    /// For how long without asking again, unless the server says less.
-    time: Duration,
-    /// The most bytes of all its URLs together.
-    bytes: u64,
+struct CacheLimits {
+    /// How long an entry is used without revalidation, unless the server says less.
+    max_age: Duration,
+    /// The most bytes of the tenant's entries.
+    max_bytes: u64,
 }
 
-impl Inner {
-    async fn access(self: &Arc<Self>, request: &FetchRequest<'_>) -> Result<Fetched, ArtifactError> {
+impl HttpFetchInner {
+    async fn fetch_checked(
+        self: &Arc<Self>,
+        request: &FetchRequest<'_>,
+    ) -> Result<FetchedContent, ArtifactError> {
         if self.options.url_fetch == UrlFetch::Off {
             return Err(ArtifactError::FetchDisabled);
         }
-        let url = self.guard.admit(request.url, request.network)?;
-        let UrlCache::For(time) = self.options.cache else {
-            return Ok(self.go(request.tenant, &url, request.network, request.store, None).await?.fetched);
+        let url = self.rules.check(request.url, request.network)?;
+        let UrlCache::For(max_age) = self.options.cache else {
+            return Ok(self
+                .fetch_uncached(request.tenant, &url, request.network, request.store, None)
+                .await?
+                .fetched);
         };
-        let keep = Keep { time, bytes: self.options.cache_max_size.min(request.cache_bytes) };
-        let key = Key {
+        let limits = CacheLimits { max_age, max_bytes: self.options.cache_max_size.min(request.cache_bytes) };
+        let key = CacheKey {
             tenant: request.tenant.clone(),
             store: request.store.root().to_owned(),
             url: url.as_str().to_owned(),
         };
         let (inner, store, noted) = (Arc::clone(self), request.store.clone(), key.clone());
         let network = request.network.clone();
-        Arc::clone(&self.flights)
-            .join(key, || async move { inner.by_cache(noted, &url, &network, &store, keep).await })
+        Arc::clone(&self.single_flight)
+            .join_or_start(key, || async move {
+                inner.cached_or_fetch(noted, &url, &network, &store, limits).await
+            })
             .await
     }
 
-    /// What was fetched before, if it is there and still good; else what is fetched now.
-    async fn by_cache(
+    /// Returns the cached content if it is fresh and still stored, else fetches or revalidates it.
+    async fn cached_or_fetch(
         &self,
-        key: Key,
+        key: CacheKey,
         url: &WebUrl,
-        network: &Policy,
+        network: &EgressPolicy,
         store: &Store,
-        keep: Keep,
-    ) -> Result<Fetched, ArtifactError> {
-        let known = self.cache().get(&key, keep.bytes);
-        let is_reached = |known: &Entry| self.guard.admit(&known.landed, network).is_ok();
+        limits: CacheLimits,
+    ) -> Result<FetchedContent, ArtifactError> {
+        let known = self.cache().get(&key, limits.max_bytes);
+        let is_reached = |known: &CacheEntry| self.rules.check(&known.final_url, network).is_ok();
         let known = match known {
-            Some(known) if is_reached(&known) && self.is_there(&known, store).await? => Some(known),
-            // Whoever made room in the store has taken it, or a redirect led to where the tenant reaches no more.
+            Some(known) if is_reached(&known) && self.is_stored(&known, store).await? => Some(known),
+            // The store has dropped the content, or the tenant's network policy no longer allows the final URL.
             _ => None,
         };
         if let Some(known) = &known
@@ -236,66 +243,66 @@ impl Inner {
         }
         let limit = self.options.url_timeout;
         let begun = self.clock.deadline(limit);
-        let landed = self.go(&key.tenant, url, network, store, known.as_ref()).await?;
-        let time = match landed.left {
-            Keeping::AsConfigured => keep.time,
-            // It was made when it was asked for, at the earliest.
-            Keeping::AtMost(most) => keep.time.min(most.saturating_sub(self.elapsed(begun, limit))),
-            Keeping::Never => {
+        let response = self.fetch_uncached(&key.tenant, url, network, store, known.as_ref()).await?;
+        let time = match response.freshness_left {
+            Freshness::Default => limits.max_age,
+            // The response was generated when it was requested, at the earliest.
+            Freshness::MaxAge(most) => limits.max_age.min(most.saturating_sub(self.elapsed(begun, limit))),
+            Freshness::NoStore => {
                 self.cache().remove(&key);
-                return Ok(landed.fetched);
+                return Ok(response.fetched);
             }
         };
         let fresh_until = self.clock.deadline(time);
-        let Landed { fetched, validators, keeping, url, .. } = landed;
-        let (kept, landed) = (fetched.clone(), url.as_str().to_owned());
-        let entry = Entry { fetched: kept, validators, landed, keeping, fresh_until };
-        self.cache().put(key, entry, keep.bytes);
+        let FinalResponse { fetched, validators, freshness, url, .. } = response;
+        let final_url = url.as_str().to_owned();
+        let entry = CacheEntry { fetched: fetched.clone(), validators, final_url, freshness, fresh_until };
+        self.cache().put(key, entry, limits.max_bytes);
         Ok(fetched)
     }
 
-    /// Asks the web, and says so in the log, which is told no more of a URL than its host.
-    async fn go(
+    /// Fetches over the network. Logs the host only, not the URL.
+    async fn fetch_uncached(
         &self,
         tenant: &TenantId,
         url: &WebUrl,
-        network: &Policy,
+        network: &EgressPolicy,
         store: &Store,
-        known: Option<&Entry>,
-    ) -> Result<Landed, ArtifactError> {
+        known: Option<&CacheEntry>,
+    ) -> Result<FinalResponse, ArtifactError> {
         let limit = self.options.url_timeout;
         let deadline = self.clock.deadline(limit);
-        let (guard, dial, limit_bytes) = (&self.guard, &self.dial, self.options.url_max_size);
-        let hops = Hops { guard, dial, network, store, limit: limit_bytes, known };
-        let landed = async {
-            let _place = self.places.take(tenant).await?;
-            hops.follow(url).await
+        let (rules, client, limit_bytes) = (&self.rules, &self.client, self.options.url_max_size);
+        let redirects = RedirectFollower { rules, client, network, store, limit: limit_bytes, known };
+        let response = async {
+            let _permit = self.limiter.acquire(tenant).await?;
+            redirects.follow(url).await
         };
-        let landed = tokio::select! {
+        let response = tokio::select! {
             biased;
-            landed = landed => landed,
+            response = response => response,
             () = self.clock.sleep_until(deadline) => {
-                Err(ArtifactError::TimedOut { what: format!("fetching `{}`", url.shown()), waited: limit })
+                Err(ArtifactError::TimedOut { what: format!("fetching `{}`", url.redacted()), waited: limit })
             }
         };
         let host = url.target().host();
         let duration_ms = self.elapsed(deadline, limit).as_millis();
-        match &landed {
-            Ok(Landed { status, fetched, .. }) => {
+        match &response {
+            Ok(FinalResponse { status, fetched, .. }) => {
                 tracing::info!(%host, status, bytes = fetched.content.size, duration_ms, "fetched");
             }
             Err(error) => tracing::info!(%host, kind = ?error.kind(), duration_ms, "not fetched"),
         }
-        landed
+        response
     }
 
     fn elapsed(&self, deadline: Deadline, limit: Duration) -> Duration {
         limit.saturating_sub(self.clock.remaining(deadline))
     }
 
-    async fn is_there(&self, known: &Entry, store: &Store) -> Result<bool, ArtifactError> {
+    async fn is_stored(&self, known: &CacheEntry, store: &Store) -> Result<bool, ArtifactError> {
         let (store, digest) = (store.clone(), known.fetched.content.digest);
-        Ok(blocking(move || store.contains(&digest, Variant::Plain)).await??)
+        Ok(run_blocking(move || store.contains(&digest, FileMode::Plain)).await??)
     }
 
     fn cache(&self) -> std::sync::MutexGuard<'_, Cache> {

@@ -1,22 +1,26 @@
-//! A URL of the web in one normal form, and what of it may be shown.
+//! A web URL in normal form, and its redacted form for messages.
 //!
-//! It is read by the rules of the URL Standard, made stricter: no control characters, white space or backslashes, which that standard
-//! drops or replaces, no user names and passwords, and a host in the one form that is compared, resolved and dialled
-//! ([`conjure_egress::Host`]). Two spellings of a URL are one entry of the cache. It owns no state.
+//! URLs are parsed by the URL Standard, made stricter:
+//!
+//! - control characters, white space and backslashes are refused, where the standard drops or replaces them;
+//! - user names and passwords are refused;
+//! - the host has one normal form, which is compared, resolved and dialled ([`conjure_egress::Host`]).
+//!
+//! So two spellings of a URL share one cache entry.
 
 use std::num::NonZeroU16;
 
 use conjure_egress::{Host, Target};
 use reqwest::Url;
 
-use crate::shown::cut;
+use crate::error::truncate;
 
-/// The longest URL that is fetched, in bytes.
-const LONGEST: usize = 8 << 10;
+/// The longest URL, in bytes.
+const MAX_BYTES: usize = 8 << 10;
 
-/// Why a text is no URL that is fetched: a fragment, fit for the model.
+/// Why a URL is refused: a fragment of a message for the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NoWebUrl(pub(crate) String);
+pub(crate) struct WebUrlError(pub(crate) String);
 
 /// A URL in normal form: `http` or `https`, without user name, password and fragment, its host in normal form.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,57 +29,57 @@ pub(crate) struct WebUrl {
     target: Target,
 }
 
-/// A URL whose scheme is known and whose host was not looked at.
+/// A parsed URL whose host is not checked yet.
 #[derive(Debug)]
-pub(crate) struct AnyUrl(Url);
+pub(crate) struct UncheckedUrl(Url);
 
-impl AnyUrl {
-    /// Reads an absolute URL, with two slashes behind its scheme.
-    pub(crate) fn parse(text: &str) -> Result<Self, NoWebUrl> {
-        check(text)?;
+impl UncheckedUrl {
+    /// Parses an absolute URL with two slashes after its scheme.
+    pub(crate) fn parse(text: &str) -> Result<Self, WebUrlError> {
+        check_characters(text)?;
         let rest = text.split_once(':').map(|(_, rest)| rest).unwrap_or_default();
         if !rest.starts_with("//") || rest.starts_with("///") {
-            return Err(NoWebUrl("write it as `https://HOST/PATH`".to_owned()));
+            return Err(WebUrlError("write it as `https://HOST/PATH`".to_owned()));
         }
-        Url::parse(text).map(Self).map_err(|error| NoWebUrl(error.to_string()))
+        Url::parse(text).map(Self).map_err(|error| WebUrlError(error.to_string()))
     }
 
-    /// In lower case.
+    /// The scheme in lower case.
     pub(crate) fn scheme(&self) -> &str {
         self.0.scheme()
     }
 }
 
-impl TryFrom<AnyUrl> for WebUrl {
-    type Error = NoWebUrl;
+impl TryFrom<UncheckedUrl> for WebUrl {
+    type Error = WebUrlError;
 
-    fn try_from(AnyUrl(mut url): AnyUrl) -> Result<Self, NoWebUrl> {
+    fn try_from(UncheckedUrl(mut url): UncheckedUrl) -> Result<Self, WebUrlError> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(NoWebUrl("only `http` and `https` are fetched".to_owned()));
+            return Err(WebUrlError("only `http` and `https` are fetched".to_owned()));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(NoWebUrl(
-                "it has a user name or a password, which nobody is told: remove them".to_owned(),
+            return Err(WebUrlError(
+                "it has a user name or a password, which are never sent: remove them".to_owned(),
             ));
         }
-        let host =
-            Host::parse(url.host_str().unwrap_or_default()).map_err(|error| NoWebUrl(error.to_string()))?;
+        let host = Host::parse(url.host_str().unwrap_or_default())
+            .map_err(|error| WebUrlError(error.to_string()))?;
         let port = url.port_or_known_default().and_then(NonZeroU16::new);
-        let port = port.ok_or_else(|| NoWebUrl("the port is no number from 1 to 65535".to_owned()))?;
+        let port = port.ok_or_else(|| WebUrlError("the port must be a number from 1 to 65535".to_owned()))?;
         url.set_fragment(None);
-        url.set_host(Some(&host.to_string())).map_err(|error| NoWebUrl(error.to_string()))?;
+        url.set_host(Some(&host.to_string())).map_err(|error| WebUrlError(error.to_string()))?;
         Ok(Self { url, target: Target::new(host, port) })
     }
 }
 
 impl WebUrl {
-    /// Where a `Location` leads from here.
-    pub(crate) fn join(&self, location: &str) -> Result<AnyUrl, NoWebUrl> {
-        check(location)?;
-        self.url.join(location).map(AnyUrl).map_err(|error| NoWebUrl(error.to_string()))
+    /// Resolves a `Location` header against this URL.
+    pub(crate) fn join(&self, location: &str) -> Result<UncheckedUrl, WebUrlError> {
+        check_characters(location)?;
+        self.url.join(location).map(UncheckedUrl).map_err(|error| WebUrlError(error.to_string()))
     }
 
-    /// Its host and port.
+    /// The host and port.
     pub(crate) const fn target(&self) -> &Target {
         &self.target
     }
@@ -92,13 +96,13 @@ impl WebUrl {
         self.url.scheme() == "https"
     }
 
-    /// What lies behind the last slash of its path, as it is written.
+    /// The part of the path after the last slash, percent-encoded.
     pub(crate) fn last_segment(&self) -> &str {
         self.url.path().rsplit('/').next().unwrap_or_default()
     }
 
-    /// Fit for the model and for logs: the values of its query, which may be secrets, are left out.
-    pub(crate) fn shown(&self) -> String {
+    /// The URL for messages and logs, without the values of its query, which may be secrets.
+    pub(crate) fn redacted(&self) -> String {
         let mut shown = format!("{}://{}", self.url.scheme(), self.target.host());
         if let Some(port) = self.url.port() {
             shown.push_str(&format!(":{port}"));
@@ -112,16 +116,18 @@ impl WebUrl {
             }
             shown.push('…');
         }
-        cut(&shown)
+        truncate(&shown)
     }
 }
 
-fn check(text: &str) -> Result<(), NoWebUrl> {
-    if text.len() > LONGEST {
-        return Err(NoWebUrl(format!("it is longer than {LONGEST} bytes")));
+fn check_characters(text: &str) -> Result<(), WebUrlError> {
+    if text.len() > MAX_BYTES {
+        return Err(WebUrlError(format!("it is longer than {MAX_BYTES} bytes")));
     }
-    let odd = text.chars().find(|c| c.is_control() || c.is_whitespace() || *c == '\\');
-    odd.map_or(Ok(()), |odd| Err(NoWebUrl(format!("it has the character {odd:?}: percent-encode it"))))
+    let refused = text.chars().find(|c| c.is_control() || c.is_whitespace() || *c == '\\');
+    refused.map_or(Ok(()), |refused| {
+        Err(WebUrlError(format!("it has the character {refused:?}: percent-encode it")))
+    })
 }
 
 #[cfg(test)]

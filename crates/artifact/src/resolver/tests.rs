@@ -7,17 +7,17 @@ use std::sync::Mutex;
 use conjure_base::Digest;
 use conjure_conversation::ContentTypeOrigin;
 use conjure_skill::Mode;
-use conjure_store::Variant;
+use conjure_store::FileMode;
 use futures_util::StreamExt as _;
 use tempfile::TempDir;
 
 use super::*;
-use crate::error::{ArtifactErrorKind as Kind, Retry};
+use crate::error::{ArtifactErrorKind as Kind, Retryable};
 use crate::fetch::FetchFuture;
 
 struct Session {
     folder: TempDir,
-    resolver: Resolver,
+    resolver: ReferenceResolver,
     artifacts: Vec<Arc<Artifact>>,
     cancel: CancellationToken,
 }
@@ -32,13 +32,13 @@ fn session() -> Session {
     fs::write(root.join("assets/deep/100% sure.txt"), "yes").unwrap();
     let skill = Arc::new(Skill::load(&root, Mode::Strict).unwrap());
     let store = Store::open(&folder.path().join("store")).unwrap();
-    let resolver =
-        Resolver::new(TenantId::new("acme").unwrap(), store, Arc::default()).with_skills(vec![skill]);
+    let resolver = ReferenceResolver::new(TenantId::new("acme").unwrap(), store, Arc::default())
+        .with_skills(vec![skill]);
     Session { folder, resolver, artifacts: Vec::new(), cancel: CancellationToken::new() }
 }
 
 impl Session {
-    async fn resolve(&self, uri: &str) -> Result<Resolved, ArtifactError> {
+    async fn resolve(&self, uri: &str) -> Result<ResolvedReference, ArtifactError> {
         let uri = ArtifactUri::parse(uri)?;
         self.resolver.resolve(&uri, &self.artifacts, Deadline::NEVER, &self.cancel).await
     }
@@ -54,7 +54,7 @@ impl Session {
         text
     }
 
-    async fn read(&self, resolved: &Resolved) -> Vec<u8> {
+    async fn read(&self, resolved: &ResolvedReference) -> Vec<u8> {
         let content = self.resolver.open(resolved).await.unwrap();
         assert_eq!(content.size, Some(resolved.size));
         let pieces: Vec<_> = content.stream.collect().await;
@@ -62,7 +62,7 @@ impl Session {
     }
 
     fn given(&mut self, name: &str, bytes: &[u8]) -> ArtifactContent {
-        let stored = self.resolver.store().insert_bytes(bytes, Variant::Plain).unwrap();
+        let stored = self.resolver.store().insert_bytes(bytes, FileMode::Plain).unwrap();
         let content = ArtifactContent { digest: stored.digest, size: stored.size };
         let name = name.parse().unwrap();
         let artifact = Artifact::new(name, ArtifactSource::Content, "text/csv", Some(content.clone()));
@@ -95,10 +95,10 @@ impl Fetch for Answers {
             let bytes = *self.bytes.lock().unwrap();
             if bytes.is_empty() {
                 let (url, reason) = (request.url.to_owned(), "nobody answers".to_owned());
-                return Err(ArtifactError::FetchFailed { url, reason, retry: Retry::MayHelp });
+                return Err(ArtifactError::FetchFailed { url, reason, retry: Retryable::Yes });
             }
-            let stored = request.store.insert_bytes(bytes, Variant::Plain)?;
-            Ok(Fetched {
+            let stored = request.store.insert_bytes(bytes, FileMode::Plain)?;
+            Ok(FetchedContent {
                 content: ArtifactContent { digest: stored.digest, size: stored.size },
                 content_type: "application/json".to_owned(),
                 name: "data.json".to_owned(),
@@ -113,7 +113,7 @@ async fn a_file_of_a_skill_is_found_and_read() {
     let found = session.resolve("skill://csv-helper/assets/sample.csv").await.unwrap();
     assert_eq!((found.content_type.as_str(), found.size), ("text/csv", 8));
     assert!(
-        matches!(&found.place, ResolvedPlace::SkillFile { path, .. } if *path == std::path::Path::new("assets/sample.csv"))
+        matches!(&found.location, ResolvedLocation::SkillFile { path, .. } if *path == std::path::Path::new("assets/sample.csv"))
     );
     assert_eq!(session.read(&found).await, b"a,b\n1,2\n");
     let found = session.resolve("skill://csv-helper/assets/deep/100%25%20sure.txt").await.unwrap();
@@ -171,17 +171,17 @@ async fn an_artifact_is_found_by_its_name() {
     let content = session.given("sales", b"a,b\n");
     let found = session.resolve("file://sales").await.unwrap();
     assert!(
-        matches!(&found.place, ResolvedPlace::Stored { name, content: stored } if name.as_str() == "sales" && *stored == content)
+        matches!(&found.location, ResolvedLocation::Stored { name, content: stored } if name.as_str() == "sales" && *stored == content)
     );
-    assert_eq!((found.content_type.as_str(), found.size, &found.fetched), ("text/csv", 4, &None));
+    assert_eq!((found.content_type.as_str(), found.size, &found.newly_fetched), ("text/csv", 4, &None));
     assert_eq!(session.read(&found).await, b"a,b\n");
     let text = session.fails("file://Sales", Kind::ArtifactNotFound).await;
     assert!(text.ends_with("are: `sales`"), "{text}");
-    assert_eq!(fs::read(session.resolver.path_of(&content).await.unwrap()).unwrap(), b"a,b\n");
+    assert_eq!(fs::read(session.resolver.content_path(&content).await.unwrap()).unwrap(), b"a,b\n");
     session.resolver.store().remove(&content.digest).unwrap();
     let text = session.fails("file://sales", Kind::Store).await;
     assert!(text.contains("not there any more"), "{text}");
-    assert_eq!(session.resolver.path_of(&content).await.unwrap_err().kind(), Kind::Store);
+    assert_eq!(session.resolver.content_path(&content).await.unwrap_err().kind(), Kind::Store);
     assert_eq!(session.resolver.open(&found).await.unwrap_err().kind(), Kind::Store);
 }
 
@@ -191,10 +191,11 @@ async fn a_frozen_file_that_was_changed_is_an_error_that_says_so() {
     let path = session.folder.path().join("report.csv");
     fs::write(&path, "a,b\n").unwrap();
     fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
-    let intake = crate::Intake::new(Arc::default());
-    let registration = crate::Registration::new("report".parse().unwrap(), crate::Source::frozen_file(&path));
+    let intake = crate::ArtifactIngestor::new(Arc::default());
+    let registration =
+        crate::Registration::new("report".parse().unwrap(), crate::RegistrationSource::linked_file(&path));
     let store = session.resolver.store().clone();
-    session.artifacts.push(intake.take_in(registration, &store, &session.cancel).await.unwrap().into());
+    session.artifacts.push(intake.ingest(registration, &store, &session.cancel).await.unwrap().into());
     let found = session.resolve("file://report").await.unwrap();
     assert_eq!(session.read(&found).await, b"a,b\n");
     fs::write(&path, "other and longer").unwrap();
@@ -221,15 +222,15 @@ async fn an_artifacts_url_is_asked_each_time_and_tells_what_is_new() {
     let artifact = Artifact::new("config".parse().unwrap(), source, "application/json", None);
     session.artifacts.push(artifact.into());
     let found = session.resolve("file://config").await.unwrap();
-    let fetched = found.fetched.clone().unwrap();
-    assert_eq!(fetched.content.digest, Digest::of(b"{}"));
+    let fetched = found.newly_fetched.clone().unwrap();
+    assert_eq!(fetched.content.digest, Digest::of_bytes(b"{}"));
     assert_eq!(fetched.url, "https://api.example.com/config.json");
     assert_eq!(session.read(&found).await, b"{}");
 
     session.first().content = Some(fetched.content);
-    assert_eq!(session.resolve("file://config").await.unwrap().fetched, None, "nothing is new");
+    assert_eq!(session.resolve("file://config").await.unwrap().newly_fetched, None, "nothing is new");
     *answers.bytes.lock().unwrap() = b"{\"a\":1}";
-    assert_eq!(session.resolve("file://config").await.unwrap().fetched.unwrap().content.size, 7);
+    assert_eq!(session.resolve("file://config").await.unwrap().newly_fetched.unwrap().content.size, 7);
     *answers.bytes.lock().unwrap() = b"";
     session.fails("file://config", Kind::FetchFailed).await;
     assert_eq!(answers.asked.lock().unwrap().len(), 4);
@@ -263,15 +264,15 @@ async fn a_declared_media_type_stays_whatever_the_server_says() {
     let artifact = Artifact { content_type_origin: ContentTypeOrigin::Declared, ..artifact };
     session.artifacts.push(artifact.into());
     let found = session.resolve("file://export").await.unwrap();
-    let fetched = found.fetched.unwrap();
+    let fetched = found.newly_fetched.unwrap();
     assert_eq!((found.content_type.as_str(), fetched.content_type.as_str()), ("text/csv", "text/csv"));
     session.first().content = Some(fetched.content);
-    assert_eq!(session.resolve("file://export").await.unwrap().fetched, None, "nothing is new");
+    assert_eq!(session.resolve("file://export").await.unwrap().newly_fetched, None, "nothing is new");
     // A guess gives way.
     session.first().content_type_origin = ContentTypeOrigin::Guessed;
     let found = session.resolve("file://export").await.unwrap();
     assert_eq!(found.content_type, "application/json");
-    assert_eq!(found.fetched.unwrap().content_type, "application/json");
+    assert_eq!(found.newly_fetched.unwrap().content_type, "application/json");
 }
 
 #[tokio::test]
@@ -279,23 +280,23 @@ async fn a_bare_url_gets_a_name_of_its_content() {
     let mut session = session();
     session.answering(b"{}");
     let found = session.resolve("https://example.com/data.json").await.unwrap();
-    let ResolvedPlace::Stored { name, .. } = &found.place else { panic!("{found:?}") };
-    let hex = Digest::of(b"{}").to_hex();
+    let ResolvedLocation::Stored { name, .. } = &found.location else { panic!("{found:?}") };
+    let hex = Digest::of_bytes(b"{}").to_hex();
     assert_eq!(name.as_str(), format!("url-{}-data.json", &hex[..8]));
-    assert_eq!(found.fetched, None);
+    assert_eq!(found.newly_fetched, None);
     assert_eq!(session.read(&found).await, b"{}");
 }
 
 #[test]
 fn names_of_fetched_files_fit_and_keep_their_endings() {
-    let fetched = |name: String| Fetched {
-        content: ArtifactContent { digest: Digest::of(b""), size: 0 },
+    let fetched = |name: String| FetchedContent {
+        content: ArtifactContent { digest: Digest::of_bytes(b""), size: 0 },
         content_type: String::new(),
         name,
     };
-    let name = name_of_fetched(&fetched(format!("{}.csv", "ü".repeat(100)))).unwrap();
+    let name = name_for_fetched(&fetched(format!("{}.csv", "ü".repeat(100)))).unwrap();
     assert!(name.as_str().ends_with("ü.csv") && name.as_str().len() > 120, "{name}");
-    assert_eq!(name_of_fetched(&fetched("a/b".to_owned())).unwrap().as_str(), "url-e3b0c442-content");
+    assert_eq!(name_for_fetched(&fetched("a/b".to_owned())).unwrap().as_str(), "url-e3b0c442-content");
 }
 
 #[tokio::test]
@@ -327,7 +328,10 @@ async fn a_file_that_changes_while_it_is_streamed_ends_with_an_error() {
     let found = session.resolve("skill://csv-helper/assets/big.bin").await.unwrap();
     type Change = fn(&std::path::Path);
     let changes: [(Change, &str); 2] = [
-        (|path| fs::OpenOptions::new().write(true).open(path).unwrap().set_len(300_000).unwrap(), "cut"),
+        (
+            |path| fs::OpenOptions::new().write(true).open(path).unwrap().set_len(300_000).unwrap(),
+            "truncated",
+        ),
         (
             |path| {
                 let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();

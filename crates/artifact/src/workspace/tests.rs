@@ -54,10 +54,10 @@ impl Bed {
         began
     }
 
-    async fn produced(&self, began: Timestamp) -> Produced {
+    async fn produced(&self, began: Timestamp) -> TurnOutputs {
         let turn = TurnId::FIRST;
-        let record = TurnRecord { turn, began, messages: Vec::new(), known: self.known.clone() };
-        self.outputs.produced(&record).await.unwrap()
+        let record = FinishedTurnInfo { turn, began, messages: Vec::new(), known: self.known.clone() };
+        self.outputs.turn_outputs(&record).await.unwrap()
     }
 
     /// What a turn did that began then: names, and whether it made them.
@@ -101,7 +101,7 @@ async fn what_a_turn_made_and_changed_is_told_and_the_rest_is_not() {
     bed.write("a/b/chart.png", b"\x89PNG\r\n\x1a\n");
     fs::create_dir(bed.path("empty")).unwrap();
     let produced = bed.produced(began).await;
-    assert_eq!(produced.completeness, Completeness::Whole);
+    assert_eq!(produced.completeness, Completeness::Complete);
     let [chart, edited] = &produced.files[..] else { panic!("{produced:?}") };
     assert_eq!(
         *chart,
@@ -111,7 +111,7 @@ async fn what_a_turn_made_and_changed_is_told_and_the_rest_is_not() {
             name: "a/b/chart.png".to_owned(),
             size: Some(8),
             content_type: "image/png".to_owned(),
-            digest: Some(Digest::of(b"\x89PNG\r\n\x1a\n")),
+            digest: Some(Digest::of_bytes(b"\x89PNG\r\n\x1a\n")),
             change: FileChange::Created,
             turn: TurnId::FIRST,
         }
@@ -185,7 +185,7 @@ async fn links_pipes_and_what_they_lead_to_are_not_told() {
     rustix::fs::mkfifoat(CWD, bed.path("pipe"), Mode::RWXU).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(bed.path("socket")).unwrap();
     let produced = bed.produced(began).await;
-    assert_eq!(produced, Produced::default());
+    assert_eq!(produced, TurnOutputs::default());
 }
 
 #[tokio::test]
@@ -223,16 +223,16 @@ async fn what_is_recorded_is_opened_beneath_the_workspace_or_not_at_all() {
 async fn a_workspace_that_is_gone_or_a_link_is_an_error() {
     let bed = Bed::new();
     fs::rename(bed.path(""), bed.folder.path().join("moved")).unwrap();
-    let record = TurnRecord {
+    let record = FinishedTurnInfo {
         turn: TurnId::FIRST,
         began: Timestamp::from_millis(0),
         messages: Vec::new(),
         known: Vec::new(),
     };
-    let error = bed.outputs.produced(&record).await.unwrap_err();
+    let error = bed.outputs.turn_outputs(&record).await.unwrap_err();
     assert!(matches!(&error, OutputError::NotFound { name } if name == "/workspace"), "{error}");
     symlink("moved", bed.folder.path().join("workspace")).unwrap();
-    assert!(bed.outputs.produced(&record).await.is_err());
+    assert!(bed.outputs.turn_outputs(&record).await.is_err());
 }
 
 #[tokio::test]
@@ -252,19 +252,19 @@ async fn what_is_looked_at_and_digested_is_bounded() {
         bed.write(name, "12345");
     }
     bed.write("large", vec![0; 100]);
-    bed.outputs = bed.outputs.clone().bounded(WalkBounds::default(), 12);
+    bed.outputs = bed.outputs.clone().with_bounds(WalkBounds::default(), 12);
     let produced = bed.produced(began).await;
     let digested: Vec<bool> = produced.files.iter().map(|file| file.digest.is_some()).collect();
     assert_eq!(digested, [true, true, false, false]);
     assert_eq!(produced.files[3].size, Some(100));
 
-    bed.outputs = bed.outputs.clone().bounded(WalkBounds { entries: 2, depth: 64 }, 0);
+    bed.outputs = bed.outputs.clone().with_bounds(WalkBounds { entries: 2, depth: 64 }, 0);
     let produced = bed.produced(began).await;
-    assert_eq!((produced.files.len(), produced.completeness), (2, Completeness::Cut));
+    assert_eq!((produced.files.len(), produced.completeness), (2, Completeness::Truncated));
     bed.write("x/y/z", "1");
-    bed.outputs = bed.outputs.clone().bounded(WalkBounds { entries: 100, depth: 1 }, 0);
+    bed.outputs = bed.outputs.clone().with_bounds(WalkBounds { entries: 100, depth: 1 }, 0);
     let produced = bed.produced(began).await;
-    assert_eq!((produced.files.len(), produced.completeness), (4, Completeness::Cut));
+    assert_eq!((produced.files.len(), produced.completeness), (4, Completeness::Truncated));
 }
 
 #[tokio::test]
@@ -276,23 +276,24 @@ async fn of_too_many_files_the_shallowest_are_told() {
     }
     bed.write("out/chart.png", "x");
     bed.write("report.csv", "x");
-    bed.outputs.kept = KeptBounds { files: 3, ..KEPT };
+    bed.outputs.list_limits = OutputListLimits { max_files: 3, ..LIST_LIMITS };
     let expected = ["node_modules/m0/index.js", "out/chart.png", "report.csv"];
-    let told = |produced: &Produced| produced.files.iter().map(|file| file.id.clone()).collect::<Vec<_>>();
+    let told = |produced: &TurnOutputs| produced.files.iter().map(|file| file.id.clone()).collect::<Vec<_>>();
     let produced = bed.produced(began).await;
     assert_eq!(
         (&*told(&produced), produced.completeness),
-        (&expected.map(String::from)[..], Completeness::Cut)
+        (&expected.map(String::from)[..], Completeness::Truncated)
     );
-    bed.outputs.kept = KeptBounds { paths: "out/chart.pngreport.csv".len(), ..KEPT };
+    bed.outputs.list_limits =
+        OutputListLimits { max_total_path_bytes: "out/chart.pngreport.csv".len(), ..LIST_LIMITS };
     let produced = bed.produced(began).await;
     assert_eq!(
         (&*told(&produced), produced.completeness),
-        (&expected[1..].iter().map(ToString::to_string).collect::<Vec<_>>()[..], Completeness::Cut)
+        (&expected[1..].iter().map(ToString::to_string).collect::<Vec<_>>()[..], Completeness::Truncated)
     );
-    bed.outputs.kept = KeptBounds { files: 22, ..KEPT };
+    bed.outputs.list_limits = OutputListLimits { max_files: 22, ..LIST_LIMITS };
     let produced = bed.produced(began).await;
-    assert_eq!((produced.files.len(), produced.completeness), (22, Completeness::Whole));
+    assert_eq!((produced.files.len(), produced.completeness), (22, Completeness::Complete));
 }
 
 #[tokio::test]
@@ -300,10 +301,10 @@ async fn a_path_that_is_too_long_is_left_out_and_that_is_told() {
     let bed = Bed::new();
     let began = bed.begin();
     let folders = format!("{}/", "x".repeat(200)).repeat(5);
-    let longest = format!("{folders}{}", "y".repeat(KEPT.path - folders.len()));
+    let longest = format!("{folders}{}", "y".repeat(LIST_LIMITS.max_path_bytes - folders.len()));
     bed.write(&longest, "1");
     let produced = bed.produced(began).await;
-    assert_eq!((produced.files.len(), produced.completeness), (1, Completeness::Whole));
+    assert_eq!((produced.files.len(), produced.completeness), (1, Completeness::Complete));
     bed.write(&format!("{longest}y"), "1");
     // Longer than the system opens.
     let mut folder = rustix::fs::openat(CWD, bed.path(""), OFlags::PATH, Mode::empty()).unwrap();
@@ -314,7 +315,7 @@ async fn a_path_that_is_too_long_is_left_out_and_that_is_told() {
     }
     rustix::fs::openat(&folder, "deep", OFlags::CREATE | OFlags::WRONLY, Mode::RUSR).unwrap();
     let produced = bed.produced(began).await;
-    assert_eq!((produced.files.len(), produced.completeness), (1, Completeness::Cut));
+    assert_eq!((produced.files.len(), produced.completeness), (1, Completeness::Truncated));
 }
 
 #[tokio::test]
@@ -324,16 +325,20 @@ async fn a_file_whose_place_is_another_by_now_is_told_as_missing() {
     bed.write("folder/inner", "x");
     let known = HashMap::new();
     let call = CancellationToken::new();
-    let look = Look { outputs: bed.outputs.clone(), turn: TurnId::FIRST, known, call };
-    let look_into = || {
-        let (id, written, change) = ("folder/inner".to_owned(), Written::Yes, FileChange::Created);
-        look.look_into(&bed.outputs.folder().unwrap(), Touched { id, size: 1, written, change }, &mut 0)
+    let scan = OutputScan { outputs: bed.outputs.clone(), turn: TurnId::FIRST, known, call };
+    let inspect = || {
+        let (id, evidence, change) = ("folder/inner".to_owned(), WriteEvidence::Certain, FileChange::Created);
+        scan.inspect(
+            &bed.outputs.open_dir().unwrap(),
+            CandidateFile { id, size: 1, evidence, change },
+            &mut 0,
+        )
     };
-    assert!(matches!(look_into(), Seen::Produced(_)));
+    assert!(matches!(inspect(), ScanVerdict::Produced(_)));
     fs::rename(bed.path("folder"), bed.path("moved")).unwrap();
-    assert!(matches!(look_into(), Seen::Nothing));
+    assert!(matches!(inspect(), ScanVerdict::Unchanged));
     symlink("moved", bed.path("folder")).unwrap();
-    assert!(matches!(look_into(), Seen::Elsewhere));
+    assert!(matches!(inspect(), ScanVerdict::Unreachable));
     assert_eq!(bed.told(began).await, [created("moved/inner")]);
 }
 
@@ -346,7 +351,7 @@ async fn names_that_no_record_can_hold_are_left_out_and_that_is_told() {
     fs::write(bed.path("").join(std::ffi::OsStr::from_bytes(b"caf\xe9")), "x").unwrap();
     bed.write("line\nbreak", "x");
     let produced = bed.produced(began).await;
-    assert_eq!((produced.files.len(), produced.completeness), (1, Completeness::Cut));
+    assert_eq!((produced.files.len(), produced.completeness), (1, Completeness::Truncated));
     assert_eq!(bed.read(&produced.files[0]).await.unwrap(), b"x");
 }
 
@@ -364,7 +369,7 @@ async fn a_folder_of_somebody_else_is_told_as_not_looked_at() {
     fs::set_permissions(bed.path("private"), fs::Permissions::from_mode(0o000)).unwrap();
     let produced = bed.produced(began).await;
     fs::set_permissions(bed.path("closed"), fs::Permissions::from_mode(0o700)).unwrap();
-    assert_eq!(produced.completeness, Completeness::Cut);
+    assert_eq!(produced.completeness, Completeness::Truncated);
     assert_eq!((produced.files[0].size, produced.files[0].digest), (Some(2), None));
 }
 
@@ -408,7 +413,7 @@ async fn a_file_that_is_still_written_has_no_digest_or_a_true_one() {
     assert!(file.size >= Some(4 << 20));
     if let (Some(digest), Some(size)) = (file.digest, file.size) {
         let bytes = fs::read(&path).unwrap();
-        assert_eq!(Digest::of(&bytes[..usize::try_from(size).unwrap()]), digest);
+        assert_eq!(Digest::of_bytes(&bytes[..usize::try_from(size).unwrap()]), digest);
     }
 }
 
@@ -447,7 +452,8 @@ async fn a_folder_that_is_swapped_for_a_link_leads_nowhere() {
     for _ in 0..1_000_000 {
         for file in bed.produced(began).await.files {
             assert!(
-                file.id.ends_with("/inner") && file.digest.is_none_or(|digest| digest == Digest::of(b"good")),
+                file.id.ends_with("/inner")
+                    && file.digest.is_none_or(|digest| digest == Digest::of_bytes(b"good")),
                 "{file:?}"
             );
             told += 1;
@@ -476,23 +482,23 @@ async fn who_tells_of_the_beginning_is_told_what_came_right_after_it_and_not_wha
     let began = bed.begin();
     // Within what the recorded time alone would let count.
     let late = fs::metadata(bed.write("late-input", "1")).unwrap();
-    let late = Since((late.ctime(), u32::try_from(late.ctime_nsec()).unwrap()));
-    while Since::now() <= late {
+    let late = TurnStart((late.ctime(), u32::try_from(late.ctime_nsec()).unwrap()));
+    while TurnStart::now() <= late {
         std::hint::spin_loop();
     }
-    bed.outputs.turn_begins(TurnId::FIRST);
+    bed.outputs.record_turn_start(TurnId::FIRST);
     for name in ["a", "b", "c", "d"] {
         bed.write(name, "x");
     }
     assert_eq!(bed.told(began).await, ["a", "b", "c", "d"].map(created));
-    bed.outputs.turn_begins(TurnId::FIRST.next());
+    bed.outputs.record_turn_start(TurnId::FIRST.next());
     assert_eq!(bed.told(began).await.len(), 5, "of another turn the recorded time counts");
 }
 
 #[test]
 fn the_recorded_beginning_is_taken_somewhat_early() {
-    let since = Since::of(Timestamp::from_millis(1_000_000_005));
-    assert_eq!(since, Since((999_999, 955_000_000)));
-    assert_eq!(Since::of(Timestamp::from_millis(0)), Since((0, 0)));
-    assert!(Since::of(Timestamp::from_millis(u64::MAX)) > since);
+    let since = TurnStart::from_timestamp(Timestamp::from_millis(1_000_000_005));
+    assert_eq!(since, TurnStart((999_999, 955_000_000)));
+    assert_eq!(TurnStart::from_timestamp(Timestamp::from_millis(0)), TurnStart((0, 0)));
+    assert!(TurnStart::from_timestamp(Timestamp::from_millis(u64::MAX)) > since);
 }

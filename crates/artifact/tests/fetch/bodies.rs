@@ -24,7 +24,7 @@ async fn a_body_may_be_empty() {
     ] {
         let bed = Bed::new();
         let fetched = bed.fetch(&Site::saying(answer).await.good("/x.csv")).await.unwrap();
-        assert_eq!((fetched.content.size, fetched.content.digest), (0, Digest::of(b"")));
+        assert_eq!((fetched.content.size, fetched.content.digest), (0, Digest::of_bytes(b"")));
         assert_eq!(fetched.content_type, "text/csv");
     }
 }
@@ -78,7 +78,7 @@ async fn a_length_beyond_the_limit_is_refused_before_the_body_comes() {
     .await;
     let said = limited(10).refuses(&site.good("/?key=secret"), Kind::TooLarge).await;
     let shown = site.good("/?key=…");
-    assert_eq!(said, format!("what `{shown}` leads to has more than 10 bytes, the most that is allowed"));
+    assert_eq!(said, format!("the content of `{shown}` has more than 10 bytes, the most that is allowed"));
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn an_endless_body_is_stopped_at_the_limit() {
 #[tokio::test]
 async fn a_body_of_many_megabytes_passes_whole() {
     let megabyte: Vec<u8> = (0..1 << 20).map(|at: u32| at.to_le_bytes()[at as usize % 3]).collect();
-    let expected = Digest::of(&megabyte.repeat(40));
+    let expected = Digest::of_bytes(&megabyte.repeat(40));
     let site = Site::serving(move |_, mut stream: TcpStream| {
         let megabyte = megabyte.clone();
         async move {
@@ -146,7 +146,7 @@ async fn a_body_of_the_smallest_pieces_passes_whole() {
     let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     let site = Site::saying([&head[..], &body, b"0\r\n\r\n"].concat()).await;
     let fetched = Bed::new().fetch(&site.good("/")).await.unwrap();
-    assert_eq!(fetched.content.digest, Digest::of(&[b'x'; 300_000]));
+    assert_eq!(fetched.content.digest, Digest::of_bytes(&[b'x'; 300_000]));
 }
 
 #[tokio::test]

@@ -36,7 +36,7 @@ async fn what_was_used_least_lately_is_asked_for_again() {
     }
     assert!(!asks(&bed, &site, "/10?a", u64::MAX).await);
     assert!(asks(&bed, &site, "/5?d", u64::MAX).await);
-    assert_eq!(bed.fetch.kept(&bed.tenant), 25);
+    assert_eq!(bed.fetch.cached_bytes(&bed.tenant), 25);
     for path in ["/10?a", "/10?c", "/5?d"] {
         assert!(!asks(&bed, &site, path, u64::MAX).await, "{path}");
     }
@@ -54,7 +54,7 @@ async fn what_is_larger_than_all_that_is_kept_is_fetched_each_time_and_displaces
         assert!(asks(&bed, &site, "/31", u64::MAX).await);
     }
     assert!(!asks(&bed, &site, "/30", u64::MAX).await);
-    assert_eq!(bed.fetch.kept(&bed.tenant), 30);
+    assert_eq!(bed.fetch.cached_bytes(&bed.tenant), 30);
 }
 
 #[tokio::test]
@@ -67,20 +67,20 @@ async fn a_tenants_own_quota_counts_where_it_is_less_and_from_the_next_use_on() 
         assert!(asks(&other, &site, path, 1_000).await);
     }
     assert!(asks(&other, &site, "/10?d", 1_000).await, "more than the host has for each is for nobody");
-    assert_eq!(other.fetch.kept(&other.tenant), 30);
+    assert_eq!(other.fetch.cached_bytes(&other.tenant), 30);
     // It may have less than before.
     assert!(!asks(&bed, &site, "/10?c", 10).await);
-    assert_eq!(bed.fetch.kept(&bed.tenant), 10);
+    assert_eq!(bed.fetch.cached_bytes(&bed.tenant), 10);
     assert!(asks(&bed, &site, "/10?a", 10).await);
     // Nothing at all, also of what is empty.
     for path in ["/10?a", "/0", "/0"] {
         assert!(asks(&bed, &site, path, 0).await, "{path}");
-        assert_eq!(bed.fetch.kept(&bed.tenant), 0);
+        assert_eq!(bed.fetch.cached_bytes(&bed.tenant), 0);
     }
     // As much as before.
     assert!(asks(&bed, &site, "/10?a", u64::MAX).await);
     assert!(!asks(&bed, &site, "/10?a", u64::MAX).await);
-    assert_eq!(other.fetch.kept(&other.tenant), 30, "another tenant's");
+    assert_eq!(other.fetch.cached_bytes(&other.tenant), 30, "another tenant's");
 }
 
 #[tokio::test]
@@ -91,8 +91,8 @@ async fn a_tenant_that_is_forgotten_has_nothing_and_others_have_theirs() {
     for bed in [&bed, &other] {
         assert!(asks(bed, &site, "/10", u64::MAX).await);
     }
-    bed.fetch.forget(&bed.tenant);
-    assert_eq!((bed.fetch.kept(&bed.tenant), bed.fetch.kept(&other.tenant)), (0, 10));
+    bed.fetch.forget_tenant(&bed.tenant);
+    assert_eq!((bed.fetch.cached_bytes(&bed.tenant), bed.fetch.cached_bytes(&other.tenant)), (0, 10));
     assert!(asks(&bed, &site, "/10", u64::MAX).await);
     assert!(!asks(&other, &site, "/10", u64::MAX).await);
 }
@@ -104,6 +104,6 @@ async fn nothing_is_kept_where_the_host_keeps_nothing() {
         for _ in 0..2 {
             assert!(asks(&bed, &site, "/10", u64::MAX).await);
         }
-        assert_eq!(bed.fetch.kept(&bed.tenant), 0);
+        assert_eq!(bed.fetch.cached_bytes(&bed.tenant), 0);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use conjure_artifact::{ArtifactErrorKind as Kind, Fetch as _, FetchRequest, UrlCache};
 use conjure_base::TenantId;
-use conjure_store::Variant;
+use conjure_store::FileMode;
 use futures_util::FutureExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -278,7 +278,7 @@ async fn neither_a_store_that_tenants_share_nor_one_that_has_the_content_makes_i
     bed.fetch.fetch(shared).await.unwrap();
     assert_eq!(site.heads().len(), 2, "one for each tenant");
     let other = Bed::of(bed.fetch.clone(), "tenant-1");
-    other.store.insert_bytes(b"same", Variant::Plain).unwrap();
+    other.store.insert_bytes(b"same", FileMode::Plain).unwrap();
     assert_eq!(other.text(&url).await, "same");
     assert_eq!(site.heads().len(), 3, "and one for each store");
     assert!(site.heads().iter().all(|head| head.header("if-none-match").is_none()));

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 use conjure_base::Digest;
-use conjure_store::{Usage, Verify};
+use conjure_store::{StoreUsage, Verify};
 
 use crate::support::{Bed, Site, ok, redirect};
 
@@ -25,7 +25,7 @@ async fn polled<F: Future>(polls: usize, future: F) -> Option<F::Output> {
 #[test]
 fn a_fetch_that_is_dropped_leaves_nothing_wherever_it_is() {
     let body = vec![b'x'; 700_000];
-    let digest = Digest::of(&body);
+    let digest = Digest::of_bytes(&body);
     let (mut polls, mut drops) = (0, 0);
     loop {
         let bed = Bed::new();
@@ -48,7 +48,7 @@ fn a_fetch_that_is_dropped_leaves_nothing_wherever_it_is() {
             break;
         }
         // Dropped while the whole of it was given its name, it may have got it, and is garbage.
-        if usage != Usage::default() {
+        if usage != StoreUsage::default() {
             assert_eq!((usage.contents, usage.temporary), (1, 0));
             assert!(bed.store.get(&digest, Verify::Yes).is_ok());
         } else {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use conjure_artifact::{ArtifactErrorKind as Kind, ArtifactOptions, HttpFetch, HttpFetchError, UrlFetch};
 use conjure_base::SystemClock;
-use conjure_egress::{Egress, FixedResolver, Policy};
+use conjure_egress::{Egress, EgressPolicy, StaticResolver};
 use tokio::net::TcpListener;
 
 use crate::support::{Bed, Counting, LOOPBACK, Site, nobody, ok, options};
@@ -52,7 +52,7 @@ async fn what_is_no_url_names_what_is_wrong() {
     let said = bed.refuses("http://user:secret@good.example/?key=secret", Kind::InvalidUri).await;
     assert_eq!(
         said,
-        "invalid artifact URI `http://good.example/`: it has a user name or a password, which nobody is told: remove them"
+        "invalid artifact URI `http://good.example/`: it has a user name or a password, which are never sent: remove them"
     );
     for url in [
         "http://good.example@evil.example:80@other.example/",
@@ -141,12 +141,13 @@ async fn private_addresses_are_refused_in_every_notation_and_by_every_name() {
 
 #[tokio::test]
 async fn what_the_way_out_does_not_allow_is_not_asked() {
-    let limited =
-        |list: &'static str| Bed::with(|settings| settings.policy = Policy::Limited(list.parse().unwrap()));
+    let limited = |list: &'static str| {
+        Bed::with(|settings| settings.policy = EgressPolicy::Limited(list.parse().unwrap()))
+    };
     limited("other.example").refuses("http://good.example/", Kind::HostBlocked).await;
     limited("good.example").refuses("http://1.1.1.1/", Kind::HostBlocked).await;
     limited("good.example").refuses("http://good.example:8080/", Kind::HostBlocked).await;
-    Bed::with(|settings| settings.policy = Policy::None)
+    Bed::with(|settings| settings.policy = EgressPolicy::None)
         .refuses("http://good.example/", Kind::FetchDisabled)
         .await;
     let off = Bed::with(|settings| settings.options.url_fetch = UrlFetch::Off);
@@ -182,7 +183,7 @@ async fn a_name_is_resolved_once_and_what_was_checked_is_dialled() {
     // What is not allowed listens at the same port, to notice if it is dialled.
     let forbidden = TcpListener::bind(("127.0.0.2", site.port)).await.unwrap();
     let answers = [LOOPBACK, "127.0.0.2".parse().unwrap(), LOOPBACK].map(|address| vec![address]);
-    let resolver = FixedResolver::new().with_sequence("good.example".parse().unwrap(), answers);
+    let resolver = StaticResolver::new().with_sequence("good.example".parse().unwrap(), answers);
     let resolver = Counting::new(resolver);
     let bed = Bed::with(|settings| settings.resolver = Arc::clone(&resolver) as Arc<_>);
 
@@ -214,10 +215,10 @@ async fn an_allowed_address_is_dialled_in_every_notation_and_asked_for_in_its_no
 #[test]
 fn options_that_name_nothing_are_refused() {
     let new = |options: ArtifactOptions| {
-        HttpFetch::new(Arc::new(options), Egress::new(Policy::Full), Arc::new(SystemClock)).unwrap_err()
+        HttpFetch::new(Arc::new(options), Egress::new(EgressPolicy::Full), Arc::new(SystemClock)).unwrap_err()
     };
     let error = new(ArtifactOptions { allowed_schemes: vec!["ftp".to_owned()], ..options() });
     assert_eq!(error, HttpFetchError::Scheme { scheme: "ftp".to_owned() });
     let error = new(ArtifactOptions { blocked_hosts: vec!["a b".to_owned()], ..options() });
-    assert!(error.to_string().starts_with("`a b` among the blocked hosts is no name"), "{error}");
+    assert!(error.to_string().starts_with("`a b` among the blocked hosts is neither a name"), "{error}");
 }

@@ -1,17 +1,17 @@
 //! A tenant's network: no URL is asked for outside of it, at no hop, and what was fetched while it reached more is not handed out.
 
-use conjure_artifact::{ArtifactError, ArtifactErrorKind as Kind, Fetch as _, FetchRequest, Fetched};
-use conjure_egress::Policy;
+use conjure_artifact::{ArtifactError, ArtifactErrorKind as Kind, Fetch as _, FetchRequest, FetchedContent};
+use conjure_egress::EgressPolicy;
 
 use crate::support::{Bed, Site, ok, redirect};
 
 /// These hosts alone, on the port of the site.
-fn only(site: &Site, hosts: &[&str]) -> Policy {
+fn only(site: &Site, hosts: &[&str]) -> EgressPolicy {
     let entries: Vec<_> = hosts.iter().map(|host| format!("{host}:{}", site.port)).collect();
-    Policy::Limited(entries.join(",").parse().unwrap())
+    EgressPolicy::Limited(entries.join(",").parse().unwrap())
 }
 
-async fn fetch(bed: &Bed, url: &str, network: &Policy) -> Result<Fetched, ArtifactError> {
+async fn fetch(bed: &Bed, url: &str, network: &EgressPolicy) -> Result<FetchedContent, ArtifactError> {
     bed.fetch.fetch(FetchRequest { network, ..bed.request(url) }).await
 }
 
@@ -32,7 +32,7 @@ async fn what_a_tenant_does_not_reach_is_not_asked_for() {
         ),
         (
             site.good("/"),
-            &Policy::None,
+            &EgressPolicy::None,
             Kind::FetchDisabled,
             "URLs are not fetched here: the host has switched it off",
         ),
@@ -46,10 +46,10 @@ async fn what_a_tenant_does_not_reach_is_not_asked_for() {
     ] {
         let error = fetch(&bed, &url, network).await.unwrap_err();
         assert_eq!((error.kind(), error.to_string().as_str()), (kind, said), "{url}");
-        assert_eq!(bed.fetch.admit(&url, network).unwrap_err().kind(), kind, "{url}");
+        assert_eq!(bed.fetch.check_url(&url, network).unwrap_err().kind(), kind, "{url}");
     }
     assert_eq!(site.paths(), ["/"]);
-    assert!(bed.fetch.admit(&site.good("/"), &listed).is_ok());
+    assert!(bed.fetch.check_url(&site.good("/"), &listed).is_ok());
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use conjure_artifact::{ArtifactErrorKind as Kind, ArtifactOptions};
-use conjure_egress::FixedResolver;
+use conjure_egress::StaticResolver;
 
 use crate::support::{Bed, Counting, LOOPBACK, Site, ok, options, redirect};
 
@@ -128,7 +128,7 @@ async fn a_redirect_that_does_not_say_where_is_a_failure() {
 #[tokio::test]
 async fn the_name_of_each_hop_is_resolved_anew() {
     let site = leading_to("/there").await;
-    let resolver = FixedResolver::new()
+    let resolver = StaticResolver::new()
         .with_sequence("good.example".parse().unwrap(), [vec![LOOPBACK], vec!["127.0.0.2".parse().unwrap()]]);
     let resolver = Counting::new(resolver);
     let bed = Bed::with(|settings| settings.resolver = Arc::clone(&resolver) as Arc<_>);

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use conjure_artifact::{
-    ArtifactError, ArtifactErrorKind, ArtifactOptions, Fetch as _, FetchRequest, Fetched, HttpFetch,
+    ArtifactError, ArtifactErrorKind, ArtifactOptions, Fetch as _, FetchRequest, FetchedContent, HttpFetch,
 };
 use conjure_base::{Clock, Deadline, TenantId};
-use conjure_egress::{AddressPolicy, Egress, FixedResolver, HostName, Policy, Resolve};
-use conjure_store::{Store, Usage, Verify};
+use conjure_egress::{AddressPolicy, DnsResolver, Egress, EgressPolicy, HostName, StaticResolver};
+use conjure_store::{Store, StoreUsage, Verify};
 use futures_util::future::BoxFuture;
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
@@ -28,8 +28,8 @@ pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// What a test changes of the usual.
 pub(crate) struct Settings {
     pub(crate) options: ArtifactOptions,
-    pub(crate) policy: Policy,
-    pub(crate) resolver: Arc<dyn Resolve>,
+    pub(crate) policy: EgressPolicy,
+    pub(crate) resolver: Arc<dyn DnsResolver>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) roots: Vec<Vec<u8>>,
 }
@@ -38,7 +38,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             options: options(),
-            policy: Policy::Full,
+            policy: EgressPolicy::Full,
             resolver: Arc::new(resolver()),
             // Time stands still: no limit ends a fetch because the machine is busy.
             clock: Arc::new(ManualClock::new()),
@@ -66,7 +66,7 @@ pub(crate) fn nobody() -> (TcpSocket, u16) {
     (socket, port)
 }
 
-pub(crate) fn resolver() -> FixedResolver {
+pub(crate) fn resolver() -> StaticResolver {
     let answers = [
         ("good.example", vec!["127.0.0.1"]),
         ("other.example", vec!["127.0.0.1"]),
@@ -82,20 +82,21 @@ pub(crate) fn resolver() -> FixedResolver {
         ("blocked-address.example", vec!["1.2.3.4"]),
         ("empty.example", vec![]),
     ];
-    answers.into_iter().fold(FixedResolver::new(), |resolver, (name, addresses)| {
-        resolver.with(name.parse().unwrap(), addresses.into_iter().map(|address| address.parse().unwrap()))
+    answers.into_iter().fold(StaticResolver::new(), |resolver, (name, addresses)| {
+        resolver
+            .with_host(name.parse().unwrap(), addresses.into_iter().map(|address| address.parse().unwrap()))
     })
 }
 
 /// Counts how often it is asked.
 #[derive(Debug)]
 pub(crate) struct Counting {
-    inner: FixedResolver,
+    inner: StaticResolver,
     asked: AtomicUsize,
 }
 
 impl Counting {
-    pub(crate) fn new(inner: FixedResolver) -> Arc<Self> {
+    pub(crate) fn new(inner: StaticResolver) -> Arc<Self> {
         Arc::new(Self { inner, asked: AtomicUsize::new(0) })
     }
 
@@ -104,7 +105,7 @@ impl Counting {
     }
 }
 
-impl Resolve for Counting {
+impl DnsResolver for Counting {
     fn resolve(&self, name: &HostName) -> BoxFuture<'static, std::io::Result<Vec<IpAddr>>> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         self.inner.resolve(name)
@@ -131,7 +132,7 @@ impl Bed {
         let egress = Egress::new(policy)
             .with_resolver(resolver)
             .with_clock(Arc::clone(&clock))
-            .with_addresses(AddressPolicy::public_only().allow_addresses([LOOPBACK.into()]));
+            .with_addresses(AddressPolicy::public_only().with_allowed([LOOPBACK.into()]));
         Self::of(HttpFetch::with_roots(Arc::new(options), egress, clock, roots).unwrap(), "tenant-1")
     }
 
@@ -149,13 +150,13 @@ impl Bed {
             tenant: &self.tenant,
             store: &self.store,
             cache_bytes: u64::MAX,
-            network: &Policy::Full,
+            network: &EgressPolicy::Full,
             deadline: Deadline::NEVER,
             cancel: CancellationToken::new(),
         }
     }
 
-    pub(crate) async fn fetch(&self, url: &str) -> Result<Fetched, ArtifactError> {
+    pub(crate) async fn fetch(&self, url: &str) -> Result<FetchedContent, ArtifactError> {
         self.fetch.fetch(self.request(url)).await
     }
 
@@ -167,7 +168,7 @@ impl Bed {
         String::from_utf8(bytes).unwrap()
     }
 
-    pub(crate) fn bytes(&self, fetched: &Fetched) -> Vec<u8> {
+    pub(crate) fn bytes(&self, fetched: &FetchedContent) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.store.get(&fetched.content.digest, Verify::Yes).unwrap().read_to_end(&mut bytes).unwrap();
         bytes
@@ -182,7 +183,7 @@ impl Bed {
     }
 
     pub(crate) fn is_empty(&self) {
-        assert_eq!(self.store.usage().unwrap(), Usage::default());
+        assert_eq!(self.store.usage().unwrap(), StoreUsage::default());
     }
 }
 

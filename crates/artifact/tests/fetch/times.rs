@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use conjure_artifact::{ArtifactError, ArtifactErrorKind as Kind, Fetch as _, FetchRequest};
 use conjure_base::{Clock as _, Deadline};
-use conjure_egress::{HostName, Resolve};
-use conjure_store::Usage;
+use conjure_egress::{DnsResolver, HostName};
+use conjure_store::StoreUsage;
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -58,7 +58,7 @@ async fn a_server_that_stalls_is_left_when_the_time_is_over() {
 async fn is_soon_empty(bed: &Bed) {
     loop {
         let usage = bed.store.usage().unwrap();
-        if usage == Usage::default() {
+        if usage == StoreUsage::default() {
             return;
         }
         assert_eq!(usage.contents, 0);
@@ -122,7 +122,7 @@ async fn redirects_share_the_time() {
 #[derive(Debug)]
 struct Silent;
 
-impl Resolve for Silent {
+impl DnsResolver for Silent {
     fn resolve(&self, _: &HostName) -> BoxFuture<'static, std::io::Result<Vec<std::net::IpAddr>>> {
         Box::pin(std::future::pending())
     }

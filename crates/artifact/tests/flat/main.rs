@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use conjure_artifact::{ArtifactOptions, Fetch as _, FetchRequest, HttpFetch};
 use conjure_base::{Deadline, SystemClock, TenantId};
-use conjure_egress::{AddressPolicy, Egress, Policy};
+use conjure_egress::{AddressPolicy, Egress, EgressPolicy};
 use conjure_store::Store;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -50,8 +50,8 @@ async fn a_quarter_of_a_gigabyte_takes_a_few_megabytes() {
         url_timeout: Duration::from_secs(3600),
         ..ArtifactOptions::default()
     };
-    let addresses = AddressPolicy::public_only().allow_addresses([address.ip().into()]);
-    let egress = Egress::new(Policy::Full).with_addresses(addresses);
+    let addresses = AddressPolicy::public_only().with_allowed([address.ip().into()]);
+    let egress = Egress::new(EgressPolicy::Full).with_addresses(addresses);
     let fetch = HttpFetch::new(Arc::new(options), egress, Arc::new(SystemClock)).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("store")).unwrap();
@@ -62,7 +62,7 @@ async fn a_quarter_of_a_gigabyte_takes_a_few_megabytes() {
         tenant: &tenant,
         store: &store,
         cache_bytes: u64::MAX,
-        network: &Policy::Full,
+        network: &EgressPolicy::Full,
         deadline: Deadline::NEVER,
         cancel: CancellationToken::new(),
     };

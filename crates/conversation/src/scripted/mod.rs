@@ -1,34 +1,31 @@
-//! A model whose words come from a file, and the recorder that writes such files.
+//! A model that answers from a script file, and the recorder that writes such files.
+//! Demonstrations, tests and benchmarks need a model that is free and deterministic. A *script* is a list of turns, one for each model
+//! call: the content, the stop reason, errors, and what the request must contain. The tools that it calls are real. So texts and tool
+//! inputs may have *expressions* that quote the request (`{{result:last | match:'total: (\d+)'}}`).
 //!
-//! Demonstrations, tests and benchmarks need a model that costs nothing and says the same thing each time. A
-//! *script* is a list of turns, each one model call: what the model says, how it stops, what goes wrong, and
-//! what it expects to have been sent. The tools it calls are real; so that its words can be true of their real
-//! results, texts and tool inputs may *quote* what was sent (`{{result:last | match:'total: (\d+)'}}`).
+//! - [`Script`] is the parsed file: immutable, bounded in size, and checked when it is loaded.
+//! - [`ScriptedModel`] answers from it. Its only state is the position in the script, in memory. A program that revives a session after a
+//!   crash sets the position with [`ScriptedModel::starting_at`].
+//! - [`Recorder`] wraps any model and writes its responses to a script, after each call, atomically.
 //!
-//! - [`Script`] is the parsed file: immutable, bounded in size, checked when it is loaded.
-//! - [`ScriptedModel`] answers with it. Its only state is the position in the script, in memory; a program that
-//!   revives a session after a crash gives it again with [`ScriptedModel::starting_at`].
-//! - [`Recorder`] wraps any model and writes down its answers as a script, after each call, atomically.
-//!
-//! The format is described for its writers in `fixtures/scripts/README.md`.
+//! `fixtures/scripts/README.md` describes the format.
 
 mod error;
-mod expect;
-mod load;
+mod expectation;
+mod expression;
 mod model;
-mod pieces;
-mod quote;
 mod recorder;
 mod recording_file;
-mod redacted;
-mod sent;
+mod redaction;
+mod request_view;
+mod script;
+mod script_turn;
 mod template;
 #[cfg(test)]
 mod tests;
-mod turn;
 
 pub use error::ScriptError;
-pub use load::{MAX_TURNS, Script, ScriptFormat};
 pub use model::ScriptedModel;
 pub use recorder::{RecordError, Recorder};
-pub use sent::request_digest;
+pub use request_view::request_digest;
+pub use script::{MAX_TURNS, Script, ScriptFormat};

@@ -1,5 +1,6 @@
 //! The scripted model: answers each call with the next turn of its script.
 
+use std::iter;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,23 +8,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use conjure_base::{Clock, SystemClock};
 use futures_util::stream::{self, StreamExt as _};
 
-use crate::hosted::{HostedFiles, Hosting};
+use crate::block::{Block, BlockKind};
+use crate::hosted::{HostedFiles, HostedSupport};
 use crate::model::{Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request};
 
 use super::error::ScriptError;
-use super::expect::check_digest;
-use super::load::Script;
-use super::pieces::deltas;
-use super::sent::Sent;
-use super::template::Scene;
-use super::turn::Ending;
+use super::expectation::check_digest;
+use super::request_view::RequestView;
+use super::script::Script;
+use super::script_turn::StreamEnd;
+use super::template::RenderContext;
 
-/// A model whose words come from a script.
-///
-/// Each call, once its stream is first polled, takes the next turn, whether it then ends well, fails or is
-/// abandoned. The position lives in memory only: a program that revives a session asks its journal how many calls
-/// were made, and goes on with [`ScriptedModel::starting_at`]. Clones share the position; each session has a
-/// model of its own.
+/// A model that answers from a script.
+/// Each call takes the next turn when its stream is first polled, also if it fails or is abandoned. The position is in memory only: a
+/// program that revives a session reads from its journal how many calls were made, and sets it with [`ScriptedModel::starting_at`].
+/// Clones share the position, so each session needs its own model.
 ///
 /// ```
 /// use conjure_conversation::scripted::{Script, ScriptFormat, ScriptedModel};
@@ -45,7 +44,7 @@ pub struct ScriptedModel {
     digests: Digests,
 }
 
-/// Whether the recorded digests of requests are compared.
+/// Whether the recorded digests of requests are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Digests {
     Ignored,
@@ -53,7 +52,7 @@ enum Digests {
 }
 
 impl ScriptedModel {
-    /// A model that begins with the script's first turn.
+    /// A model that starts with the first turn of the script.
     #[must_use]
     pub fn new(script: impl Into<Arc<Script>>) -> Self {
         Self {
@@ -64,7 +63,7 @@ impl ScriptedModel {
         }
     }
 
-    /// A model that plays the script of a file. Blocks while it reads.
+    /// A model that answers from a script file. Blocks while it reads the file.
     ///
     /// # Errors
     /// As [`Script::from_file`].
@@ -72,42 +71,40 @@ impl ScriptedModel {
         Script::from_file(path).map(Self::new)
     }
 
-    /// The model, but its next call takes the turn at `position`, from 0: so many calls were answered before.
+    /// Sets the position of the next turn, from 0.
     #[must_use]
     pub fn starting_at(mut self, position: usize) -> Self {
         self.position = Arc::new(AtomicUsize::new(position));
         self
     }
 
-    /// The model, but delays are measured with this clock.
+    /// Sets the clock for delays.
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// The model, but each request must have the digest that was recorded for its turn (`sent`); a turn without
-    /// one fails.
+    /// Makes the model strict: each request must have the digest that was recorded for its turn (`sent`). A turn without one fails.
     #[must_use]
     pub const fn strict(mut self) -> Self {
         self.digests = Digests::Compared;
         self
     }
 
-    /// How many turns were taken.
+    /// How many turns were used.
     #[must_use]
     pub fn position(&self) -> usize {
         self.position.load(Ordering::Relaxed)
     }
 
-    /// What it plays.
+    /// The script.
     #[must_use]
     pub fn script(&self) -> &Script {
         &self.script
     }
 
-    /// Takes the next turn and answers with it. The delay comes last, so that a request that is not as expected
-    /// is told at once.
+    /// Takes the next turn and answers with it. The delay comes last, so that an unexpected request fails at once.
     async fn answer(self, request: Request) -> Vec<Result<ModelEvent, ModelError>> {
         let place = self.position.fetch_add(1, Ordering::Relaxed);
         match self.events(place, &request) {
@@ -135,7 +132,7 @@ impl ScriptedModel {
             ));
         };
         let in_turn = |reason| format!("turn {}, {reason}", place + 1);
-        let sent = Sent::new(request);
+        let sent = RequestView::new(request);
         turn.expect.check(&sent).map_err(in_turn)?;
         if self.digests == Digests::Compared {
             let expected = turn.sent.as_ref().ok_or_else(|| {
@@ -146,20 +143,22 @@ impl ScriptedModel {
             })?;
             check_digest("sent", expected, &sent).map_err(in_turn)?;
         }
-        if let Ending::Failed(error) = &turn.ending {
+        if let StreamEnd::Failed(error) = &turn.end {
             return Ok(vec![Err(error.clone())]);
         }
-        let response = turn.answer(&mut Scene::new(sent)).map_err(in_turn)?;
-        let shown = match &turn.ending {
-            Ending::Cut { after_pieces } | Ending::Broken { after_pieces, .. } => *after_pieces,
-            Ending::Finished | Ending::Failed(_) => usize::MAX,
+        let response = turn.response(&mut RenderContext::new(sent)).map_err(in_turn)?;
+        let shown = match &turn.end {
+            StreamEnd::Truncated { after_pieces } | StreamEnd::FailedMidway { after_pieces, .. } => {
+                *after_pieces
+            }
+            StreamEnd::Complete | StreamEnd::Failed(_) => usize::MAX,
         };
         let mut events = vec![Ok(ModelEvent::Started)];
-        events.extend(deltas(&response.content, turn.pieces).take(shown).map(Ok));
-        match &turn.ending {
-            Ending::Finished => events.push(Ok(ModelEvent::Finished(Box::new(response)))),
-            Ending::Broken { error, .. } => events.push(Err(error.clone())),
-            Ending::Cut { .. } | Ending::Failed(_) => {}
+        events.extend(stream_deltas(&response.content, turn.pieces).take(shown).map(Ok));
+        match &turn.end {
+            StreamEnd::Complete => events.push(Ok(ModelEvent::Finished(Box::new(response)))),
+            StreamEnd::FailedMidway { error, .. } => events.push(Err(error.clone())),
+            StreamEnd::Truncated { .. } | StreamEnd::Failed(_) => {}
         }
         Ok(events)
     }
@@ -170,13 +169,52 @@ impl Model for ScriptedModel {
         Box::pin(stream::once(self.clone().answer(request)).flat_map(stream::iter))
     }
 
-    /// A script may play any service.
-    fn hosting(&self) -> Hosting {
-        Hosting::Skills
+    /// A script may stand for any service.
+    fn hosted_support(&self) -> HostedSupport {
+        HostedSupport::Skills
     }
 
-    /// Whatever a script says was made, nobody has made.
+    /// The files in a script do not exist.
     fn hosted_files(&self) -> HostedFiles {
-        HostedFiles::Nowhere
+        HostedFiles::None
     }
+}
+
+/// The deltas of a response, block by block, each text in at most `pieces` pieces. The joined pieces of a block equal its text, thinking or
+/// input, byte for byte.
+pub(super) fn stream_deltas(content: &[Block], pieces: usize) -> impl Iterator<Item = ModelEvent> {
+    content.iter().enumerate().flat_map(move |(index, block)| block_deltas(index, block, pieces))
+}
+
+fn block_deltas(index: usize, block: &Block, pieces: usize) -> Vec<ModelEvent> {
+    match block.kind() {
+        BlockKind::Text(text) => {
+            split(text, pieces).map(|piece| ModelEvent::TextDelta { index, text: piece.to_owned() }).collect()
+        }
+        BlockKind::Thinking(text) => split(text, pieces)
+            .map(|piece| ModelEvent::ThinkingDelta { index, text: piece.to_owned() })
+            .collect(),
+        BlockKind::ToolUse(call) => iter::once(ModelEvent::ToolUseStarted { index, name: call.name.clone() })
+            .chain(
+                split(call.input.get(), pieces)
+                    .map(|piece| ModelEvent::ToolInputDelta { index, partial_json: piece.to_owned() }),
+            )
+            .collect(),
+        BlockKind::ToolResult { .. } | BlockKind::Other(_) => Vec::new(),
+    }
+}
+
+/// Splits a text into at most `pieces` non-empty pieces of about the same size, between characters.
+fn split(text: &str, pieces: usize) -> impl Iterator<Item = &str> {
+    let size = text.len().div_ceil(pieces.max(1)).max(1);
+    let mut rest = text;
+    iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let end = (size..rest.len()).find(|at| rest.is_char_boundary(*at)).unwrap_or(rest.len());
+        let (piece, after) = rest.split_at(end);
+        rest = after;
+        Some(piece)
+    })
 }

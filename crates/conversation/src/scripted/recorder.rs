@@ -1,8 +1,6 @@
-//! Writes down what a model answers, as a script that says the same again.
-//!
-//! The recording lives in memory and in its file. After each call the whole file is written anew beside itself,
-//! under a name of its own, and renamed into place, so a reader, or the start after a crash, sees a readable script of all calls but
-//! those under way. (A power cut may lose the last ones: a recording is not a journal, and is not synced.)
+//! Records the responses of a model as a script.
+//! The recording is in memory and in its file. After each call the file is replaced atomically, so a reader always sees a valid script of
+//! all completed calls. The file is not synced: a power failure may lose the last calls.
 
 use std::ffi::OsStr;
 use std::io;
@@ -17,40 +15,38 @@ use futures_util::Stream;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::content::Block;
-use crate::hosted::{HostedFiles, Hosting};
-use crate::model::{CallEffects, Model, ModelError, ModelEvent, ModelStream, Request, Response};
-use crate::stop::StopReason;
-use crate::usage::Usage;
+use crate::block::Block;
+use crate::hosted::{HostedFiles, HostedSupport};
+use crate::model::Usage;
+use crate::model::{Model, ModelError, ModelEvent, ModelStream, Request, Response, SideEffects};
+use crate::stop_reason::StopReason;
 
 use super::error::ScriptError;
-use super::load::{MAX_TURNS, ScriptFormat, VERSION};
 use super::recording_file::RecordingFile;
-use super::redacted::Redaction;
-use super::turn::error_type;
+use super::redaction::RecordingRedactor;
+use super::script::{MAX_TURNS, ScriptFormat, VERSION};
+use super::script_turn::error_type;
 
-/// What stands around the turns of a recording at most, and between two of them.
+/// The most bytes around the turns of a recording, and between two turns.
 const FRAME_BYTES: usize = 64;
 const SEPARATOR_BYTES: usize = 2;
 
-/// A model that passes each call on to another one and writes the answer down.
-///
-/// Answers are kept byte for byte, with the digest of the request that they answer; so a replay can be
-/// [strict](super::ScriptedModel::strict). What a call sent is not written: a recording holds the model's words
-/// only, without the secrets that it is told of ([`Recorder::with_redactor`]). A failure to write never disturbs the
-/// conversation; [`Recorder::finish`] tells it.
+/// A model that forwards each call to another model and records the response.
+/// Responses are recorded byte for byte, with the digest of their request, so a replay can be [strict](super::ScriptedModel::strict).
+/// Requests are not recorded. Secrets are redacted ([`Recorder::with_redactor`]). A failed write does not disturb the conversation;
+/// [`Recorder::finish`] reports it.
 #[derive(Debug)]
 pub struct Recorder<M> {
     model: M,
     recording: Arc<Mutex<Recording>>,
-    redaction: Redaction,
+    redactor: RecordingRedactor,
 }
 
-/// Why a recording is not whole.
+/// Why a recording is incomplete.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// The path cannot be a recording's.
+    /// The path is not valid for a recording.
     #[error("{0}")]
     Path(Arc<ScriptError>),
     /// The file cannot be written.
@@ -58,32 +54,33 @@ pub enum RecordError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: Arc<io::Error>,
     },
-    /// The conversation is longer than a script may be; its beginning was kept. JSON may be longer than YAML.
+    /// The conversation is longer than the limit of a script; its beginning is recorded. JSON may be longer than YAML.
     #[error("the recording `{}` ends early: a script may have {limit} bytes and {MAX_TURNS} turns; a `.json` file may have more than a `.yaml`", path.display())]
     TooLong {
         /// The file.
         path: PathBuf,
-        /// What a script of its format may have, in bytes.
+        /// The limit of its format, in bytes.
         limit: usize,
     },
 }
 
 impl<M: Model> Recorder<M> {
-    /// Records the calls of `model` in a file, whose extension (`.yaml`, `.yml`, `.json`) tells its format. An
-    /// existing file is replaced at once by a script without turns. Blocks while it writes, as each call does at
-    /// its end, for the time of writing a file of at most [`ScriptFormat::max_bytes`].
+    /// Records the calls of `model` in a file. The extension (`.yaml`, `.yml`, `.json`) sets the format.
+    ///
+    /// An existing file is replaced at once by a script without turns. This function and the end of each call block while they write a
+    /// file of at most [`ScriptFormat::max_bytes`].
     ///
     /// # Errors
-    /// When the path has no such extension, is something else than a regular file, or cannot be written.
+    /// When the path has another extension, is not a regular file, or cannot be written.
     pub fn create(model: M, path: impl AsRef<Path>) -> Result<Self, RecordError> {
-        Self::of(model, path.as_ref(), RecordingFile::of)
+        Self::open(model, path.as_ref(), RecordingFile::at_path)
     }
 
-    /// Records the calls of `model` in the file `name` of an open folder. Nothing is written outside of it, wherever its path may lead
-    /// by then; a link of that name is refused. `told` is the file's path in messages.
+    /// Records the calls of `model` in the file `name` of an open directory. All writes stay in that directory; a link of that name is
+    /// refused. `display_path` is the path in messages.
     ///
     /// # Errors
     /// As [`Recorder::create`].
@@ -91,36 +88,38 @@ impl<M: Model> Recorder<M> {
         model: M,
         folder: OwnedFd,
         name: impl AsRef<OsStr>,
-        told: impl AsRef<Path>,
+        display_path: impl AsRef<Path>,
     ) -> Result<Self, RecordError> {
-        Self::of(model, told.as_ref(), |told| RecordingFile::within(folder, name.as_ref(), told))
+        Self::open(model, display_path.as_ref(), |display_path| {
+            RecordingFile::in_dir(folder, name.as_ref(), display_path)
+        })
     }
 
-    fn of(
+    fn open(
         model: M,
         path: &Path,
         file: impl FnOnce(&Path) -> Result<RecordingFile, ScriptError>,
     ) -> Result<Self, RecordError> {
         let refused = |error| RecordError::Path(Arc::new(error));
-        let format = ScriptFormat::of(path).map_err(refused)?;
+        let format = ScriptFormat::from_path(path).map_err(refused)?;
         let file = file(path).map_err(refused)?;
         let path = path.to_owned();
         let mut recording = Recording { path, file, format, turns: Vec::new(), bytes: 0, failure: None };
         recording.write()?;
-        Ok(Self { model, recording: Arc::new(Mutex::new(recording)), redaction: Redaction::default() })
+        Ok(Self { model, recording: Arc::new(Mutex::new(recording)), redactor: RecordingRedactor::default() })
     }
 }
 
 impl<M> Recorder<M> {
-    /// The file leaves the session, so these secrets are taken out of what is written to it. The conversation itself goes on
-    /// with what the model said. A replay says the marks in their place; its strict form fits all the same.
+    /// Sets the redactor for the recording. The conversation itself uses the unredacted responses. A replay has the redaction marks, and
+    /// still works in its strict form.
     #[must_use]
     pub fn with_redactor(mut self, redactor: Redactor) -> Self {
-        self.redaction = Redaction::by(redactor);
+        self.redactor = RecordingRedactor::new(redactor);
         self
     }
 
-    /// Whether all calls so far were written.
+    /// Checks that all calls so far were written.
     ///
     /// # Errors
     /// The first failure to write one.
@@ -132,54 +131,54 @@ impl<M> Recorder<M> {
 impl<M: Model> Model for Recorder<M> {
     fn stream(&self, request: Request) -> ModelStream {
         Box::pin(RecordedStream {
-            sent: Some(self.redaction.digest(&request)),
-            redaction: self.redaction.clone(),
+            sent: Some(self.redactor.digest(&request)),
+            redactor: self.redactor.clone(),
             inner: self.model.stream(request),
             recording: Arc::clone(&self.recording),
             call: None,
         })
     }
 
-    fn hosting(&self) -> Hosting {
-        self.model.hosting()
+    fn hosted_support(&self) -> HostedSupport {
+        self.model.hosted_support()
     }
 
     fn hosted_files(&self) -> HostedFiles {
         self.model.hosted_files()
     }
 
-    fn effects(&self, request: &Request) -> CallEffects {
-        self.model.effects(request)
+    fn side_effects(&self, request: &Request) -> SideEffects {
+        self.model.side_effects(request)
     }
 }
 
-/// A panic while the lock was held leaves a whole state: turns are only ever replaced.
+/// A panic under the lock leaves a valid state, because each turn is replaced at once.
 fn lock(recording: &Mutex<Recording>) -> MutexGuard<'_, Recording> {
     recording.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One call under way. Dropped before its end, it is recorded as a stream that was cut there.
+/// One running call. Dropped before its end, it is recorded as a stream that was truncated there.
 struct RecordedStream {
-    /// Until the first poll; a stream that is never polled is no call.
+    /// Taken at the first poll; a stream that is never polled is not recorded.
     sent: Option<Digest>,
-    redaction: Redaction,
+    redactor: RecordingRedactor,
     inner: ModelStream,
     recording: Arc<Mutex<Recording>>,
-    call: Option<Call>,
+    call: Option<RecordedCall>,
 }
 
-/// What is known of a call under way.
-struct Call {
+/// The received part of a running call.
+struct RecordedCall {
     /// Its turn in the recording.
     place: usize,
     sent: Digest,
-    /// The pieces that were shown, by block; used only when no answer follows.
-    shown: Vec<(usize, Shown)>,
+    /// The received deltas, by block. They are used only when no complete response follows.
+    shown: Vec<(usize, ShownText)>,
     started: bool,
 }
 
-/// The text of a block as far as it was shown.
-enum Shown {
+/// The received text of a block.
+enum ShownText {
     Text(String),
     Thinking(String),
 }
@@ -191,20 +190,20 @@ impl Stream for RecordedStream {
         let this = &mut *self;
         if let Some(sent) = this.sent.take() {
             let place = lock(&this.recording).begin();
-            this.call = Some(Call { place, sent, shown: Vec::new(), started: false });
+            this.call = Some(RecordedCall { place, sent, shown: Vec::new(), started: false });
         }
         let polled = this.inner.as_mut().poll_next(context);
         if let (Poll::Ready(event), Some(call)) = (&polled, &mut this.call) {
             let turn = match event {
                 Some(Ok(ModelEvent::Finished(response))) => {
-                    Some(RecordedTurn::answered(call.sent, response, &this.redaction))
+                    Some(RecordedTurn::from_response(call.sent, response, &this.redactor))
                 }
                 Some(Ok(event)) => {
-                    call.see(event);
+                    call.observe(event);
                     None
                 }
-                Some(Err(error)) => Some(call.failed(error, &this.redaction)),
-                None => Some(call.cut(&this.redaction)),
+                Some(Err(error)) => Some(call.to_failed_turn(error, &this.redactor)),
+                None => Some(call.to_truncated_turn(&this.redactor)),
             };
             if let Some(turn) = turn {
                 lock(&this.recording).end(call.place, &turn);
@@ -218,90 +217,90 @@ impl Stream for RecordedStream {
 impl Drop for RecordedStream {
     fn drop(&mut self) {
         if let Some(call) = self.call.take() {
-            lock(&self.recording).end(call.place, &call.cut(&self.redaction));
+            lock(&self.recording).end(call.place, &call.to_truncated_turn(&self.redactor));
         }
     }
 }
 
-impl Call {
-    /// Remembers a piece. Inputs of tools that were cut are no blocks and are left out.
-    fn see(&mut self, event: &ModelEvent) {
-        // None of them says that an answer has begun.
-        if matches!(event, ModelEvent::Waiting | ModelEvent::Sent | ModelEvent::Used(_)) {
+impl RecordedCall {
+    /// Records a delta. Truncated inputs of tools are left out, because they are not valid blocks.
+    fn observe(&mut self, event: &ModelEvent) {
+        // These come before the response.
+        if matches!(event, ModelEvent::Queued | ModelEvent::Sent | ModelEvent::UsageReported(_)) {
             return;
         }
         self.started = true;
         let (index, shown) = match event {
-            ModelEvent::TextDelta { index, text } => (*index, Shown::Text(text.clone())),
-            ModelEvent::ThinkingDelta { index, text } => (*index, Shown::Thinking(text.clone())),
+            ModelEvent::TextDelta { index, text } => (*index, ShownText::Text(text.clone())),
+            ModelEvent::ThinkingDelta { index, text } => (*index, ShownText::Thinking(text.clone())),
             _ => return,
         };
         match (self.shown.last_mut(), shown) {
-            (Some((last, Shown::Text(so_far))), Shown::Text(text)) if *last == index => {
+            (Some((last, ShownText::Text(so_far))), ShownText::Text(text)) if *last == index => {
                 so_far.push_str(&text)
             }
-            (Some((last, Shown::Thinking(so_far))), Shown::Thinking(text)) if *last == index => {
+            (Some((last, ShownText::Thinking(so_far))), ShownText::Thinking(text)) if *last == index => {
                 so_far.push_str(&text);
             }
             (_, shown) => self.shown.push((index, shown)),
         }
     }
 
-    /// The blocks that were shown, each to be shown again in one piece.
-    fn blocks(&self, redaction: &Redaction) -> Vec<RawBlock> {
-        let json = |(_, shown): &(usize, Shown)| match shown {
-            Shown::Text(text) => Block::text(redaction.head(text)).json().to_owned(),
-            Shown::Thinking(text) => {
-                format!(r#"{{"type":"thinking","thinking":{}}}"#, Value::from(redaction.head(text)))
+    /// The received blocks, each as one piece.
+    fn blocks(&self, redactor: &RecordingRedactor) -> Vec<RawBlock> {
+        let json = |(_, shown): &(usize, ShownText)| match shown {
+            ShownText::Text(text) => Block::text(redactor.head(text)).json().to_owned(),
+            ShownText::Thinking(text) => {
+                format!(r#"{{"type":"thinking","thinking":{}}}"#, Value::from(redactor.head(text)))
             }
         };
         self.shown.iter().map(json).map(|raw| RawBlock { raw }).collect()
     }
 
-    fn cut(&self, redaction: &Redaction) -> RecordedTurn {
-        let content = self.blocks(redaction);
+    fn to_truncated_turn(&self, redactor: &RecordingRedactor) -> RecordedTurn {
+        let content = self.blocks(redactor);
         RecordedTurn {
             cut_after: Some(content.len()),
             pieces: Some(1),
             content: Some(content),
-            ..RecordedTurn::of(self.sent)
+            ..RecordedTurn::new(self.sent)
         }
     }
 
-    fn failed(&self, error: &ModelError, redaction: &Redaction) -> RecordedTurn {
-        let content = self.started.then(|| self.blocks(redaction));
+    fn to_failed_turn(&self, error: &ModelError, redactor: &RecordingRedactor) -> RecordedTurn {
+        let content = self.started.then(|| self.blocks(redactor));
         RecordedTurn {
             error: Some(RecordedError {
-                r#type: redaction.text(&error_type(&error.kind)),
-                message: redaction.text(&error.message),
+                r#type: redactor.text(&error_type(&error.kind)),
+                message: redactor.text(&error.message),
                 retry_after_ms: error
                     .retry_after
                     .map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX)),
                 after_pieces: content.as_ref().map(Vec::len),
-                request_id: error.request_id.as_deref().map(|id| redaction.text(id)),
+                request_id: error.request_id.as_deref().map(|id| redactor.text(id)),
             }),
             pieces: content.is_some().then_some(1),
             content,
-            ..RecordedTurn::of(self.sent)
+            ..RecordedTurn::new(self.sent)
         }
     }
 }
 
-/// The script as far as it was recorded.
+/// The recorded script.
 #[derive(Debug)]
 struct Recording {
-    /// As it was named, for messages.
+    /// The path for messages.
     path: PathBuf,
     file: RecordingFile,
     format: ScriptFormat,
-    /// The text of each turn, or none while the call is under way.
+    /// The text of each turn; `None` while its call is running.
     turns: Vec<Option<String>>,
     bytes: usize,
     failure: Option<RecordError>,
 }
 
 impl Recording {
-    /// Reserves the turn of a call that begins: turns stand in the order in which calls began.
+    /// Reserves the turn of a new call. Turns are in the order in which calls began.
     fn begin(&mut self) -> usize {
         self.turns.push(None);
         self.turns.len() - 1
@@ -309,16 +308,16 @@ impl Recording {
 
     /// Writes the turn of a call that ended.
     fn end(&mut self, place: usize, turn: &RecordedTurn) {
-        if let Err(error) = self.keep(place, turn) {
+        if let Err(error) = self.append(place, turn) {
             tracing::warn!(%error, "the conversation is no longer recorded");
             self.failure.get_or_insert(error);
         }
     }
 
-    fn keep(&mut self, place: usize, turn: &RecordedTurn) -> Result<(), RecordError> {
-        let text = turn.text(self.format).map_err(|error| self.unwritten(error))?;
+    fn append(&mut self, place: usize, turn: &RecordedTurn) -> Result<(), RecordError> {
+        let text = turn.text(self.format).map_err(|error| self.write_error(error))?;
         let too_long = self.bytes + text.len() > self.format.max_bytes() - FRAME_BYTES || place >= MAX_TURNS;
-        // What was not kept leaves a gap, and a script with a gap would answer the wrong calls.
+        // A script with a gap would answer the wrong calls, so nothing is appended after a skipped turn.
         if too_long || matches!(self.failure, Some(RecordError::TooLong { .. })) {
             return Err(RecordError::TooLong { path: self.path.clone(), limit: self.format.max_bytes() });
         }
@@ -329,19 +328,19 @@ impl Recording {
         self.write()
     }
 
-    /// Writes the whole file beside itself and renames it into place.
+    /// Replaces the whole file atomically.
     fn write(&mut self) -> Result<(), RecordError> {
-        self.file.replace(self.text().as_bytes()).map_err(|error| self.unwritten(error))?;
-        // The whole recording was written, also what an earlier call failed to write.
+        self.file.replace(self.text().as_bytes()).map_err(|error| self.write_error(error))?;
+        // This also wrote the turns that an earlier call failed to write.
         self.failure = None;
         Ok(())
     }
 
-    fn unwritten(&self, source: io::Error) -> RecordError {
+    fn write_error(&self, source: io::Error) -> RecordError {
         RecordError::Write { path: self.path.clone(), source: Arc::new(source) }
     }
 
-    /// The script of the turns up to the first one that is still under way.
+    /// The script up to the first turn that is still running.
     fn text(&self) -> String {
         let turns: Vec<&str> = self.turns.iter().map_while(Option::as_deref).collect();
         match self.format {
@@ -354,7 +353,7 @@ impl Recording {
     }
 }
 
-/// A turn as it is written: the fields of the format that a recording uses.
+/// A turn in the file: the fields of the format that a recording uses.
 #[derive(Serialize)]
 struct RecordedTurn {
     sent: Digest,
@@ -368,7 +367,7 @@ struct RecordedTurn {
     container: Option<ContainerId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<Vec<RawBlock>>,
-    /// Written also where it is null: null is a stop reason, absent is not.
+    /// Also written when it is null, because null is a stop reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     stop_reason: Option<StopReason>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -399,7 +398,7 @@ struct RecordedError {
 }
 
 impl RecordedTurn {
-    const fn of(sent: Digest) -> Self {
+    const fn new(sent: Digest) -> Self {
         Self {
             sent,
             id: None,
@@ -415,9 +414,9 @@ impl RecordedTurn {
         }
     }
 
-    fn answered(sent: Digest, response: &Response, redaction: &Redaction) -> Self {
-        let raw = |block: &Block| RawBlock { raw: redaction.block(block).into_owned() };
-        let text = |text: &Option<String>| text.as_deref().map(|text| redaction.text(text));
+    fn from_response(sent: Digest, response: &Response, redactor: &RecordingRedactor) -> Self {
+        let raw = |block: &Block| RawBlock { raw: redactor.block(block).into_owned() };
+        let text = |text: &Option<String>| text.as_deref().map(|text| redactor.text(text));
         Self {
             id: text(&response.id),
             model: text(&response.model),
@@ -426,11 +425,11 @@ impl RecordedTurn {
             content: Some(response.content.iter().map(raw).collect()),
             stop_reason: Some(response.stop_reason.clone()),
             usage: Some(response.usage),
-            ..Self::of(sent)
+            ..Self::new(sent)
         }
     }
 
-    /// The turn's text, to stand in the list of turns.
+    /// The turn's text in the list of turns.
     fn text(&self, format: ScriptFormat) -> io::Result<String> {
         match format {
             ScriptFormat::Yaml => serde_yaml::to_string(&[self]).map_err(io::Error::other),

@@ -1,7 +1,6 @@
-//! Where a recording lies, and how it is replaced by a longer one.
-//!
-//! The new file has a name that nobody else has: neither a file of the user's nor one that another recorder of the same path is
-//! writing. It goes when it cannot take its place; a crash in between leaves it behind.
+//! The file of a recording, and its atomic replacement.
+//! The staging file has a unique name, so it collides neither with a file of the user nor with another recorder. It is removed when the
+//! rename fails. A crash before the rename leaves it behind.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -14,29 +13,29 @@ use rustix::io::Errno;
 
 use super::error::ScriptError;
 
-/// How many names are tried: only leftovers, and who writes to the same folder now, are in the way.
+/// How many names are tried. Only leftovers and concurrent recorders use such names.
 const ATTEMPTS: u32 = 1000;
 
-/// A file that is replaced as a whole.
+/// A file that is replaced atomically.
 #[derive(Debug)]
 pub(super) struct RecordingFile {
-    folder: Folder,
+    folder: ParentDir,
     name: OsString,
 }
 
 #[derive(Debug)]
-enum Folder {
-    /// The one that has this path whenever it is written to.
-    At(PathBuf),
-    /// This one, wherever it is by then.
+enum ParentDir {
+    /// The directory that has this path at the time of writing.
+    Path(PathBuf),
+    /// An open directory, which may have been moved.
     Open(OwnedFd),
 }
 
 impl RecordingFile {
-    /// The file of this path, behind a link.
-    pub(super) fn of(path: &Path) -> Result<Self, ScriptError> {
+    /// The file at this path. A symbolic link is resolved.
+    pub(super) fn at_path(path: &Path) -> Result<Self, ScriptError> {
         let refused = || ScriptError::NotAFile { path: path.to_owned() };
-        // A link is followed once, so that the file is replaced and not the link.
+        // The link is resolved once, so that the file is replaced and not the link.
         let path = match fs::canonicalize(path) {
             Ok(target) if target.is_file() => target,
             Ok(_) => return Err(refused()),
@@ -44,44 +43,45 @@ impl RecordingFile {
         };
         let name = path.file_name().ok_or_else(refused)?.to_owned();
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        Ok(Self { folder: Folder::At(parent.unwrap_or_else(|| Path::new(".")).to_owned()), name })
+        Ok(Self { folder: ParentDir::Path(parent.unwrap_or_else(|| Path::new(".")).to_owned()), name })
     }
 
-    /// The file of this name in an open folder.
-    pub(super) fn within(folder: OwnedFd, name: &OsStr, told: &Path) -> Result<Self, ScriptError> {
+    /// The file of this name in an open directory.
+    pub(super) fn in_dir(folder: OwnedFd, name: &OsStr, display_path: &Path) -> Result<Self, ScriptError> {
         let is_a_name = Path::new(name).file_name() == Some(name);
         let found = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW);
         let is_other = found.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile);
         if is_other || !is_a_name {
-            return Err(ScriptError::NotAFile { path: told.to_owned() });
+            return Err(ScriptError::NotAFile { path: display_path.to_owned() });
         }
-        Ok(Self { folder: Folder::Open(folder), name: name.to_owned() })
+        Ok(Self { folder: ParentDir::Open(folder), name: name.to_owned() })
     }
 
-    /// Writes a new file beside it, and renames that into place.
+    /// Writes a staging file in the same directory, and renames it into place.
     pub(super) fn replace(&self, content: &[u8]) -> io::Result<()> {
         let opened;
         let folder = match &self.folder {
-            Folder::Open(folder) => folder.as_fd(),
-            Folder::At(path) => {
+            ParentDir::Open(folder) => folder.as_fd(),
+            ParentDir::Path(path) => {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 opened = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
                 opened.as_fd()
             }
         };
-        let (draft, mut file) = draft(folder)?;
+        let (staging, mut file) = create_staging_file(folder)?;
         let written = file.write_all(content);
-        let replaced = written
-            .and_then(|()| Ok(rustix::fs::renameat(folder, draft.as_str(), folder, self.name.as_os_str())?));
+        let replaced = written.and_then(|()| {
+            Ok(rustix::fs::renameat(folder, staging.as_str(), folder, self.name.as_os_str())?)
+        });
         if replaced.is_err() {
-            let _ = rustix::fs::unlinkat(folder, draft.as_str(), AtFlags::empty());
+            let _ = rustix::fs::unlinkat(folder, staging.as_str(), AtFlags::empty());
         }
         replaced
     }
 }
 
-/// A new file, and its name. It has the permissions of any new file: those that the process's mask leaves.
-fn draft(folder: BorrowedFd<'_>) -> io::Result<(String, File)> {
+/// Creates a staging file, and returns its name. Its permissions follow the process's umask.
+fn create_staging_file(folder: BorrowedFd<'_>) -> io::Result<(String, File)> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     for attempt in 0..ATTEMPTS {
         let name = format!(".recording-{}-{attempt}.partial", std::process::id());
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_opened_is_written_to_wherever_it_is() {
+    fn an_open_directory_is_written_to_after_it_was_moved() {
         let temp = tempfile::tempdir().unwrap();
         let at = |name: &str| temp.path().join(name);
         for name in ["mine", "work"] {
@@ -112,7 +112,7 @@ mod tests {
         }
         fs::write(at("mine/run.json"), "mine").unwrap();
         let told = at("work/run.json");
-        let place = RecordingFile::within(open(&at("work")), OsStr::new("run.json"), &told).unwrap();
+        let place = RecordingFile::in_dir(open(&at("work")), OsStr::new("run.json"), &told).unwrap();
         place.replace(b"one").unwrap();
         assert_eq!(fs::read_to_string(&told).unwrap(), "one");
         fs::rename(at("work"), at("moved")).unwrap();
@@ -135,7 +135,7 @@ mod tests {
         symlink("file", temp.path().join("link.json")).unwrap();
         fs::create_dir(temp.path().join("folder.json")).unwrap();
         for name in ["link.json", "folder.json", "folder.json/x", "..", ""] {
-            let place = RecordingFile::within(open(temp.path()), OsStr::new(name), Path::new(name));
+            let place = RecordingFile::in_dir(open(temp.path()), OsStr::new(name), Path::new(name));
             assert!(matches!(place, Err(ScriptError::NotAFile { .. })), "{name}");
         }
     }

@@ -1,7 +1,6 @@
-//! Texts with quotations, and JSON values that hold such texts.
-//!
-//! `{{` opens a quotation; `\{{` stands for literal braces (before `{{`, `\\` is one backslash; anywhere else a
-//! backslash is itself). Single braces and a stray `}}` are ordinary text.
+//! Texts with expressions, and JSON values with such texts.
+//! `{{` opens an expression; `\{{` is a literal `{{`. Before `{{`, `\\` is one backslash; anywhere else a backslash is literal. Single
+//! braces and a lone `}}` are ordinary text.
 
 use std::fmt;
 use std::iter::repeat_n;
@@ -10,13 +9,13 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 
-use super::quote::{MAX_EXAMINED_BYTES, Quotation};
-use super::sent::Sent;
+use super::expression::{Expression, MAX_EXAMINED_BYTES};
+use super::request_view::RequestView;
 
-/// What the quotations of one turn may add up to, in bytes.
+/// The largest rendered content of one turn, in bytes.
 pub(super) const MAX_RENDERED_BYTES: usize = 16 << 20;
 
-/// A text with quotations.
+/// A text with expressions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Template {
     parts: Vec<Part>,
@@ -25,11 +24,11 @@ pub(super) struct Template {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
     Literal(String),
-    Quotation(Quotation),
+    Expression(Expression),
 }
 
 impl Template {
-    /// Reads a text.
+    /// Parses a text.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut literal = String::new();
@@ -44,11 +43,11 @@ impl Template {
                 rest = inside;
                 continue;
             }
-            let (quotation, length) = Quotation::parse(inside)?;
+            let (expression, length) = Expression::parse(inside)?;
             if !literal.is_empty() {
                 parts.push(Part::Literal(std::mem::take(&mut literal)));
             }
-            parts.push(Part::Quotation(quotation));
+            parts.push(Part::Expression(expression));
             rest = &inside[length..];
         }
         literal.push_str(rest);
@@ -58,23 +57,23 @@ impl Template {
         Ok(Self { parts })
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the text is empty.
     pub(super) const fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// The text with its quotations filled in.
-    pub(super) fn render(&self, scene: &mut Scene<'_>) -> Result<String, String> {
+    /// Renders the text: replaces its expressions by their values.
+    pub(super) fn render(&self, context: &mut RenderContext<'_>) -> Result<String, String> {
         let mut text = String::new();
         for part in &self.parts {
             match part {
                 Part::Literal(literal) => {
-                    scene.left = left_after(scene.left, literal)?;
+                    context.bytes_left = remaining_after(context.bytes_left, literal)?;
                     text.push_str(literal);
                 }
-                Part::Quotation(quotation) => {
-                    let quoted = quotation.evaluate(&scene.sent, &mut scene.examinable)?;
-                    scene.left = left_after(scene.left, &quoted)?;
+                Part::Expression(expression) => {
+                    let quoted = expression.evaluate(&context.request, &mut context.work_left)?;
+                    context.bytes_left = remaining_after(context.bytes_left, &quoted)?;
                     text.push_str(&quoted);
                 }
             }
@@ -83,24 +82,24 @@ impl Template {
     }
 }
 
-/// What a turn's templates are rendered from, and how much they may still look through and add up to.
-pub(super) struct Scene<'r> {
-    sent: Sent<'r>,
-    left: usize,
-    examinable: usize,
+/// The context for the templates of one turn: the request, and the remaining budgets.
+pub(super) struct RenderContext<'r> {
+    request: RequestView<'r>,
+    bytes_left: usize,
+    work_left: usize,
 }
 
-impl<'r> Scene<'r> {
-    /// A scene for one turn.
-    pub(super) const fn new(sent: Sent<'r>) -> Self {
-        Self { sent, left: MAX_RENDERED_BYTES, examinable: MAX_EXAMINED_BYTES }
+impl<'r> RenderContext<'r> {
+    /// A context for one turn.
+    pub(super) const fn new(sent: RequestView<'r>) -> Self {
+        Self { request: sent, bytes_left: MAX_RENDERED_BYTES, work_left: MAX_EXAMINED_BYTES }
     }
 }
 
-/// What is left of `left` bytes once `text` is written.
-fn left_after(left: usize, text: &str) -> Result<usize, String> {
+/// The bytes that remain of `left` after `text`.
+fn remaining_after(left: usize, text: &str) -> Result<usize, String> {
     left.checked_sub(text.len()).ok_or_else(|| {
-        format!("the turn with its quotations is larger than {MAX_RENDERED_BYTES} bytes; quote less")
+        format!("the turn with its expressions is larger than {MAX_RENDERED_BYTES} bytes; quote less")
     })
 }
 
@@ -122,7 +121,7 @@ impl<'de> Deserialize<'de> for Template {
     }
 }
 
-/// A JSON value whose texts may hold quotations. The order of an object's keys is kept.
+/// A JSON value whose texts may have expressions. It keeps the order of an object's keys.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum TemplateValue {
     /// A text.
@@ -136,16 +135,16 @@ pub(super) enum TemplateValue {
 }
 
 impl TemplateValue {
-    /// Writes the value, its quotations filled in, as JSON text behind `json`.
-    pub(super) fn render(&self, scene: &mut Scene<'_>, json: &mut String) -> Result<(), String> {
+    /// Renders the value as JSON text, and appends it to `json`.
+    pub(super) fn render(&self, context: &mut RenderContext<'_>, json: &mut String) -> Result<(), String> {
         match self {
-            Self::Text(template) => json.push_str(&Value::from(template.render(scene)?).to_string()),
+            Self::Text(template) => json.push_str(&Value::from(template.render(context)?).to_string()),
             Self::Plain(value) => json.push_str(&value.to_string()),
             Self::List(items) => {
                 json.push('[');
                 for (place, item) in items.iter().enumerate() {
                     json.push_str(if place == 0 { "" } else { "," });
-                    item.render(scene, json)?;
+                    item.render(context, json)?;
                 }
                 json.push(']');
             }
@@ -155,7 +154,7 @@ impl TemplateValue {
                     json.push_str(if place == 0 { "" } else { "," });
                     json.push_str(&Value::from(key.as_str()).to_string());
                     json.push(':');
-                    value.render(scene, json)?;
+                    value.render(context, json)?;
                 }
                 json.push('}');
             }

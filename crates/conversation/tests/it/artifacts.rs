@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex};
 
 use conjure_base::{Digest, Timestamp, TurnId};
 use conjure_conversation::{
-    ARTIFACT_LIMIT, Artifact, ArtifactChange, ArtifactContent, ArtifactSource, Block, Command, CommandKind,
-    Completeness, ContentTypeOrigin, Event, EventKind, FILE_LIMIT, FetchedArtifact, FileChange, FileSource,
-    InterruptCause, Observer, Post, Receipt, Rejection, SessionFile, StartedCall, State, StopReason,
-    ToolOutcome, ToolResult, TurnOptions, TurnOutcome, TurnStop, apply, decide, session_events,
+    ARTIFACT_LIMIT, Artifact, ArtifactChange, ArtifactContent, ArtifactSource, Block, CallOutcome, Command,
+    CommandKind, Completeness, ContentTypeOrigin, ConversationObserver, Event, EventKind, FILE_LIMIT,
+    FetchedArtifact, FileChange, FileSource, InboxMessage, InterruptCause, Receipt, Rejection, SessionFile,
+    SessionState, StartedCall, StopReason, ToolResult, TurnOptions, TurnOutcome, TurnStop, apply, decide,
+    session_events,
 };
 use futures_util::{StreamExt, stream};
 
@@ -15,7 +16,7 @@ use crate::support::{FakeModel, World, calls, id, start, start_call, text};
 
 #[derive(Default)]
 struct Bed {
-    state: State,
+    state: SessionState,
     events: Vec<Event>,
 }
 
@@ -34,13 +35,13 @@ impl Bed {
     }
 
     fn named(&self) -> Vec<(&str, &str)> {
-        let artifacts = self.state.standing().artifacts();
+        let artifacts = self.state.view().artifacts();
         artifacts.iter().map(|artifact| (artifact.name.as_str(), artifact.variable.as_str())).collect()
     }
 
     /// What the record adds up to, read anew from what is written.
-    fn reloaded(&self) -> State {
-        let mut state = State::default();
+    fn reloaded(&self) -> SessionState {
+        let mut state = SessionState::default();
         for event in &self.events {
             apply(&mut state, &serde_json::from_str(&serde_json::to_string(event).unwrap()).unwrap());
         }
@@ -66,7 +67,7 @@ fn fetched(name: &str, url: &str, bytes: &[u8]) -> FetchedArtifact {
         name: name.parse().unwrap(),
         url: url.to_owned(),
         content_type: "application/json".to_owned(),
-        content: ArtifactContent { digest: Digest::of(bytes), size: bytes.len() as u64 },
+        content: ArtifactContent { digest: Digest::of_bytes(bytes), size: bytes.len() as u64 },
     }
 }
 
@@ -93,8 +94,8 @@ fn artifacts_keep_their_order_and_each_has_a_variable_of_its_own() {
 }
 
 /// The artifacts themselves, in their order: where two lists name the same place, nothing was copied.
-fn places(state: &State) -> Vec<*const Artifact> {
-    state.standing().artifacts().iter().map(Arc::as_ptr).collect()
+fn places(state: &SessionState) -> Vec<*const Artifact> {
+    state.view().artifacts().iter().map(Arc::as_ptr).collect()
 }
 
 #[test]
@@ -103,8 +104,8 @@ fn a_change_of_one_artifact_copies_no_other_nor_does_a_clone_of_all() {
     for name in ["a", "b", "c"] {
         bed.register(name, url("https://a.example/1")).unwrap();
     }
-    let (before, standing) = (places(&bed.state), bed.state.standing().clone());
-    assert!(Arc::ptr_eq(standing.artifacts(), bed.state.standing().artifacts()));
+    let (before, view) = (places(&bed.state), bed.state.view().clone());
+    assert!(Arc::ptr_eq(view.artifacts(), bed.state.view().artifacts()));
     bed.register("d", ArtifactSource::Content).unwrap();
     assert_eq!(places(&bed.state)[..3], before);
     let fetched = Box::new(fetched("b", "https://a.example/1", b"1"));
@@ -113,7 +114,7 @@ fn a_change_of_one_artifact_copies_no_other_nor_does_a_clone_of_all() {
     assert_eq!((after[0], after[2]), (before[0], before[2]));
     bed.submit(CommandKind::UnregisterArtifact { name: "a".parse().unwrap() }).unwrap();
     assert_eq!(places(&bed.state), after[1..]);
-    assert_eq!(standing.artifacts()[1].size(), None, "who has an earlier moment sees that");
+    assert_eq!(view.artifacts()[1].size(), None, "who has an earlier moment sees that");
     assert_eq!(bed.reloaded(), bed.state);
 }
 
@@ -138,14 +139,14 @@ fn what_was_fetched_belongs_to_the_url_that_the_artifact_has() {
     bed.register("api", url("https://a.example/1")).unwrap();
     bed.submit(CommandKind::FetchArtifact { fetched: Box::new(fetched("api", "https://a.example/1", b"1")) })
         .unwrap();
-    let artifact = &bed.state.standing().artifacts()[0];
+    let artifact = &bed.state.view().artifacts()[0];
     assert_eq!((artifact.size(), artifact.content_type.as_str()), (Some(1), "application/json"));
     // Registered anew, it is another.
     bed.submit(CommandKind::UnregisterArtifact { name: "api".parse().unwrap() }).unwrap();
     bed.register("api", url("https://a.example/2")).unwrap();
     bed.submit(CommandKind::FetchArtifact { fetched: Box::new(fetched("api", "https://a.example/1", b"1")) })
         .unwrap();
-    assert_eq!(bed.state.standing().artifacts()[0].size(), None);
+    assert_eq!(bed.state.view().artifacts()[0].size(), None);
     assert_eq!(bed.reloaded(), bed.state);
 }
 
@@ -157,7 +158,7 @@ fn a_declared_media_type_is_not_replaced_by_what_a_server_says() {
     bed.submit(CommandKind::RegisterArtifact { artifact: Box::new(artifact) }).unwrap();
     bed.submit(CommandKind::FetchArtifact { fetched: Box::new(fetched("api", "https://a.example/1", b"1")) })
         .unwrap();
-    let artifact = &bed.state.standing().artifacts()[0];
+    let artifact = &bed.state.view().artifacts()[0];
     assert_eq!((artifact.size(), artifact.content_type.as_str()), (Some(1), "text/csv"));
     assert_eq!(bed.reloaded(), bed.state);
 }
@@ -169,11 +170,11 @@ fn of_an_older_record_a_media_type_is_a_guess() {
     let event: Event = serde_json::from_str(recorded).unwrap();
     let EventKind::ArtifactRegistered { artifact } = &event.kind else { panic!("{event:?}") };
     assert_eq!(artifact.content_type_origin, ContentTypeOrigin::Guessed);
-    let mut state = State::default();
+    let mut state = SessionState::default();
     apply(&mut state, &event);
     let kind = EventKind::ArtifactFetched { fetched: Box::new(fetched("api", "https://a.example/1", b"1")) };
     apply(&mut state, &Event { at: event.at, kind });
-    assert_eq!(state.standing().artifacts()[0].content_type, "application/json");
+    assert_eq!(state.view().artifacts()[0].content_type, "application/json");
 }
 
 #[test]
@@ -184,21 +185,21 @@ fn what_a_call_fetched_counts_with_its_result_and_a_late_one_does_not() {
     bed.submit(start_call()).unwrap();
     let (turn, call) = bed.state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
     let response = Box::new(calls(&[("view", "a"), ("view", "b")]));
-    bed.submit(CommandKind::AcceptAnswer { turn, call, response }).unwrap();
+    bed.submit(CommandKind::AcceptResponse { turn, call, response }).unwrap();
     let started = ["a", "b"].map(|call| StartedCall { call: id(call), idempotent: true }).to_vec();
     bed.submit(CommandKind::StartTools { calls: started }).unwrap();
     let finish = |bytes: &[u8]| {
-        let result = ToolResult::text_result(&id("a"), "so").fetching(vec![fetched(
+        let result = ToolResult::text_result(&id("a"), "so").with_fetched(vec![fetched(
             "api",
             "https://a.example/1",
             bytes,
         )]);
-        CommandKind::FinishTool { result, outcome: ToolOutcome::Finished }
+        CommandKind::FinishTool { result, outcome: CallOutcome::Finished }
     };
     bed.submit(finish(b"one")).unwrap();
-    assert_eq!(bed.state.standing().artifacts()[0].size(), Some(3));
+    assert_eq!(bed.state.view().artifacts()[0].size(), Some(3));
     assert!(bed.submit(finish(b"later")).is_err());
-    assert_eq!(bed.state.standing().artifacts()[0].size(), Some(3));
+    assert_eq!(bed.state.view().artifacts()[0].size(), Some(3));
     assert_eq!(bed.reloaded(), bed.state);
     let told = bed.told();
     let fetched = told.iter().filter(|kind| *kind == "session.artifact_fetched").count();
@@ -219,7 +220,7 @@ fn file(id: &str, change: FileChange, turn: TurnId) -> SessionFile {
 }
 
 fn produce(turn: TurnId, files: Vec<SessionFile>) -> CommandKind {
-    CommandKind::ProduceFiles { turn, files, completeness: Completeness::Whole }
+    CommandKind::ProduceFiles { turn, files, completeness: Completeness::Complete }
 }
 
 #[test]
@@ -253,7 +254,7 @@ fn of_too_many_files_those_of_the_oldest_turns_and_the_deepest_are_forgotten() {
 }
 
 #[test]
-fn who_is_told_of_files_is_told_whether_these_are_all() {
+fn the_event_of_files_has_their_completeness() {
     let told = |files: Vec<SessionFile>, completeness| {
         let kind = EventKind::FilesProduced { turn: TurnId::FIRST, files, completeness };
         let event = Event { at: Timestamp::default(), kind };
@@ -264,10 +265,10 @@ fn who_is_told_of_files_is_told_whether_these_are_all() {
             .collect::<Vec<_>>()
     };
     let one = vec![file("a", FileChange::Created, TurnId::FIRST)];
-    assert_eq!(told(one.clone(), Completeness::Whole), ["whole"]);
-    assert_eq!(told(one, Completeness::Cut), ["cut"]);
-    assert_eq!(told(Vec::new(), Completeness::Cut), ["cut"]);
-    assert!(told(Vec::new(), Completeness::Whole).is_empty());
+    assert_eq!(told(one.clone(), Completeness::Complete), ["whole"]);
+    assert_eq!(told(one, Completeness::Truncated), ["cut"]);
+    assert_eq!(told(Vec::new(), Completeness::Truncated), ["cut"]);
+    assert!(told(Vec::new(), Completeness::Complete).is_empty());
 }
 
 #[test]
@@ -296,15 +297,15 @@ fn the_files_of_a_turn_are_recorded_once_behind_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn artifacts_change_while_a_turn_runs_and_whoever_watches_sees_the_state_first() {
+async fn artifacts_change_during_a_turn_and_observers_see_the_state_first() {
     #[derive(Default)]
     struct Seen(Mutex<Vec<String>>);
-    impl Observer for Seen {
-        fn belongings(&self, state: &State) {
-            let names = state.standing().artifacts().iter().map(|artifact| artifact.name.to_string());
+    impl ConversationObserver for Seen {
+        fn on_assets_changed(&self, state: &SessionState) {
+            let names = state.view().artifacts().iter().map(|artifact| artifact.name.to_string());
             self.0.lock().unwrap().push(format!("has {}", names.collect::<Vec<_>>().join(",")));
         }
-        fn recorded(&self, _: u64, event: &Event) {
+        fn on_recorded(&self, _: u64, event: &Event) {
             if let EventKind::ArtifactRegistered { .. } | EventKind::ArtifactUnregistered { .. } = event.kind
             {
                 self.0.lock().unwrap().push("recorded".to_owned());
@@ -316,18 +317,18 @@ async fn artifacts_change_while_a_turn_runs_and_whoever_watches_sees_the_state_f
     let mut conversation = world.load_with(seen.clone()).await;
     conversation.submit(start("go")).await.unwrap();
     let told: Arc<Mutex<Vec<Receipt>>> = Arc::default();
-    let post = |change| {
+    let message = |change| {
         let told = Arc::clone(&told);
-        Post::artifacts(change, move |receipt| told.lock().unwrap().push(receipt))
+        InboxMessage::artifacts(change, move |receipt| told.lock().unwrap().push(receipt))
     };
     let artifact = |name: &str| {
         Box::new(Artifact::new(name.parse().unwrap(), ArtifactSource::Content, "text/csv", None))
     };
     let inbox = stream::iter([
-        post(ArtifactChange::Register(artifact("a"))),
-        post(ArtifactChange::Register(artifact("a"))),
-        post(ArtifactChange::Register(artifact("b"))),
-        post(ArtifactChange::Unregister("a".parse().unwrap())),
+        message(ArtifactChange::Register(artifact("a"))),
+        message(ArtifactChange::Register(artifact("a"))),
+        message(ArtifactChange::Register(artifact("b"))),
+        message(ArtifactChange::Unregister("a".parse().unwrap())),
     ]);
     let options = TurnOptions { inbox: inbox.boxed(), ..TurnOptions::default() };
     let answered = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));
@@ -338,11 +339,11 @@ async fn artifacts_change_while_a_turn_runs_and_whoever_watches_sees_the_state_f
     let expected = ["has a", "recorded", "has a,b", "recorded", "has b", "recorded"];
     assert_eq!(*seen.0.lock().unwrap(), expected);
     // When no turn runs, too.
-    post(ArtifactChange::Clear).submit(&mut conversation).await.unwrap();
-    assert!(conversation.state().standing().artifacts().is_empty());
+    message(ArtifactChange::Clear).submit(&mut conversation).await.unwrap();
+    assert!(conversation.state().view().artifacts().is_empty());
     // What nobody took goes back without anything.
-    drop(post(ArtifactChange::Clear));
-    assert_eq!(told.lock().unwrap().last(), Some(&Receipt::NotTaken(Vec::new())));
+    drop(message(ArtifactChange::Clear));
+    assert_eq!(told.lock().unwrap().last(), Some(&Receipt::Returned(Vec::new())));
 }
 
 #[test]
@@ -351,32 +352,32 @@ fn a_turn_has_acted_once_it_ran_a_tool_here_or_with_the_service() {
     let answer = |bed: &mut Bed, response| {
         bed.submit(start_call()).unwrap();
         let (turn, call) = bed.state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
-        bed.submit(CommandKind::AcceptAnswer { turn, call, response: Box::new(response) }).unwrap();
+        bed.submit(CommandKind::AcceptResponse { turn, call, response: Box::new(response) }).unwrap();
     };
     bed.submit(start("chat")).unwrap();
     answer(&mut bed, text("hello"));
-    assert!(!bed.state.has_acted());
+    assert!(!bed.state.has_run_tools());
     bed.submit(start("go")).unwrap();
     answer(&mut bed, calls(&[("view", "a")]));
-    assert!(!bed.state.has_acted(), "it may be denied");
+    assert!(!bed.state.has_run_tools(), "it may be denied");
     bed.submit(CommandKind::StartTools { calls: vec![StartedCall { call: id("a"), idempotent: true }] })
         .unwrap();
-    assert!(bed.state.has_acted());
+    assert!(bed.state.has_run_tools());
     bed.submit(CommandKind::Interrupt { cause: InterruptCause::Cancelled }).unwrap();
-    assert!(bed.state.has_acted(), "its files are still of interest");
+    assert!(bed.state.has_run_tools(), "its files are still of interest");
     bed.submit(start("chat")).unwrap();
-    assert!(!bed.state.has_acted());
+    assert!(!bed.state.has_run_tools());
     let hosted = r#"{"type":"server_tool_use","id":"s1","name":"code_execution","input":{}}"#;
     let mut response = text("done");
     response.content.insert(0, Block::from_json(hosted).unwrap());
     answer(&mut bed, response);
-    assert!(bed.state.has_acted());
+    assert!(bed.state.has_run_tools());
 }
 
 #[test]
 fn a_session_knows_when_something_was_recorded_last() {
-    let mut state = State::default();
-    assert_eq!(state.touched(), Timestamp::default());
+    let mut state = SessionState::default();
+    assert_eq!(state.last_event_at(), Timestamp::default());
     for millis in [5, 9] {
         let at = Timestamp::from_millis(millis);
         for event in decide(
@@ -387,6 +388,6 @@ fn a_session_knows_when_something_was_recorded_last() {
         {
             apply(&mut state, &event);
         }
-        assert_eq!(state.touched(), at);
+        assert_eq!(state.last_event_at(), at);
     }
 }

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use conjure_conversation::{
-    CommandKind, PostKind, Receipt, StopReason, TurnOptions, TurnOutcome, TurnStop, next,
+    CommandKind, InboxMessageKind, Receipt, StopReason, TurnOptions, TurnOutcome, TurnStop, next,
 };
 use futures_util::FutureExt;
 use futures_util::stream;
@@ -51,8 +51,8 @@ async fn stop_after(polls: usize, how: GoOn) -> bool {
     conversation.submit(start("first")).await.unwrap();
     let told = Arc::new(Mutex::new(Vec::new()));
     let inbox = stream::iter([
-        posting(PostKind::Steer, "and quickly", &told),
-        posting(PostKind::Queue, "later", &told),
+        posting(InboxMessageKind::Steer, "and quickly", &told),
+        posting(InboxMessageKind::Queue, "later", &told),
     ]);
     let options = TurnOptions { inbox: Box::pin(inbox), ..TurnOptions::default() };
     let mut turn = Box::pin(world.drive(&mut conversation, options));
@@ -68,7 +68,7 @@ async fn stop_after(polls: usize, how: GoOn) -> bool {
     // Whatever became of them: each sender was told once, and what was said to be recorded is.
     let told = std::mem::take(&mut *told.lock().unwrap());
     assert_eq!(told.len(), 2, "{how:?} after {polls} polls: {told:?}");
-    let recorded = world.ledger.0.events().len() as u64;
+    let recorded = world.event_log.0.events().len() as u64;
     for receipt in told {
         let (Receipt::Steered { seq } | Receipt::Queued { seq, .. }) = receipt else { continue };
         assert!(seq < recorded, "{how:?} after {polls} polls");
@@ -92,7 +92,7 @@ async fn stop_after(polls: usize, how: GoOn) -> bool {
     assert_eq!(outcome, TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn)), "{when}");
     world.model.assert_requests_valid(&when);
     world.tools.assert_no_effect_repeated(&when);
-    assert_eq!(world.load().await.state(), conversation.state(), "{when}: the ledger tells the same");
+    assert_eq!(world.load().await.state(), conversation.state(), "{when}: the event log tells the same");
     let said = outline(conversation.state().messages()).join("\n");
     assert_eq!(said.matches("first").count(), 1, "{when}: {said}");
     assert_eq!(said.matches("second").count(), 1, "{when}: {said}");

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use conjure_base::{Clock as _, Digest, SystemClock};
 use conjure_conversation::{
-    Block, Compaction, CompactionError, CompactionPolicy, Composer, Composition, Event, EventKind, Limits,
-    LoopOptions, Message, ModelError, ModelErrorKind, PinnedSkill, Request, Response, Rim, SUMMARY_PROMPT,
-    Standing, State, StopReason, Summarizer, Summary, TurnOptions, TurnOutcome, TurnStop, Usage, apply,
-    pairing, run_loop, run_turn, session_events,
+    Block, Compaction, CompactionError, CompactionPolicy, Composer, Event, EventKind, Limits, LoopOptions,
+    Message, ModelError, ModelErrorKind, PinnedSkill, PromptPrefix, Request, Response, SUMMARY_PROMPT,
+    SessionState, SessionView, StopReason, Summarizer, Summary, TurnOptions, TurnOutcome, TurnServices,
+    TurnStop, Usage, apply, pairing, run_loop, run_turn, session_events,
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -63,16 +63,16 @@ fn outcomes(events: &[Event]) -> Vec<&'static str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_turn_goes_on_with_a_summary_of_its_beginning() {
+async fn a_long_turn_continues_with_a_summary_of_its_first_messages() {
     let world = World::new(busy(23));
     let mut conversation = world.load().await;
     conversation.submit(start("first")).await.unwrap();
-    let policy = CompactionPolicy::at(5_000).keeping(4);
+    let policy = CompactionPolicy::with_threshold(5_000).with_kept_messages(4);
     assert_eq!(world.drive(&mut conversation, within(policy)).await, Ok(ANSWERED));
     world.model.assert_requests_valid("compacted");
     world.tools.assert_no_effect_repeated("compacted");
 
-    let events = world.ledger.0.events();
+    let events = world.event_log.0.events();
     assert_eq!(outcomes(&events), ["compacted"; 3]);
     // Every call was answered, the original words are in the record, and the history is short.
     assert_eq!(world.tools.log().len(), 2 * 23);
@@ -155,7 +155,7 @@ async fn a_summary_that_is_no_smaller_changes_nothing_and_is_not_tried_again_bef
     let mut conversation = world.load().await;
     conversation.submit(start("first")).await.unwrap();
     let says = Says::bytes(1 << 20);
-    let policy = CompactionPolicy::at(3_000).keeping(4).again_after(4_000);
+    let policy = CompactionPolicy::with_threshold(3_000).with_kept_messages(4).with_regrowth(4_000);
     let options = within(by(Arc::clone(&says) as _, policy));
     assert_eq!(world.drive(&mut conversation, options).await, Ok(ANSWERED));
     world.model.assert_requests_valid("no progress");
@@ -164,7 +164,7 @@ async fn a_summary_that_is_no_smaller_changes_nothing_and_is_not_tried_again_bef
     let most = 1 + (last - 3_000) / 4_000;
     let asked = says.asked.load(Ordering::SeqCst) as u64;
     assert!(asked >= 3 && asked <= most, "{asked} of {most} at {last}");
-    assert_eq!(outcomes(&world.ledger.0.events()), vec!["no progress"; asked as usize]);
+    assert_eq!(outcomes(&world.event_log.0.events()), vec!["no progress"; asked as usize]);
     assert_eq!(outline(conversation.state().messages())[0], "user: first");
     assert_eq!(conversation.state().messages().len(), 2 + 2 * 23);
 }
@@ -176,11 +176,11 @@ async fn a_history_that_is_still_too_long_is_not_compacted_again_before_it_has_g
     conversation.submit(start("first")).await.unwrap();
     let says = Says::bytes(10);
     // Every answer is over it.
-    let policy = CompactionPolicy::at(1).keeping(2).again_after(2_000);
+    let policy = CompactionPolicy::with_threshold(1).with_kept_messages(2).with_regrowth(2_000);
     let options = within(by(Arc::clone(&says) as _, policy));
     assert_eq!(world.drive(&mut conversation, options).await, Ok(ANSWERED));
     world.model.assert_requests_valid("over it");
-    let events = world.ledger.0.events();
+    let events = world.event_log.0.events();
     // Each attempt but the first is 2,000 after what was measured after the one before.
     let mut measured: Option<u64> = None;
     let mut floor = 0;
@@ -230,10 +230,10 @@ async fn a_summariser_that_fails_panics_or_says_nothing_does_not_end_the_turn() 
         let world = World::new(busy(9));
         let mut conversation = world.load().await;
         conversation.submit(start("first")).await.unwrap();
-        let policy = CompactionPolicy::at(1_500).again_after(100_000);
+        let policy = CompactionPolicy::with_threshold(1_500).with_regrowth(100_000);
         let options = within(by(Arc::new(Broken(how)), policy));
         assert_eq!(world.drive(&mut conversation, options).await, Ok(ANSWERED), "{how}");
-        assert_eq!(outcomes(&world.ledger.0.events()), [expected], "{how}");
+        assert_eq!(outcomes(&world.event_log.0.events()), [expected], "{how}");
         assert_eq!(conversation.state().messages().len(), 2 + 2 * 9);
         let paid = if how == "empty" { 7 } else { 0 };
         assert_eq!(conversation.state().usage().output_tokens, 10 * 5 + paid);
@@ -257,7 +257,7 @@ async fn a_summary_ends_with_the_turns_time_or_when_it_is_cancelled() {
         let is_cancelled = expected == TurnStop::Interrupted;
         let told = if is_cancelled { cancel.clone() } else { CancellationToken::new() };
         let deadline = SystemClock.deadline(Duration::from_secs(if is_cancelled { 3_600 } else { 60 }));
-        let compaction = by(Arc::new(Hangs(told)), CompactionPolicy::at(1_500));
+        let compaction = by(Arc::new(Hangs(told)), CompactionPolicy::with_threshold(1_500));
         let options = TurnOptions { cancel, deadline, ..within(compaction) };
         let outcome = world.drive(&mut conversation, options).await;
         assert_eq!(outcome, Ok(TurnOutcome::Finished(expected)));
@@ -272,7 +272,7 @@ async fn what_summaries_use_counts_for_the_turns_limits() {
     let mut conversation = world.load().await;
     let limits = Limits { cost_micros: Some(12), ..Limits::default() };
     conversation.submit(start_within("first", limits)).await.unwrap();
-    let policy = CompactionPolicy::at(1_500).keeping(2).again_after(1);
+    let policy = CompactionPolicy::with_threshold(1_500).with_kept_messages(2).with_regrowth(1);
     let outcome = world.drive(&mut conversation, within(policy)).await;
     assert_eq!(outcome, Ok(TurnOutcome::Finished(TurnStop::Limit(conjure_conversation::Limit::Cost))));
     assert_eq!(world.model.request_count(), 12);
@@ -285,34 +285,34 @@ struct Preserving {
 }
 
 impl Composer for Preserving {
-    fn compose(&self, _: &Standing) -> Composition {
-        Composition::default()
+    fn compose(&self, _: &SessionView) -> PromptPrefix {
+        PromptPrefix::default()
     }
 
-    fn preserved(&self, standing: &Standing) -> Option<String> {
-        let names: Vec<String> = standing.active_skills().iter().map(|skill| skill.name.clone()).collect();
+    fn after_compaction(&self, view: &SessionView) -> Option<String> {
+        let names: Vec<String> = view.active_skills().iter().map(|skill| skill.name.clone()).collect();
         self.asked.lock().unwrap().push(names.clone());
         Some(format!("[{}]", names.join(" ")))
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_active_skills_need_is_delivered_anew_exactly_once() {
+async fn active_skills_are_delivered_again_exactly_once() {
     use conjure_conversation::{
-        Access, Authorization, CallContext, CallTraits, ToolCall, ToolResult, ToolRunner,
+        Authorization, CallConcurrency, CallContext, CallTraits, ToolCall, ToolResult, ToolRunner,
     };
 
     /// A call loads the skill of its id's first word; a third of them is loaded late.
     struct Loading;
     impl ToolRunner for Loading {
         fn traits(&self, _: &ToolCall) -> CallTraits {
-            CallTraits { access: Access::Exclusive, idempotent: false }
+            CallTraits { concurrency: CallConcurrency::Exclusive, idempotent: false }
         }
-        fn authorize<'a>(&'a self, _: &'a ToolCall, _: &'a Standing) -> BoxFuture<'a, Authorization> {
+        fn authorize<'a>(&'a self, _: &'a ToolCall, _: &'a SessionView) -> BoxFuture<'a, Authorization> {
             async { Authorization::Allow }.boxed()
         }
         fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolResult> {
-            let mut active = context.standing.active_skills().to_vec();
+            let mut active = context.view.active_skills().to_vec();
             let result = ToolResult::text_result(&call.id, "z".repeat(300));
             let result = match call.id.as_str().split('-').nth(2) {
                 Some("1") => "early",
@@ -320,13 +320,13 @@ async fn what_active_skills_need_is_delivered_anew_exactly_once() {
                 Some("11") => "late",
                 Some("3") => {
                     active.retain(|skill| skill.name != "gone");
-                    return async { result.activating(active) }.boxed();
+                    return async { result.with_active_skills(active) }.boxed();
                 }
                 _ => return async { result }.boxed(),
             };
             let name = result.to_owned();
-            active.push(PinnedSkill { digest: Digest::of(name.as_bytes()), name });
-            let result = ToolResult::text_result(&call.id, "z".repeat(300)).activating(active);
+            active.push(PinnedSkill { digest: Digest::of_bytes(name.as_bytes()), name });
+            let result = ToolResult::text_result(&call.id, "z".repeat(300)).with_active_skills(active);
             async { result }.boxed()
         }
     }
@@ -335,9 +335,9 @@ async fn what_active_skills_need_is_delivered_anew_exactly_once() {
     let mut conversation = world.load().await;
     conversation.submit(start("first")).await.unwrap();
     let composer = Preserving { asked: Mutex::default() };
-    let rim = Rim { model: &world.model, composer: &composer, tools: &Loading };
-    let options = within(CompactionPolicy::at(7_000).keeping(4));
-    assert_eq!(run_turn(&mut conversation, rim, options).await, Ok(ANSWERED));
+    let services = TurnServices { model: &world.model, composer: &composer, tools: &Loading };
+    let options = within(CompactionPolicy::with_threshold(7_000).with_kept_messages(4));
+    assert_eq!(run_turn(&mut conversation, services, options).await, Ok(ANSWERED));
     world.model.assert_requests_valid("skills");
     // Those that were loaded in what is replaced, each time; not what is active by a result that stays.
     let asked = composer.asked.lock().unwrap().clone();
@@ -353,7 +353,7 @@ async fn what_active_skills_need_is_delivered_anew_exactly_once() {
 
 #[tokio::test(start_paused = true)]
 async fn what_the_user_adds_meanwhile_is_shown_after_it() {
-    use conjure_conversation::{PostKind, Receipt};
+    use conjure_conversation::{InboxMessageKind, Receipt};
     use futures_util::{StreamExt, stream};
 
     /// Ends when something was posted, so that it is posted in the middle of it.
@@ -376,12 +376,17 @@ async fn what_the_user_adds_meanwhile_is_shown_after_it() {
     let (wait, done, receipts) = (begun.clone(), posted.clone(), Arc::clone(&told));
     let inbox = stream::once(async move {
         wait.cancelled().await;
-        conjure_conversation::Post::new(PostKind::Steer, vec![Block::text("and quickly")], move |receipt| {
-            receipts.lock().unwrap().push(receipt);
-            done.cancel();
-        })
+        conjure_conversation::InboxMessage::new(
+            InboxMessageKind::Steer,
+            vec![Block::text("and quickly")],
+            move |receipt| {
+                receipts.lock().unwrap().push(receipt);
+                done.cancel();
+            },
+        )
     });
-    let compaction = by(Arc::new(Slow(begun, posted)), CompactionPolicy::at(2_500).again_after(1 << 20));
+    let compaction =
+        by(Arc::new(Slow(begun, posted)), CompactionPolicy::with_threshold(2_500).with_regrowth(1 << 20));
     let options = TurnOptions { inbox: inbox.boxed(), ..within(compaction) };
     assert_eq!(world.drive(&mut conversation, options).await, Ok(ANSWERED));
     assert!(matches!(told.lock().unwrap().as_slice(), [Receipt::Steered { .. }]));
@@ -394,10 +399,12 @@ async fn what_the_user_adds_meanwhile_is_shown_after_it() {
 async fn the_stateless_loop_compacts_too() {
     let world = World::new(busy(12));
     let question = vec![Message::user(vec![Block::text("first")])];
-    let options =
-        LoopOptions { compaction: Some(CompactionPolicy::at(2_500).into()), ..LoopOptions::default() };
+    let options = LoopOptions {
+        compaction: Some(CompactionPolicy::with_threshold(2_500).into()),
+        ..LoopOptions::default()
+    };
     let outcome =
-        run_loop(question, &world.model, &Composition::default(), &world.tools, options).await.unwrap();
+        run_loop(question, &world.model, &PromptPrefix::default(), &world.tools, options).await.unwrap();
     assert_eq!(outcome.stop, ANSWERED);
     assert!(outcome.messages[0].text().contains("In short."), "{:?}", outcome.messages[0]);
     assert_eq!(pairing::check_history(&outcome.messages), Ok(()));
@@ -415,9 +422,9 @@ async fn the_services_own_word_that_it_is_too_long_ends_the_turn_as_before() {
     let world = World::new(model);
     let mut conversation = world.load().await;
     conversation.submit(start("first")).await.unwrap();
-    let options = within(by(Says::bytes(1 << 20), CompactionPolicy::at(1)));
+    let options = within(by(Says::bytes(1 << 20), CompactionPolicy::with_threshold(1)));
     let outcome = world.drive(&mut conversation, options).await;
-    assert_eq!(outcome, Ok(TurnOutcome::Finished(TurnStop::Cut(StopReason::ContextWindowExceeded))));
+    assert_eq!(outcome, Ok(TurnOutcome::Finished(TurnStop::Truncated(StopReason::ContextWindowExceeded))));
 }
 
 #[test]
@@ -429,14 +436,14 @@ fn a_reader_that_begins_in_the_middle_of_a_record_is_not_led_astray() {
         runtime.block_on(async {
             let mut conversation = world.load().await;
             conversation.submit(start("first")).await.unwrap();
-            world.drive(&mut conversation, within(CompactionPolicy::at(5_000))).await.unwrap();
+            world.drive(&mut conversation, within(CompactionPolicy::with_threshold(5_000))).await.unwrap();
         });
-        world.ledger.0.events()
+        world.event_log.0.events()
     };
     let answered = |event: &Event| matches!(event.kind, EventKind::ModelAnswered { .. });
     let last = events.iter().rposition(answered).unwrap();
     for from in 0..=last {
-        let mut state = State::default();
+        let mut state = SessionState::default();
         events[from..].iter().for_each(|event| apply(&mut state, event));
         assert_eq!(state.last_text(), "done", "{from}");
     }
@@ -456,14 +463,16 @@ async fn a_summariser_that_is_always_too_slow_is_given_up_after_two_turns() {
     let mut ended = Vec::new();
     for words in ["one", "two", "three", "four"] {
         conversation.submit(start(words)).await.unwrap();
-        let mut options =
-            within(by(Arc::new(Slow), CompactionPolicy::at(1).keeping(1).again_after(1_000_000)));
+        let mut options = within(by(
+            Arc::new(Slow),
+            CompactionPolicy::with_threshold(1).with_kept_messages(1).with_regrowth(1_000_000),
+        ));
         options.deadline = SystemClock.deadline(Duration::from_secs(60));
         ended.push(world.drive(&mut conversation, options).await.unwrap());
     }
     let is_late = |outcome: &&TurnOutcome| matches!(outcome, TurnOutcome::Finished(TurnStop::Deadline));
     assert_eq!(ended.iter().filter(is_late).count(), 2, "{ended:?}");
-    let abandoned = world.ledger.0.events();
+    let abandoned = world.event_log.0.events();
     let abandoned =
         abandoned.iter().filter(|event| matches!(event.kind, EventKind::CompactionAbandoned { .. }));
     assert_eq!(abandoned.count(), 2, "each has its end");
@@ -483,7 +492,7 @@ async fn a_summary_is_written_in_no_container() {
     }));
     let mut conversation = world.load().await;
     conversation.submit(start("first")).await.unwrap();
-    let policy = CompactionPolicy::at(5_000).keeping(4);
+    let policy = CompactionPolicy::with_threshold(5_000).with_kept_messages(4);
     assert_eq!(world.drive(&mut conversation, within(policy)).await, Ok(ANSWERED));
     let requests = world.model.requests.lock().unwrap().clone();
     assert!(requests.iter().any(is_summary));

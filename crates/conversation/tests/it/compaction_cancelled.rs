@@ -34,7 +34,7 @@ fn model() -> FakeModel {
 }
 
 fn options(cancel: CancellationToken) -> TurnOptions<'static> {
-    let compaction = Some(CompactionPolicy::at(100).keeping(1).into());
+    let compaction = Some(CompactionPolicy::with_threshold(100).with_kept_messages(1).into());
     TurnOptions { cancel, compaction, ..TurnOptions::default() }
 }
 
@@ -47,7 +47,7 @@ async fn talked() -> World {
     world
 }
 
-async fn goes_on(world: &World, when: &str) {
+async fn resumes(world: &World, when: &str) {
     let mut conversation = world.load().await;
     conversation.submit(CommandKind::Recover).await.unwrap();
     if next(conversation.state()) != Step::Idle {
@@ -59,8 +59,8 @@ async fn goes_on(world: &World, when: &str) {
     assert_eq!(outcome, Ok(ANSWERED), "{when}");
     world.model.assert_requests_valid(when);
     world.tools.assert_no_effect_repeated(when);
-    assert_eq!(world.load().await.state(), conversation.state(), "{when}: the ledger tells the same");
-    let events = world.ledger.0.events();
+    assert_eq!(world.load().await.state(), conversation.state(), "{when}: the event log tells the same");
+    let events = world.event_log.0.events();
     let count = |is: fn(&EventKind) -> bool| events.iter().filter(|event| is(&event.kind)).count();
     let begun = count(|kind| matches!(kind, EventKind::CompactionStarted { .. }));
     let done = count(|kind| matches!(kind, EventKind::Compacted { .. }));
@@ -70,7 +70,7 @@ async fn goes_on(world: &World, when: &str) {
     assert_eq!(
         *conversation.state().usage(),
         events.iter().fold(Usage::default(), |mut sum, event| {
-            event.kind.consumed().into_iter().for_each(|usage| sum.add(usage));
+            event.kind.usage().into_iter().for_each(|usage| sum.add(usage));
             sum
         }),
         "{when}"
@@ -78,7 +78,7 @@ async fn goes_on(world: &World, when: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_dropped_at_any_await_of_a_compaction_goes_on() {
+async fn a_turn_dropped_at_any_await_of_a_compaction_resumes() {
     let mut abandoned = 0;
     for polls in 0.. {
         let world = talked().await;
@@ -94,10 +94,10 @@ async fn a_turn_dropped_at_any_await_of_a_compaction_goes_on() {
             Poll::Pending => false,
         });
         drop(turn);
-        goes_on(&world, &format!("dropped after {polls} polls")).await;
+        resumes(&world, &format!("dropped after {polls} polls")).await;
         let is_abandoned =
             |event: &conjure_conversation::Event| matches!(event.kind, EventKind::CompactionAbandoned { .. });
-        abandoned += world.ledger.0.events().iter().filter(|event| is_abandoned(event)).count();
+        abandoned += world.event_log.0.events().iter().filter(|event| is_abandoned(event)).count();
         if completed {
             assert!(polls > 20, "only {polls} places to stop at; the test lost its grip");
             break;
@@ -107,7 +107,7 @@ async fn a_turn_dropped_at_any_await_of_a_compaction_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_cancelled_at_any_await_of_a_compaction_goes_on() {
+async fn a_turn_cancelled_at_any_await_of_a_compaction_resumes() {
     for polls in 0.. {
         let world = talked().await;
         let mut conversation = world.load().await;
@@ -128,7 +128,7 @@ async fn a_turn_cancelled_at_any_await_of_a_compaction_goes_on() {
         drop(turn);
         let interrupted = TurnOutcome::Finished(TurnStop::Interrupted);
         assert!(outcome == interrupted || outcome == ANSWERED, "{polls}: {outcome:?}");
-        goes_on(&world, &format!("cancelled after {polls} polls")).await;
+        resumes(&world, &format!("cancelled after {polls} polls")).await;
         if completed {
             break;
         }

@@ -2,16 +2,16 @@
 
 use conjure_base::{Timestamp, TurnId};
 use conjure_conversation::{
-    ApiErrorKind, Block, Command, CommandKind, CompactionPolicy, Message, ModelError, ModelErrorKind,
-    Rejection, Response, StartedCall, State, StopReason, Summary, ToolOutcome, ToolResult, Usage, apply,
-    decide, pairing,
+    ApiErrorKind, Block, CallOutcome, Command, CommandKind, CompactionPolicy, Message, ModelError,
+    ModelErrorKind, Rejection, Response, SessionState, StartedCall, StopReason, Summary, ToolResult, Usage,
+    apply, decide, pairing,
 };
 
 use crate::support::{answer, outline, start, start_call, tool_use};
 
-const POLICY: CompactionPolicy = CompactionPolicy::at(100).keeping(1);
+const POLICY: CompactionPolicy = CompactionPolicy::with_threshold(100).with_kept_messages(1);
 
-fn submit(state: &mut State, kind: CommandKind) -> Result<(), Rejection> {
+fn submit(state: &mut SessionState, kind: CommandKind) -> Result<(), Rejection> {
     for event in decide(state, Command { at: Timestamp::default(), kind })? {
         apply(state, &event);
     }
@@ -19,15 +19,15 @@ fn submit(state: &mut State, kind: CommandKind) -> Result<(), Rejection> {
 }
 
 /// An answer of the model's, whose request was as long as makes a compaction due.
-fn hear(state: &mut State, response: Response) {
+fn hear(state: &mut SessionState, response: Response) {
     submit(state, start_call()).unwrap();
     let (turn, call) = state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
     let usage = Usage { input_tokens: 100, ..Usage::default() };
     let response = Box::new(Response { usage, ..response });
-    submit(state, CommandKind::AcceptAnswer { turn, call, response }).unwrap();
+    submit(state, CommandKind::AcceptResponse { turn, call, response }).unwrap();
 }
 
-fn compact(state: &mut State, words: &str) -> Result<(), Rejection> {
+fn compact(state: &mut SessionState, words: &str) -> Result<(), Rejection> {
     submit(state, CommandKind::StartCompaction { policy: POLICY })?;
     let (turn, compaction) = state.turn().map(|turn| (turn.id(), turn.compactions())).unwrap();
     let summary = Summary { text: words.to_owned(), ..Summary::default() };
@@ -35,8 +35,8 @@ fn compact(state: &mut State, words: &str) -> Result<(), Rejection> {
 }
 
 /// Turns of one question and one answer each; a long one, so that a summary is worth it.
-fn talked(turns: usize) -> State {
-    let mut state = State::default();
+fn talked(turns: usize) -> SessionState {
+    let mut state = SessionState::default();
     for turn in 0..turns {
         submit(&mut state, start(&format!("question {turn} {}", "x".repeat(400)))).unwrap();
         hear(&mut state, answer(vec![Block::text(format!("answer {turn}"))], StopReason::EndTurn));
@@ -59,7 +59,7 @@ fn kept_after(answers: Vec<Vec<Block>>) -> Option<usize> {
             let result = ToolResult::text_result(&call, "so");
             let calls = vec![StartedCall { call, idempotent }];
             submit(&mut state, CommandKind::StartTools { calls }).unwrap();
-            submit(&mut state, CommandKind::FinishTool { result, outcome: ToolOutcome::Finished }).unwrap();
+            submit(&mut state, CommandKind::FinishTool { result, outcome: CallOutcome::Finished }).unwrap();
         }
     }
     state.compaction_due(&POLICY)
@@ -81,7 +81,7 @@ fn what_stays_begins_with_an_answer() {
         submit(&mut state, start("last")).unwrap();
         // Messages: an odd number, of which the last is the question.
         assert_eq!(state.messages().len(), 2 * turns - 1);
-        assert_eq!(state.compaction_due(&POLICY.keeping(keep)), expected, "{turns} {keep}");
+        assert_eq!(state.compaction_due(&POLICY.with_kept_messages(keep)), expected, "{turns} {keep}");
     }
     let mut state = talked(8);
     submit(&mut state, start("last")).unwrap();
@@ -125,7 +125,7 @@ fn a_paused_answer_stays_whole() {
 
 #[test]
 fn ids_of_calls_that_are_gone_stay_taken() {
-    let mut state = State::default();
+    let mut state = SessionState::default();
     for turn in 0..4 {
         submit(&mut state, start(&format!("{turn} {}", "x".repeat(400)))).unwrap();
         hear(&mut state, answer(vec![tool_use("bash", "a")], StopReason::EndTurn));
@@ -140,7 +140,7 @@ fn ids_of_calls_that_are_gone_stay_taken() {
 fn a_block_that_was_replaced_is_known_where_it_stands_now() {
     let mut state = talked(4);
     submit(&mut state, start("last")).unwrap();
-    let reject = |state: &mut State, message: usize| {
+    let reject = |state: &mut SessionState, message: usize| {
         submit(state, start_call()).unwrap();
         let (turn, call) = state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
         let error = ModelError::new(ModelErrorKind::Api(ApiErrorKind::InvalidRequest), "no");
@@ -164,7 +164,7 @@ fn a_block_that_was_replaced_is_known_where_it_stands_now() {
 #[test]
 fn what_comes_late_changes_nothing() {
     let mut state = talked(4);
-    let late = |state: &mut State, compaction: u32| {
+    let late = |state: &mut SessionState, compaction: u32| {
         let summary = Summary { text: "late".to_owned(), ..Summary::default() };
         let turn = state.turn().map_or(TurnId::FIRST, |turn| turn.id());
         submit(state, CommandKind::Compact { turn, compaction, summary, preserved: None })

@@ -2,10 +2,10 @@
 
 use conjure_base::{ContainerId, Digest, Timestamp};
 use conjure_conversation::{
-    ApiErrorKind, Artifact, ArtifactContent, ArtifactSource, Block, CallEffects, Command, CommandKind,
-    Composition, Event, Limits, LoopOptions, Message, ModelError, ModelErrorKind, ModelEvent, Rejection,
-    Response, State, StopReason, TurnOptions, TurnOutcome, TurnStop, UploadedArtifact, apply, decide,
-    run_loop, session_events,
+    ApiErrorKind, Artifact, ArtifactContent, ArtifactSource, Block, Command, CommandKind, Event, Limits,
+    LoopOptions, Message, ModelError, ModelErrorKind, ModelEvent, PromptPrefix, Rejection, Response,
+    SessionState, SideEffects, StopReason, TurnOptions, TurnOutcome, TurnStop, UploadedArtifact, apply,
+    decide, run_loop, session_events,
 };
 
 use crate::support::{FakeModel, World, answer, outline, start, start_call, start_call_with, text};
@@ -38,14 +38,14 @@ async fn a_container_is_named_after_a_pause_in_the_next_turn_and_after_a_replay(
     world.turn(&mut conversation, start("one")).await;
     assert_eq!(named(&world), [None, some("c_1")]);
 
-    // Another process, which has what the ledger holds and nothing else.
+    // Another process, which has what the event log holds and nothing else.
     let mut conversation = world.load().await;
     world.turn(&mut conversation, start("two")).await;
     world.turn(&mut conversation, start("three")).await;
     assert_eq!(named(&world), [None, some("c_1"), some("c_1"), some("c_2")]);
 
-    let mut replayed = State::default();
-    for event in world.ledger.0.events() {
+    let mut replayed = SessionState::default();
+    for event in world.event_log.0.events() {
         let written = serde_json::to_string(&event).unwrap();
         apply(&mut replayed, &serde_json::from_str::<Event>(&written).unwrap());
     }
@@ -54,7 +54,7 @@ async fn a_container_is_named_after_a_pause_in_the_next_turn_and_after_a_replay(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_that_is_gone_is_replaced_within_the_turn_and_the_model_is_told() {
+async fn a_lost_container_is_replaced_within_the_turn_with_a_note() {
     let world = World::new(FakeModel::events(|request| {
         let finished = |response| vec![Ok(ModelEvent::Finished(Box::new(response)))];
         let error = |kind, text: &str| vec![Err(ModelError::new(ModelErrorKind::Api(kind), text))];
@@ -81,7 +81,7 @@ async fn a_container_that_is_gone_is_replaced_within_the_turn_and_the_model_is_t
     );
     assert_eq!(conversation.state().container(), Some(&ContainerId::new("c_2")));
     let session = conjure_base::SessionId::from_bits(1);
-    let events = world.ledger.0.events();
+    let events = world.event_log.0.events();
     let lost = events.iter().flat_map(|event| session_events(session, 0, event));
     let lost = lost.filter(|event| event.to_line().contains(r#""type":"session.container_lost""#)).count();
     assert_eq!(lost, 1);
@@ -114,7 +114,7 @@ async fn a_driver_that_finds_such_a_call_says_how_the_turn_ended() {
     let mut conversation = world.load().await;
     world.turn(&mut conversation, start("one")).await;
     conversation.submit(start("two")).await.unwrap();
-    conversation.submit(start_call_with(CallEffects::Possible)).await.unwrap();
+    conversation.submit(start_call_with(SideEffects::Possible)).await.unwrap();
     let mut conversation = world.load().await;
     let outcome = world.drive(&mut conversation, TurnOptions::default()).await;
     let Ok(TurnOutcome::Finished(TurnStop::ModelFailed(error))) = outcome else { panic!("{outcome:?}") };
@@ -132,7 +132,7 @@ async fn a_history_from_elsewhere_brings_its_container() {
     let container = Some(ContainerId::new("c_1"));
     let options = LoopOptions { container: container.clone(), ..LoopOptions::default() };
     let outcome =
-        run_loop(paused, &world.model, &Composition::default(), &world.tools, options).await.unwrap();
+        run_loop(paused, &world.model, &PromptPrefix::default(), &world.tools, options).await.unwrap();
     assert_eq!(named(&world), [some("c_1")]);
     assert_eq!(outcome.conversation.state().container(), container.as_ref());
 
@@ -145,8 +145,8 @@ async fn a_history_from_elsewhere_brings_its_container() {
 
 #[test]
 fn an_artifact_is_given_to_the_service_once_and_again_to_a_fresh_container() {
-    let mut state = State::default();
-    let act = |state: &mut State, kind| -> Result<(), Rejection> {
+    let mut state = SessionState::default();
+    let act = |state: &mut SessionState, kind| -> Result<(), Rejection> {
         for event in decide(state, Command { at: Timestamp::default(), kind })? {
             let written = serde_json::to_string(&event).unwrap();
             apply(state, &serde_json::from_str::<Event>(&written).unwrap());
@@ -154,29 +154,30 @@ fn an_artifact_is_given_to_the_service_once_and_again_to_a_fresh_container() {
         Ok(())
     };
     let register = |bytes: &[u8]| {
-        let content = ArtifactContent { digest: Digest::of(bytes), size: bytes.len() as u64 };
+        let content = ArtifactContent { digest: Digest::of_bytes(bytes), size: bytes.len() as u64 };
         let artifact =
             Artifact::new("sales".parse().unwrap(), ArtifactSource::Content, "text/csv", Some(content));
         CommandKind::RegisterArtifact { artifact: Box::new(artifact) }
     };
     let upload = |bytes: &[u8], id: &str| {
         let block = Block::from_json(format!(r#"{{"type":"container_upload","file_id":"{id}"}}"#)).unwrap();
-        let uploaded = UploadedArtifact { name: "sales".parse().unwrap(), digest: Digest::of(bytes), block };
+        let uploaded =
+            UploadedArtifact { name: "sales".parse().unwrap(), digest: Digest::of_bytes(bytes), block };
         CommandKind::AttachUpload { uploaded: Box::new(uploaded) }
     };
     act(&mut state, register(b"a")).unwrap();
     assert!(act(&mut state, upload(b"a", "file_1")).is_err(), "no turn runs");
     act(&mut state, start("add them up")).unwrap();
-    assert_eq!(state.uploads_due().count(), 1);
+    assert_eq!(state.pending_uploads().count(), 1);
     act(&mut state, upload(b"a", "file_1")).unwrap();
-    assert_eq!(state.uploads_due().count(), 0);
+    assert_eq!(state.pending_uploads().count(), 0);
     assert!(act(&mut state, upload(b"a", "file_2")).is_err(), "it has it");
     assert_eq!(outline(state.messages()).len(), 1, "it stands with the user's words");
     assert!(state.messages()[0].content[1].json().contains("file_1"));
     act(&mut state, start_call()).unwrap();
     assert!(act(&mut state, upload(b"a", "file_2")).is_err(), "the model is being called");
     let response = Box::new(within("c_1", text("done")));
-    act(&mut state, CommandKind::AcceptAnswer { turn: conjure_base::TurnId::FIRST, call: 1, response })
+    act(&mut state, CommandKind::AcceptResponse { turn: conjure_base::TurnId::FIRST, call: 1, response })
         .unwrap();
 
     // A fresh container is given it again; other bytes under its name are another file.
@@ -189,9 +190,9 @@ fn an_artifact_is_given_to_the_service_once_and_again_to_a_fresh_container() {
     assert!(last.content.iter().any(|block| block.json().contains("file_1")), "{last:?}");
     act(&mut state, CommandKind::UnregisterArtifact { name: "sales".parse().unwrap() }).unwrap();
     act(&mut state, register(b"b")).unwrap();
-    assert_eq!(state.uploads_due().count(), 1);
+    assert_eq!(state.pending_uploads().count(), 1);
     act(&mut state, upload(b"b", "file_2")).unwrap();
-    assert_eq!(state.uploads_due().count(), 0);
+    assert_eq!(state.pending_uploads().count(), 0);
 }
 
 fn block(json: &str) -> Block {
@@ -310,24 +311,24 @@ async fn a_file_that_the_service_has_no_more_is_left_out_and_given_again() {
         vec![Ok(ModelEvent::Finished(Box::new(text("done"))))]
     }));
     let mut conversation = world.load().await;
-    let content = ArtifactContent { digest: Digest::of(b"a"), size: 1 };
+    let content = ArtifactContent { digest: Digest::of_bytes(b"a"), size: 1 };
     let artifact =
         Artifact::new("sales".parse().unwrap(), ArtifactSource::Content, "text/csv", Some(content));
     conversation.submit(CommandKind::RegisterArtifact { artifact: Box::new(artifact) }).await.unwrap();
     conversation.submit(start("one")).await.unwrap();
     let upload = |bytes: &[u8]| UploadedArtifact {
         name: "sales".parse().unwrap(),
-        digest: Digest::of(bytes),
+        digest: Digest::of_bytes(bytes),
         block: block(r#"{"type":"container_upload","file_id":"file_1"}"#),
     };
     let attach = |uploaded| CommandKind::AttachUpload { uploaded: Box::new(uploaded) };
     assert!(conversation.submit(attach(upload(b"b"))).await.is_err(), "it is not what is due");
     conversation.submit(attach(upload(b"a"))).await.unwrap();
     world.drive(&mut conversation, TurnOptions::default()).await.unwrap();
-    assert_eq!(conversation.state().uploads_due().count(), 0);
+    assert_eq!(conversation.state().pending_uploads().count(), 0);
 
     let outcome = world.turn(&mut conversation, start("two")).await;
     assert!(matches!(outcome, TurnOutcome::Finished(TurnStop::Answered(_))), "{outcome:?}");
-    assert_eq!(conversation.state().uploads_due().count(), 1);
+    assert_eq!(conversation.state().pending_uploads().count(), 1);
     assert!(!written(conversation.state().messages()).contains("container_upload"));
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_conversation::{
-    ApiErrorKind, Block, CommandKind, Composer, Composition, Conversation, Decision, DriveError, Event,
-    EventKind, Ledger, LedgerError, Limits, LoopError, LoopOptions, MemoryLedger, Message, ModelError,
-    ModelErrorKind, ModelEvent, Observer, PairingError, PostKind, QueueId, Receipt, Rejection, Rim, Standing,
-    Step, StopReason, SubmitError, TurnOptions, TurnOutcome, TurnStop, model_fn, next, parse_response,
-    run_loop, run_turn,
+    ApiErrorKind, Block, CommandKind, Composer, Conversation, ConversationObserver, Decision, DriveError,
+    Event, EventKind, EventLog, EventLogError, InboxMessageKind, Limits, LoopError, LoopOptions,
+    MemoryEventLog, Message, ModelError, ModelErrorKind, ModelEvent, PairingError, PromptPrefix, QueueId,
+    Receipt, Rejection, SessionView, Step, StopReason, SubmitError, TurnOptions, TurnOutcome, TurnServices,
+    TurnStop, model_fn, next, parse_response, run_loop, run_turn,
 };
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
@@ -122,9 +122,9 @@ async fn steering_reaches_the_model_after_the_results() {
     conversation.submit(start("go")).await.unwrap();
     let told = Arc::new(Mutex::new(Vec::new()));
     let inbox = stream::iter([
-        posting(PostKind::Steer, "", &told),
-        posting(PostKind::Queue, "and then this", &told),
-        posting(PostKind::Steer, "be brief", &told),
+        posting(InboxMessageKind::Steer, "", &told),
+        posting(InboxMessageKind::Queue, "and then this", &told),
+        posting(InboxMessageKind::Steer, "be brief", &told),
     ]);
     let options = TurnOptions { inbox: inbox.boxed(), ..TurnOptions::default() };
     assert_eq!(world.drive(&mut conversation, options).await, Ok(ANSWERED));
@@ -142,16 +142,16 @@ async fn steering_reaches_the_model_after_the_results() {
 
 /// What comes too late to steer goes back; what was to be queued is.
 #[tokio::test(start_paused = true)]
-async fn a_post_after_the_turn_is_queued_or_given_back() {
+async fn a_message_after_the_turn_is_queued_or_returned() {
     let world = World::new(FakeModel::in_turn(vec![text("done")]));
     let mut conversation = world.load().await;
     world.turn(&mut conversation, start("go")).await;
     let told = Arc::new(Mutex::new(Vec::new()));
-    for kind in [PostKind::Steer, PostKind::Queue] {
+    for kind in [InboxMessageKind::Steer, InboxMessageKind::Queue] {
         posting(kind, "late", &told).submit(&mut conversation).await.unwrap();
     }
     let told = std::mem::take(&mut *told.lock().unwrap());
-    let [Receipt::NotTaken(input), Receipt::Queued { .. }] = &told[..] else { panic!("{told:?}") };
+    let [Receipt::Returned(input), Receipt::Queued { .. }] = &told[..] else { panic!("{told:?}") };
     assert_eq!(input, &[Block::text("late")]);
     let limits = Limits::default();
     assert_eq!(world.turn(&mut conversation, CommandKind::StartQueued { limits }).await, ANSWERED);
@@ -163,17 +163,17 @@ async fn a_post_after_the_turn_is_queued_or_given_back() {
 async fn a_composer_that_panics_fails_the_turn_and_nothing_else() {
     struct Broken;
     impl Composer for Broken {
-        fn compose(&self, _: &Standing) -> Composition {
+        fn compose(&self, _: &SessionView) -> PromptPrefix {
             panic!("this composer panics")
         }
     }
     let world = World::new(FakeModel::in_turn(vec![text("done")]));
     let mut conversation = world.load().await;
     conversation.submit(start("go")).await.unwrap();
-    let rim = Rim { model: &world.model, composer: &Broken, tools: &world.tools };
-    let outcome = run_turn(&mut conversation, rim, TurnOptions::default()).await.unwrap();
+    let services = TurnServices { model: &world.model, composer: &Broken, tools: &world.tools };
+    let outcome = run_turn(&mut conversation, services, TurnOptions::default()).await.unwrap();
     let TurnOutcome::Finished(TurnStop::ModelFailed(error)) = outcome else { panic!("{outcome:?}") };
-    assert_eq!(error.message, "what composes the request has crashed");
+    assert_eq!(error.message, "the composer of the request has crashed");
     assert_eq!(world.turn(&mut conversation, start("go on")).await, ANSWERED);
     world.model.assert_requests_valid("after a composer's panic");
 }
@@ -191,9 +191,9 @@ async fn a_deadline_covers_the_whole_run() {
         let outcome = if silent {
             // A model that has begun and says nothing more.
             let mute = model_fn(|_| std::future::pending());
-            let composer = Composition::default();
-            let rim = Rim { model: &mute, composer: &composer, tools: &world.tools };
-            run_turn(&mut conversation, rim, options).await
+            let composer = PromptPrefix::default();
+            let services = TurnServices { model: &mute, composer: &composer, tools: &world.tools };
+            run_turn(&mut conversation, services, options).await
         } else {
             world.drive(&mut conversation, options).await
         };
@@ -221,8 +221,8 @@ async fn a_model_that_never_stops_talking_can_be_cancelled() {
         }
     }
     struct CancelAfter(CancellationToken, AtomicUsize);
-    impl Observer for CancelAfter {
-        fn preview(&self, _: &ModelEvent) {
+    impl ConversationObserver for CancelAfter {
+        fn on_preview(&self, _: &ModelEvent) {
             if self.1.fetch_add(1, Ordering::Relaxed) == 100 {
                 self.0.cancel();
             }
@@ -233,10 +233,10 @@ async fn a_model_that_never_stops_talking_can_be_cancelled() {
     let observer = Arc::new(CancelAfter(cancel.clone(), AtomicUsize::new(0)));
     let mut conversation = world.load_with(observer).await;
     conversation.submit(start("go")).await.unwrap();
-    let (model, composer) = (Babbler(babble), Composition::default());
-    let rim = Rim { model: &model, composer: &composer, tools: &world.tools };
+    let (model, composer) = (Babbler(babble), PromptPrefix::default());
+    let services = TurnServices { model: &model, composer: &composer, tools: &world.tools };
     let options = TurnOptions { cancel, ..TurnOptions::default() };
-    let outcome = run_turn(&mut conversation, rim, options).await;
+    let outcome = run_turn(&mut conversation, services, options).await;
     assert_eq!(outcome, Ok(TurnOutcome::Finished(TurnStop::Interrupted)));
 }
 
@@ -250,27 +250,27 @@ async fn without_a_turn_there_is_nothing_to_drive() {
 
 /// Records, but fails to say so at one append; or fails before it records.
 struct Flaky {
-    inner: MemoryLedger,
+    inner: MemoryEventLog,
     fails_at: usize,
     records_first: bool,
     appends: AtomicUsize,
 }
 
-impl Ledger for Flaky {
-    fn append<'a>(&'a self, seq: u64, events: &'a [Event]) -> BoxFuture<'a, Result<u64, LedgerError>> {
+impl EventLog for Flaky {
+    fn append<'a>(&'a self, seq: u64, events: &'a [Event]) -> BoxFuture<'a, Result<u64, EventLogError>> {
         async move {
             give_way().await;
             let fails = self.appends.fetch_add(1, Ordering::Relaxed) == self.fails_at;
             if fails && !self.records_first {
-                return Err(LedgerError::Failed { reason: "disk full".to_owned() });
+                return Err(EventLogError::Failed { reason: "disk full".to_owned() });
             }
             let seq = self.inner.append(seq, events).await?;
-            if fails { Err(LedgerError::Failed { reason: "no answer".to_owned() }) } else { Ok(seq) }
+            if fails { Err(EventLogError::Failed { reason: "no answer".to_owned() }) } else { Ok(seq) }
         }
         .boxed()
     }
 
-    fn load(&self) -> BoxFuture<'_, Result<Vec<Event>, LedgerError>> {
+    fn load(&self) -> BoxFuture<'_, Result<Vec<Event>, EventLogError>> {
         self.inner.load()
     }
 }
@@ -284,22 +284,22 @@ async fn after_a_ledger_failure_at_any_append_the_state_is_what_the_ledger_holds
                 text("done"),
             ]);
             let world = World::new(model);
-            let ledger =
-                Flaky { inner: MemoryLedger::new(), fails_at, records_first, appends: AtomicUsize::new(0) };
-            let record = ledger.inner.clone();
+            let event_log =
+                Flaky { inner: MemoryEventLog::new(), fails_at, records_first, appends: AtomicUsize::new(0) };
+            let record = event_log.inner.clone();
             let mut conversation =
-                Conversation::load(Arc::new(ledger), Arc::new(SystemClock), Arc::new(())).await.unwrap();
+                Conversation::load(Arc::new(event_log), Arc::new(SystemClock), Arc::new(())).await.unwrap();
             let mut failed = matches!(
                 conversation.submit(start("go")).await,
-                Err(SubmitError::Ledger(LedgerError::Failed { .. }))
+                Err(SubmitError::EventLog(EventLogError::Failed { .. }))
             );
             match world.drive(&mut conversation, TurnOptions::default()).await {
                 Ok(ANSWERED) => {}
-                Err(DriveError::Ledger(LedgerError::Failed { .. })) => failed = true,
+                Err(DriveError::EventLog(EventLogError::Failed { .. })) => failed = true,
                 Err(DriveError::NoTurn) if failed => {}
                 other => panic!("{fails_at}: {other:?}"),
             }
-            // The conversation finds back to its ledger by itself.
+            // The conversation finds back to its event log by itself.
             conversation.submit(CommandKind::Recover).await.unwrap();
             if conversation.state().turn().is_some() {
                 assert_eq!(world.drive(&mut conversation, TurnOptions::default()).await, Ok(ANSWERED));
@@ -324,7 +324,7 @@ async fn two_writers_of_one_ledger_are_noticed() {
     let (mut one, mut two) = (world.load().await, world.load().await);
     one.submit(start("one")).await.unwrap();
     let refused = two.submit(start("two")).await;
-    assert_eq!(refused, Err(SubmitError::Ledger(LedgerError::Conflict { expected: 0, found: 1 })));
+    assert_eq!(refused, Err(SubmitError::EventLog(EventLogError::Conflict { expected: 0, found: 1 })));
     assert!(matches!(two.submit(start("two")).await, Err(SubmitError::Rejected(_))), "it was read anew");
 }
 
@@ -332,11 +332,11 @@ async fn two_writers_of_one_ledger_are_noticed() {
 async fn observers_see_every_event_in_order_after_it_was_recorded() {
     #[derive(Default)]
     struct Seen(Mutex<Vec<(u64, Event)>>, AtomicUsize);
-    impl Observer for Seen {
-        fn recorded(&self, seq: u64, event: &Event) {
+    impl ConversationObserver for Seen {
+        fn on_recorded(&self, seq: u64, event: &Event) {
             self.0.lock().unwrap().push((seq, event.clone()));
         }
-        fn preview(&self, _: &ModelEvent) {
+        fn on_preview(&self, _: &ModelEvent) {
             self.1.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -344,7 +344,7 @@ async fn observers_see_every_event_in_order_after_it_was_recorded() {
     let seen = Arc::new(Seen::default());
     let mut conversation = world.load_with(seen.clone()).await;
     world.turn(&mut conversation, start("go")).await;
-    let recorded: Vec<(u64, Event)> = (0..).zip(world.ledger.0.events()).collect();
+    let recorded: Vec<(u64, Event)> = (0..).zip(world.event_log.0.events()).collect();
     assert_eq!(*seen.0.lock().unwrap(), recorded);
     assert_eq!(seen.1.load(Ordering::Relaxed), 4);
     let position =
@@ -357,7 +357,7 @@ async fn observers_see_every_event_in_order_after_it_was_recorded() {
 async fn the_stateless_loop_goes_from_messages_to_messages() {
     let model = FakeModel::in_turn(vec![calls(&[("bash", "1")]), text("done")]);
     let question = vec![Message::user(vec![Block::text("go")])];
-    let (composer, tools) = (Composition::default(), FakeTools::default());
+    let (composer, tools) = (PromptPrefix::default(), FakeTools::default());
     let outcome = run_loop(question, &model, &composer, &tools, LoopOptions::default()).await.unwrap();
     assert_eq!(outcome.stop, ANSWERED);
     assert_eq!(outcome.text(), "done");
@@ -369,7 +369,7 @@ async fn the_stateless_loop_goes_from_messages_to_messages() {
 #[tokio::test(start_paused = true)]
 async fn the_stateless_loop_refuses_messages_that_the_service_would_refuse() {
     let model = model_fn(|_| async { Ok(parse_response(r#"{"content":[]}"#).unwrap()) });
-    let (composer, tools) = (Composition::default(), FakeTools::default());
+    let (composer, tools) = (PromptPrefix::default(), FakeTools::default());
     let cases = [
         (vec![], PairingError::NoMessages),
         (vec![Message::assistant(vec![Block::text("hi")])], PairingError::AssistantFirst),
@@ -381,7 +381,7 @@ async fn the_stateless_loop_refuses_messages_that_the_service_would_refuse() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_that_has_passed_calls_nobody() {
+async fn a_passed_deadline_prevents_all_calls() {
     let world = World::new(FakeModel::answering(|_| text("no")));
     let mut conversation = world.load().await;
     conversation.submit(start("go")).await.unwrap();
@@ -396,26 +396,26 @@ async fn a_deadline_that_has_passed_calls_nobody() {
 #[tokio::test(start_paused = true)]
 async fn a_ledger_that_never_answers_does_not_keep_a_turn_from_ending() {
     #[derive(Default)]
-    struct Stuck(MemoryLedger);
-    impl Ledger for Stuck {
-        fn append<'a>(&'a self, seq: u64, events: &'a [Event]) -> BoxFuture<'a, Result<u64, LedgerError>> {
+    struct Stuck(MemoryEventLog);
+    impl EventLog for Stuck {
+        fn append<'a>(&'a self, seq: u64, events: &'a [Event]) -> BoxFuture<'a, Result<u64, EventLogError>> {
             match events[0].kind {
                 EventKind::ModelAnswered { .. } => std::future::pending().boxed(),
                 _ => self.0.append(seq, events),
             }
         }
-        fn load(&self) -> BoxFuture<'_, Result<Vec<Event>, LedgerError>> {
+        fn load(&self) -> BoxFuture<'_, Result<Vec<Event>, EventLogError>> {
             self.0.load()
         }
     }
     let world = World::new(FakeModel::in_turn(vec![text("unheard")]));
-    let ledger = Arc::new(Stuck::default());
-    let mut conversation = Conversation::load(ledger, Arc::new(SystemClock), Arc::new(())).await.unwrap();
+    let event_log = Arc::new(Stuck::default());
+    let mut conversation = Conversation::load(event_log, Arc::new(SystemClock), Arc::new(())).await.unwrap();
     conversation.submit(start("go")).await.unwrap();
     let options =
         TurnOptions { deadline: SystemClock.deadline(Duration::from_secs(30)), ..TurnOptions::default() };
     let outcome = world.drive(&mut conversation, options).await;
-    assert!(matches!(outcome, Err(DriveError::Ledger(LedgerError::Failed { .. }))), "{outcome:?}");
+    assert!(matches!(outcome, Err(DriveError::EventLog(EventLogError::Failed { .. }))), "{outcome:?}");
     conversation.submit(CommandKind::Recover).await.unwrap();
     assert_eq!(next(conversation.state()), Step::CallModel, "it was read anew and can go on");
 }

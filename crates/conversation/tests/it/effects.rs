@@ -4,33 +4,33 @@ use std::sync::Arc;
 
 use conjure_base::{ContainerId, Timestamp, TurnId};
 use conjure_conversation::{
-    Block, CallEffects, Command, CommandKind, Event, EventKind, HostedSkill, InterruptCause, Limits, Model,
-    ModelErrorKind, ModelStream, Profile, Request, SessionStopReason, State, Step, StopReason, TurnOptions,
-    TurnOutcome, TurnStop, apply, decide, model_fn, next, pairing,
+    Block, Command, CommandKind, Event, EventKind, HostedSkill, InterruptCause, Limits, Model,
+    ModelErrorKind, ModelStream, Request, SessionProfile, SessionState, SessionStopReason, SideEffects, Step,
+    StopReason, TurnOptions, TurnOutcome, TurnStop, apply, decide, model_fn, next, pairing,
 };
 
 use crate::support::{FakeModel, World, answer, start, start_call_with, text};
 
-fn act(state: &mut State, kind: CommandKind) -> Vec<Event> {
+fn act(state: &mut SessionState, kind: CommandKind) -> Vec<Event> {
     let events = decide(state, Command { at: Timestamp::default(), kind }).unwrap();
     events.iter().for_each(|event| apply(state, event));
     events
 }
 
 /// What a session may be known to ask of the service before its first model call: hosted skills, and a container.
-fn sessions() -> Vec<(State, CallEffects)> {
+fn sessions() -> Vec<(SessionState, SideEffects)> {
     let hosted = vec![HostedSkill::anthropic("xlsx")];
-    let with_skills = Profile { hosted, ..Profile::default() };
+    let with_skills = SessionProfile { hosted, ..SessionProfile::default() };
     let container = Some(ContainerId::new("c_1"));
     [
-        (Profile::default(), None, CallEffects::None),
-        (with_skills.clone(), None, CallEffects::Possible),
-        (Profile::default(), container.clone(), CallEffects::Possible),
-        (with_skills, container, CallEffects::Possible),
+        (SessionProfile::default(), None, SideEffects::None),
+        (with_skills.clone(), None, SideEffects::Possible),
+        (SessionProfile::default(), container.clone(), SideEffects::Possible),
+        (with_skills, container, SideEffects::Possible),
     ]
     .into_iter()
     .map(|(profile, container, effects)| {
-        let mut state = State::default();
+        let mut state = SessionState::default();
         act(&mut state, CommandKind::Open { profile: Box::new(profile) });
         act(&mut state, CommandKind::Import { messages: Vec::new(), container });
         act(&mut state, start("make a table"));
@@ -40,17 +40,17 @@ fn sessions() -> Vec<(State, CallEffects)> {
 }
 
 /// The host has ended in this call: what its successor makes of it.
-fn check_recovery(mut state: State, effects: CallEffects) {
+fn check_recovery(mut state: SessionState, effects: SideEffects) {
     let recovered = act(&mut state, CommandKind::Recover);
     match effects {
-        CallEffects::None => {
+        SideEffects::None => {
             assert!(matches!(
                 recovered[..],
                 [Event { kind: EventKind::ModelCallAbandoned { call: 1, .. }, .. }]
             ));
             assert_eq!(next(&state), Step::CallModel);
         }
-        CallEffects::Possible => {
+        SideEffects::Possible => {
             let stop = &state.last_turn().unwrap().stop;
             let TurnStop::ModelFailed(error) = stop else { panic!("{stop}") };
             assert_eq!(error.kind, ModelErrorKind::OutcomeUnknown);
@@ -72,7 +72,7 @@ fn check_recovery(mut state: State, effects: CallEffects) {
 
 #[test]
 fn a_call_is_sent_again_by_itself_only_where_it_is_recorded_to_have_no_effects() {
-    for recorded in [CallEffects::None, CallEffects::Possible] {
+    for recorded in [SideEffects::None, SideEffects::Possible] {
         for (mut state, _) in sessions() {
             act(&mut state, start_call_with(recorded));
             check_recovery(state, recorded);
@@ -81,14 +81,14 @@ fn a_call_is_sent_again_by_itself_only_where_it_is_recorded_to_have_no_effects()
 }
 
 #[test]
-fn the_model_is_told_of_a_call_that_was_broken_off_and_may_have_acted() {
+fn a_note_tells_the_model_of_an_interrupted_call_with_side_effects() {
     for cause in [InterruptCause::Cancelled, InterruptCause::Deadline, InterruptCause::WallClock] {
-        for effects in [CallEffects::None, CallEffects::Possible] {
+        for effects in [SideEffects::None, SideEffects::Possible] {
             for (mut state, _) in sessions() {
                 act(&mut state, start_call_with(effects));
-                let is_told = |event: &&Event| matches!(event.kind, EventKind::ModelTold { .. });
+                let is_told = |event: &&Event| matches!(event.kind, EventKind::NoteAdded { .. });
                 let events = act(&mut state, CommandKind::Interrupt { cause });
-                let expected = usize::from(effects == CallEffects::Possible);
+                let expected = usize::from(effects == SideEffects::Possible);
                 assert_eq!(events.iter().filter(is_told).count(), expected, "{effects:?}: {events:?}");
                 // Once it is recorded, a host that ends has nothing to add.
                 assert_eq!(act(&mut state, CommandKind::Recover), []);
@@ -106,12 +106,12 @@ fn the_model_is_told_of_a_call_that_was_broken_off_and_may_have_acted() {
 fn a_resumed_pause_that_was_broken_off_leaves_a_valid_history() {
     for empty in [true, false] {
         let (mut state, _) = sessions().remove(1);
-        act(&mut state, start_call_with(CallEffects::Possible));
+        act(&mut state, start_call_with(SideEffects::Possible));
         let turn = state.turn().unwrap().id();
         let call = r#"{"type":"server_tool_use","id":"s","name":"bash_code_execution","input":{}}"#;
         let response = Box::new(answer(vec![Block::from_json(call).unwrap()], StopReason::PauseTurn));
-        act(&mut state, CommandKind::AcceptAnswer { turn, call: 1, response });
-        act(&mut state, start_call_with(CallEffects::Possible));
+        act(&mut state, CommandKind::AcceptResponse { turn, call: 1, response });
+        act(&mut state, start_call_with(SideEffects::Possible));
         act(&mut state, CommandKind::Interrupt { cause: InterruptCause::Cancelled });
         let input = if empty { Vec::new() } else { vec![Block::text("go on")] };
         act(&mut state, CommandKind::StartTurn { input, limits: Limits::default() });
@@ -134,12 +134,12 @@ fn a_call_of_an_old_record_may_have_done_what_its_session_had_the_service_do() {
 }
 
 /// What the calls of this world were recorded with.
-fn recorded(world: &World) -> Vec<Option<CallEffects>> {
+fn recorded(world: &World) -> Vec<Option<SideEffects>> {
     let effects = |event: Event| match event.kind {
         EventKind::ModelCallStarted { effects, .. } => Some(effects),
         _ => None,
     };
-    world.ledger.0.events().into_iter().filter_map(effects).collect()
+    world.event_log.0.events().into_iter().filter_map(effects).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,7 +151,7 @@ async fn what_the_model_says_of_a_call_is_recorded_with_it() {
             said
         })
     };
-    let (none, possible) = (Some(CallEffects::None), Some(CallEffects::Possible));
+    let (none, possible) = (Some(SideEffects::None), Some(SideEffects::Possible));
     // One that says nothing goes by the request: the first names no container yet.
     for (model, expected) in [(answering(), [none, possible]), (answering().acting(), [possible, possible])] {
         let world = World::new(model);
@@ -171,7 +171,7 @@ impl Model for Mute {
         unreachable!("nobody knows what it may do")
     }
 
-    fn effects(&self, _: &Request) -> CallEffects {
+    fn side_effects(&self, _: &Request) -> SideEffects {
         panic!("it crashes")
     }
 }
@@ -203,12 +203,12 @@ fn a_shared_model_says_what_it_says_and_a_function_goes_by_the_request() {
     let resumed = Request { container: Some(ContainerId::new("c_1")), ..plain.clone() };
     let hosted = Request { hosted: [HostedSkill::anthropic("xlsx")].into(), ..plain.clone() };
     let acting: Arc<dyn Model> = Arc::new(FakeModel::answering(|_| text("done")).acting());
-    assert_eq!(acting.effects(&plain), CallEffects::Possible);
-    assert_eq!(Arc::new(acting).effects(&plain), CallEffects::Possible);
+    assert_eq!(acting.side_effects(&plain), SideEffects::Possible);
+    assert_eq!(Arc::new(acting).side_effects(&plain), SideEffects::Possible);
     let function = model_fn(|_| async { Ok(text("done")) });
     for (request, expected) in
-        [(plain, CallEffects::None), (resumed, CallEffects::Possible), (hosted, CallEffects::Possible)]
+        [(plain, SideEffects::None), (resumed, SideEffects::Possible), (hosted, SideEffects::Possible)]
     {
-        assert_eq!(function.effects(&request), expected, "{request:?}");
+        assert_eq!(function.side_effects(&request), expected, "{request:?}");
     }
 }

@@ -2,10 +2,11 @@
 
 use conjure_base::{ContainerId, Digest, Timestamp, TurnId};
 use conjure_conversation::{
-    Activation, ApiErrorKind, Block, BlockKind, CallEffects, Command, CommandKind, CompactionError, Decision,
-    Event, EventKind, Grant, GrantScope, Limit, Limits, Message, ModelError, ModelErrorKind, PinnedSkill,
-    Profile, ResultContent, State, StopReason, ToolOutcome, ToolResult, TurnStop, Usage, Withheld, apply,
-    conversation_complete, decide, extract_tool_uses, format_tool_results_message, parse_response,
+    ApiErrorKind, Block, BlockKind, CallOutcome, Command, CommandKind, CompactionError, Decision, Event,
+    EventKind, Grant, GrantScope, Limit, Limits, Message, ModelError, ModelErrorKind, PinnedSkill,
+    ResultContent, SecretNames, SessionProfile, SessionState, SideEffects, SkillActivation, StopReason,
+    ToolResult, TurnStop, Usage, apply, conversation_complete, decide, extract_tool_uses,
+    format_tool_results_message, parse_response,
 };
 
 use crate::support::{FakeModel, World, answer, id, outline, start, text, tool_use};
@@ -42,8 +43,8 @@ async fn what_the_model_said_goes_back_byte_for_byte_also_after_a_reload() {
     };
     check(&world.model.requests.lock().unwrap()[1].messages[1]);
 
-    let mut state = State::default();
-    for event in world.ledger.0.events() {
+    let mut state = SessionState::default();
+    for event in world.event_log.0.events() {
         apply(&mut state, &serde_json::from_str(&serde_json::to_string(&event).unwrap()).unwrap());
     }
     check(&state.messages()[1]);
@@ -97,7 +98,7 @@ fn an_answer_is_read_with_what_is_unknown_passed_over() {
         assert_eq!(conversation_complete(&parse_response(body).unwrap()), complete, "{body}");
     }
     for body in ["", "[]", "{}", r#"{"content":"text"}"#, r#"{"content":[1]}"#] {
-        assert!(parse_response(body).unwrap_err().to_string().starts_with("not an answer"), "{body}");
+        assert!(parse_response(body).unwrap_err().to_string().starts_with("not a response"), "{body}");
     }
 }
 
@@ -139,7 +140,7 @@ fn every_kind() -> Vec<Event> {
         EventKind::ApprovalDecided { call: call("b"), decision: Decision::Deny { reason: "no".to_owned() } },
         EventKind::ToolFinished {
             result: ToolResult::error(&call("b"), "denied: no"),
-            outcome: ToolOutcome::Denied,
+            outcome: CallOutcome::Denied,
         },
         EventKind::ToolStarted { call: call("t1"), idempotent: true },
         EventKind::ToolStarted { call: call("a"), idempotent: false },
@@ -147,14 +148,14 @@ fn every_kind() -> Vec<Event> {
         EventKind::Steered { input: vec![Block::text("hurry")] },
         EventKind::ToolFinished {
             result: ToolResult::text_result(&call("t1"), "out"),
-            outcome: ToolOutcome::Finished,
+            outcome: CallOutcome::Finished,
         },
-        EventKind::ToolFinished { result: ToolResult::error(&call("a"), "?"), outcome: ToolOutcome::Unknown },
+        EventKind::ToolFinished { result: ToolResult::error(&call("a"), "?"), outcome: CallOutcome::Unknown },
         EventKind::ToolFinished {
             result: ToolResult::error(&call("c"), "?"),
-            outcome: ToolOutcome::Cancelled,
+            outcome: CallOutcome::Cancelled,
         },
-        EventKind::ToolFinished { result: ToolResult::error(&call("d"), "?"), outcome: ToolOutcome::NotRun },
+        EventKind::ToolFinished { result: ToolResult::error(&call("d"), "?"), outcome: CallOutcome::Skipped },
         EventKind::TurnFinished { turn, stop: TurnStop::Limit(Limit::ToolCalls), usage: Usage::default() },
         EventKind::TurnFinished { turn, stop: TurnStop::ModelFailed(error), usage: Usage::default() },
         EventKind::TurnFinished {
@@ -162,7 +163,11 @@ fn every_kind() -> Vec<Event> {
             stop: TurnStop::Answered(StopReason::EndTurn),
             usage: Usage::default(),
         },
-        EventKind::TurnFinished { turn, stop: TurnStop::Cut(StopReason::Missing), usage: Usage::default() },
+        EventKind::TurnFinished {
+            turn,
+            stop: TurnStop::Truncated(StopReason::Missing),
+            usage: Usage::default(),
+        },
         EventKind::TurnFinished { turn, stop: TurnStop::Refused, usage: Usage::default() },
         EventKind::TurnFinished { turn, stop: TurnStop::Deadline, usage: Usage::default() },
         EventKind::TurnFinished { turn, stop: TurnStop::Interrupted, usage: Usage::default() },
@@ -188,20 +193,20 @@ fn events_of_format_1_load_and_are_still_written_so() {
 #[test]
 fn a_profile_names_all_that_a_revival_needs_and_no_secret() {
     let names = |names: [&str; 1]| names.map(str::to_owned).into();
-    let profile = Profile {
+    let profile = SessionProfile {
         catalog: Some("sales".to_owned()),
         workspace: Some("/srv/work".into()),
         environment: [("REGION".to_owned(), "north".to_owned())].into(),
-        withheld: Withheld {
+        secret_names: SecretNames {
             environment: names(["API_TOKEN"]),
             secrets: names(["PASSWORD"]),
-            ..Withheld::default()
+            ..SecretNames::default()
         },
-        activation: Activation::View,
-        ..Profile::default()
+        activation: SkillActivation::View,
+        ..SessionProfile::default()
     };
     let open = Command { at: state_time(), kind: CommandKind::Open { profile: Box::new(profile) } };
-    let events = decide(&State::default(), open).unwrap();
+    let events = decide(&SessionState::default(), open).unwrap();
     let golden = include_str!("../golden/events-v1-profiles.jsonl");
     let read: Vec<Event> = golden.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(read, events);
@@ -212,18 +217,18 @@ fn a_profile_names_all_that_a_revival_needs_and_no_secret() {
 #[test]
 fn events_of_sessions_load_and_are_still_written_so() {
     let input = || vec![Block::text("then this")];
-    let mut state = State::default();
-    let profile = Profile {
+    let mut state = SessionState::default();
+    let profile = SessionProfile {
         base_prompt: "Be brief.".to_owned(),
-        activation: Activation::View,
-        skills: vec![PinnedSkill { name: "sales-report".to_owned(), digest: Digest::of(b"skill") }],
+        activation: SkillActivation::View,
+        skills: vec![PinnedSkill { name: "sales-report".to_owned(), digest: Digest::of_bytes(b"skill") }],
         limits: Limits { model_calls: 3, ..Limits::default() },
         model: Some("m".to_owned()),
         executor: Some("jail".to_owned()),
         metadata: [("user".to_owned(), "7".to_owned())].into(),
-        ..Profile::default()
+        ..SessionProfile::default()
     };
-    let queue = |state: &State| {
+    let queue = |state: &SessionState| {
         decide(state, Command { at: state_time(), kind: CommandKind::Queue { input: input(), limits: None } })
     };
     let open = Command { at: state_time(), kind: CommandKind::Open { profile: Box::new(profile) } };
@@ -252,7 +257,7 @@ fn events_of_sessions_load_and_are_still_written_so() {
 fn limits_of_what_is_queued_load_and_are_still_written_so() {
     let limits = Limits { model_calls: 3, wall_clock: None, ..Limits::default() };
     let queue = CommandKind::Queue { input: vec![Block::text("then this")], limits: Some(limits) };
-    let events = decide(&State::default(), Command { at: state_time(), kind: queue }).unwrap();
+    let events = decide(&SessionState::default(), Command { at: state_time(), kind: queue }).unwrap();
     let golden = include_str!("../golden/events-v1-queued-limits.jsonl");
     assert_eq!(format!("{}\n", serde_json::to_string(&events[0]).unwrap()), golden);
     let read: Vec<Event> = golden.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -262,7 +267,7 @@ fn limits_of_what_is_queued_load_and_are_still_written_so() {
 /// What format 1 says of active skills and of grants. The same holds for this file.
 #[test]
 fn skills_and_grants_load_and_are_still_written_so() {
-    let skill = PinnedSkill { name: "sales-report".to_owned(), digest: Digest::of(b"skill") };
+    let skill = PinnedSkill { name: "sales-report".to_owned(), digest: Digest::of_bytes(b"skill") };
     let grant = |rule: &str, scope| Decision::Grant { grant: Grant { rule: rule.to_owned(), scope } };
     let kinds = vec![
         EventKind::ApprovalDecided { call: id("a"), decision: grant("view", GrantScope::Session) },
@@ -271,12 +276,12 @@ fn skills_and_grants_load_and_are_still_written_so() {
             decision: grant("bash_tool(git:*)", GrantScope::Skill(skill.clone())),
         },
         EventKind::ToolFinished {
-            result: ToolResult::text_result(&id("a"), "loaded").activating(vec![skill]),
-            outcome: ToolOutcome::Finished,
+            result: ToolResult::text_result(&id("a"), "loaded").with_active_skills(vec![skill]),
+            outcome: CallOutcome::Finished,
         },
         EventKind::ToolFinished {
-            result: ToolResult::text_result(&id("b"), "unloaded").activating(Vec::new()),
-            outcome: ToolOutcome::Finished,
+            result: ToolResult::text_result(&id("b"), "unloaded").with_active_skills(Vec::new()),
+            outcome: CallOutcome::Finished,
         },
     ];
     let expected: Vec<Event> = kinds.into_iter().map(|kind| Event { at: state_time(), kind }).collect();
@@ -322,7 +327,7 @@ fn compactions_load_and_are_still_written_so() {
 /// What a call of format 1 says of its effects. The same holds for this file.
 #[test]
 fn effects_of_calls_load_and_are_still_written_so() {
-    let kinds = [CallEffects::None, CallEffects::Possible].map(|effects| EventKind::ModelCallStarted {
+    let kinds = [SideEffects::None, SideEffects::Possible].map(|effects| EventKind::ModelCallStarted {
         turn: TurnId::FIRST,
         call: 1,
         effects: Some(effects),
@@ -366,4 +371,14 @@ fn the_block_of_a_result_is_understood_as_it_is_read_back() {
         assert_eq!(block.kind(), read.kind());
         assert!(matches!(read.kind(), BlockKind::ToolResult { text, .. } if text == expected), "{read:?}");
     }
+}
+
+/// Artifacts and produced files, as version 1 wrote them.
+#[test]
+fn events_of_files_load_and_are_still_written_so() {
+    let golden = include_str!("../golden/events-v1-files.jsonl");
+    let read: Vec<Event> = golden.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let written: String =
+        read.iter().map(|event| format!("{}\n", serde_json::to_string(event).unwrap())).collect();
+    assert_eq!(written, golden);
 }

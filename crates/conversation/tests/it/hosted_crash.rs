@@ -2,15 +2,15 @@
 
 use conjure_base::{ContainerId, Timestamp};
 use conjure_conversation::{
-    Block, Command, CommandKind, Event, HostedSkill, LATEST, Ledger as _, ModelErrorKind, Profile, State,
-    Step, StopReason, TurnOptions, TurnOutcome, TurnStop, apply, decide, next,
+    Block, Command, CommandKind, Event, EventLog as _, HostedSkill, LATEST, ModelErrorKind, SessionProfile,
+    SessionState, Step, StopReason, TurnOptions, TurnOutcome, TurnStop, apply, decide, next,
 };
 
 use crate::support::{FakeModel, World, answer, start, text};
 
 fn profile() -> CommandKind {
-    let hosted = vec![HostedSkill::anthropic("xlsx").version(LATEST)];
-    CommandKind::Open { profile: Box::new(Profile { hosted, ..Profile::default() }) }
+    let hosted = vec![HostedSkill::anthropic("xlsx").with_version(LATEST)];
+    CommandKind::Open { profile: Box::new(SessionProfile { hosted, ..SessionProfile::default() }) }
 }
 
 /// The service pauses twice in a turn, always in one container.
@@ -45,18 +45,18 @@ async fn check_each_end(opening: CommandKind, service: fn() -> FakeModel) {
     let mut conversation = whole.load().await;
     conversation.submit(opening).await.unwrap();
     whole.turn(&mut conversation, start("make a table")).await;
-    let events: Vec<Event> = whole.ledger.0.events();
+    let events: Vec<Event> = whole.event_log.0.events();
     assert_eq!(whole.model.request_count(), 3);
 
     for end in 1..=events.len() {
         let world = World::new(service());
         let before: Vec<Event> = events[..end].to_vec();
         let sent_before = before.iter().filter(|event| is_start(event)).count();
-        let mut state = State::default();
+        let mut state = SessionState::default();
         before.iter().for_each(|event| apply(&mut state, event));
         let was_under_way = next(&state) == Step::AwaitModel;
         let was_running = state.turn().is_some();
-        world.ledger.0.append(0, &before).await.unwrap();
+        world.event_log.0.append(0, &before).await.unwrap();
 
         let mut conversation = world.load().await;
         if was_running {
@@ -89,7 +89,7 @@ fn is_start(event: &Event) -> bool {
 
 #[test]
 fn a_session_is_opened_with_its_hosted_skills_and_keeps_them() {
-    let mut state = State::default();
+    let mut state = SessionState::default();
     for event in decide(&state, Command { at: Timestamp::default(), kind: profile() }).unwrap() {
         let written = serde_json::to_string(&event).unwrap();
         apply(&mut state, &serde_json::from_str(&written).unwrap());

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use conjure_base::Timestamp;
 use conjure_conversation::{
-    Block, Command, CommandKind, Decision, Limit, Limits, Response, StartedCall, State, Step, StopReason,
-    ToolOutcome, ToolResult, TurnOptions, TurnOutcome, TurnStop, apply, decide, next,
+    Block, CallOutcome, Command, CommandKind, Decision, Limit, Limits, Response, SessionState, StartedCall,
+    Step, StopReason, ToolResult, TurnOptions, TurnOutcome, TurnStop, apply, decide, next,
 };
 
 use crate::support::{FakeModel, World, answer, calls, id, start, start_call, start_within, text, tool_use};
@@ -109,7 +109,7 @@ async fn the_wall_clock_ends_a_turn_in_the_middle_of_a_tool() {
 
 /// A turn at given times, in minutes.
 #[derive(Default)]
-struct Timed(State);
+struct Timed(SessionState);
 
 impl Timed {
     fn at(&mut self, minute: u64, kind: CommandKind) {
@@ -125,14 +125,14 @@ impl Timed {
 
     fn answer(&mut self, minute: u64, response: Response) {
         let (turn, call) = self.0.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
-        self.at(minute, CommandKind::AcceptAnswer { turn, call, response: Box::new(response) });
+        self.at(minute, CommandKind::AcceptResponse { turn, call, response: Box::new(response) });
     }
 
     fn run(&mut self, minute: u64, call: &str, minutes: u64) {
         let calls = vec![StartedCall { call: id(call), idempotent: true }];
         self.at(minute, CommandKind::StartTools { calls });
         let result = ToolResult::text_result(&id(call), "out");
-        self.at(minute + minutes, CommandKind::FinishTool { result, outcome: ToolOutcome::Finished });
+        self.at(minute + minutes, CommandKind::FinishTool { result, outcome: CallOutcome::Finished });
     }
 }
 
@@ -170,7 +170,7 @@ fn the_wall_clock_stands_still_while_nothing_works() {
 
 /// Whoever decides in line may take his time, too, and the driver waits for the rest of it as long as before.
 #[tokio::test(start_paused = true)]
-async fn the_wall_clock_stands_still_while_somebody_decides_in_line() {
+async fn the_time_limit_pauses_while_an_approver_decides_inline() {
     let limits = Limits { wall_clock: Some(Duration::from_secs(90)), ..Limits::default() };
     let ponder = |id| calls(&[("ponder", id)]);
     let model = FakeModel::in_turn(vec![ponder("a"), ponder("b"), ponder("c"), calls(&[("hang", "d")])]);

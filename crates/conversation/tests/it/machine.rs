@@ -2,43 +2,43 @@
 
 use conjure_base::{Timestamp, TurnId};
 use conjure_conversation::{
-    Block, Command, CommandKind, Decision, InterruptCause, Limits, Message, ModelError, ModelErrorKind,
-    PairingError, Profile, QUEUE_LIMIT, QueueId, Rejection, Response, StartedCall, State, Step, StopReason,
-    ToolOutcome, ToolResult, TurnStop, apply, decide, next, pairing,
+    Block, CallOutcome, Command, CommandKind, Decision, InterruptCause, Limits, Message, ModelError,
+    ModelErrorKind, PairingError, QUEUE_LIMIT, QueueId, Rejection, Response, SessionProfile, SessionState,
+    StartedCall, Step, StopReason, ToolResult, TurnStop, apply, decide, next, pairing,
 };
 
 use crate::support::{answer, calls, id, outline, start, start_call, text, tool_use};
 
 /// Decides and applies; panics when the machine refuses.
-fn ok(state: &mut State, kind: CommandKind) {
+fn ok(state: &mut SessionState, kind: CommandKind) {
     for event in decide(state, Command { at: Timestamp::default(), kind }).unwrap() {
         apply(state, &event);
     }
 }
 
-fn refused(state: &State, kind: CommandKind) -> Rejection {
+fn refused(state: &SessionState, kind: CommandKind) -> Rejection {
     decide(state, Command { at: Timestamp::default(), kind }).unwrap_err()
 }
 
-fn answered(state: &mut State, response: Response) {
+fn answered(state: &mut SessionState, response: Response) {
     ok(state, start_call());
     let (turn, call) = state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
-    ok(state, CommandKind::AcceptAnswer { turn, call, response: Box::new(response) });
+    ok(state, CommandKind::AcceptResponse { turn, call, response: Box::new(response) });
 }
 
-fn run(state: &mut State, call: &str) {
+fn run(state: &mut SessionState, call: &str) {
     let calls = vec![StartedCall { call: id(call), idempotent: false }];
     ok(state, CommandKind::StartTools { calls });
     let result = ToolResult::text_result(&id(call), format!("{call} out"));
-    ok(state, CommandKind::FinishTool { result, outcome: ToolOutcome::Finished });
+    ok(state, CommandKind::FinishTool { result, outcome: CallOutcome::Finished });
 }
 
-fn steer(state: &mut State, words: &str) {
+fn steer(state: &mut SessionState, words: &str) {
     ok(state, CommandKind::Steer { input: vec![Block::text(words)] });
 }
 
-fn begun() -> State {
-    let mut state = State::default();
+fn begun() -> SessionState {
+    let mut state = SessionState::default();
     ok(&mut state, start("hi"));
     state
 }
@@ -64,7 +64,7 @@ fn a_second_or_unknown_outcome_is_dropped() {
     run(&mut state, "a");
     let late = |call: &str| CommandKind::FinishTool {
         result: ToolResult::text_result(&id(call), "late"),
-        outcome: ToolOutcome::Finished,
+        outcome: CallOutcome::Finished,
     };
     assert_eq!(refused(&state, late("a")), Rejection::NoOpenCall { call: id("a") });
     assert_eq!(refused(&state, late("x")), Rejection::NoOpenCall { call: id("x") });
@@ -79,7 +79,7 @@ fn an_answer_of_another_call_is_dropped() {
     ok(&mut state, start_call());
     ok(&mut state, CommandKind::Recover);
     ok(&mut state, start_call());
-    let late = CommandKind::AcceptAnswer { turn: TurnId::FIRST, call: 1, response: Box::new(text("late")) };
+    let late = CommandKind::AcceptResponse { turn: TurnId::FIRST, call: 1, response: Box::new(text("late")) };
     assert_eq!(refused(&state, late), Rejection::StaleModelCall);
 }
 
@@ -149,7 +149,7 @@ fn what_the_user_adds_to_a_whole_answer_is_answered_in_the_same_turn() {
     ok(&mut state, start_call());
     steer(&mut state, "also this");
     let response = Box::new(text("done"));
-    ok(&mut state, CommandKind::AcceptAnswer { turn: TurnId::FIRST, call: 1, response });
+    ok(&mut state, CommandKind::AcceptResponse { turn: TurnId::FIRST, call: 1, response });
     assert_eq!(next(&state), Step::CallModel);
     assert_eq!(outline(state.messages()), ["user: hi", "assistant: done", "user: also this"]);
 }
@@ -171,7 +171,7 @@ fn without_an_answer_the_next_words_join_the_last_message() {
 fn an_unanswered_message_can_be_tried_again_without_words_but_an_answered_one_cannot() {
     let mut state = begun();
     let again = || CommandKind::StartTurn { input: vec![Block::text(" ")], limits: Limits::default() };
-    assert_eq!(refused(&State::default(), again()), Rejection::EmptyInput);
+    assert_eq!(refused(&SessionState::default(), again()), Rejection::EmptyInput);
     ok(&mut state, CommandKind::Interrupt { cause: InterruptCause::Cancelled });
     ok(&mut state, again());
     assert_eq!(refused(&state, again()), Rejection::TurnRunning);
@@ -206,7 +206,7 @@ fn the_user_cannot_speak_as_the_model_or_a_tool() {
     let result = Block::tool_result(&ToolResult::text_result(&id("a"), "x"));
     for block in [tool_use("bash", "a"), result] {
         let start = CommandKind::StartTurn { input: vec![block.clone()], limits: Limits::default() };
-        assert!(matches!(refused(&State::default(), start), Rejection::ForeignBlock { .. }));
+        assert!(matches!(refused(&SessionState::default(), start), Rejection::ForeignBlock { .. }));
         let steer = CommandKind::Steer { input: vec![block] };
         assert!(matches!(refused(&begun(), steer), Rejection::ForeignBlock { .. }));
     }
@@ -240,7 +240,7 @@ fn an_error_without_content_gets_words() {
     answered(&mut state, calls(&[("bash", "a")]));
     ok(&mut state, CommandKind::StartTools { calls: vec![StartedCall { call: id("a"), idempotent: false }] });
     let result = ToolResult::error(&id("a"), "");
-    ok(&mut state, CommandKind::FinishTool { result, outcome: ToolOutcome::Finished });
+    ok(&mut state, CommandKind::FinishTool { result, outcome: CallOutcome::Finished });
     assert_eq!(outline(state.messages())[2], "user: a!the tool failed and did not say why");
 }
 
@@ -249,7 +249,7 @@ fn a_refused_block_is_replaced_once_and_a_result_stays_a_result() {
     let mut state = begun();
     answered(&mut state, calls(&[("bash", "a")]));
     run(&mut state, "a");
-    let reject = |state: &State, message, block| CommandKind::RejectBlock {
+    let reject = |state: &SessionState, message, block| CommandKind::RejectBlock {
         turn: TurnId::FIRST,
         call: state.turn().unwrap().model_calls(),
         error: ModelError::new(ModelErrorKind::Protocol, "too large"),
@@ -276,7 +276,7 @@ fn a_refused_block_is_replaced_once_and_a_result_stays_a_result() {
 #[test]
 fn a_history_from_elsewhere_must_be_valid_and_come_first() {
     let bad = vec![Message::assistant(vec![Block::text("hi")])];
-    let refusal = refused(&State::default(), CommandKind::Import { messages: bad, container: None });
+    let refusal = refused(&SessionState::default(), CommandKind::Import { messages: bad, container: None });
     assert_eq!(refusal, Rejection::InvalidHistory(PairingError::AssistantFirst));
     let good = vec![Message::user(vec![Block::text("hi")])];
     let refusal = refused(&begun(), CommandKind::Import { messages: good, container: None });
@@ -323,7 +323,7 @@ fn the_validator_finds_each_kind_of_damage() {
     }
 }
 
-fn queue(state: &mut State, words: &str) -> QueueId {
+fn queue(state: &mut SessionState, words: &str) -> QueueId {
     ok(state, CommandKind::Queue { input: vec![Block::text(words)], limits: None });
     state.queue().last().unwrap().id
 }
@@ -333,7 +333,7 @@ fn what_is_queued_has_its_turn_in_its_order() {
     let start_next = || CommandKind::StartQueued { limits: Limits::default() };
     let mut state = begun();
     let ids = ["one", "two", "three"].map(|words| queue(&mut state, words));
-    assert_eq!(ids.map(QueueId::number), [1, 2, 3]);
+    assert_eq!(ids.map(QueueId::get), [1, 2, 3]);
     assert_eq!(refused(&state, start_next()), Rejection::TurnRunning);
     ok(&mut state, CommandKind::Unqueue { id: ids[1] });
     assert_eq!(refused(&state, CommandKind::Unqueue { id: ids[1] }), Rejection::NotQueued { id: ids[1] });
@@ -347,7 +347,7 @@ fn what_is_queued_has_its_turn_in_its_order() {
     assert_eq!(outline(state.messages()), expected);
     assert_eq!(refused(&state, start_next()), Rejection::QueueEmpty);
     // An id is given once, also when what had it is gone.
-    assert_eq!(queue(&mut state, "four").number(), 4);
+    assert_eq!(queue(&mut state, "four").get(), 4);
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn what_is_queued_with_limits_begins_with_them() {
 
 #[test]
 fn the_queue_is_bounded_and_takes_what_a_user_may_say() {
-    let mut state = State::default();
+    let mut state = SessionState::default();
     for _ in 0..QUEUE_LIMIT {
         queue(&mut state, "more");
     }
@@ -379,13 +379,13 @@ fn the_queue_is_bounded_and_takes_what_a_user_may_say() {
 
 #[test]
 fn a_session_is_opened_once_and_before_anything_else() {
-    let profile = Profile { base_prompt: "Be brief.".to_owned(), ..Profile::default() };
+    let profile = SessionProfile { base_prompt: "Be brief.".to_owned(), ..SessionProfile::default() };
     let open = || CommandKind::Open { profile: Box::new(profile.clone()) };
-    let mut state = State::default();
+    let mut state = SessionState::default();
     ok(&mut state, open());
     assert_eq!(state.profile().map(|profile| &**profile), Some(&profile));
-    assert_eq!(refused(&state, open()), Rejection::AlreadyBegun);
-    assert_eq!(refused(&begun(), open()), Rejection::AlreadyBegun);
+    assert_eq!(refused(&state, open()), Rejection::AlreadyOpened);
+    assert_eq!(refused(&begun(), open()), Rejection::AlreadyOpened);
     let messages = vec![Message::user(vec![Block::text("before")])];
     ok(&mut state, CommandKind::Import { messages, container: None });
     assert_eq!(state.messages().len(), 1);

@@ -25,15 +25,15 @@ mod limits;
 #[cfg(test)]
 mod machine;
 #[cfg(test)]
-mod preparing;
+mod pre_call_hook;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod session_events;
 #[cfg(test)]
-mod spans;
+mod session_view;
 #[cfg(test)]
-mod standing;
+mod spans;
 #[cfg(test)]
 mod support;
 #[cfg(test)]

@@ -3,10 +3,10 @@
 
 use conjure_base::{ContainerId, Digest, Timestamp, TurnId};
 use conjure_conversation::{
-    ApiErrorKind, Block, CallEffects, Command, CommandKind, CompactionPolicy, Decision, Event, EventKind,
+    ApiErrorKind, Block, CallOutcome, Command, CommandKind, CompactionPolicy, Decision, Event, EventKind,
     Grant, GrantScope, InterruptCause, Limits, Message, ModelError, ModelErrorKind, PinnedSkill, QUEUE_LIMIT,
-    QueueId, Response, StartedCall, State, Step, StopReason, Summary, ToolOutcome, ToolResult, Usage, apply,
-    decide, next, pairing,
+    QueueId, Response, SessionState, SideEffects, StartedCall, Step, StopReason, Summary, ToolResult, Usage,
+    apply, decide, next, pairing,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -86,7 +86,7 @@ fn result() -> impl Strategy<Value = ToolResult> {
 fn skill() -> impl Strategy<Value = PinnedSkill> {
     (select(vec!["x", "y"]), select(vec!["1", "2"])).prop_map(|(name, content)| PinnedSkill {
         name: name.to_owned(),
-        digest: Digest::of(content.as_bytes()),
+        digest: Digest::of_bytes(content.as_bytes()),
     })
 }
 
@@ -108,8 +108,8 @@ fn limits() -> impl Strategy<Value = Limits> {
     })
 }
 
-fn effects() -> impl Strategy<Value = CallEffects> {
-    select(vec![CallEffects::None, CallEffects::None, CallEffects::Possible])
+fn effects() -> impl Strategy<Value = SideEffects> {
+    select(vec![SideEffects::None, SideEffects::None, SideEffects::Possible])
 }
 
 fn call_id() -> impl Strategy<Value = conjure_base::CallId> {
@@ -123,7 +123,7 @@ fn op() -> impl Strategy<Value = Op> {
         }),
         0..3,
     );
-    let outcome = select(vec![ToolOutcome::Finished, ToolOutcome::Cancelled]);
+    let outcome = select(vec![CallOutcome::Finished, CallOutcome::Cancelled]);
     let cause = select(vec![InterruptCause::Cancelled, InterruptCause::Deadline, InterruptCause::WallClock]);
     let decision = prop_oneof![
         select(vec![Decision::Allow, Decision::Deny { reason: "no".to_owned() }]),
@@ -158,7 +158,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => limits().prop_map(|limits| Op::Plain(CommandKind::StartQueued { limits })),
         1 => (0..3usize).prop_map(|place| Op::Unqueue { place }),
         6 => (1..10u64, 0..5usize, 0..4u64).prop_map(|(threshold, keep, regrowth)| {
-            let policy = CompactionPolicy::at(threshold).keeping(keep).again_after(regrowth);
+            let policy = CompactionPolicy::with_threshold(threshold).with_kept_messages(keep).with_regrowth(regrowth);
             Op::Plain(CommandKind::StartCompaction { policy })
         }),
         6 => (prop::bool::weighted(0.1), select(vec!["in short", " ", LONG]), any::<bool>()).prop_map(
@@ -168,7 +168,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn command(state: &State, op: Op) -> CommandKind {
+fn command(state: &SessionState, op: Op) -> CommandKind {
     let current = |late: bool| {
         let turn = state.turn().map_or(TurnId::FIRST, |turn| turn.id());
         let call = state.turn().map_or(0, |turn| turn.model_calls());
@@ -179,7 +179,7 @@ fn command(state: &State, op: Op) -> CommandKind {
         Op::Plain(kind) => kind,
         Op::Answer { late, response } => {
             let (turn, call) = current(late);
-            CommandKind::AcceptAnswer { turn, call, response: Box::new(response) }
+            CommandKind::AcceptResponse { turn, call, response: Box::new(response) }
         }
         Op::Fail { late } => {
             let (turn, call) = current(late);
@@ -211,19 +211,19 @@ fn command(state: &State, op: Op) -> CommandKind {
             if let Some(open) = state.open_calls().get(place) {
                 result.tool_use_id = open.call.id.clone();
             }
-            CommandKind::FinishTool { result, outcome: ToolOutcome::Finished }
+            CommandKind::FinishTool { result, outcome: CallOutcome::Finished }
         }
     }
 }
 
 /// The turn and the compaction at hand, or one that is not.
-fn compaction(state: &State, late: bool) -> (TurnId, u32) {
+fn compaction(state: &SessionState, late: bool) -> (TurnId, u32) {
     let turn = state.turn().map_or(TurnId::FIRST, |turn| turn.id());
     (turn, state.turn().map_or(0, |turn| turn.compactions()) + u32::from(late))
 }
 
-fn replay(events: &[Event]) -> State {
-    let mut state = State::default();
+fn replay(events: &[Event]) -> SessionState {
+    let mut state = SessionState::default();
     for event in events {
         let line = serde_json::to_string(event).unwrap();
         let read: Event = serde_json::from_str(&line).unwrap();
@@ -234,7 +234,7 @@ fn replay(events: &[Event]) -> State {
 }
 
 /// Every block that a request holds, with its role, in order.
-fn flat(state: &State) -> Vec<String> {
+fn flat(state: &SessionState) -> Vec<String> {
     let messages = state.messages().iter();
     messages.flat_map(|m| m.content.iter().map(|b| format!("{:?} {}", m.role, b.json()))).collect()
 }
@@ -254,14 +254,14 @@ proptest! {
 
     #[test]
     fn any_commands_leave_a_valid_history_that_its_record_rebuilds(ops in vec(op(), 1..80)) {
-        let mut state = State::default();
+        let mut state = SessionState::default();
         let mut record: Vec<Event> = Vec::new();
         let mut request: Vec<String> = Vec::new();
         let mut messages_before: Vec<std::sync::Arc<Message>> = Vec::new();
         let mut waiting: Vec<QueueId> = Vec::new();
         let mut active: Vec<PinnedSkill> = Vec::new();
         let mut granted: Vec<Grant> = Vec::new();
-        let mut under_way: Option<CallEffects> = None;
+        let mut under_way: Option<SideEffects> = None;
         let mut to_be_told = false;
         for (moment, op) in (0u64..).zip(ops) {
             let command = Command { at: Timestamp::from_millis(moment), kind: command(&state, op) };
@@ -279,16 +279,16 @@ proptest! {
                     // Only a call that can have done nothing is forgotten, and so sent again.
                     EventKind::ModelCallStarted { effects, .. } => {
                         under_way = *effects;
-                        to_be_told = *effects == Some(CallEffects::Possible);
+                        to_be_told = *effects == Some(SideEffects::Possible);
                     }
                     EventKind::ModelCallAbandoned { .. } => {
-                        prop_assert_eq!(under_way.take(), Some(CallEffects::None));
+                        prop_assert_eq!(under_way.take(), Some(SideEffects::None));
                     }
                     EventKind::ModelCallFailed { error, .. } if error.kind == ModelErrorKind::OutcomeUnknown => {
-                        prop_assert_eq!(under_way, Some(CallEffects::Possible));
+                        prop_assert_eq!(under_way, Some(SideEffects::Possible));
                     }
                     // Of a call that may have acted and was broken off, the model is told, once, before its turn ends.
-                    EventKind::ModelTold { .. } => prop_assert!(std::mem::take(&mut to_be_told)),
+                    EventKind::NoteAdded { .. } => prop_assert!(std::mem::take(&mut to_be_told)),
                     EventKind::ModelAnswered { .. }
                     | EventKind::ModelCallFailed { .. }
                     | EventKind::TurnFinished { .. } => {
@@ -299,7 +299,7 @@ proptest! {
                     }
                     // What is active is what the last result says that changed it, and nothing else changes it.
                     EventKind::ToolFinished { result: ToolResult { active_skills: Some(now), .. }, outcome } => {
-                        prop_assert!(!matches!(outcome, ToolOutcome::Unknown | ToolOutcome::NotRun));
+                        prop_assert!(!matches!(outcome, CallOutcome::Unknown | CallOutcome::Skipped));
                         active.clone_from(now);
                         granted.retain(|grant| match &grant.scope {
                             GrantScope::Skill(skill) => {
@@ -338,12 +338,12 @@ proptest! {
             let queue: Vec<QueueId> = state.queue().map(|queued| queued.id).collect();
             prop_assert_eq!(&queue, &waiting);
             prop_assert!(queue.len() <= QUEUE_LIMIT);
-            prop_assert_eq!(state.standing().active_skills(), &active);
+            prop_assert_eq!(state.view().active_skills(), &active);
             let holds = |grant: &&Grant| match &grant.scope {
                 GrantScope::Skill(skill) => active.contains(skill),
                 _ => true,
             };
-            prop_assert!(state.standing().grants().eq(granted.iter().filter(holds)));
+            prop_assert!(state.view().grants().eq(granted.iter().filter(holds)));
             match next(&state) {
                 Step::CallModel => {
                     prop_assert_eq!(pairing::check(state.messages()), Ok(()), "{:#?}", state.messages());
@@ -364,7 +364,7 @@ proptest! {
         let start = CommandKind::StartTurn { input, limits: Limits::default() };
         for (place, kind) in [CommandKind::Recover, interrupt, start].into_iter().enumerate() {
             if place == 1 && let Some(effects) = under_way {
-                let expected = match effects { CallEffects::None => Step::CallModel, CallEffects::Possible => Step::Idle };
+                let expected = match effects { SideEffects::None => Step::CallModel, SideEffects::Possible => Step::Idle };
                 prop_assert_eq!(next(&state), expected, "a call under way whose effects are {:?}", effects);
             }
             for event in decide(&state, Command { at: Timestamp::default(), kind }).unwrap_or_default() {

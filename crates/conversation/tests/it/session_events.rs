@@ -30,7 +30,7 @@ fn types(events: &[Event]) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_is_told_in_known_nouns() {
+async fn a_turn_has_session_events_in_known_nouns() {
     let thinking = Block::from_json(r#"{"type":"thinking","thinking":"hm","signature":"s"}"#).unwrap();
     let first = answer(vec![thinking, Block::text("I look."), tool_use("ask", "1")], StopReason::ToolUse);
     let world = World::new(FakeModel::in_turn(vec![first, text("Done.")]));
@@ -39,7 +39,7 @@ async fn a_turn_is_told_in_known_nouns() {
     conversation.submit(CommandKind::Decide { call: id("1"), decision: Decision::Allow }).await.unwrap();
     world.drive(&mut conversation, TurnOptions::default()).await.unwrap();
     assert_eq!(
-        types(&world.ledger.0.events()),
+        types(&world.event_log.0.events()),
         [
             "user.message",
             "session.status_running",
@@ -66,7 +66,7 @@ async fn every_call_has_a_result_also_where_the_answer_was_cut() {
     let world = World::new(FakeModel::in_turn(vec![cut]));
     let mut conversation = world.load().await;
     world.turn(&mut conversation, start("go")).await;
-    let told = types(&world.ledger.0.events());
+    let told = types(&world.event_log.0.events());
     assert_eq!(told[4..], ["agent.tool_use", "agent.tool_result", "session.status_idle cut"]);
 }
 
@@ -84,7 +84,7 @@ fn each_is_one_line_with_raw_content_and_all_common_fields() {
 }
 
 #[test]
-fn content_that_is_spread_over_lines_is_told_in_one() {
+fn content_over_several_lines_becomes_one_line() {
     let spread = "{\"type\":\"text\",\r\n\"text\":\"a\\nb\"}";
     let kind = EventKind::Steered { input: vec![Block::from_json(spread).unwrap()] };
     let line = &lines(&[Event { at: Timestamp::default(), kind }])[0];
@@ -107,7 +107,7 @@ fn every_stop_has_its_reason() {
     let error = ModelError::new(ModelErrorKind::Connection, "gone");
     let cases = [
         (TurnStop::Answered(StopReason::EndTurn), "end_turn"),
-        (TurnStop::Cut(StopReason::MaxTokens), "cut"),
+        (TurnStop::Truncated(StopReason::MaxTokens), "cut"),
         (TurnStop::Refused, "refusal"),
         (TurnStop::Limit(Limit::Cost), "budget_reached"),
         (TurnStop::ModelFailed(error), "retries_exhausted"),
@@ -123,11 +123,11 @@ fn every_stop_has_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replay_tells_what_the_live_session_told() {
+async fn a_replay_has_the_events_of_the_live_session() {
     let world = World::new(FakeModel::in_turn(vec![calls(&[("bash", "1"), ("deny", "2")]), text("done")]));
     let mut conversation = world.load().await;
     world.turn(&mut conversation, start("go")).await;
-    let live = world.ledger.0.events();
+    let live = world.event_log.0.events();
     let replayed: Vec<Event> = live
         .iter()
         .map(|event| serde_json::from_str(&serde_json::to_string(event).unwrap()).unwrap())

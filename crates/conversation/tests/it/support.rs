@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use conjure_base::{CallId, Clock as _, SystemClock};
 use conjure_conversation::{
-    Access, Authorization, Block, CallContext, CallEffects, CallTraits, CommandKind, Composition,
-    Conversation, Event, Ledger, LedgerError, Limits, MemoryLedger, Message, Model, ModelError, ModelEvent,
-    ModelStream, Observer, Post, PostKind, Receipt, Request, Response, Rim, Standing, StopReason, ToolCall,
-    ToolResult, ToolRunner, TurnOptions, TurnOutcome, Usage, pairing, run_turn,
+    Authorization, Block, CallConcurrency, CallContext, CallTraits, CommandKind, Conversation,
+    ConversationObserver, Event, EventLog, EventLogError, InboxMessage, InboxMessageKind, Limits,
+    MemoryEventLog, Message, Model, ModelError, ModelEvent, ModelStream, PromptPrefix, Receipt, Request,
+    Response, SessionView, SideEffects, StopReason, ToolCall, ToolResult, ToolRunner, TurnOptions,
+    TurnOutcome, TurnServices, Usage, pairing, run_turn,
 };
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
@@ -33,16 +34,16 @@ pub(crate) async fn give_way() {
     Once(false).await;
 }
 
-/// A ledger in memory that gives way before and after it records.
+/// An event log in memory that gives way before and after it records.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct SlowLedger(pub(crate) MemoryLedger);
+pub(crate) struct SlowLedger(pub(crate) MemoryEventLog);
 
-impl Ledger for SlowLedger {
+impl EventLog for SlowLedger {
     fn append<'a>(
         &'a self,
         expected_seq: u64,
         events: &'a [Event],
-    ) -> BoxFuture<'a, Result<u64, LedgerError>> {
+    ) -> BoxFuture<'a, Result<u64, EventLogError>> {
         async move {
             give_way().await;
             let seq = self.0.append(expected_seq, events).await;
@@ -52,7 +53,7 @@ impl Ledger for SlowLedger {
         .boxed()
     }
 
-    fn load(&self) -> BoxFuture<'_, Result<Vec<Event>, LedgerError>> {
+    fn load(&self) -> BoxFuture<'_, Result<Vec<Event>, EventLogError>> {
         self.0.load()
     }
 }
@@ -64,7 +65,7 @@ type Answers = dyn Fn(&Request) -> Vec<Result<ModelEvent, ModelError>> + Send + 
 pub(crate) struct FakeModel {
     answers: Arc<Answers>,
     /// What it says of every call; none: it says nothing.
-    effects: Option<CallEffects>,
+    effects: Option<SideEffects>,
     pub(crate) requests: Arc<Mutex<Vec<Request>>>,
 }
 
@@ -90,7 +91,7 @@ impl FakeModel {
 
     /// The same, whose service acts by what its client is configured with.
     pub(crate) fn acting(self) -> Self {
-        Self { effects: Some(CallEffects::Possible), ..self }
+        Self { effects: Some(SideEffects::Possible), ..self }
     }
 
     pub(crate) fn request_count(&self) -> usize {
@@ -119,8 +120,8 @@ impl Model for FakeModel {
             .boxed()
     }
 
-    fn effects(&self, request: &Request) -> CallEffects {
-        self.effects.unwrap_or_else(|| request.effects())
+    fn side_effects(&self, request: &Request) -> SideEffects {
+        self.effects.unwrap_or_else(|| request.side_effects())
     }
 }
 
@@ -155,11 +156,11 @@ impl FakeTools {
 
 impl ToolRunner for FakeTools {
     fn traits(&self, call: &ToolCall) -> CallTraits {
-        let access = if call.name == "write" { Access::Exclusive } else { Access::Shared };
-        CallTraits { access, idempotent: call.name == "read" }
+        let access = if call.name == "write" { CallConcurrency::Exclusive } else { CallConcurrency::Shared };
+        CallTraits { concurrency: access, idempotent: call.name == "read" }
     }
 
-    fn authorize<'a>(&'a self, call: &'a ToolCall, _: &'a Standing) -> BoxFuture<'a, Authorization> {
+    fn authorize<'a>(&'a self, call: &'a ToolCall, _: &'a SessionView) -> BoxFuture<'a, Authorization> {
         async move {
             give_way().await;
             match call.name.as_str() {
@@ -221,9 +222,9 @@ pub(crate) fn id(id: &str) -> CallId {
 }
 
 /// A post whose receipt is put with the others.
-pub(crate) fn posting(kind: PostKind, words: &str, told: &Arc<Mutex<Vec<Receipt>>>) -> Post {
+pub(crate) fn posting(kind: InboxMessageKind, words: &str, told: &Arc<Mutex<Vec<Receipt>>>) -> InboxMessage {
     let told = Arc::clone(told);
-    Post::new(kind, vec![Block::text(words)], move |receipt| told.lock().unwrap().push(receipt))
+    InboxMessage::new(kind, vec![Block::text(words)], move |receipt| told.lock().unwrap().push(receipt))
 }
 
 pub(crate) fn start(words: &str) -> CommandKind {
@@ -232,10 +233,10 @@ pub(crate) fn start(words: &str) -> CommandKind {
 
 /// The model is about to be called, and only answers.
 pub(crate) const fn start_call() -> CommandKind {
-    start_call_with(CallEffects::None)
+    start_call_with(SideEffects::None)
 }
 
-pub(crate) const fn start_call_with(effects: CallEffects) -> CommandKind {
+pub(crate) const fn start_call_with(effects: SideEffects) -> CommandKind {
     CommandKind::StartModelCall { effects }
 }
 
@@ -268,25 +269,25 @@ pub(crate) fn outline<M: std::borrow::Borrow<Message>>(messages: &[M]) -> Vec<St
         .collect()
 }
 
-/// A model, tools and a ledger, and conversations over them.
+/// A model, tools and an event log, and conversations over them.
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) model: FakeModel,
     pub(crate) tools: FakeTools,
-    pub(crate) ledger: SlowLedger,
+    pub(crate) event_log: SlowLedger,
 }
 
 impl World {
     pub(crate) fn new(model: FakeModel) -> Self {
-        Self { model, tools: FakeTools::default(), ledger: SlowLedger::default() }
+        Self { model, tools: FakeTools::default(), event_log: SlowLedger::default() }
     }
 
     pub(crate) async fn load(&self) -> Conversation {
         self.load_with(Arc::new(())).await
     }
 
-    pub(crate) async fn load_with(&self, observer: Arc<dyn Observer>) -> Conversation {
-        Conversation::load(Arc::new(self.ledger.clone()), Arc::new(SystemClock), observer).await.unwrap()
+    pub(crate) async fn load_with(&self, observer: Arc<dyn ConversationObserver>) -> Conversation {
+        Conversation::load(Arc::new(self.event_log.clone()), Arc::new(SystemClock), observer).await.unwrap()
     }
 
     pub(crate) async fn drive(
@@ -304,9 +305,9 @@ impl World {
         conversation: &mut Conversation,
         options: TurnOptions<'_>,
     ) -> Result<TurnOutcome, conjure_conversation::DriveError> {
-        let composer = Composition::default();
-        let rim = Rim { model, composer: &composer, tools: &self.tools };
-        run_turn(conversation, rim, options).await
+        let composer = PromptPrefix::default();
+        let services = TurnServices { model, composer: &composer, tools: &self.tools };
+        run_turn(conversation, services, options).await
     }
 
     /// Starts a turn and drives it to its end.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use conjure_base::{Clock, SystemClock};
 use conjure_conversation::{
-    Access, Authorization, CallContext, CallTraits, Standing, StopReason, ToolCall, ToolResult, ToolRunner,
-    TurnOutcome, TurnStop, execute_tool_calls,
+    Authorization, CallConcurrency, CallContext, CallTraits, SessionView, StopReason, ToolCall, ToolResult,
+    ToolRunner, TurnOutcome, TurnStop, execute_tool_calls,
 };
 use futures_util::future::{BoxFuture, pending};
 
@@ -63,9 +63,9 @@ async fn a_check_that_never_answers_does_not_keep_calls_from_ending() {
     struct NeverSays;
     impl ToolRunner for NeverSays {
         fn traits(&self, _: &ToolCall) -> CallTraits {
-            CallTraits { access: Access::Shared, idempotent: true }
+            CallTraits { concurrency: CallConcurrency::Shared, idempotent: true }
         }
-        fn authorize<'a>(&'a self, call: &'a ToolCall, _: &'a Standing) -> BoxFuture<'a, Authorization> {
+        fn authorize<'a>(&'a self, call: &'a ToolCall, _: &'a SessionView) -> BoxFuture<'a, Authorization> {
             if call.id.as_str() == "1" {
                 Box::pin(async { Authorization::Allow })
             } else {

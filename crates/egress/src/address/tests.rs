@@ -47,7 +47,7 @@ fn public_addresses_are_public_to_the_edges_of_the_ranges_between_them() {
 }
 
 #[test]
-fn what_is_not_public_is_what_it_is() {
+fn each_non_public_address_has_its_kind() {
     check(AddressKind::Unspecified, &["0.0.0.0", "0.1.2.3", "0.255.255.255", "::", "::ffff:0.0.0.0"]);
     check(
         AddressKind::Loopback,

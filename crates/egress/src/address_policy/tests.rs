@@ -1,7 +1,7 @@
 use super::*;
 
 fn policy(ranges: &[&str]) -> AddressPolicy {
-    AddressPolicy::public_only().allow_addresses(ranges.iter().map(|range| range.parse().unwrap()))
+    AddressPolicy::public_only().with_allowed(ranges.iter().map(|range| range.parse().unwrap()))
 }
 
 fn check(policy: &AddressPolicy, address: &str, expected: Result<&str, AddressKind>) {
@@ -10,7 +10,7 @@ fn check(policy: &AddressPolicy, address: &str, expected: Result<&str, AddressKi
 }
 
 #[test]
-fn by_default_only_public_addresses_pass() {
+fn by_default_only_public_addresses_are_allowed() {
     let policy = AddressPolicy::default();
     check(&policy, "1.1.1.1", Ok("1.1.1.1"));
     check(&policy, "::ffff:1.1.1.1", Ok("1.1.1.1"));
@@ -19,7 +19,7 @@ fn by_default_only_public_addresses_pass() {
 }
 
 #[test]
-fn what_the_host_allows_passes_and_nothing_beside_it() {
+fn ranges_that_the_embedder_lists_are_allowed_and_nothing_else() {
     let policy = policy(&["10.1.0.0/16", "fd12::/16", "127.0.0.1"]);
     check(&policy, "10.1.255.255", Ok("10.1.255.255"));
     check(&policy, "::ffff:10.1.0.1", Ok("10.1.0.1"));
@@ -32,7 +32,7 @@ fn what_the_host_allows_passes_and_nothing_beside_it() {
 }
 
 #[test]
-fn a_metadata_address_passes_only_by_its_own_name() {
+fn a_metadata_address_must_be_listed_as_a_single_address() {
     check(&policy(&["169.254.0.0/16"]), "169.254.169.254", Err(AddressKind::Metadata));
     check(&policy(&["169.254.0.0/16"]), "169.254.1.1", Ok("169.254.1.1"));
     check(&policy(&["169.254.169.254"]), "169.254.169.254", Ok("169.254.169.254"));
@@ -41,8 +41,9 @@ fn a_metadata_address_passes_only_by_its_own_name() {
 }
 
 #[test]
-fn the_machines_own_address_passes_only_by_its_own_name_or_as_loopback() {
-    let allows_own = |range: &str, address: &str| policy(&[range]).allows_own(address.parse().unwrap());
+fn the_machines_own_address_must_be_listed_as_a_single_address_or_be_loopback() {
+    let allows_own =
+        |range: &str, address: &str| policy(&[range]).allows_own_address(address.parse().unwrap());
     assert!(allows_own("10.1.2.3", "10.1.2.3"));
     assert!(allows_own("127.0.0.0/8", "127.0.0.5"));
     assert!(!allows_own("10.1.2.0/24", "10.1.2.3"));
@@ -50,7 +51,7 @@ fn the_machines_own_address_passes_only_by_its_own_name_or_as_loopback() {
 }
 
 #[test]
-fn ranges_are_read_and_shown() {
+fn the_text_form_of_ranges_round_trips() {
     for text in ["10.0.0.0/8", "0.0.0.0/0", "::/0", "fd12::/16", "1.2.3.4/32"] {
         assert_eq!(text.parse::<AddressRange>().unwrap().to_string(), text);
     }

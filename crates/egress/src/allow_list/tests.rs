@@ -1,52 +1,52 @@
 use super::*;
 
-fn check(list: &str, target: &str, expected: Listing) {
+fn check(list: &str, target: &str, expected: AllowListMatch) {
     let list: AllowList = list.parse().unwrap();
-    assert_eq!(list.look_up(&Target::parse(target).unwrap()), expected, "{target} on {list}");
+    assert_eq!(list.lookup(&Target::parse(target).unwrap()), expected, "{target} on {list}");
 }
 
 #[test]
 fn a_name_allows_itself_on_the_web_ports() {
-    check("example.com", "example.com:443", Listing::Listed);
-    check("Example.COM.", "EXAMPLE.com.:80", Listing::Listed);
-    check("bücher.example", "xn--bcher-kva.example:443", Listing::Listed);
-    check("example.com", "example.com:22", Listing::OtherPorts(vec![80, 443]));
-    check("example.com", "www.example.com:443", Listing::Unlisted);
-    check("example.com", "example.com.evil.org:443", Listing::Unlisted);
-    check("example.com", "evilexample.com:443", Listing::Unlisted);
-    check("", "example.com:443", Listing::Unlisted);
+    check("example.com", "example.com:443", AllowListMatch::Listed);
+    check("Example.COM.", "EXAMPLE.com.:80", AllowListMatch::Listed);
+    check("bücher.example", "xn--bcher-kva.example:443", AllowListMatch::Listed);
+    check("example.com", "example.com:22", AllowListMatch::OtherPorts(vec![80, 443]));
+    check("example.com", "www.example.com:443", AllowListMatch::NotListed);
+    check("example.com", "example.com.evil.org:443", AllowListMatch::NotListed);
+    check("example.com", "evilexample.com:443", AllowListMatch::NotListed);
+    check("", "example.com:443", AllowListMatch::NotListed);
 }
 
 #[test]
-fn a_wildcard_allows_what_lies_below() {
-    check("*.example.com", "a.example.com:443", Listing::Listed);
-    check("*.example.com", "b.a.example.com:80", Listing::Listed);
-    check("*.example.com", "example.com:443", Listing::Unlisted);
-    check("*.example.com", "evilexample.com:443", Listing::Unlisted);
-    check("*.example.com:8443", "a.example.com:443", Listing::OtherPorts(vec![8443]));
+fn a_wildcard_allows_subdomains() {
+    check("*.example.com", "a.example.com:443", AllowListMatch::Listed);
+    check("*.example.com", "b.a.example.com:80", AllowListMatch::Listed);
+    check("*.example.com", "example.com:443", AllowListMatch::NotListed);
+    check("*.example.com", "evilexample.com:443", AllowListMatch::NotListed);
+    check("*.example.com:8443", "a.example.com:443", AllowListMatch::OtherPorts(vec![8443]));
 }
 
 #[test]
 fn a_port_allows_only_itself_and_entries_add_up() {
-    check("example.com:8443", "example.com:8443", Listing::Listed);
-    check("example.com:8443", "example.com:443", Listing::OtherPorts(vec![8443]));
-    check("example.com:8443,example.com", "example.com:443", Listing::Listed);
-    check("a.com:22,*.b.com , a.com:21", "a.com:80", Listing::OtherPorts(vec![21, 22]));
+    check("example.com:8443", "example.com:8443", AllowListMatch::Listed);
+    check("example.com:8443", "example.com:443", AllowListMatch::OtherPorts(vec![8443]));
+    check("example.com:8443,example.com", "example.com:443", AllowListMatch::Listed);
+    check("a.com:22,*.b.com , a.com:21", "a.com:80", AllowListMatch::OtherPorts(vec![21, 22]));
 }
 
 #[test]
 fn an_address_is_allowed_only_as_itself_in_any_spelling() {
-    check("1.1.1.1", "1.1.1.1:443", Listing::Listed);
-    check("1.1.1.1", "0x01010101:443", Listing::Listed);
-    check("1.1.1.1", "[::ffff:1.1.1.1]:443", Listing::Listed);
-    check("0x01010101", "1.1.1.1:443", Listing::Listed);
-    check("[2606:4700::1111]:8443", "[2606:4700:0::1111]:8443", Listing::Listed);
-    check("1.1.1.1", "1.1.1.2:443", Listing::Unlisted);
-    check("one.one.one.one", "1.1.1.1:443", Listing::Unlisted);
+    check("1.1.1.1", "1.1.1.1:443", AllowListMatch::Listed);
+    check("1.1.1.1", "0x01010101:443", AllowListMatch::Listed);
+    check("1.1.1.1", "[::ffff:1.1.1.1]:443", AllowListMatch::Listed);
+    check("0x01010101", "1.1.1.1:443", AllowListMatch::Listed);
+    check("[2606:4700::1111]:8443", "[2606:4700:0::1111]:8443", AllowListMatch::Listed);
+    check("1.1.1.1", "1.1.1.2:443", AllowListMatch::NotListed);
+    check("one.one.one.one", "1.1.1.1:443", AllowListMatch::NotListed);
 }
 
 #[test]
-fn what_is_no_entry_says_how_to_mend_it() {
+fn an_invalid_entry_gives_a_hint() {
     for (text, said) in [
         ("https://example.com", "without the scheme"),
         ("example.com/path", "without the scheme and the path"),
@@ -68,15 +68,15 @@ fn what_is_no_entry_says_how_to_mend_it() {
 }
 
 #[test]
-fn a_list_is_shown_as_it_is_read() {
+fn the_text_form_of_a_list_round_trips() {
     let text = "example.com,*.example.org:8443,1.1.1.1,[::2]:80";
     assert_eq!(text.parse::<AllowList>().unwrap().to_string(), text);
     assert_eq!(text.parse::<AllowList>().unwrap().entries().count(), 4);
 }
 
-/// What both lists allow is on the list of both, and nothing else is.
+/// The intersection allows exactly what both lists allow.
 #[test]
-fn a_list_of_what_is_on_both_holds_exactly_that() {
+fn an_intersection_allows_exactly_what_both_lists_allow() {
     let entries = [
         "example.com",
         "*.example.com",
@@ -97,14 +97,14 @@ fn a_list_of_what_is_on_both_holds_exactly_that() {
         for other in entries {
             let (one, other): (AllowList, AllowList) =
                 (one.join(",").parse().unwrap(), other.parse().unwrap());
-            let both = one.and(&other);
+            let both = one.intersection(&other);
             for target in targets.iter().flat_map(|host| [80, 443, 8443].map(|port| format!("{host}:{port}")))
             {
                 let target = Target::parse(&target).unwrap();
-                let is_listed = |list: &AllowList| list.look_up(&target) == Listing::Listed;
+                let is_listed = |list: &AllowList| list.lookup(&target) == AllowListMatch::Listed;
                 let expected = is_listed(&one) && is_listed(&other);
                 assert_eq!(is_listed(&both), expected, "{one} and {other}: {target:?} on {both}");
-                assert_eq!(is_listed(&other.and(&one)), expected, "{other} and {one}: {target:?}");
+                assert_eq!(is_listed(&other.intersection(&one)), expected, "{other} and {one}: {target:?}");
             }
         }
     }

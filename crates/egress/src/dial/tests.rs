@@ -3,7 +3,7 @@ use tokio::net::TcpSocket;
 
 use super::*;
 
-/// A socket for each of these addresses of the machine, at a port that is nobody else's at any of them. None listens.
+/// A socket for each of these addresses of the machine, at one port that is free at all of them. None listens.
 fn held<const COUNT: usize>(addresses: [&str; COUNT]) -> [(TcpSocket, SocketAddr); COUNT] {
     loop {
         let mut port = 0;
@@ -27,7 +27,7 @@ fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
 #[test]
 fn families_alternate_and_the_first_one_stays_first() {
     let check = |given: &[&str], expected: &[&str]| {
-        assert_eq!(alternating(addresses(given)), addresses(expected));
+        assert_eq!(interleave_families(addresses(given)), addresses(expected));
     };
     check(&["::1", "::2", "::3", "1.1.1.1", "1.1.1.2"], &["::1", "1.1.1.1", "::2", "1.1.1.2", "::3"]);
     check(&["1.1.1.1", "::1", "1.1.1.2"], &["1.1.1.1", "::1", "1.1.1.2"]);
@@ -36,7 +36,7 @@ fn families_alternate_and_the_first_one_stays_first() {
 }
 
 #[tokio::test]
-async fn an_address_that_refuses_is_passed_over() {
+async fn an_address_that_refuses_is_skipped() {
     let [first, second, (third, address)] = held(["127.0.0.1", "127.0.0.3", "127.0.0.2"]);
     let _listener = third.listen(1).unwrap();
     let (_stream, found) = dial(vec![first.1, second.1, address], &SystemClock).await.unwrap();
@@ -44,7 +44,7 @@ async fn an_address_that_refuses_is_passed_over() {
 }
 
 #[tokio::test]
-async fn when_all_refuse_the_last_one_is_heard() {
+async fn when_all_addresses_refuse_the_last_error_is_returned() {
     let [(_socket, address)] = held(["127.0.0.1"]);
     let error = dial(vec![address], &SystemClock).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
@@ -52,7 +52,7 @@ async fn when_all_refuse_the_last_one_is_heard() {
 }
 
 #[test]
-fn an_own_address_is_told_from_others() {
+fn own_addresses_are_recognised() {
     assert!(is_own_address("127.0.0.1".parse().unwrap()));
     assert!(!is_own_address("1.1.1.1".parse().unwrap()));
 }

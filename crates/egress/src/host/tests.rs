@@ -11,7 +11,7 @@ fn check(text: &str, expected: &str) {
 }
 
 #[test]
-fn names_have_one_form() {
+fn names_are_normalised() {
     check("example.com", "example.com");
     check("EXAMPLE.com.", "example.com");
     check("_dns.Example", "_dns.example");
@@ -25,7 +25,7 @@ fn names_have_one_form() {
 }
 
 #[test]
-fn whatever_ends_in_a_number_is_an_address_or_nothing() {
+fn a_text_that_ends_in_a_number_is_an_address_or_invalid() {
     for text in [
         "127.0.0.1",
         "127.0.0.1.",
@@ -96,7 +96,7 @@ fn ipv6_addresses_have_one_form() {
 }
 
 #[test]
-fn what_is_no_host_says_why() {
+fn an_invalid_host_gives_the_reason() {
     check("", "Empty");
     check(".", "Empty");
     check("..", "EmptyLabel");
@@ -124,16 +124,16 @@ fn what_is_no_host_says_why() {
 }
 
 #[test]
-fn below_is_at_any_depth_and_not_itself() {
+fn a_subdomain_is_at_any_depth_and_not_the_name_itself() {
     let name = |text: &str| text.parse::<HostName>().unwrap();
-    assert!(name("a.example.com").is_below(&name("example.com")));
-    assert!(name("b.a.example.com").is_below(&name("example.com")));
-    assert!(!name("example.com").is_below(&name("example.com")));
-    assert!(!name("notexample.com").is_below(&name("example.com")));
-    assert!(!name("example.com.evil.org").is_below(&name("example.com")));
+    assert!(name("a.example.com").is_subdomain_of(&name("example.com")));
+    assert!(name("b.a.example.com").is_subdomain_of(&name("example.com")));
+    assert!(!name("example.com").is_subdomain_of(&name("example.com")));
+    assert!(!name("notexample.com").is_subdomain_of(&name("example.com")));
+    assert!(!name("example.com.evil.org").is_subdomain_of(&name("example.com")));
 }
 
-/// Hosts as a browser's standard reads them; what we read, it reads the same.
+/// Every host that we accept is the same host by the URL Standard.
 fn agrees_with_the_standard(text: &str) {
     let ours = Host::parse(text);
     let theirs = url::Host::parse(text);
@@ -147,7 +147,7 @@ fn agrees_with_the_standard(text: &str) {
         (Ok(Host::Address(address)), Ok(url::Host::Ipv6(theirs))) => {
             assert_eq!(*address, IpAddr::V6(*theirs).to_canonical());
         }
-        // Without brackets it has its place in SOCKS, not in a URL.
+        // The form without brackets is for SOCKS, not for URLs.
         (Ok(Host::Address(IpAddr::V6(_) | IpAddr::V4(_))), Err(_)) if text.contains(':') => {}
         (Err(_), _) => {}
         _ => panic!("{text:?}: {ours:?} here, {theirs:?} by the standard"),

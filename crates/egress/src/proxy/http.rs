@@ -1,168 +1,141 @@
-//! HTTP/1.1 as a proxy speaks it: `CONNECT`, requests with an absolute URL, and how a refusal is answered.
+//! HTTP/1.1 as a proxy: `CONNECT`, requests with an absolute URL, and the responses of refusals.
 //!
-//! One request for each connection: after its answer the connection is closed, and says so beforehand (`Connection:
-//! close`). Nothing that follows a request is read as another one, so there is no place for a smuggled one.
+//! Each connection serves one request. The connection is closed after the response, which says so in advance (`Connection: close`).
+//! Bytes after a request are never read as another request, so request smuggling is impossible.
 
-use conjure_base::Deadline;
+use conjure_base::{Deadline, with_deadline};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use super::conversation::{Conversation, Stop};
-use super::exchange::exchange;
-use super::head::{HeadEnd, RequestHead, Route, find_end};
-use super::peer::Inbox;
+use super::connection::{ConnectionEnd, ProxyConnection};
+use super::forward::forward_request;
+use super::http_head::{RequestForm, RequestHead};
+use super::read_head::{HeadReadError, read_head};
 use super::tunnel;
-use crate::refusal::{Reason, Refusal};
+use crate::refusal::{Refusal, RefusalReason};
 use crate::target::Target;
-use crate::within::within;
 
-/// The only answer to a `CONNECT` that opens the tunnel.
+/// The response to a `CONNECT` that opens the tunnel.
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
-/// Serves a client whose first byte was a letter. With `barred`, it is only told that.
+/// Serves a client whose first byte was a letter. With `refusal`, it is refused for that reason.
 pub(crate) async fn serve<S>(
-    mut conversation: Conversation<'_, S>,
-    barred: Option<Reason>,
+    mut connection: ProxyConnection<'_, S>,
+    refusal: Option<RefusalReason>,
     deadline: Deadline,
 ) where
     S: AsyncRead + AsyncWrite + Send + Unpin,
 {
-    let ended = match barred {
+    let ended = match refusal {
         Some(reason) => Err(reason.into()),
-        None => run(&mut conversation, deadline).await,
+        None => run(&mut connection, deadline).await,
     };
-    conclude(&mut conversation, ended).await;
+    finish(&mut connection, ended).await;
 }
 
-/// Serves a client that has a tunnel to `target`, where only HTTP passes, for that host.
+/// Serves a client with a tunnel to `target`, where only HTTP for that host is allowed.
 pub(crate) async fn serve_in_tunnel<S>(
-    conversation: &mut Conversation<'_, S>,
+    connection: &mut ProxyConnection<'_, S>,
     origin: TcpStream,
     target: Target,
 ) where
     S: AsyncRead + AsyncWrite + Send + Unpin,
 {
-    let ended = run_in_tunnel(conversation, origin, &target).await.map_err(|stop| match stop {
-        Stop::Refused(reason, None) => Stop::Refused(reason, Some(target)),
+    let ended = run_in_tunnel(connection, origin, &target).await.map_err(|stop| match stop {
+        ConnectionEnd::Refused(reason, None) => ConnectionEnd::Refused(reason, Some(target)),
         stop => stop,
     });
-    conclude(conversation, ended).await;
+    finish(connection, ended).await;
 }
 
-async fn conclude<S>(conversation: &mut Conversation<'_, S>, ended: Result<(), Stop>)
+/// Reports the end of a connection, and sends the response of a refusal.
+async fn finish<S>(connection: &mut ProxyConnection<'_, S>, ended: Result<(), ConnectionEnd>)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin,
 {
     match ended {
         Ok(()) => {}
-        Err(Stop::Broken(error)) => tracing::debug!(%error, "a connection broke"),
-        Err(Stop::TooLate(reason, target)) => {
-            conversation.egress.refused(reason, target.as_ref());
+        Err(ConnectionEnd::Io(error)) => tracing::debug!(%error, "a connection broke"),
+        Err(ConnectionEnd::RefusedAfterResponse(reason, target)) => {
+            connection.egress.report_refusal(reason, target.as_ref());
         }
-        Err(Stop::Refused(reason, target)) => {
-            let refusal = conversation.egress.refused(reason, target.as_ref());
-            conversation.part(&refusal_answer(&refusal)).await;
+        Err(ConnectionEnd::Refused(reason, target)) => {
+            let refusal = connection.egress.report_refusal(reason, target.as_ref());
+            connection.close_with(&refusal_response(&refusal)).await;
         }
     }
 }
 
-async fn run<S>(conversation: &mut Conversation<'_, S>, deadline: Deadline) -> Result<(), Stop>
+async fn run<S>(connection: &mut ProxyConnection<'_, S>, deadline: Deadline) -> Result<(), ConnectionEnd>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin,
 {
-    let head = request_head(conversation, deadline).await?;
+    let head = read_request_head(connection, deadline).await?;
     if head.method == "CONNECT" {
         let target = head.connect_target()?;
-        let origin = match conversation.egress.reach(&target).await {
+        let origin = match connection.egress.connect_checked(&target).await {
             Ok(origin) => origin,
-            Err(reason) => return Err(Stop::Refused(reason, Some(target))),
+            Err(reason) => return Err(ConnectionEnd::Refused(reason, Some(target))),
         };
-        conversation.client.say(ESTABLISHED).await?;
-        return tunnel::run(conversation, origin, target).await;
+        connection.client.send(ESTABLISHED).await?;
+        return tunnel::run(connection, origin, target).await;
     }
-    let request = head.forward(Route::ByUrl)?;
-    match conversation.egress.reach(&request.target).await {
-        Ok(origin) => exchange(conversation, origin, request).await,
-        Err(reason) => Err(Stop::Refused(reason, Some(request.target))),
+    let request = head.forward(RequestForm::AbsoluteUrl)?;
+    match connection.egress.connect_checked(&request.target).await {
+        Ok(origin) => forward_request(connection, origin, request).await,
+        Err(reason) => Err(ConnectionEnd::Refused(reason, Some(request.target))),
     }
 }
 
 async fn run_in_tunnel<S>(
-    conversation: &mut Conversation<'_, S>,
+    connection: &mut ProxyConnection<'_, S>,
     origin: TcpStream,
     target: &Target,
-) -> Result<(), Stop>
+) -> Result<(), ConnectionEnd>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin,
 {
-    if conversation.client.first_byte().await?.is_none() {
+    if connection.client.first_byte().await?.is_none() {
         return Ok(());
     }
-    let clock = &**conversation.egress.clock();
-    let deadline = clock.deadline(conversation.egress.bounds().request);
-    let head = request_head(conversation, deadline).await?;
+    let clock = &**connection.egress.clock();
+    let deadline = clock.deadline(connection.egress.limits().request_timeout);
+    let head = read_request_head(connection, deadline).await?;
     if head.method == "CONNECT" {
-        return Err(Reason::MalformedRequest("a tunnel leads through a tunnel").into());
+        return Err(RefusalReason::MalformedRequest("a tunnel leads through a tunnel").into());
     }
-    let request = head.forward(Route::Tunnel(target))?;
-    exchange(conversation, origin, request).await
+    let request = head.forward(RequestForm::Tunnel(target))?;
+    forward_request(connection, origin, request).await
 }
 
-async fn request_head<S>(
-    conversation: &mut Conversation<'_, S>,
+async fn read_request_head<S>(
+    connection: &mut ProxyConnection<'_, S>,
     deadline: Deadline,
-) -> Result<RequestHead, Stop>
+) -> Result<RequestHead, ConnectionEnd>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin,
 {
-    let (clock, bounds) = (&**conversation.egress.clock(), conversation.egress.bounds());
-    let inbox = &mut conversation.client.inbox;
-    let waited = bounds.request;
-    let length = within(clock, deadline, read_head(inbox, bounds.head_bytes))
+    let (clock, limits) = (&**connection.egress.clock(), connection.egress.limits());
+    let buffer = &mut connection.client.reader;
+    let timeout = limits.request_timeout;
+    let length = with_deadline(clock, deadline, read_head(buffer, limits.max_head_bytes))
         .await
-        .map_err(|_| Reason::RequestTimedOut { waited })?
+        .map_err(|_| RefusalReason::RequestTimedOut { timeout })?
         .map_err(|problem| match problem {
-            HeadProblem::BadLine => Reason::MalformedRequest("a line does not end with CR LF").into(),
-            HeadProblem::TooLong => Reason::HeadTooLong { limit: bounds.head_bytes }.into(),
-            HeadProblem::Ended => Reason::MalformedRequest("it ends early").into(),
-            HeadProblem::Broken(error) => Stop::Broken(error),
+            HeadReadError::BadLine => {
+                RefusalReason::MalformedRequest("a line does not end with CR LF").into()
+            }
+            HeadReadError::TooLong => RefusalReason::HeadTooLong { limit: limits.max_head_bytes }.into(),
+            HeadReadError::Ended => RefusalReason::MalformedRequest("it ends early").into(),
+            HeadReadError::Io(error) => ConnectionEnd::Io(error),
         })?;
-    let head = RequestHead::parse(&inbox.data()[..length]);
-    inbox.consume(length);
+    let head = RequestHead::parse(&buffer.data()[..length]);
+    buffer.consume(length);
     Ok(head?)
 }
 
-/// Why there is no head.
-#[derive(Debug)]
-pub(crate) enum HeadProblem {
-    BadLine,
-    TooLong,
-    Ended,
-    Broken(std::io::Error),
-}
-
-/// The length of the head at the front of the inbox, once all of it is there.
-pub(crate) async fn read_head<R>(inbox: &mut Inbox<R>, limit: usize) -> Result<usize, HeadProblem>
-where
-    R: AsyncRead + Unpin,
-{
-    let mut seen = 0;
-    loop {
-        match find_end(inbox.data(), seen) {
-            HeadEnd::At(length) if length <= limit => return Ok(length),
-            HeadEnd::BadLine => return Err(HeadProblem::BadLine),
-            HeadEnd::Unknown if inbox.data().len() < limit => {}
-            HeadEnd::At(_) | HeadEnd::Unknown => return Err(HeadProblem::TooLong),
-        }
-        seen = inbox.data().len();
-        if inbox.more().await.map_err(HeadProblem::Broken)? == 0 {
-            return Err(HeadProblem::Ended);
-        }
-    }
-}
-
-/// The whole answer that tells a client of a refusal.
-pub(crate) fn refusal_answer(refusal: &Refusal) -> Vec<u8> {
+/// The complete HTTP response that tells a client of a refusal.
+pub(crate) fn refusal_response(refusal: &Refusal) -> Vec<u8> {
     let status = refusal.reason.status();
     let phrase = match status {
         400 => "Bad Request",

@@ -1,31 +1,37 @@
-//! The proxy: what a client says, until it is a target; and what passes, once a connection to it stands.
+//! The proxy: reads the target that a client asks for, and relays data once the connection to it is made.
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `peer` | one end of a connection: what was read and not used, and the end that writes |
-//! | `activity` | notices that nothing moves any more |
-//! | `conversation` | from the first byte to the protocol |
+//! | `limits` | timeouts and buffer sizes |
+//! | `buffered` | a stream with a read buffer |
+//! | `idle_timeout` | ends a connection on which no data moves |
+//! | `connection` | reads the first byte of a connection and chooses the protocol |
 //! | `socks` | SOCKS5 |
-//! | `http` | `CONNECT` and plain requests |
-//! | `head`, `body` | the heads and the framing of HTTP/1 messages, pure |
-//! | `exchange` | one request and its answer |
-//! | `hello` | the first message of a TLS handshake, pure |
-//! | `tunnel` | holds what a tunnel carries to what was asked for |
-//! | `pump` | bytes from one end to the other |
+//! | `http` | `CONNECT`, plain requests, and responses of refusals |
+//! | `read_head` | reads the head of an HTTP/1 message |
+//! | `http_head`, `http_framing`, `http_body` | parse and write HTTP/1 messages |
+//! | `forward` | forwards one request and its response |
+//! | `tls_client_hello` | parses the first message of a TLS handshake |
+//! | `tunnel` | checks the first bytes of a tunnel and relays the rest |
+//! | `half_copy` | copies one direction of a tunnel |
 //!
-//! Its state is that of one connection; dropping [`serve`] drops it.
+//! Each connection has its own state; dropping the future of [`serve`] drops it.
 
-mod activity;
-mod body;
-mod conversation;
-mod exchange;
-mod head;
-mod hello;
+mod buffered;
+mod connection;
+mod forward;
+mod half_copy;
 mod http;
-mod peer;
-mod pump;
+mod http_body;
+mod http_framing;
+mod http_head;
+mod idle_timeout;
+mod limits;
+mod read_head;
 mod socks;
+mod tls_client_hello;
 mod tunnel;
 
-pub(crate) use conversation::serve;
-pub use hello::{ClientHello, HelloError, HelloReader};
+pub(crate) use connection::serve;
+pub use limits::ProxyLimits;
+pub use tls_client_hello::{ClientHello, HelloError, HelloReader};

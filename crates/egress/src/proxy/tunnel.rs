@@ -1,27 +1,27 @@
-//! What a tunnel carries, held to what was asked for, and passed on.
+//! A tunnel: checks what the client sends first, and relays the rest.
 //!
-//! What the server sends passes at once, since some protocols let it speak first. What the client sends is held until
-//! its first bytes are judged, by the table of [`crate::Policy`]; then it passes, too, unseen. The end of one
-//! direction is passed on and does not end the other.
+//! Bytes of the server are relayed at once, since in some protocols it speaks first. Bytes of the client are held until its first
+//! bytes are checked by the table of [`crate::EgressPolicy`]; the rest is relayed unseen. The end of one direction is passed on and
+//! does not end the other.
 
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::task::{Context, Poll};
 
+use conjure_base::with_deadline;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use super::conversation::{Conversation, Stop};
-use super::hello::{ClientHello, HelloError, HelloReader};
+use super::buffered::{BufferedStream, ReadBuffer};
+use super::connection::{ConnectionEnd, ProxyConnection};
+use super::half_copy::{CopyError, HalfCopy};
 use super::http;
-use super::peer::{Inbox, Peer};
-use super::pump::{Pump, PumpError};
+use super::tls_client_hello::{ClientHello, HelloError, HelloReader};
 use crate::egress::Egress;
 use crate::host::Host;
-use crate::refusal::{Excerpt, Reason};
+use crate::refusal::{EscapedExcerpt, RefusalReason};
 use crate::target::Target;
-use crate::within::within;
 
 /// The first byte of a TLS handshake.
 const HANDSHAKE: u8 = 22;
@@ -31,28 +31,29 @@ const UNRECOGNIZED_NAME: u8 = 112;
 const DECODE_ERROR: u8 = 50;
 const HANDSHAKE_FAILURE: u8 = 40;
 
-/// Carries what the client and the server say, until both have ended.
+/// Relays data between client and server until both have closed.
 pub(crate) async fn run<S>(
-    conversation: &mut Conversation<'_, S>,
+    connection: &mut ProxyConnection<'_, S>,
     origin: TcpStream,
     target: Target,
-) -> Result<(), Stop>
+) -> Result<(), ConnectionEnd>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin,
 {
-    if conversation.egress.demands_http(&target) {
-        http::serve_in_tunnel(conversation, origin, target).await;
+    if connection.egress.requires_http(&target) {
+        http::serve_in_tunnel(connection, origin, target).await;
         return Ok(());
     }
-    let mut origin = Peer::new(origin, conversation.activity, conversation.egress.bounds().buffer_bytes);
-    match relay(conversation, &mut origin, &target).await {
-        Err(Stop::Refused(reason, _)) => {
-            // The server must not wait for what does not come.
+    let mut origin =
+        BufferedStream::new(origin, connection.idle_timeout, connection.egress.limits().buffer_bytes);
+    match relay(connection, &mut origin, &target).await {
+        Err(ConnectionEnd::Refused(reason, _)) => {
+            // The server must not wait for data that will not come.
             drop(origin);
-            let refusal = conversation.egress.refused(reason, Some(&target));
-            match alert(&refusal.reason) {
-                Some(alert) => conversation.part(&alert).await,
-                None => conversation.part(&[]).await,
+            let refusal = connection.egress.report_refusal(reason, Some(&target));
+            match tls_alert(&refusal.reason) {
+                Some(alert) => connection.close_with(&alert).await,
+                None => connection.close_with(&[]).await,
             }
             Ok(())
         }
@@ -61,40 +62,42 @@ where
 }
 
 async fn relay<S>(
-    conversation: &mut Conversation<'_, S>,
-    origin: &mut Peer<TcpStream>,
+    connection: &mut ProxyConnection<'_, S>,
+    origin: &mut BufferedStream<TcpStream>,
     target: &Target,
-) -> Result<(), Stop>
+) -> Result<(), ConnectionEnd>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin,
 {
-    let buffer_bytes = conversation.egress.bounds().buffer_bytes;
-    let client = &mut conversation.client;
-    let (from_origin, held) = origin.inbox.parts();
-    let mut down = Pump::new(held, buffer_bytes);
+    let buffer_bytes = connection.egress.limits().buffer_bytes;
+    let client = &mut connection.client;
+    let (from_origin, held) = origin.reader.take();
+    let mut down = HalfCopy::new(held, buffer_bytes);
     {
-        let mut judged = pin!(judge(conversation.egress, &mut client.inbox, target));
+        let mut inspection = pin!(inspect_first_bytes(connection.egress, &mut client.reader, target));
         poll_fn(|context| {
-            if let Poll::Ready(Err(error)) = poll_down(&mut down, context, from_origin, &mut client.writer) {
+            if let Poll::Ready(Err(error)) =
+                poll_server_to_client(&mut down, context, from_origin, &mut client.writer)
+            {
                 return Poll::Ready(Err(error.into()));
             }
-            judged.as_mut().poll(context)
+            inspection.as_mut().poll(context)
         })
         .await?;
     }
-    let (from_client, held) = client.inbox.parts();
-    let mut up = Pump::new(held, buffer_bytes);
+    let (from_client, held) = client.reader.take();
+    let mut up = HalfCopy::new(held, buffer_bytes);
     let mut up_has_ended = false;
     poll_fn(|context| {
         if !up_has_ended {
             match up.poll(context, from_client, &mut origin.writer) {
                 Poll::Pending => {}
-                // A server that takes no more may still have something to say.
-                Poll::Ready(Ok(()) | Err(PumpError::Receiver(_))) => up_has_ended = true,
-                Poll::Ready(Err(PumpError::Sender(error))) => return Poll::Ready(Err(error)),
+                // A server that reads no more may still send data.
+                Poll::Ready(Ok(()) | Err(CopyError::Write(_))) => up_has_ended = true,
+                Poll::Ready(Err(CopyError::Read(error))) => return Poll::Ready(Err(error)),
             }
         }
-        match poll_down(&mut down, context, from_origin, &mut client.writer) {
+        match poll_server_to_client(&mut down, context, from_origin, &mut client.writer) {
             Poll::Ready(Ok(())) if !up_has_ended => Poll::Pending,
             polled => polled,
         }
@@ -103,9 +106,9 @@ where
     Ok(())
 }
 
-/// Ready once the server has ended, or one of the two is gone.
-fn poll_down<R, W>(
-    down: &mut Pump,
+/// Ready once the server has closed, or one of the two has failed.
+fn poll_server_to_client<R, W>(
+    down: &mut HalfCopy,
     context: &mut Context<'_>,
     from_origin: &mut R,
     to_client: &mut W,
@@ -115,78 +118,91 @@ where
     W: AsyncWrite + Unpin,
 {
     down.poll(context, from_origin, to_client)
-        .map_err(|(PumpError::Sender(error) | PumpError::Receiver(error))| error)
+        .map_err(|(CopyError::Read(error) | CopyError::Write(error))| error)
 }
 
-/// Waits for as much of what the client sends as it takes to let it pass.
-async fn judge<R>(egress: &Egress, inbox: &mut Inbox<R>, target: &Target) -> Result<(), Stop>
+/// Reads as many of the client's bytes as the check needs.
+async fn inspect_first_bytes<R>(
+    egress: &Egress,
+    buffer: &mut ReadBuffer<R>,
+    target: &Target,
+) -> Result<(), ConnectionEnd>
 where
     R: AsyncRead + Unpin,
 {
     let limited = egress.policy().is_limited();
-    if inbox.data().is_empty() && inbox.more().await? == 0 {
-        // It only listens.
+    if buffer.data().is_empty() && buffer.fill().await? == 0 {
+        // The client only reads.
         return Ok(());
     }
-    if inbox.data()[0] != HANDSHAKE {
-        return if egress.demands_tls(target) { Err(Reason::NotTls.into()) } else { Ok(()) };
+    if buffer.data()[0] != HANDSHAKE {
+        return if egress.requires_tls(target) { Err(RefusalReason::NotTls.into()) } else { Ok(()) };
     }
-    let (clock, waited) = (&**egress.clock(), egress.bounds().handshake);
-    let hello = within(clock, clock.deadline(waited), read_hello(inbox, egress.bounds().handshake_bytes))
-        .await
-        .map_err(|_| Reason::HandshakeTimedOut { waited })??;
-    match check(&hello, target, limited) {
+    let (clock, timeout) = (&**egress.clock(), egress.limits().handshake_timeout);
+    let hello = with_deadline(
+        clock,
+        clock.deadline(timeout),
+        read_hello(buffer, egress.limits().max_handshake_bytes),
+    )
+    .await
+    .map_err(|_| RefusalReason::HandshakeTimedOut { timeout })??;
+    match check_server_name(&hello, target, limited) {
         Ok(()) => Ok(()),
         Err(reason) => Err(reason.into()),
     }
 }
 
-async fn read_hello<R: AsyncRead + Unpin>(inbox: &mut Inbox<R>, limit: usize) -> Result<ClientHello, Stop> {
+async fn read_hello<R: AsyncRead + Unpin>(
+    buffer: &mut ReadBuffer<R>,
+    limit: usize,
+) -> Result<ClientHello, ConnectionEnd> {
     let mut reader = HelloReader::new(limit);
     let mut read = 0;
     loop {
-        let new = &inbox.data()[read..];
-        read = inbox.data().len();
+        let new = &buffer.data()[read..];
+        read = buffer.data().len();
         match reader.read(new) {
             Ok(ClientHello::Incomplete) if read > limit => {
-                return Err(Reason::HandshakeTooLong { limit }.into());
+                return Err(RefusalReason::HandshakeTooLong { limit }.into());
             }
             Ok(ClientHello::Incomplete) => {}
             Ok(hello) => return Ok(hello),
-            Err(HelloError::Malformed(what)) => return Err(Reason::MalformedHandshake(what).into()),
-            Err(HelloError::TooLong { limit }) => return Err(Reason::HandshakeTooLong { limit }.into()),
+            Err(HelloError::Malformed(what)) => return Err(RefusalReason::MalformedHandshake(what).into()),
+            Err(HelloError::TooLong { limit }) => {
+                return Err(RefusalReason::HandshakeTooLong { limit }.into());
+            }
         }
-        if inbox.more().await? == 0 {
-            return Err(Reason::MalformedHandshake("it ends early").into());
+        if buffer.fill().await? == 0 {
+            return Err(RefusalReason::MalformedHandshake("it ends early").into());
         }
     }
 }
 
-/// The rows of the table that speak of TLS.
-fn check(hello: &ClientHello, target: &Target, limited: bool) -> Result<(), Reason> {
+/// The rows of the table about TLS.
+fn check_server_name(hello: &ClientHello, target: &Target, limited: bool) -> Result<(), RefusalReason> {
     let named = match (hello, target.host()) {
-        (ClientHello::Names(name), _) => name,
-        (_, Host::Name(_)) if limited => return Err(Reason::NoServerName),
+        (ClientHello::Sni(name), _) => name,
+        (_, Host::Name(_)) if limited => return Err(RefusalReason::NoServerName),
         _ => return Ok(()),
     };
-    // A server name is ASCII; what we would have to map, a server may take for something else.
+    // A server name is ASCII. A server may understand a name that needs IDNA mapping differently.
     let host = std::str::from_utf8(named)
         .ok()
         .filter(|name| name.is_ascii())
         .and_then(|name| Host::parse(name).ok());
     match target.host() {
-        asked if host.as_ref() == Some(asked) => Ok(()),
+        requested if host.as_ref() == Some(requested) => Ok(()),
         Host::Address(_) if !limited => Ok(()),
-        _ => Err(Reason::OtherServerName { server_name: Excerpt::new(named) }),
+        _ => Err(RefusalReason::ServerNameMismatch { server_name: EscapedExcerpt::new(named) }),
     }
 }
 
-/// The alert that says it, as a record, where TLS was spoken.
-fn alert(reason: &Reason) -> Option<[u8; 7]> {
+/// The TLS alert of a refusal as a record; `None` where the client does not speak TLS.
+fn tls_alert(reason: &RefusalReason) -> Option<[u8; 7]> {
     let description = match reason {
-        Reason::OtherServerName { .. } | Reason::NoServerName => UNRECOGNIZED_NAME,
-        Reason::MalformedHandshake(_) => DECODE_ERROR,
-        Reason::HandshakeTooLong { .. } | Reason::HandshakeTimedOut { .. } => HANDSHAKE_FAILURE,
+        RefusalReason::ServerNameMismatch { .. } | RefusalReason::NoServerName => UNRECOGNIZED_NAME,
+        RefusalReason::MalformedHandshake(_) => DECODE_ERROR,
+        RefusalReason::HandshakeTooLong { .. } | RefusalReason::HandshakeTimedOut { .. } => HANDSHAKE_FAILURE,
         _ => return None,
     };
     // Type alert, version TLS 1.2, two bytes: fatal, and what.

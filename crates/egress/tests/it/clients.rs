@@ -1,13 +1,13 @@
-//! The clients that people use, pointed at the proxy by the usual variables.
+//! Common clients that use the proxy through the usual environment variables.
 //!
-//! `curl` and `python3` must be there where `CONJURE_TEST_REQUIRE=all` is set; else their absence is said aloud.
-//! Node speaks to proxies by `NODE_USE_ENV_PROXY` since 22.21 and 24.5, and is asked where it is new enough.
+//! `curl` and `python3` must exist where `CONJURE_TEST_REQUIRE=all` is set; else a missing one is reported.
+//! Node supports proxies by `NODE_USE_ENV_PROXY` since 22.21 and 24.5, and is tested where it is new enough.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use base64::Engine;
-use conjure_egress::{Policy, WebPorts};
+use conjure_egress::{EgressPolicy, WebPorts};
 use tokio::process::Command;
 
 use crate::support::{Proxy, Server, authority, egress, limited, tls_server};
@@ -22,7 +22,7 @@ struct World {
 
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello, all";
 
-async fn world(policy: impl FnOnce(&[u16]) -> Policy) -> World {
+async fn world(policy: impl FnOnce(&[u16]) -> EgressPolicy) -> World {
     let (root, acceptor) = authority(&["good.example", "*.good.example", "other.example"]);
     let secure = tls_server(acceptor).await;
     let (plain, _) = Server::saying(HELLO, "\r\n\r\n").await;
@@ -38,7 +38,7 @@ async fn world(policy: impl FnOnce(&[u16]) -> Policy) -> World {
     World { proxy, secure, plain, folder, root }
 }
 
-fn on_the_list(ports: &[u16]) -> Policy {
+fn on_the_list(ports: &[u16]) -> EgressPolicy {
     let entries: Vec<String> =
         ports.iter().map(|port| format!("good.example:{port},*.good.example:{port}")).collect();
     limited(entries.join(","))
@@ -89,7 +89,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn curl_reaches_what_is_allowed_by_every_protocol() {
+async fn curl_reaches_allowed_hosts_by_every_protocol() {
     if !is_there("curl").await {
         return;
     }
@@ -116,7 +116,7 @@ async fn curl_reaches_what_is_allowed_by_every_protocol() {
             "@/etc/passwd",
             "-H",
             "Expect: 100-continue",
-            // A server that takes long to say so does not get the body uninvited.
+            // The client does not send the body before a slow server asks for it.
             "--expect100-timeout",
             "300",
             &plain,
@@ -127,7 +127,7 @@ async fn curl_reaches_what_is_allowed_by_every_protocol() {
 }
 
 #[tokio::test]
-async fn curl_is_told_why_it_is_refused() {
+async fn curl_shows_why_it_is_refused() {
     if !is_there("curl").await {
         return;
     }
@@ -145,7 +145,7 @@ async fn curl_is_told_why_it_is_refused() {
         let socks = world.curl(&["--proxy", &world.proxy("socks5h"), &url]).await;
         assert_eq!(socks.status.code(), Some(97), "{host}: {}", said(&socks));
     }
-    // Asking the proxy for one name and the server for another.
+    // The client asks the proxy for one name and the server for another.
     let fronting = format!("::{}", world.secure.at("good.example"));
     let url = format!("https://{}/", world.secure.at("other.example"));
     let output = world.curl(&["--proxy", &http, "--connect-to", &fronting, &url]).await;
@@ -154,7 +154,7 @@ async fn curl_is_told_why_it_is_refused() {
 }
 
 #[tokio::test]
-async fn a_redirect_leads_nowhere_that_is_not_allowed() {
+async fn a_redirect_leads_to_no_forbidden_host() {
     if !is_there("curl").await {
         return;
     }
@@ -264,7 +264,7 @@ async fn nodes_fetch_is_served() {
 }
 
 #[tokio::test]
-async fn git_is_served_over_tls_and_told_why_not() {
+async fn git_works_over_tls_and_shows_refusals() {
     if !is_there("git").await {
         return;
     }
@@ -278,7 +278,7 @@ async fn git_is_served_over_tls_and_told_why_not() {
             .args(["ls-remote", &format!("https://{}/repository", world.secure.at(host))]);
         said(&git.output().await.unwrap())
     };
-    // The server is no repository, but it is reached, and that over TLS.
+    // The server is no repository, but git reaches it over TLS.
     let reached = ask("good.example").await;
     assert!(!reached.contains("fatal: unable to access"), "{reached}");
     assert!(!world.proxy.recorder.connected().is_empty() && world.proxy.reasons().is_empty());

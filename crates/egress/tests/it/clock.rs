@@ -1,4 +1,4 @@
-//! A clock that stands still until a test moves it, and knows which moments were waited for.
+//! A clock that a test moves, and that records which times are waited for.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -25,18 +25,18 @@ impl ManualClock {
         }
     }
 
-    /// Waits until somebody waits for the moment `at` after the start, and moves the time there.
+    /// Waits until the time `at` after the start is waited for, and moves the clock there.
     pub(crate) async fn move_to(&self, at: Duration) {
         self.is_awaited(at).await;
         self.set(at);
     }
 
-    /// Waits until somebody waits for the moment `at` after the start.
+    /// Waits until the time `at` after the start is waited for.
     pub(crate) async fn is_awaited(&self, at: Duration) {
         self.awaited.subscribe().wait_for(|awaited| awaited.contains(&at)).await.unwrap();
     }
 
-    /// Moves the time to the moment `at` after the start.
+    /// Moves the clock to the time `at` after the start.
     pub(crate) fn set(&self, at: Duration) {
         self.elapsed.send_replace(at);
     }

@@ -1,10 +1,10 @@
-//! Dropping the future at any point leaves nothing: no connection, no place.
+//! Dropping the future at any point leaves no connection open and no permit taken.
 
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use conjure_egress::{Egress, Policy};
+use conjure_egress::{Egress, EgressPolicy};
 use futures_util::FutureExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -24,7 +24,7 @@ async fn served_for(egress: &Egress, said: &[u8], polls: usize) -> Poll<()> {
         tokio::task::yield_now().await;
     }
     drop(serving);
-    // Both directions of the client's end are over, at once.
+    // Both directions of the client's end are closed at once.
     let mut rest = Vec::new();
     client.read_to_end(&mut rest).await.unwrap();
     assert!(client.write_all(&[0; 512]).await.is_err());
@@ -32,11 +32,11 @@ async fn served_for(egress: &Egress, said: &[u8], polls: usize) -> Poll<()> {
 }
 
 #[tokio::test]
-async fn a_dropped_connection_hangs_up_on_both_ends_and_frees_its_place() {
+async fn a_dropped_connection_closes_both_ends_and_frees_its_permit() {
     let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
     let at = format!("good.example:{}", listener.local_addr().unwrap().port());
     let places = Arc::new(Semaphore::new(1));
-    let egress = egress(Policy::Full).with_places(Arc::clone(&places));
+    let egress = egress(EgressPolicy::Full).with_connection_permits(Arc::clone(&places));
     let socks = [
         &[5, 1, 0, 5, 1, 0, 3, 12][..],
         b"good.example",
@@ -55,12 +55,12 @@ async fn a_dropped_connection_hangs_up_on_both_ends_and_frees_its_place() {
             assert_eq!(places.available_permits(), 1, "{polls}");
             while let Some(Ok((mut stream, _))) = listener.accept().now_or_never() {
                 reached += 1;
-                // The server's end is over as well.
+                // The server's end is closed as well.
                 let _ = hear(&mut stream).await;
             }
         }
         if reached == 0 {
-            // A connection may take its time on a machine that is busy.
+            // Closing may take some time on a busy machine.
             let late = tokio::time::timeout(Duration::from_secs(60), listener.accept()).await;
             assert!(late.is_ok(), "no poll got as far as the server");
         }
@@ -68,10 +68,10 @@ async fn a_dropped_connection_hangs_up_on_both_ends_and_frees_its_place() {
 }
 
 #[tokio::test]
-async fn when_the_client_is_gone_the_server_is_let_go() {
+async fn when_the_client_is_gone_the_connection_to_the_server_is_closed() {
     let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
     let at = format!("good.example:{}", listener.local_addr().unwrap().port());
-    let egress = egress(Policy::Full);
+    let egress = egress(EgressPolicy::Full);
     let proxy = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
     for request in [
         format!("CONNECT {at} HTTP/1.1\r\n\r\nhello"),
@@ -84,7 +84,7 @@ async fn when_the_client_is_gone_the_server_is_let_go() {
         let scene = async {
             let (mut server, _) = listener.accept().await.unwrap();
             server.read_u8().await.unwrap();
-            // Gone without a farewell: the peer learns of it by a reset.
+            // Closed without a shutdown: the peer sees a reset.
             client.set_zero_linger().unwrap();
             drop(client);
             let _ = hear(&mut server).await;

@@ -1,6 +1,6 @@
-//! Plain HTTP requests: what the server gets, what the client gets, and what gets nowhere.
+//! Plain HTTP requests: what the server gets, what the client gets, and what is refused.
 
-use conjure_egress::Policy;
+use conjure_egress::EgressPolicy;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -14,11 +14,11 @@ async fn proxy_for(server: &Server) -> Proxy {
 }
 
 #[tokio::test]
-async fn a_request_arrives_written_anew_and_alone() {
+async fn a_request_is_rewritten_and_forwarded_alone() {
     let (server, heard) = Server::saying(OK, "\r\n\r\nabc").await;
     let proxy = proxy_for(&server).await;
     let at = server.at("good.example");
-    // What follows the request is no second one, whatever it looks like.
+    // Bytes after the request are never a second one.
     let answer = proxy
         .ask(format!(
             "POST http://{at}/a?b HTTP/1.1\r\nHost: {at}\r\nProxy-Authorization: Basic x\r\nContent-Length: 3\r\n\
@@ -33,7 +33,7 @@ async fn a_request_arrives_written_anew_and_alone() {
 }
 
 #[tokio::test]
-async fn a_chunked_body_is_framed_anew_in_both_directions() {
+async fn a_chunked_body_is_reframed_in_both_directions() {
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nok\r\n0\r\nT: z\r\n\r\nmore";
     let (server, heard) = Server::saying(chunked, "0\r\n\r\n").await;
     let proxy = proxy_for(&server).await;
@@ -117,7 +117,7 @@ async fn a_server_may_ask_for_the_body_first_and_answer_before_it_ends() {
 }
 
 #[tokio::test]
-async fn an_older_client_gets_what_it_understands() {
+async fn an_http_1_0_client_gets_no_chunks() {
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
     let (server, heard) = Server::saying(chunked, "\r\n\r\n").await;
     let proxy = proxy_for(&server).await;
@@ -128,7 +128,7 @@ async fn an_older_client_gets_what_it_understands() {
 }
 
 #[tokio::test]
-async fn an_answer_without_a_body_does_not_wait_for_one() {
+async fn a_response_without_a_body_does_not_wait_for_one() {
     let (server, _) = Server::saying("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", "\r\n\r\n").await;
     let proxy = proxy_for(&server).await;
     let at = server.at("good.example");
@@ -160,7 +160,7 @@ async fn a_server_that_answers_nonsense_is_a_bad_gateway() {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_is_not_made_to_look_whole() {
+async fn an_incomplete_response_stays_recognisable() {
     for answer in [
         "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nshort\r\n",
@@ -213,22 +213,22 @@ async fn on_the_port_of_http_a_tunnel_carries_http_for_its_own_host_only() {
     let heard: Vec<String> = heard.all().into_iter().filter(|heard| !heard.is_empty()).collect();
     let expected = format!("GET /x HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n");
     assert_eq!(heard, [expected.clone(), expected]);
-    // Under `Full` there is no list to get around: the tunnel carries what it is given.
-    let full = Proxy::start_with(crate::support::egress(Policy::Full).with_web_ports(ports)).await;
+    // Under `Full` there is no list to circumvent: the tunnel relays everything.
+    let full = Proxy::start_with(crate::support::egress(EgressPolicy::Full).with_web_ports(ports)).await;
     let mut tunnel = full.tunnel(&at).await;
     tunnel.write_all(b"GET /x HTTP/1.1\r\nHost: evil.example\r\n\r\n").await.unwrap();
     expect(&mut tunnel, OK.as_bytes()).await;
 }
 
 #[tokio::test]
-async fn a_refusal_is_heard_although_the_body_was_not_read() {
+async fn a_refusal_arrives_although_the_body_was_not_read() {
     const SIZE: usize = 8 << 20;
     let proxy = Proxy::start(limited("good.example")).await;
     let mut client = TcpStream::connect(proxy.address).await.unwrap();
     let head =
         format!("POST http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\nContent-Length: {SIZE}\r\n\r\n");
     client.write_all(head.as_bytes()).await.unwrap();
-    // More than the sockets hold: the proxy must go on reading, or a reset would take the answer away.
+    // More than the sockets buffer: the proxy must continue to read, or a reset would discard the response.
     client.write_all(&vec![0; SIZE]).await.unwrap();
     client.shutdown().await.unwrap();
     let answer = hear(&mut client).await;

@@ -1,13 +1,13 @@
-//! What no spelling and no protocol gets around.
+//! Refusals that no spelling and no protocol circumvents.
 
 use std::sync::Arc;
 
-use conjure_egress::{AddressKind, AddressPolicy, AllowList, FixedResolver, Policy, Reason};
+use conjure_egress::{AddressKind, AddressPolicy, AllowList, EgressPolicy, RefusalReason, StaticResolver};
 
 use crate::support::{Proxy, Server, limited, nobody, resolver, timeless};
 
-/// Asks for `host:port` in each protocol, and says how each was refused: the status, the SOCKS reply, the reasons.
-async fn refused(proxy: &Proxy, host: &str, port: u16) -> Reason {
+/// Requests `host:port` in each protocol. Returns how each was refused: the status, the SOCKS reply, the reasons.
+async fn refused(proxy: &Proxy, host: &str, port: u16) -> RefusalReason {
     let before = proxy.reasons().len();
     let connect = proxy.ask(format!("CONNECT {host}:{port} HTTP/1.1\r\n\r\n")).await;
     let plain = proxy.ask(format!("GET http://{host}:{port}/ HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n")).await;
@@ -31,9 +31,9 @@ async fn refused(proxy: &Proxy, host: &str, port: u16) -> Reason {
 }
 
 #[tokio::test]
-async fn no_spelling_of_an_address_that_is_not_public_passes() {
-    // Any host may be asked for, and only public addresses are dialled.
-    let proxy = Proxy::start_with(timeless(Policy::Full)).await;
+async fn no_spelling_of_a_private_address_is_allowed() {
+    // Any host may be requested, and only public addresses are dialled.
+    let proxy = Proxy::start_with(timeless(EgressPolicy::Full)).await;
     for (kind, hosts) in [
         (
             AddressKind::Loopback,
@@ -79,7 +79,7 @@ async fn no_spelling_of_an_address_that_is_not_public_passes() {
     ] {
         for host in hosts {
             match refused(&proxy, host, 80).await {
-                Reason::NotPublic { kind: found, .. } => assert_eq!(found, kind, "{host}"),
+                RefusalReason::NotPublic { kind: found, .. } => assert_eq!(found, kind, "{host}"),
                 other => panic!("{host}: {other:?}"),
             }
         }
@@ -117,21 +117,21 @@ async fn a_name_with_an_address_that_is_not_public_is_refused_whole() {
             ],
         ),
     ];
-    let resolver = names.into_iter().fold(FixedResolver::new(), |resolver, (name, addresses)| {
-        resolver.with(name.parse().unwrap(), addresses.iter().map(|address| address.parse().unwrap()))
+    let resolver = names.into_iter().fold(StaticResolver::new(), |resolver, (name, addresses)| {
+        resolver.with_host(name.parse().unwrap(), addresses.iter().map(|address| address.parse().unwrap()))
     });
-    for policy in [Policy::Full, limited("*.example")] {
+    for policy in [EgressPolicy::Full, limited("*.example")] {
         let proxy = Proxy::start_with(timeless(policy).with_resolver(Arc::new(resolver.clone()))).await;
         for (name, _) in names {
             let reason = refused(&proxy, name, 443).await;
-            assert!(matches!(reason, Reason::NotPublic { .. }), "{name}: {reason:?}");
+            assert!(matches!(reason, RefusalReason::NotPublic { .. }), "{name}: {reason:?}");
         }
         assert!(proxy.recorder.connected().is_empty());
     }
 }
 
 #[tokio::test]
-async fn what_is_not_on_the_list_is_refused_and_not_even_resolved() {
+async fn unlisted_hosts_are_refused_and_not_resolved() {
     let (server, heard) = Server::saying("", "never").await;
     let port = server.port;
     let list = format!("good.example:{port}, *.wild.example, 127.0.0.1:1");
@@ -139,18 +139,18 @@ async fn what_is_not_on_the_list_is_refused_and_not_even_resolved() {
     for host in
         ["evil.example", "good.example.evil.example", "notgood.example", "www.good.example", "wild.example"]
     {
-        assert_eq!(refused(&proxy, host, port).await, Reason::NameNotListed, "{host}");
+        assert_eq!(refused(&proxy, host, port).await, RefusalReason::NameNotListed, "{host}");
     }
-    let other_ports = |ports: &[u16]| Reason::PortNotListed { listed: ports.to_vec() };
+    let other_ports = |ports: &[u16]| RefusalReason::PortNotListed { listed: ports.to_vec() };
     assert_eq!(refused(&proxy, "good.example", 443).await, other_ports(&[port]));
     assert_eq!(refused(&proxy, "a.wild.example", 22).await, other_ports(&[80, 443]));
-    // Its name is allowed, the address that it resolves to is not.
+    // The name is allowed, but not the address to which it resolves.
     assert_eq!(refused(&proxy, "127.0.0.1", port).await, other_ports(&[1]));
-    assert_eq!(refused(&proxy, "1.1.1.1", 443).await, Reason::AddressNotListed);
+    assert_eq!(refused(&proxy, "1.1.1.1", 443).await, RefusalReason::AddressNotListed);
     assert!(proxy.recorder.connected().is_empty() && heard.all().is_empty());
-    // A listed name that cannot be resolved shows that the others were not asked for.
+    // A listed name that cannot be resolved shows that the others were not looked up.
     let reason = refused(&proxy, "a.wild.example", 443).await;
-    assert!(matches!(reason, Reason::NotResolved { .. }), "{reason:?}");
+    assert!(matches!(reason, RefusalReason::ResolveFailed { .. }), "{reason:?}");
 }
 
 #[tokio::test]
@@ -159,32 +159,36 @@ async fn a_listed_address_that_is_not_public_is_refused_all_the_same() {
     let proxy = Proxy::start_with(egress).await;
     for host in ["127.0.0.1", "169.254.169.254", "[::1]"] {
         let reason = refused(&proxy, host, 80).await;
-        assert!(matches!(reason, Reason::NotPublic { .. }), "{host}: {reason:?}");
+        assert!(matches!(reason, RefusalReason::NotPublic { .. }), "{host}: {reason:?}");
     }
 }
 
 #[tokio::test]
 async fn without_a_network_everything_is_refused() {
-    for policy in [Policy::None, Policy::default(), Policy::Limited(AllowList::default())] {
-        let expected = if policy == Policy::None { Reason::NetworkOff } else { Reason::NameNotListed };
+    for policy in [EgressPolicy::None, EgressPolicy::default(), EgressPolicy::Limited(AllowList::default())] {
+        let expected = if policy == EgressPolicy::None {
+            RefusalReason::NetworkOff
+        } else {
+            RefusalReason::NameNotListed
+        };
         let proxy = Proxy::start(policy).await;
         assert_eq!(refused(&proxy, "good.example", 443).await, expected);
     }
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_told_from_one_that_is_refused() {
+async fn an_unreachable_server_is_distinguished_from_a_refused_one() {
     let (_held, port) = nobody();
-    let proxy = Proxy::start(Policy::Full).await;
+    let proxy = Proxy::start(EgressPolicy::Full).await;
     let reason = refused(&proxy, "good.example", port).await;
-    assert_eq!(reason, Reason::NotConnected { problem: std::io::ErrorKind::ConnectionRefused });
+    assert_eq!(reason, RefusalReason::ConnectFailed { problem: std::io::ErrorKind::ConnectionRefused });
     assert_eq!((reason.status(), reason.socks_reply()), (502, 5));
     let reason = refused(&proxy, "nowhere.example", port).await;
     assert_eq!((reason.status(), reason.socks_reply()), (502, 4), "{reason:?}");
 }
 
 #[tokio::test]
-async fn a_refusal_names_what_why_and_how_to_mend_it() {
+async fn a_refusal_names_target_reason_and_hint() {
     let proxy = Proxy::start(limited("good.example")).await;
     let answer = proxy.ask("CONNECT Evil.Example.:443 HTTP/1.1\r\n\r\n").await;
     assert_eq!(
@@ -199,8 +203,8 @@ async fn a_refusal_names_what_why_and_how_to_mend_it() {
 }
 
 #[tokio::test]
-async fn other_protocols_and_commands_are_refused_in_their_own_words() {
-    let proxy = Proxy::start(Policy::Full).await;
+async fn other_protocols_and_commands_are_refused_in_their_protocol() {
+    let proxy = Proxy::start(EgressPolicy::Full).await;
     assert_eq!(proxy.ask([4, 1, 0, 80, 1, 1, 1, 1, 0]).await, "\0[\0\0\0\0\0\0");
     assert_eq!(proxy.ask([5, 1, 2]).await, "\u{5}\u{ff}");
     assert_eq!(
@@ -224,7 +228,7 @@ async fn other_protocols_and_commands_are_refused_in_their_own_words() {
 
 /// An address of this machine that is not loopback, where it has one.
 fn own_address() -> Option<std::net::IpAddr> {
-    // Nothing is sent: the kernel only says which address it would send from.
+    // Nothing is sent: the kernel only returns the source address.
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
     let own = socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr()).map(|address| address.ip());
     if own.is_err() {
@@ -236,11 +240,11 @@ fn own_address() -> Option<std::net::IpAddr> {
 #[tokio::test]
 async fn a_wide_range_does_not_hold_the_machines_own_address() {
     let Some(own) = own_address() else { return };
-    let addresses = AddressPolicy::public_only().allow_addresses(["0.0.0.0/0".parse().unwrap()]);
-    let resolver = FixedResolver::new().with("own.example".parse().unwrap(), [own]);
-    let egress = timeless(Policy::Full).with_addresses(addresses).with_resolver(Arc::new(resolver));
+    let addresses = AddressPolicy::public_only().with_allowed(["0.0.0.0/0".parse().unwrap()]);
+    let resolver = StaticResolver::new().with_host("own.example".parse().unwrap(), [own]);
+    let egress = timeless(EgressPolicy::Full).with_addresses(addresses).with_resolver(Arc::new(resolver));
     let proxy = Proxy::start_with(egress).await;
     for host in ["own.example", &own.to_string()] {
-        assert_eq!(refused(&proxy, host, 80).await, Reason::OwnAddress { address: own });
+        assert_eq!(refused(&proxy, host, 80).await, RefusalReason::OwnAddress { address: own });
     }
 }

@@ -1,10 +1,12 @@
-//! A proxy on a socket, servers behind it, and clients that say exactly what a test tells them.
+//! A proxy on a socket, servers behind it, and clients that send exactly the given bytes.
 
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
-use conjure_egress::{AddressPolicy, Egress, FixedResolver, Observe, Policy, Reason, Refusal, Target};
+use conjure_egress::{
+    AddressPolicy, Egress, EgressObserver, EgressPolicy, Refusal, RefusalReason, StaticResolver, Target,
+};
 use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,7 +15,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-// Here, because the tests of sandboxes have this file, too.
+// Included here, because the tests of sandboxes include this file, too.
 #[path = "clock.rs"]
 pub(crate) mod clock;
 
@@ -22,7 +24,7 @@ use clock::ManualClock;
 /// The address that the tests allow besides public ones.
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Notes what it is told.
+/// Records refusals and connections.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     refusals: watch::Sender<Vec<Refusal>>,
@@ -38,7 +40,7 @@ impl Recorder {
         self.refusals.borrow().clone()
     }
 
-    /// The first refusal, waiting for it if there is none yet.
+    /// The first refusal, which is waited for.
     pub(crate) async fn first(&self) -> Refusal {
         let mut refusals = self.refusals.subscribe();
         refusals.wait_for(|refusals| !refusals.is_empty()).await.unwrap()[0].clone()
@@ -49,7 +51,7 @@ impl Recorder {
     }
 }
 
-impl Observe for Recorder {
+impl EgressObserver for Recorder {
     fn refused(&self, refusal: &Refusal) {
         self.refusals.send_modify(|refusals| refusals.push(refusal.clone()));
     }
@@ -67,14 +69,14 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy under `policy`, for which `good.example` and what lies below it are on loopback.
-    pub(crate) async fn start(policy: Policy) -> Self {
+    /// A proxy under `policy`, for which `good.example` and its subdomains are on loopback.
+    pub(crate) async fn start(policy: EgressPolicy) -> Self {
         Self::start_with(egress(policy)).await
     }
 
     pub(crate) async fn start_with(egress: Egress) -> Self {
         let recorder = Recorder::new();
-        let egress = egress.with_observer(Arc::clone(&recorder) as Arc<dyn Observe>);
+        let egress = egress.with_observer(Arc::clone(&recorder) as Arc<dyn EgressObserver>);
         let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut tasks = JoinSet::new();
@@ -89,10 +91,10 @@ impl Proxy {
         Self { address, recorder, _tasks: tasks }
     }
 
-    /// Says `bytes` and no more, and hears what is said until the proxy hangs up.
+    /// Sends `bytes`, closes, and returns what the proxy sends until it closes.
     pub(crate) async fn ask(&self, bytes: impl AsRef<[u8]>) -> String {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
-        // A refusal may be said before all was read.
+        // A refusal may arrive before everything was read.
         let _ = stream.write_all(bytes.as_ref()).await;
         let _ = stream.shutdown().await;
         hear(&mut stream).await
@@ -106,24 +108,24 @@ impl Proxy {
         stream
     }
 
-    pub(crate) fn reasons(&self) -> Vec<Reason> {
+    pub(crate) fn reasons(&self) -> Vec<RefusalReason> {
         self.recorder.refusals().into_iter().map(|refusal| refusal.reason).collect()
     }
 }
 
-/// What the tests change little of. Its time stands still: no bound ends a connection because the machine is busy.
-pub(crate) fn egress(policy: Policy) -> Egress {
+/// The egress that the tests adapt. Its clock does not move, so no timeout ends a connection on a busy machine.
+pub(crate) fn egress(policy: EgressPolicy) -> Egress {
     timeless(policy)
         .with_resolver(Arc::new(resolver()))
-        .with_addresses(AddressPolicy::public_only().allow_addresses([LOOPBACK.into()]))
+        .with_addresses(AddressPolicy::public_only().with_allowed([LOOPBACK.into()]))
 }
 
-/// A way out like that of production, but for time, which stands still.
-pub(crate) fn timeless(policy: Policy) -> Egress {
+/// An egress as in production, with a clock that does not move.
+pub(crate) fn timeless(policy: EgressPolicy) -> Egress {
     Egress::new(policy).with_clock(Arc::new(ManualClock::new()))
 }
 
-/// A port of loopback at which nobody listens, as long as what holds it is there.
+/// A loopback port at which nobody listens, as long as the returned socket exists.
 pub(crate) fn nobody() -> (TcpSocket, u16) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((LOOPBACK, 0).into()).unwrap();
@@ -131,18 +133,18 @@ pub(crate) fn nobody() -> (TcpSocket, u16) {
     (socket, port)
 }
 
-pub(crate) fn resolver() -> FixedResolver {
+pub(crate) fn resolver() -> StaticResolver {
     ["good.example", "www.good.example", "other.example"]
         .into_iter()
-        .fold(FixedResolver::new(), |resolver, name| resolver.with(name.parse().unwrap(), [LOOPBACK]))
+        .fold(StaticResolver::new(), |resolver, name| resolver.with_host(name.parse().unwrap(), [LOOPBACK]))
 }
 
 /// A policy that allows these entries.
-pub(crate) fn limited(list: impl AsRef<str>) -> Policy {
-    Policy::Limited(list.as_ref().parse().unwrap())
+pub(crate) fn limited(list: impl AsRef<str>) -> EgressPolicy {
+    EgressPolicy::Limited(list.as_ref().parse().unwrap())
 }
 
-/// What is said until the other side hangs up, or is gone.
+/// The bytes until the other side closes or fails.
 pub(crate) async fn hear(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
     let mut heard = Vec::new();
     let _ = stream.read_to_end(&mut heard).await;
@@ -156,7 +158,7 @@ pub(crate) async fn expect(stream: &mut (impl tokio::io::AsyncRead + Unpin), byt
     assert_eq!(String::from_utf8_lossy(&heard), String::from_utf8_lossy(bytes));
 }
 
-/// A server on loopback that hands each connection to `serve`, until it is dropped.
+/// A server on loopback that passes each connection to `serve`, until it is dropped.
 pub(crate) struct Server {
     pub(crate) port: u16,
     _tasks: JoinSet<()>,
@@ -180,8 +182,8 @@ impl Server {
         Self { port, _tasks: tasks }
     }
 
-    /// A server that notes all that it hears, and says `answer` when what it heard ends with `end`. It reads on and
-    /// hangs up with the other side.
+    /// A server that records what it reads, and sends `answer` when that ends with `end`. It continues to read, and
+    /// closes when the other side does.
     pub(crate) async fn saying(answer: &'static str, end: &'static str) -> (Self, Heard) {
         let heard = Heard::default();
         let noted = heard.clone();
@@ -198,7 +200,7 @@ impl Server {
     }
 }
 
-/// What a server has heard, by connection.
+/// What a server has read, by connection.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Heard(Arc<watch::Sender<Vec<Conversation>>>);
 
@@ -213,7 +215,7 @@ impl Heard {
         self.0.borrow().iter().map(|heard| heard.said.clone()).collect()
     }
 
-    /// What it has heard in its first connection, once that is over.
+    /// What it has read in its first connection, once that has ended.
     pub(crate) async fn first(&self) -> String {
         let mut all = self.0.subscribe();
         let is_over = |all: &Vec<Conversation>| all.first().is_some_and(|first| first.is_over);
@@ -242,7 +244,7 @@ impl Heard {
     }
 }
 
-/// An authority that nobody trusts, and what accepts for `names` in its name.
+/// A certificate authority that nobody trusts, and a TLS acceptor for `names` that it signed.
 pub(crate) fn authority(names: &[&str]) -> (CertificateDer<'static>, TlsAcceptor) {
     let mut params = CertificateParams::new([]).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -252,7 +254,7 @@ pub(crate) fn authority(names: &[&str]) -> (CertificateDer<'static>, TlsAcceptor
     let key = KeyPair::generate().unwrap();
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let mut params = CertificateParams::new(names).unwrap();
-    // Whoever bears the name of its authority looks self-signed.
+    // A certificate with the name of its authority looks self-signed.
     params.distinguished_name = DistinguishedName::new();
     params.use_authority_key_identifier_extension = true;
     let certificate = params.signed_by(&key, &authority).unwrap();

@@ -1,8 +1,8 @@
-//! TLS through the proxy: its server name is held to what was asked for, however the handshake is cut.
+//! TLS through the proxy: the server name must match the requested name, however the handshake is split.
 
 use std::sync::Arc;
 
-use conjure_egress::{Bounds, Policy, Reason, WebPorts};
+use conjure_egress::{EgressPolicy, ProxyLimits, RefusalReason, WebPorts};
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -44,23 +44,23 @@ fn cut(hello: &[u8], size: usize) -> Vec<u8> {
     hello[5..].chunks(size).flat_map(record).collect()
 }
 
-/// A server of bytes behind a proxy under `policy`, where only TLS passes to it.
-async fn bytes_server(policy: impl FnOnce(&Server) -> Policy) -> (Server, Heard, Proxy) {
+/// A server of bytes behind a proxy under `policy`, where only TLS is allowed to it.
+async fn bytes_server(policy: impl FnOnce(&Server) -> EgressPolicy) -> (Server, Heard, Proxy) {
     let (server, heard) = Server::saying("", "never").await;
     let ports = WebPorts { http: vec![], https: vec![server.port] };
-    let mut bounds = Bounds::default();
-    bounds.handshake_bytes = 4 << 10;
-    let egress = egress(policy(&server)).with_web_ports(ports).with_bounds(bounds);
+    let mut bounds = ProxyLimits::default();
+    bounds.max_handshake_bytes = 4 << 10;
+    let egress = egress(policy(&server)).with_web_ports(ports).with_limits(bounds);
     let proxy = Proxy::start_with(egress).await;
     (server, heard, proxy)
 }
 
-/// Says `bytes` in a tunnel to `host`, and hears the answer of the proxy; what the server has heard.
+/// Sends `bytes` in a tunnel to `host`. Returns the answer of the proxy, and what the server has read.
 async fn say(
     host: &str,
     bytes: &[u8],
-    policy: impl FnOnce(&Server) -> Policy,
-) -> (String, String, Vec<Reason>) {
+    policy: impl FnOnce(&Server) -> EgressPolicy,
+) -> (String, String, Vec<RefusalReason>) {
     let (server, heard, proxy) = bytes_server(policy).await;
     let mut tunnel = proxy.tunnel(&server.at(host)).await;
     tunnel.write_all(bytes).await.unwrap();
@@ -69,7 +69,7 @@ async fn say(
     (said, heard.all().concat(), proxy.reasons())
 }
 
-fn on_the_list(server: &Server) -> Policy {
+fn on_the_list(server: &Server) -> EgressPolicy {
     limited(format!("good.example:{0},127.0.0.1:{0}", server.port))
 }
 
@@ -77,7 +77,7 @@ fn text(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }
 
-async fn passes(host: &str, bytes: &[u8], policy: impl FnOnce(&Server) -> Policy) {
+async fn passes(host: &str, bytes: &[u8], policy: impl FnOnce(&Server) -> EgressPolicy) {
     let (said, heard, reasons) = say(host, bytes, policy).await;
     assert_eq!((said.as_str(), heard, reasons), ("", text(bytes), vec![]));
 }
@@ -86,8 +86,8 @@ async fn is_refused(
     host: &str,
     bytes: &[u8],
     alert: &[u8],
-    expected: Reason,
-    policy: impl FnOnce(&Server) -> Policy,
+    expected: RefusalReason,
+    policy: impl FnOnce(&Server) -> EgressPolicy,
 ) {
     let (said, heard, reasons) = say(host, bytes, policy).await;
     assert_eq!(
@@ -97,7 +97,7 @@ async fn is_refused(
     );
 }
 
-fn other_name(name: &str) -> Box<dyn Fn(&Reason) -> bool> {
+fn other_name(name: &str) -> Box<dyn Fn(&RefusalReason) -> bool> {
     let shown = format!("the TLS handshake names the server `{name}`");
     Box::new(move |reason| reason.to_string() == shown)
 }
@@ -106,7 +106,7 @@ async fn is_refused_for_its_name(
     host: &str,
     bytes: &[u8],
     name: &str,
-    policy: impl FnOnce(&Server) -> Policy,
+    policy: impl FnOnce(&Server) -> EgressPolicy,
 ) {
     let (said, heard, reasons) = say(host, bytes, policy).await;
     assert_eq!((said, heard.as_str()), (text(UNRECOGNIZED_NAME), ""), "nothing reaches the server");
@@ -117,7 +117,7 @@ async fn is_refused_for_its_name(
 async fn a_real_client_reaches_a_real_server_through_connect() {
     let (root, acceptor) = authority(&["good.example"]);
     let server = tls_server(acceptor).await;
-    for policy in [on_the_list(&server), Policy::Full] {
+    for policy in [on_the_list(&server), EgressPolicy::Full] {
         let ports = WebPorts { http: vec![], https: vec![server.port] };
         let proxy = Proxy::start_with(egress(policy).with_web_ports(ports)).await;
         for fragment in [None, Some(48)] {
@@ -160,7 +160,7 @@ async fn the_name_decides_however_the_hello_is_cut() {
         )
         .await;
     }
-    // One byte for each packet, as far as a test can have it.
+    // One byte per packet, as far as a test can enforce it.
     let (server, heard, proxy) = bytes_server(on_the_list).await;
     let mut tunnel = proxy.tunnel(&server.at("good.example")).await;
     tunnel.set_nodelay(true).unwrap();
@@ -182,43 +182,44 @@ async fn names_are_compared_in_their_normal_form() {
         hello
     };
     passes("Good.EXAMPLE.", &named(b"GOOD.Example"), on_the_list).await;
-    // Not what servers would agree upon.
+    // Servers would parse this differently.
     for name in [b"g\0od.example", b"good%example", b"good.exampl\xe9"] {
         let (said, heard, reasons) = say("good.example", &named(name), on_the_list).await;
         assert_eq!((said, heard.as_str()), (text(UNRECOGNIZED_NAME), ""));
-        assert!(matches!(&reasons[..], [Reason::OtherServerName { .. }]), "{reasons:?}");
+        assert!(matches!(&reasons[..], [RefusalReason::ServerNameMismatch { .. }]), "{reasons:?}");
     }
 }
 
 #[tokio::test]
-async fn under_full_a_name_must_be_kept_to_as_well() {
-    passes("good.example", &hello("good.example"), |_| Policy::Full).await;
-    is_refused_for_its_name("good.example", &hello("evil.example"), "evil.example", |_| Policy::Full).await;
+async fn under_full_the_server_name_must_match_as_well() {
+    passes("good.example", &hello("good.example"), |_| EgressPolicy::Full).await;
+    is_refused_for_its_name("good.example", &hello("evil.example"), "evil.example", |_| EgressPolicy::Full)
+        .await;
 }
 
 #[tokio::test]
 async fn without_a_server_name_only_an_address_or_any_host_is_reached() {
     // A real client names no server where it was given an address.
     let nameless = hello("127.0.0.1");
-    is_refused("good.example", &nameless, UNRECOGNIZED_NAME, Reason::NoServerName, on_the_list).await;
-    passes("good.example", &nameless, |_| Policy::Full).await;
+    is_refused("good.example", &nameless, UNRECOGNIZED_NAME, RefusalReason::NoServerName, on_the_list).await;
+    passes("good.example", &nameless, |_| EgressPolicy::Full).await;
     passes("127.0.0.1", &nameless, on_the_list).await;
-    passes("127.0.0.1", &nameless, |_| Policy::Full).await;
+    passes("127.0.0.1", &nameless, |_| EgressPolicy::Full).await;
 }
 
 #[tokio::test]
-async fn an_address_on_the_list_is_reached_under_no_name() {
+async fn a_listed_address_allows_no_name() {
     is_refused_for_its_name("127.0.0.1", &hello("good.example"), "good.example", on_the_list).await;
-    passes("127.0.0.1", &hello("good.example"), |_| Policy::Full).await;
+    passes("127.0.0.1", &hello("good.example"), |_| EgressPolicy::Full).await;
 }
 
 #[tokio::test]
-async fn what_is_not_tls_passes_where_tls_is_not_demanded() {
+async fn other_protocols_are_allowed_where_tls_is_not_required() {
     let plain = b"SSH-2.0-client\r\n";
-    is_refused("good.example", plain, b"", Reason::NotTls, on_the_list).await;
+    is_refused("good.example", plain, b"", RefusalReason::NotTls, on_the_list).await;
     // An SSLv2 hello has no name.
-    is_refused("good.example", &[128, 46, 1, 3, 1, 0], b"", Reason::NotTls, on_the_list).await;
-    passes("good.example", plain, |_| Policy::Full).await;
+    is_refused("good.example", &[128, 46, 1, 3, 1, 0], b"", RefusalReason::NotTls, on_the_list).await;
+    passes("good.example", plain, |_| EgressPolicy::Full).await;
 
     let (server, heard) = Server::saying("SSH-2.0-server\r\n", "client\r\n").await;
     let proxy = Proxy::start(on_the_list(&server)).await;
@@ -226,7 +227,7 @@ async fn what_is_not_tls_passes_where_tls_is_not_demanded() {
     tunnel.write_all(plain).await.unwrap();
     expect(&mut tunnel, b"SSH-2.0-server\r\n").await;
     assert_eq!(heard.all().concat(), text(plain));
-    // On such a port TLS is held to its name all the same.
+    // On such a port the server name of TLS is checked all the same.
     let mut tunnel = proxy.tunnel(&server.at("good.example")).await;
     tunnel.write_all(&hello("evil.example")).await.unwrap();
     expect(&mut tunnel, UNRECOGNIZED_NAME).await;
@@ -234,25 +235,37 @@ async fn what_is_not_tls_passes_where_tls_is_not_demanded() {
 
 #[tokio::test]
 async fn a_hello_that_is_malformed_or_too_long_is_refused() {
-    let malformed = |what| Reason::MalformedHandshake(what);
+    let malformed = |what| RefusalReason::MalformedHandshake(what);
     let empty_record = [&[22, 3, 1, 0, 0][..], &hello("good.example")].concat();
     is_refused("good.example", &empty_record, DECODE_ERROR, malformed("it has an empty record"), on_the_list)
         .await;
     let broken_off = &hello("good.example")[..50];
     is_refused("good.example", broken_off, DECODE_ERROR, malformed("it ends early"), on_the_list).await;
-    is_refused("good.example", &[22], DECODE_ERROR, malformed("it ends early"), |_| Policy::Full).await;
+    is_refused("good.example", &[22], DECODE_ERROR, malformed("it ends early"), |_| EgressPolicy::Full).await;
     let limit = 4 << 10;
     let long = [22, 3, 1, 0, 4, 1, 0, 0xff, 0xff];
-    is_refused("good.example", &long, HANDSHAKE_FAILURE, Reason::HandshakeTooLong { limit }, on_the_list)
-        .await;
+    is_refused(
+        "good.example",
+        &long,
+        HANDSHAKE_FAILURE,
+        RefusalReason::HandshakeTooLong { limit },
+        on_the_list,
+    )
+    .await;
     // Many records make a short message long.
     let many = [&[22, 3, 1, 0, 4, 1, 0, 15, 0][..], &[22, 3, 1, 0, 1, 0].repeat(1000)].concat();
-    is_refused("good.example", &many, HANDSHAKE_FAILURE, Reason::HandshakeTooLong { limit }, on_the_list)
-        .await;
+    is_refused(
+        "good.example",
+        &many,
+        HANDSHAKE_FAILURE,
+        RefusalReason::HandshakeTooLong { limit },
+        on_the_list,
+    )
+    .await;
 }
 
 #[tokio::test]
-async fn socks_is_held_to_the_same_name() {
+async fn socks_checks_the_same_server_name() {
     let (server, heard, proxy) = bytes_server(on_the_list).await;
     let mut stream = TcpStream::connect(proxy.address).await.unwrap();
     let request = [&[5, 1, 0, 5, 1, 0, 3, 12][..], b"good.example", &server.port.to_be_bytes()].concat();

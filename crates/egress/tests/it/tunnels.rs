@@ -1,12 +1,12 @@
-//! What a tunnel carries: everything, in both directions, ends included, and not more than is taken.
+//! Tunnels relay everything in both directions, ends included, with backpressure.
 
-use conjure_egress::Policy;
+use conjure_egress::EgressPolicy;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::support::{Proxy, Server, egress, expect, hear, limited};
 
-/// Sends back what it hears, and says a last word when the other side has ended.
+/// Echoes what it reads, and sends a last line when the other side has closed.
 async fn echo() -> Server {
     Server::start(|mut stream: TcpStream| async move {
         let (mut reader, mut writer) = stream.split();
@@ -29,7 +29,7 @@ async fn the_end_of_one_direction_is_passed_on_and_does_not_end_the_other() {
 }
 
 #[tokio::test]
-async fn the_servers_end_is_passed_on_while_the_client_goes_on() {
+async fn the_servers_end_is_passed_on_while_the_client_continues() {
     let (done, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let server = Server::start(move |mut stream: TcpStream| {
         let done = done.clone();
@@ -42,7 +42,7 @@ async fn the_servers_end_is_passed_on_while_the_client_goes_on() {
     .await;
     let proxy = Proxy::start(limited(server.at("good.example"))).await;
     let mut tunnel = proxy.tunnel(&server.at("good.example")).await;
-    // The server may speak first; the client only listens so far.
+    // The server may send first, while the client only reads.
     assert_eq!(hear(&mut tunnel).await, "over");
     tunnel.write_all(b"and out").await.unwrap();
     tunnel.shutdown().await.unwrap();
@@ -57,7 +57,7 @@ async fn socks_opens_the_same_tunnel() {
     let mut stream = TcpStream::connect(proxy.address).await.unwrap();
     stream.write_all(&[5, 2, 2, 0]).await.unwrap();
     expect(&mut stream, &[5, 0]).await;
-    // One byte at a time, and what the client says before it is answered is not lost.
+    // One byte at a time, and early data of the client is not lost.
     for byte in [&[5, 1, 0, 3, 12][..], b"Good.Example", &port, b"early"].concat() {
         stream.write_all(&[byte]).await.unwrap();
     }
@@ -68,7 +68,7 @@ async fn socks_opens_the_same_tunnel() {
 }
 
 #[tokio::test]
-async fn what_follows_a_connect_at_once_is_not_lost() {
+async fn bytes_right_after_a_connect_are_not_lost() {
     let server = echo().await;
     let proxy = Proxy::start(limited(server.at("good.example"))).await;
     let heard = proxy.ask(format!("CONNECT {} HTTP/1.1\r\n\r\nearly", server.at("good.example"))).await;
@@ -79,7 +79,7 @@ async fn what_follows_a_connect_at_once_is_not_lost() {
 async fn many_megabytes_arrive_intact_in_both_directions_at_once() {
     const SIZE: usize = 16 << 20;
     let server = echo().await;
-    let proxy = Proxy::start(Policy::Full).await;
+    let proxy = Proxy::start(EgressPolicy::Full).await;
     let (mut reader, mut writer) = proxy.tunnel(&server.at("good.example")).await.into_split();
     let piece: Vec<u8> = (0..65_521_u32).map(|at| u8::try_from(at % 251).unwrap()).collect();
     let send = async {
@@ -102,17 +102,17 @@ async fn many_megabytes_arrive_intact_in_both_directions_at_once() {
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_up_on_the_upload_is_still_heard() {
+async fn a_response_arrives_although_the_server_stopped_reading_the_body() {
     let server = Server::start(|mut stream: TcpStream| async move {
         expect(&mut stream, b"x").await;
         stream.write_all(b"enough").await.unwrap();
-        // It reads no more, so that what comes is answered by a reset, once it is gone.
+        // It reads no more, so that the kernel resets the connection once it is closed.
         stream.shutdown().await.unwrap();
         let mut rest = [0; 1];
         let _ = stream.peek(&mut rest).await;
     })
     .await;
-    let proxy = Proxy::start_with(egress(Policy::Full)).await;
+    let proxy = Proxy::start_with(egress(EgressPolicy::Full)).await;
     let mut tunnel = proxy.tunnel(&server.at("good.example")).await;
     tunnel.write_all(b"x").await.unwrap();
     assert_eq!(hear(&mut tunnel).await, "enough");

@@ -1,17 +1,17 @@
-//! Head and tail of one stream of output, and the file that takes it all when they do not.
+//! Captures one output stream: its head, its tail, and a spill file when both do not hold everything.
 //!
 //! State: at most `head + tail` bytes, and the file's handle.
 
 use std::collections::VecDeque;
 
-use conjure_guest::protocol::{CaptureLimits, Captured};
+use conjure_guest::protocol::{CaptureLimits, CapturedOutput};
 
 use super::spill::{Spill, SpillFolder};
 
-/// The most bytes that are kept of either end.
+/// The maximum size of head and of tail.
 const END_MAX: u32 = 1024 * 1024;
 
-/// What is kept of one stream.
+/// The captured part of one stream.
 #[derive(Debug)]
 pub(super) struct Capture {
     pub(super) head: Vec<u8>,
@@ -32,7 +32,7 @@ impl Capture {
         }
     }
 
-    /// Takes the next bytes of the stream.
+    /// Accepts the next bytes of the stream.
     pub(super) fn push(&mut self, bytes: &[u8], mut folder: Option<&mut SpillFolder>) {
         let (first, rest) = bytes.split_at(bytes.len().min(self.head_max - self.head.len()));
         self.head.extend_from_slice(first);
@@ -41,7 +41,7 @@ impl Capture {
         }
         if self.tail.len() + rest.len() > self.tail_max {
             if self.spill.is_unused() {
-                // Until now head and tail held everything.
+                // Until now, head and tail held everything.
                 self.spill.start(folder.as_deref_mut());
                 self.spill.write(&self.head, folder.as_deref_mut());
                 let (left, right) = self.tail.as_slices();
@@ -60,10 +60,10 @@ impl Capture {
         }
     }
 
-    /// What is known of the stream, of which `total` bytes came.
-    pub(super) fn result(&self, total: u64, folder: Option<&SpillFolder>) -> Captured {
+    /// Returns the result for a stream of `total` bytes.
+    pub(super) fn result(&self, total: u64, folder: Option<&SpillFolder>) -> CapturedOutput {
         let (spill_path, spilled) = self.spill.result(folder);
-        Captured { total, head: 0, tail: 0, spill_path, spilled }
+        CapturedOutput { total, head: 0, tail: 0, spill_path, spilled }
     }
 }
 

@@ -1,7 +1,7 @@
-//! A program: the guest's side, a state machine for each.
+//! A running program, on the guest's side: one state machine each.
 //!
-//! State: the output that is kept, until the host took it. In a crash of the guest the shim is told by the
-//! kernel and kills the program; the output is lost.
+//! State: captured output, until the host has it. When the guest crashes, the kernel signals the shim, and the
+//! shim kills the program. The output is lost.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,118 +12,120 @@ use rustix::event::PollFlags;
 use rustix::process::{Pid, Rlimit};
 
 use conjure_guest::protocol::{
-    ExecEnd, ExecReply, ExecRequest, GuestError, LimitsReached, ProcessLimits, Reply, StdinMode, StreamId,
+    ExecEnd, ExecReply, ExecRequest, GuestError, ProcessLimits, ReachedLimits, Reply, StdinMode, StreamId,
 };
 
-use crate::feed::{Feed, FeedError, Framing};
-use crate::fortress::{CommandWalls, Mark, OomScore};
+use crate::confinement::{CommandConfinement, EventCounts, OomScore};
+use crate::error::CreditError;
 use crate::job::{
-    Cut, Cx, Got, Interest, PATIENCE, Port, exhausted, kill, next_patience, pipe_from_child, pipe_to_child,
-    read, tell_to_end,
+    AbortReason, JobContext, JobFd, KILL_RETRY_DELAY, PollInterest, ReadOutcome, exhausted, kill,
+    next_kill_delay, pipe_from_child, pipe_to_child, read, request_stop,
 };
-use crate::{sys, tree};
+use crate::pipe_writer::{PipeFraming, PipeWriter};
+use crate::sys;
 
-use super::line::{Ended, Leaves, Order, Report, line};
-use super::shim::{self, Launch};
-use super::shims::{Burden, Shim, Shims};
-use super::stream::Output;
+use super::output_stream::OutputStream;
+use super::shim::{self, ShimLaunch};
+use super::shim_pool::{MemoryFootprint, Shim, ShimPool};
+use super::shim_protocol::{LaunchRequest, Leftovers, ShimExit, ShimReport, channel};
 
-/// A call ends when its output was quiet for so long after the program's end, whoever still holds the pipe.
-const DRAIN: Duration = Duration::from_millis(100);
+/// After the program's exit, the call ends when its output was quiet for this long, even if a process still holds
+/// the pipe.
+pub(super) const DRAIN: Duration = Duration::from_millis(100);
 
-/// And at the latest after so long, when something that the program left running keeps writing.
-const DRAIN_MAX: Duration = Duration::from_secs(1);
+/// The call ends at the latest this long after the exit, when a leftover process keeps writing.
+pub(super) const DRAIN_MAX: Duration = Duration::from_secs(1);
 
 /// What all programs of this sandbox have in common.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct ExecEnv<'a> {
     pub(crate) env: &'a BTreeMap<String, String>,
     pub(crate) workdir: &'a str,
     pub(crate) open_files: Rlimit,
     pub(crate) limits: &'a ProcessLimits,
-    /// What each program is put under besides.
-    pub(crate) walls: &'a CommandWalls,
+    /// The confinement of each program, in addition to the guest's own.
+    pub(crate) confinement: &'a CommandConfinement,
     pub(crate) oom_score: &'a OomScore,
     pub(crate) null: BorrowedFd<'a>,
-    pub(crate) writing: Writing,
-    /// What a fork of the guest holds.
-    pub(crate) burden: Burden,
+    pub(crate) write_access: WriteAccess,
+    /// How much of the guest's memory a forked shim would hold.
+    pub(crate) footprint: MemoryFootprint,
 }
 
-/// Whether a program may write into files.
+/// Whether a program may write to files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Writing {
+pub(crate) enum WriteAccess {
     Allowed,
-    /// The folder with a quota takes too much: files may be removed, and none may grow.
+    /// The folder exceeds its quota: programs may remove files, and no file may grow.
     Forbidden,
 }
 
-/// Forks a shim that begins with this order.
+/// Forks a shim that starts with this request.
 fn fork_shim(
-    order: &Order<'_>,
-    surroundings: &Surroundings<'_>,
+    launch: &LaunchRequest<'_>,
+    env: &ExecEnv<'_>,
     standard: [BorrowedFd<'_>; 3],
 ) -> Result<Shim, GuestError> {
-    let (own, of_shim) = line().map_err(exhausted)?;
-    let launch = Launch {
-        order,
-        env: surroundings.env,
-        workdir: surroundings.workdir,
-        open_files: surroundings.open_files,
-        filter: &surroundings.walls.syscalls,
+    let (own, shim_end) = channel().map_err(exhausted)?;
+    let launch = ShimLaunch {
+        request: launch,
+        env: env.env,
+        workdir: env.workdir,
+        open_files: env.open_files,
+        filter: &env.confinement.syscall_filter,
         guest: rustix::process::getpid(),
     };
     let mut descriptors = Vec::from(standard);
-    descriptors.push(of_shim.as_fd());
-    descriptors.extend(surroundings.walls.files.as_ref().map(AsFd::as_fd));
+    descriptors.push(shim_end.as_fd());
+    descriptors.extend(env.confinement.landlock_ruleset.as_ref().map(AsFd::as_fd));
     let fork = || sys::fork(&descriptors, |owned| shim::run(&launch, owned));
-    let pid = surroundings.oom_score.raised(fork).map_err(exhausted)?;
-    Ok(Shim { pid, line: own, burden: surroundings.burden })
+    let pid = env.oom_score.with_raised_score(fork).map_err(exhausted)?;
+    Ok(Shim { pid, channel: own, footprint: env.footprint })
 }
 
-/// How far a program is.
+/// The phase of a program.
 #[derive(Debug)]
-enum Phase {
-    /// It runs.
+pub(super) enum Phase {
+    /// The program runs.
     Running,
-    /// It and everything below it is being killed.
-    Killing { cut: Cut, since: Duration },
-    /// It ended; what it wrote is still being read.
+    /// The program and its descendants are being killed.
+    Killing { reason: AbortReason, since: Duration },
+    /// The program exited, and its output is still being read.
     Draining { end: ExecEnd, since: Duration, last: Duration },
-    /// What was kept goes to the host.
+    /// Captured output is being sent to the host.
     Delivering { end: ExecEnd },
 }
 
-/// A program that runs, ran, or is being killed.
+/// A program that runs, has exited, or is being killed.
 #[derive(Debug)]
 pub(crate) struct ExecJob {
-    /// The shim, until it was reaped, or is idle again.
-    shim: Option<Pid>,
-    /// The line on which the shim reports, until it did.
-    line: Option<OwnedFd>,
-    burden: Burden,
-    report: Option<Report>,
-    /// The shim, once nothing is left below it.
+    /// The shim, until it is reaped or becomes idle.
+    pub(super) shim: Option<Pid>,
+    /// The channel to the shim, until the shim has reported.
+    shim_channel: Option<OwnedFd>,
+    footprint: MemoryFootprint,
+    report: Option<ShimReport>,
+    /// The idle shim, once the program left nothing running.
     idle: Option<Shim>,
-    stdin: Option<Feed>,
-    outputs: [Output; 2],
-    phase: Phase,
+    pub(super) stdin: Option<PipeWriter>,
+    pub(super) outputs: [OutputStream; 2],
+    pub(super) phase: Phase,
     started: Duration,
-    ended: Option<Duration>,
-    /// The limit of processes that the kernel does not count refusals for.
-    processes: Option<u64>,
-    /// The sandbox's counters before it started.
-    mark: Mark,
-    reached: LimitsReached,
+    pub(super) ended: Option<Duration>,
+    /// The process limit, for which the kernel keeps no counter of refusals.
+    pub(super) process_limit: Option<u64>,
+    /// The sandbox's counters before the program started.
+    pub(super) counts_before: EventCounts,
+    pub(super) limits_hit: ReachedLimits,
 }
 
 impl ExecJob {
-    /// Starts a program, and returns with it the shim's process id.
+    /// Starts a program. Also returns the shim's process id.
     pub(crate) fn start(
         request: &ExecRequest,
-        surroundings: &Surroundings<'_>,
-        shims: &mut Shims,
-        cx: &mut Cx<'_>,
+        env: &ExecEnv<'_>,
+        pool: &mut ShimPool,
+        cx: &mut JobContext<'_>,
     ) -> Result<(Self, Pid), GuestError> {
         let (stdout, stdout_to) = pipe_from_child()?;
         let stderr = if request.merge_stderr { None } else { Some(pipe_from_child()?) };
@@ -131,67 +133,67 @@ impl ExecJob {
             StdinMode::Null => None,
             StdinMode::Stream => Some(pipe_to_child()?),
         };
-        let mark = cx.pressure.mark();
-        let mut limits = request.limits.or(*surroundings.limits);
-        if surroundings.writing == Writing::Forbidden {
+        let counts_before = cx.cgroup_events.counts();
+        let mut limits = request.limits.or(*env.limits);
+        if env.write_access == WriteAccess::Forbidden {
             limits.file_bytes = Some(0);
         }
-        let order = Order { request: Cow::Borrowed(request), limits };
+        let launch = LaunchRequest { request: Cow::Borrowed(request), limits };
         let standard = [
-            stdin.as_ref().map_or(surroundings.null, |(from, _)| from.as_fd()),
+            stdin.as_ref().map_or(env.null, |(from, _)| from.as_fd()),
             stdout_to.as_fd(),
             stderr.as_ref().map_or(stdout_to.as_fd(), |(_, to)| to.as_fd()),
         ];
-        let Shim { pid, line, burden } = match shims.take_up(&order, standard) {
+        let Shim { pid, channel: shim_channel, footprint } = match pool.try_reuse(&launch, standard) {
             Some(shim) => shim,
-            None => fork_shim(&order, surroundings, standard)?,
+            None => fork_shim(&launch, env, standard)?,
         };
         let job = Self {
             shim: Some(pid),
-            line: Some(line),
-            burden,
+            shim_channel: Some(shim_channel),
+            footprint,
             report: None,
             idle: None,
-            stdin: stdin.map(|(_, to)| Feed::new(to, Framing::Plain, cx.channel, cx.outbox)),
+            stdin: stdin.map(|(_, to)| PipeWriter::new(to, PipeFraming::Raw, cx.channel, cx.frames)),
             outputs: [
-                Output::new(StreamId::Stdout, Some(stdout), request.output),
-                Output::new(StreamId::Stderr, stderr.map(|(from, _)| from), request.output),
+                OutputStream::new(StreamId::Stdout, Some(stdout), request.output),
+                OutputStream::new(StreamId::Stderr, stderr.map(|(from, _)| from), request.output),
             ],
             phase: Phase::Running,
             started: cx.now,
             ended: None,
-            processes: limits.processes,
-            mark,
-            reached: LimitsReached::default(),
+            process_limit: limits.processes,
+            counts_before,
+            limits_hit: ReachedLimits::default(),
         };
         Ok((job, pid))
     }
 
-    /// What to poll for.
-    pub(crate) fn interests<'a>(&'a self, room: usize, interests: &mut Vec<Interest<'a>>) {
-        if let Some(line) = &self.line {
-            interests.push((Port::Report, line.as_fd(), PollFlags::IN));
+    /// Adds the descriptors to poll.
+    pub(crate) fn interests<'a>(&'a self, room: usize, interests: &mut Vec<PollInterest<'a>>) {
+        if let Some(shim_channel) = &self.shim_channel {
+            interests.push((JobFd::Report, shim_channel.as_fd(), PollFlags::IN));
         }
-        if let Some(pipe) = self.stdin.as_ref().and_then(Feed::wants_to_write) {
-            interests.push((Port::Feed, pipe, PollFlags::OUT));
+        if let Some(pipe) = self.stdin.as_ref().and_then(PipeWriter::wants_to_write) {
+            interests.push((JobFd::Input, pipe, PollFlags::OUT));
         }
         for output in &self.outputs {
             if let Some(pipe) = output.wants_to_read(room) {
-                interests.push((Port::Output(output.stream()), pipe, PollFlags::IN));
+                interests.push((JobFd::Output(output.stream()), pipe, PollFlags::IN));
             }
         }
     }
 
-    /// A descriptor is ready.
-    pub(crate) fn ready(&mut self, port: Port, cx: &mut Cx<'_>) {
+    /// Handles a descriptor that is ready.
+    pub(crate) fn ready(&mut self, port: JobFd, cx: &mut JobContext<'_>) {
         match port {
-            Port::Report => self.read_report(cx),
-            Port::Feed => {
-                if let Some(feed) = &mut self.stdin {
-                    feed.write(cx.channel, cx.outbox);
+            JobFd::Report => self.read_report(cx),
+            JobFd::Input => {
+                if let Some(input) = &mut self.stdin {
+                    input.write(cx.channel, cx.frames);
                 }
             }
-            Port::Output(stream) => {
+            JobFd::Output(stream) => {
                 for output in self.outputs.iter_mut().filter(|output| output.stream() == stream) {
                     if output.read(cx)
                         && let Phase::Draining { last, .. } = &mut self.phase
@@ -203,144 +205,149 @@ impl ExecJob {
         }
     }
 
-    fn read_report(&mut self, cx: &mut Cx<'_>) {
+    fn read_report(&mut self, cx: &mut JobContext<'_>) {
         if self.report.is_some() {
             return;
         }
-        let Some(line) = &self.line else { return };
-        match read(line, cx.scratch) {
-            Got::Bytes(length) => {
-                self.report = Report::decode(cx.scratch.get(..length).unwrap_or_default());
-                // What no shim says is its end.
+        let Some(shim_channel) = &self.shim_channel else { return };
+        match read(shim_channel, cx.scratch) {
+            ReadOutcome::Bytes(length) => {
+                self.report = ShimReport::decode(cx.scratch.get(..length).unwrap_or_default());
+                // A malformed report counts as the end of the shim.
                 if self.report.is_none() {
-                    self.line = None;
+                    self.shim_channel = None;
                 }
             }
-            Got::Nothing => return,
-            Got::End => self.line = None,
+            ReadOutcome::Nothing => return,
+            ReadOutcome::End => self.shim_channel = None,
         }
         match (&self.report, &self.phase) {
             (None, _) => {}
-            // What it left running is the shim's affair, which reports no more; nor does one that was told to end.
-            (Some(Report::Ended(Ended { leaves: Leaves::Something, .. })), _)
-            | (Some(_), Phase::Killing { .. }) => self.line = None,
-            (Some(Report::Ended(Ended { leaves: Leaves::Nothing, .. }) | Report::Failed(_)), _) => {
-                self.idle = self.shim.take().zip(self.line.take()).map(|(pid, line)| Shim {
+            // The shim reports no more when processes are left over, or after it got SIGTERM.
+            (Some(ShimReport::Exited(ShimExit { leftovers: Leftovers::Some, .. })), _)
+            | (Some(_), Phase::Killing { .. }) => self.shim_channel = None,
+            (
+                Some(ShimReport::Exited(ShimExit { leftovers: Leftovers::None, .. }) | ShimReport::Failed(_)),
+                _,
+            ) => {
+                self.idle = self.shim.take().zip(self.shim_channel.take()).map(|(pid, shim_channel)| Shim {
                     pid,
-                    line,
-                    burden: self.burden,
+                    channel: shim_channel,
+                    footprint: self.footprint,
                 });
             }
         }
     }
 
-    /// The shim that has no more to do for this program, once.
-    pub(crate) fn take_idle(&mut self) -> Option<Shim> {
+    /// Takes the shim that this program no longer needs.
+    pub(crate) fn take_idle_shim(&mut self) -> Option<Shim> {
         self.idle.take()
     }
 
-    /// Data for standard input.
-    pub(crate) fn data(&mut self, content: &[u8], cx: &mut Cx<'_>) -> Result<(), FeedError> {
+    /// Accepts data for standard input.
+    pub(crate) fn data(&mut self, content: &[u8], cx: &mut JobContext<'_>) -> Result<(), CreditError> {
         match &mut self.stdin {
-            Some(feed) => feed.push(content, cx.channel, cx.outbox),
-            // After the program's end the host may not know yet: what was on its way is thrown away.
+            Some(input) => input.push(content, cx.channel, cx.frames),
+            // The program has exited, and the host may not know yet. The data is dropped.
             None if content.is_empty() || self.ended.is_some() => Ok(()),
-            None => Err(FeedError::BeyondCredit),
+            None => Err(CreditError::BeyondCredit),
         }
     }
 
-    /// The end of standard input.
-    pub(crate) fn end_of_data(&mut self, cx: &mut Cx<'_>) {
-        if let Some(feed) = &mut self.stdin {
-            feed.end(cx.channel, cx.outbox);
+    /// Marks the end of standard input.
+    pub(crate) fn end_of_data(&mut self, cx: &mut JobContext<'_>) {
+        if let Some(input) = &mut self.stdin {
+            input.end(cx.channel, cx.frames);
         }
     }
 
-    /// Ends the program early. A program that ended by itself meanwhile is not timed out, but may be cancelled:
-    /// that ends what it left running, too.
-    pub(crate) fn cut(&mut self, cut: Cut, now: Duration) {
-        // It may be told to end, too.
+    /// Aborts the program. A program that has exited cannot time out. It can be cancelled, which also ends its
+    /// leftover processes.
+    pub(crate) fn abort(&mut self, reason: AbortReason, now: Duration) {
+        // The idle shim may get SIGTERM, too.
         self.idle = None;
-        match (&mut self.phase, cut) {
-            (Phase::Running, _) | (Phase::Draining { .. } | Phase::Delivering { .. }, Cut::Cancelled) => {
-                self.look_at_processes();
+        match (&mut self.phase, reason) {
+            (Phase::Running, _)
+            | (Phase::Draining { .. } | Phase::Delivering { .. }, AbortReason::Cancelled) => {
+                self.check_process_limit();
                 if let Some(shim) = self.shim {
-                    tell_to_end(shim);
+                    request_stop(shim);
                 }
-                self.phase = Phase::Killing { cut, since: now };
+                self.phase = Phase::Killing { reason, since: now };
             }
-            (Phase::Draining { end, .. }, Cut::TimedOut) => {
+            (Phase::Draining { end, .. }, AbortReason::TimedOut) => {
                 let end = *end;
                 self.phase = Phase::Delivering { end };
             }
-            (Phase::Killing { cut: was, .. }, Cut::Cancelled) => *was = cut,
+            (Phase::Killing { reason: was, .. }, AbortReason::Cancelled) => *was = reason,
             _ => {}
         }
     }
 
-    /// Whether the program has not ended, as far as is known, and nobody ends it.
+    /// Whether the program runs, and nothing is ending it.
     pub(crate) const fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Running)
     }
 
-    /// Whether its shim is gone, and nobody told it to end.
+    /// Whether its shim was killed by a process other than the guest.
     pub(crate) const fn is_lost(&self) -> bool {
-        matches!(self.phase, Phase::Killing { cut: Cut::Lost, .. })
+        matches!(self.phase, Phase::Killing { reason: AbortReason::Lost, .. })
     }
 
-    /// Whether time still ends it: not once it is being killed or has ended, since the host's taking its
-    /// output is the host's affair.
+    /// Whether its timeout still applies. It does not apply while the program is being killed, nor while the host
+    /// receives output.
     pub(crate) fn has_deadline(&self) -> bool {
         matches!(self.phase, Phase::Running | Phase::Draining { .. })
     }
 
-    /// The shim was reaped.
-    pub(crate) fn reaped(&mut self, cx: &mut Cx<'_>) {
+    /// Records that the shim was reaped.
+    pub(crate) fn reaped(&mut self, cx: &mut JobContext<'_>) {
         self.read_report(cx);
-        (self.shim, self.line, self.idle) = (None, None, None);
+        (self.shim, self.shim_channel, self.idle) = (None, None, None);
     }
 
-    /// When to look again, if nothing happens before.
-    pub(crate) fn next_look(&self, now: Duration) -> Option<Duration> {
+    /// When to call [`ExecJob::advance`] again if nothing else happens.
+    pub(crate) fn next_wakeup(&self, now: Duration) -> Option<Duration> {
         match self.phase {
-            Phase::Killing { since, .. } => Some(next_patience(since, now)),
-            Phase::Draining { since, .. } if self.is_making_room(now) => Some(since + PATIENCE),
+            Phase::Killing { since, .. } => Some(next_kill_delay(since, now)),
+            Phase::Draining { since, .. } if self.is_ending_leftovers(now) => Some(since + KILL_RETRY_DELAY),
             Phase::Draining { since, last, .. } => Some((last + DRAIN).min(since + DRAIN_MAX)),
             Phase::Running | Phase::Delivering { .. } => None,
         }
     }
 
-    /// Goes as far as it can. The result, when it is over.
-    pub(crate) fn advance(&mut self, cx: &mut Cx<'_>) -> Option<Result<Reply, GuestError>> {
+    /// Continues as far as possible. Returns the result once the job has ended.
+    pub(crate) fn advance(&mut self, cx: &mut JobContext<'_>) -> Option<Result<Reply, GuestError>> {
         if let Phase::Running = self.phase {
             match self.report.take() {
-                Some(Report::Ended(ended)) => {
+                Some(ShimReport::Exited(ended)) => {
                     let end = self.classify(ended.status, cx);
-                    if ended.leaves == Leaves::Something {
-                        self.look_at_leftovers();
+                    if ended.leftovers == Leftovers::Some {
+                        self.end_leftovers_at_limit();
                     }
                     self.end_at(end, cx.now);
                 }
-                Some(Report::Failed(error)) => return Some(Err(error)),
-                None if self.line.is_none() => self.cut(Cut::Lost, cx.now),
+                Some(ShimReport::Failed(error)) => return Some(Err(error)),
+                None if self.shim_channel.is_none() => self.abort(AbortReason::Lost, cx.now),
                 None => {}
             }
         }
-        if let Phase::Killing { cut, since } = self.phase {
-            if self.shim.is_some() && cx.now >= since + PATIENCE {
-                // Its children fall to the guest, which kills them in its own way.
+        if let Phase::Killing { reason, since } = self.phase {
+            if self.shim.is_some() && cx.now >= since + KILL_RETRY_DELAY {
+                // The shim's children become the guest's children, and the reaper kills them.
                 self.shim.inspect(|shim| kill(*shim));
             }
-            // What cannot be killed does not hold up the answer for ever.
-            let is_over = self.shim.is_none() && !cx.is_sweeping || cx.now >= since + 2 * PATIENCE;
+            // A process that cannot be killed does not delay the reply for ever.
+            let is_over =
+                self.shim.is_none() && !cx.is_killing_orphans || cx.now >= since + 2 * KILL_RETRY_DELAY;
             if is_over {
-                let end = match cut {
-                    Cut::TimedOut => ExecEnd::TimedOut,
-                    Cut::Cancelled => ExecEnd::Cancelled,
-                    Cut::Lost => ExecEnd::Lost,
-                    Cut::OverQuota(excess) => ExecEnd::QuotaExceeded(excess),
+                let end = match reason {
+                    AbortReason::TimedOut => ExecEnd::TimedOut,
+                    AbortReason::Cancelled => ExecEnd::Cancelled,
+                    AbortReason::Lost => ExecEnd::Lost,
+                    AbortReason::OverQuota(excess) => ExecEnd::QuotaExceeded(excess),
                 };
-                self.look_at_pressure(cx, cut == Cut::Lost);
+                self.read_event_counts(cx, reason == AbortReason::Lost);
                 self.end_at(end, cx.now);
             }
         }
@@ -361,99 +368,12 @@ impl ExecJob {
             stdout: stdout.result(cx.spill.as_deref()),
             stderr: stderr.result(cx.spill.as_deref()),
             duration_us: u64::try_from(duration.as_micros()).unwrap_or(u64::MAX),
-            reached: self.reached,
+            reached: self.limits_hit,
         })))
     }
 
-    fn end_at(&mut self, end: ExecEnd, now: Duration) {
-        self.ended.get_or_insert(now);
-        self.stdin = None;
-        for output in &mut self.outputs {
-            output.mark_end();
-        }
-        self.phase = Phase::Draining { end, since: now, last: now };
-    }
-
-    /// Whether what the program left running is still being ended, which is waited for, for a while.
-    fn is_making_room(&self, now: Duration) -> bool {
-        let Phase::Draining { since, .. } = self.phase else { return false };
-        self.reached.made_room && self.shim.is_some() && now < since + PATIENCE
-    }
-
-    /// Whether all that the program wrote was read. Pipes that something still holds open are given up on
-    /// when they were quiet for a while; so is, after longer, what came in after the program's end.
-    fn is_drained(&mut self, end: ExecEnd, cx: &mut Cx<'_>) -> bool {
-        let Phase::Draining { since, last, .. } = self.phase else { return true };
-        // The next program needs the room.
-        if self.is_making_room(cx.now) {
-            return false;
-        }
-        let is_cancelled = end == ExecEnd::Cancelled;
-        if self.outputs.iter().all(Output::is_closed) {
-            return true;
-        }
-        if is_cancelled {
-            // The host wants no more than it already has room for.
-            for output in &mut self.outputs {
-                output.read(cx);
-                output.discard(cx.scratch);
-            }
-            return true;
-        }
-        if cx.now >= last + DRAIN {
-            // The guest may have been busy elsewhere: what is there by now counts.
-            let mut moved = false;
-            for output in &mut self.outputs {
-                moved |= output.read(cx);
-            }
-            if !moved && !self.outputs.iter().any(Output::is_held_up) {
-                return true;
-            }
-            self.phase = Phase::Draining { end, since, last: cx.now };
-        }
-        cx.now >= since + DRAIN_MAX && self.outputs.iter().all(Output::is_past_end)
-    }
-
-    fn classify(&mut self, status: i32, cx: &mut Cx<'_>) -> ExecEnd {
-        let end = match (status & 0x7f, (status >> 8) & 0xff) {
-            (0, code) => ExecEnd::Exited(code),
-            (signal, _) => ExecEnd::Signaled(signal),
-        };
-        // A shell tells of a killed child as 128 + 9.
-        let is_killed = matches!(end, ExecEnd::Signaled(9) | ExecEnd::Exited(137));
-        self.look_at_pressure(cx, is_killed);
-        if is_killed && self.reached.memory { ExecEnd::OutOfMemory } else { end }
-    }
-
-    /// Takes the kernel's counters, once the program has ended.
-    fn look_at_pressure(&mut self, cx: &mut Cx<'_>, is_killed: bool) {
-        let reached = cx.pressure.since(self.mark, is_killed);
-        self.reached.memory |= reached.memory;
-        self.reached.processes |= reached.processes;
-    }
-
-    /// Ends what the program left running, when that leaves no room for others.
-    fn look_at_leftovers(&mut self) {
-        self.look_at_processes();
-        if self.reached.processes
-            && let Some(shim) = self.shim
-        {
-            tell_to_end(shim);
-            self.reached.made_room = true;
-        }
-    }
-
-    /// No counter tells of a limit for each user, so the sandbox is at its limit of processes when there are nearly as many: some die
-    /// while others are counted.
-    fn look_at_processes(&mut self) {
-        if let Some(limit) = self.processes {
-            let enough = limit - limit / 8;
-            self.reached.processes |= tree::count_tasks(enough) >= enough;
-        }
-    }
-
-    /// The pipes that something left running still writes to.
+    /// Returns the pipes that leftover processes still hold.
     pub(crate) fn into_pipes(self) -> Vec<OwnedFd> {
-        self.outputs.into_iter().filter_map(Output::into_pipe).collect()
+        self.outputs.into_iter().filter_map(OutputStream::into_pipe).collect()
     }
 }

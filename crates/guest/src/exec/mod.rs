@@ -1,13 +1,14 @@
-//! Running programs, their supervision and their output.
+//! Runs programs, supervises them, and captures their output.
 
 mod capture;
+mod exit;
 mod job;
-mod line;
+mod output_stream;
 mod shim;
-mod shims;
+mod shim_pool;
+mod shim_protocol;
 mod spill;
-mod stream;
 
-pub(crate) use job::{ExecJob, Surroundings, Writing};
-pub(crate) use shims::{Burden, Shim, Shims};
+pub(crate) use job::{ExecEnv, ExecJob, WriteAccess};
+pub(crate) use shim_pool::{MemoryFootprint, Shim, ShimPool};
 pub(crate) use spill::SpillFolder;

@@ -1,16 +1,17 @@
-//! The shim: the process that stands between the guest and one program at a time, and answers for all that descends
-//! from it.
+//! The shim: the process between the guest and one program at a time. It is responsible for all descendants of
+//! that program.
 //!
-//! It is a subreaper, so whatever the program starts stays below it, also after `setsid` and double forks. It
-//! reports the program's end at once. When nothing that the program started lives, it is idle, and may be told to run
-//! another one, which saves a fork; else it lives on until nothing does, and ends. SIGTERM, from the guest or because the
-//! guest died, makes it kill everything below it.
+//! The shim is a subreaper, so everything that the program starts stays below it, also after `setsid` and double
+//! forks. It reports the program's exit at once. When no descendant is left, it is idle and may run another
+//! program, which saves a fork. Otherwise it lives until no descendant is left, and exits. SIGTERM makes it kill
+//! everything below it. It gets SIGTERM from the guest, or from the kernel when the guest dies.
 //!
-//! State: none outside the process tree, and none of one program is left for the next: a program has its own memory,
-//! limits, folder and mask; which processors the shim may use, which others can change, is as it was before each program; and
-//! what else it has cannot be changed by others where the sandbox has its filter of system calls. If the
-//! shim itself is killed, its children fall to the guest, which kills them; if the guest is killed, the kernel tells the
-//! shim.
+//! State: only the process tree. No state of one program reaches the next:
+//! - A program has its own memory, limits, working directory and umask.
+//! - The shim resets its CPU affinity before each program, because other processes can change it.
+//! - The system call filter of the sandbox keeps other processes from changing anything else.
+//!
+//! If the shim is killed, its children become the guest's children, and the guest kills them.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -21,138 +22,138 @@ use rustix::process::{Pid, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions};
 
 use conjure_guest::protocol::{ErrorCode, GuestError};
 
-use super::line::{self, Ended, Leaves, Order, Report};
-use crate::fortress::{Instruction, limits_of_program, name_of_limit};
+use super::shim_protocol::{self, LaunchRequest, Leftovers, ShimExit, ShimReport};
+use crate::confinement::{Instruction, limits_of_program, name_of_limit};
 use crate::sys::SpawnError;
-use crate::{error, sys, tree};
+use crate::{error, process_tree, sys};
 
-/// Where programs are looked for when the environment has no `PATH`.
+/// The search path when the environment has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// What a shim needs to know.
+/// What a shim needs to run a program.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Launch<'a> {
-    pub(super) order: &'a Order<'a>,
+pub(super) struct ShimLaunch<'a> {
+    pub(super) request: &'a LaunchRequest<'a>,
     pub(super) env: &'a BTreeMap<String, String>,
     pub(super) workdir: &'a str,
     /// The limit of open files that the guest was started with.
     pub(super) open_files: Rlimit,
-    /// The filter of system calls that it puts itself and its programs under; empty where there is none.
+    /// The system call filter for the shim and its programs. Empty when there is none.
     pub(super) filter: &'a [Instruction],
     pub(super) guest: Pid,
 }
 
-/// How many descriptors every shim has: the program's three, and its line to the guest.
+/// The number of descriptors of every shim: the program's three, and its channel to the guest.
 const DESCRIPTORS: usize = 4;
 
-/// What becomes of a shim when its program has ended.
+/// What a shim does after its program.
 #[derive(Debug, PartialEq, Eq)]
-enum After {
-    /// Nothing is below it.
-    Idle,
-    /// It has been told to end, or has outlived its program for what that left running.
-    Over,
+enum ShimNext {
+    /// No process is below it: wait for the next request.
+    AwaitRequest,
+    /// It got SIGTERM, or had leftover processes: exit.
+    Exit,
 }
 
-/// The life of a shim. Its descriptors are these, and the rules of Landlock that it puts itself and its programs under,
-/// where there are any.
-pub(super) fn run(launch: &Launch<'_>, descriptors: Vec<OwnedFd>) -> u8 {
+/// Runs a shim. `descriptors` are the program's three, the channel, and the Landlock ruleset for commands if there
+/// is one.
+pub(super) fn run(launch: &ShimLaunch<'_>, descriptors: Vec<OwnedFd>) -> u8 {
     let own = rustix::process::getpid();
     let is_ready = rustix::process::set_child_subreaper(Some(own)).is_ok()
         && rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).is_ok();
-    // A guest that died before the line above sent no signal.
+    // A guest that died before the call above sent no signal.
     if !is_ready || rustix::process::getppid() != Some(launch.guest) {
         return 1;
     }
     let mut descriptors = descriptors;
-    // A program without its walls must not run.
-    let walls = if descriptors.len() > DESCRIPTORS { descriptors.pop() } else { None };
-    if walls.is_some_and(|walls| sys::landlock_restrict(walls.as_fd()).is_err()) {
+    // A program must not run without its confinement.
+    let ruleset = if descriptors.len() > DESCRIPTORS { descriptors.pop() } else { None };
+    if ruleset.is_some_and(|ruleset| sys::landlock_restrict(ruleset.as_fd()).is_err()) {
         return 1;
     }
     if !launch.filter.is_empty() && sys::filter_syscalls(launch.filter).is_err() {
         return 1;
     }
-    let Some(line) = descriptors.pop() else { return 1 };
-    // The guest's, which no command can change.
+    let Some(channel) = descriptors.pop() else { return 1 };
+    // The guest's affinity, which no command can change.
     let processors = rustix::thread::sched_getaffinity(None);
-    let mut after = serve(launch, descriptors, &line);
-    let mut room = line::room();
-    while after == After::Idle {
-        let Some((order, descriptors)) = next_order(&line, &mut room) else { return 0 };
+    let mut next = serve(launch, descriptors, &channel);
+    let mut buffer = shim_protocol::request_buffer();
+    while next == ShimNext::AwaitRequest {
+        let Some((request, descriptors)) = next_request(&channel, &mut buffer) else { return 0 };
         if let Ok(processors) = &processors {
-            // Where it is refused, commands could not change it either.
+            // Where this is refused, commands could not change the affinity either.
             let _ = rustix::thread::sched_setaffinity(None, processors);
         }
-        after = serve(&Launch { order: &order, ..*launch }, descriptors.into(), &line);
+        next = serve(&ShimLaunch { request: &request, ..*launch }, descriptors.into(), &channel);
     }
     0
 }
 
-/// Waits for an order. Nothing is below this process then, so SIGTERM may end it at once.
-fn next_order(line: &OwnedFd, room: &mut [u8]) -> Option<(Order<'static>, [OwnedFd; 3])> {
-    // Of those that commands sent none waits for a later program.
+/// Waits for a request. No process is below this one, so SIGTERM may end it at once.
+fn next_request(channel: &OwnedFd, buffer: &mut [u8]) -> Option<(LaunchRequest<'static>, [OwnedFd; 3])> {
+    // A pending signal from a command must not affect a later program.
     if sys::is_other_pending(&[Signal::CHILD, Signal::CONT]) {
         return None;
     }
     sys::allow_termination();
-    let order = Order::receive(line, room);
+    let request = LaunchRequest::receive(channel, buffer);
     sys::block_termination();
-    order
+    request
 }
 
-/// Runs a program, and reports its end.
-fn serve(launch: &Launch<'_>, descriptors: Vec<OwnedFd>, line: &OwnedFd) -> After {
+/// Runs a program, and reports its exit.
+fn serve(launch: &ShimLaunch<'_>, descriptors: Vec<OwnedFd>, channel: &OwnedFd) -> ShimNext {
     let started = start(launch);
-    // The program has them now; the ends of its pipes must not be held up by this process.
+    // The program has them now. This process must not hold the pipes open.
     drop(descriptors);
-    // Not to keep the folder busy.
+    // Do not keep the folder busy.
     let _ = rustix::process::chdir("/");
     match started {
-        Ok(program) => supervise(program, line),
-        Err(error) => match Report::Failed(error).send(line) {
-            Ok(()) => After::Idle,
-            Err(_) => After::Over,
+        Ok(program) => supervise(program, channel),
+        Err(error) => match ShimReport::Failed(error).send(channel) {
+            Ok(()) => ShimNext::AwaitRequest,
+            Err(_) => ShimNext::Exit,
         },
     }
 }
 
-/// Waits until nothing is left below this process.
-fn supervise(program: Pid, line: &OwnedFd) -> After {
+/// Reports the program's exit, and waits until no process is left below this one.
+fn supervise(program: Pid, channel: &OwnedFd) -> ShimNext {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some((pid, status))) if pid == program => {
-                let leaves = leaves();
-                let report = Report::Ended(Ended { status: status.as_raw(), leaves });
-                let is_sent = report.send(line).is_ok();
-                if leaves == Leaves::Nothing {
-                    return if is_sent { After::Idle } else { After::Over };
+                let leaves = leftovers();
+                let report = ShimReport::Exited(ShimExit { status: status.as_raw(), leftovers: leaves });
+                let is_sent = report.send(channel).is_ok();
+                if leaves == Leftovers::None {
+                    return if is_sent { ShimNext::AwaitRequest } else { ShimNext::Exit };
                 }
             }
             Ok(None) => {
                 let signals = [Signal::CHILD, Signal::TERM];
                 if sys::wait_for_signal(&signals, None) == Some(Signal::TERM) {
-                    tree::kill_all();
-                    return After::Over;
+                    process_tree::kill_all();
+                    return ShimNext::Exit;
                 }
             }
             Ok(Some(_)) | Err(Errno::INTR) => {}
-            Err(_) => return After::Over,
+            Err(_) => return ShimNext::Exit,
         }
     }
 }
 
 /// Whether this process has children.
-fn leaves() -> Leaves {
+fn leftovers() -> Leftovers {
     let any = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     match rustix::process::waitid(WaitId::All, any) {
-        Err(Errno::CHILD) => Leaves::Nothing,
-        _ => Leaves::Something,
+        Err(Errno::CHILD) => Leftovers::None,
+        _ => Leftovers::Some,
     }
 }
 
-fn start(launch: &Launch<'_>) -> Result<Pid, GuestError> {
-    let request = &launch.order.request;
+fn start(launch: &ShimLaunch<'_>) -> Result<Pid, GuestError> {
+    let request = &launch.request.request;
     let (program, _) = request
         .argv
         .split_first()
@@ -160,18 +161,19 @@ fn start(launch: &Launch<'_>) -> Result<Pid, GuestError> {
         .ok_or_else(|| error::error(ErrorCode::BadRequest, "no program is named"))?;
     let folder = request.cwd.as_deref().unwrap_or(launch.workdir);
     enter(launch.workdir, folder)?;
-    let argv = request.argv.iter().map(|argument| string(argument)).collect::<Result<Vec<_>, _>>()?;
+    let argv = request.argv.iter().map(|argument| c_string(argument)).collect::<Result<Vec<_>, _>>()?;
     let mut variables: BTreeMap<&str, &str> =
         launch.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     variables.extend(request.env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
     let env = variables.iter().map(|(name, value)| variable(name, value)).collect::<Result<Vec<_>, _>>()?;
     let path = variables.get("PATH").copied().unwrap_or(DEFAULT_PATH);
-    let limits = limits_of_program(&launch.order.limits, launch.open_files);
+    let limits = limits_of_program(&launch.request.limits, launch.open_files);
 
     if program.contains('/') {
-        return sys::spawn(&string(program)?, &argv, &env, &limits).map_err(|error| refusal(error, program));
+        return sys::spawn(&c_string(program)?, &argv, &env, &limits)
+            .map_err(|error| spawn_failure(error, program));
     }
-    // What was found but cannot be run is told, when nothing better follows in the list.
+    // A file that cannot be executed is reported when no later folder has a better one.
     let mut found = None;
     for folder in path.split(':') {
         let candidate =
@@ -180,30 +182,29 @@ fn start(launch: &Launch<'_>) -> Result<Pid, GuestError> {
             Ok(stat) if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() => {}
             _ => continue,
         }
-        match sys::spawn(&string(&candidate)?, &argv, &env, &limits) {
+        match sys::spawn(&c_string(&candidate)?, &argv, &env, &limits) {
             Ok(pid) => return Ok(pid),
             Err(error @ SpawnError::Program(Errno::ACCESS | Errno::NOENT)) => {
-                found.get_or_insert_with(|| refusal(error, &candidate));
+                found.get_or_insert_with(|| spawn_failure(error, &candidate));
             }
-            Err(error) => return Err(refusal(error, &candidate)),
+            Err(error) => return Err(spawn_failure(error, &candidate)),
         }
     }
     Err(found.unwrap_or_else(|| {
-        let message = format!(
-            "cannot run `{program}`: it is in no folder of PATH ({path}); install it or give its full path"
-        );
+        let message =
+            format!("cannot run `{program}`: it is not in PATH ({path}); install it or give its full path");
         error::error(ErrorCode::NotFound, message)
     }))
 }
 
 fn enter(workdir: &str, folder: &str) -> Result<(), GuestError> {
     if folder.contains('\0') {
-        let message = "the folder to run the command in has a NUL character in its name, which no folder has";
+        let message = "the working directory contains a NUL character";
         return Err(error::error(ErrorCode::BadRequest, message));
     }
     let enter = |folder: &str| {
         rustix::process::chdir(folder)
-            .map_err(|errno| error::of_file(errno, folder, "run the command in the folder"))
+            .map_err(|errno| error::file_error(errno, folder, "run the command in the folder"))
     };
     if !folder.starts_with('/') {
         enter(workdir)?;
@@ -211,25 +212,25 @@ fn enter(workdir: &str, folder: &str) -> Result<(), GuestError> {
     enter(folder)
 }
 
-fn string(text: &str) -> Result<CString, GuestError> {
+fn c_string(text: &str) -> Result<CString, GuestError> {
     CString::new(text).map_err(|_| {
         error::error(
             ErrorCode::BadRequest,
-            "an argument or variable holds a NUL character, which no program takes",
+            "an argument or variable contains a NUL character, which is not possible",
         )
     })
 }
 
 fn variable(name: &str, value: &str) -> Result<CString, GuestError> {
     if name.is_empty() || name.contains('=') {
-        let message = format!("`{name}` is no name of a variable: it must not be empty nor hold `=`");
+        let message = format!("`{name}` is not a valid variable name: it must not be empty or contain `=`");
         return Err(error::error(ErrorCode::BadRequest, message));
     }
-    string(&format!("{name}={value}"))
+    c_string(&format!("{name}={value}"))
 }
 
-/// Why the program at `path` could not be started.
-fn refusal(error: SpawnError, path: &str) -> GuestError {
+/// The error when the program at `path` cannot be started.
+fn spawn_failure(error: SpawnError, path: &str) -> GuestError {
     let errno = match error {
         SpawnError::Program(errno) => errno,
         SpawnError::Limit(resource, errno) => {
@@ -249,7 +250,7 @@ fn refusal(error: SpawnError, path: &str) -> GuestError {
         ),
         Errno::NOEXEC => (
             ErrorCode::NotExecutable,
-            "the system does not know its format; start it with its interpreter".to_owned(),
+            "the system does not know its file format; start it with its interpreter".to_owned(),
         ),
         Errno::PERM => (ErrorCode::PermissionDenied, "the system does not permit it".to_owned()),
         Errno::TOOBIG => (
@@ -257,7 +258,7 @@ fn refusal(error: SpawnError, path: &str) -> GuestError {
             "arguments and environment are too long; pass the content by a file or standard input".to_owned(),
         ),
         Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE => {
-            (ErrorCode::Exhausted, format!("no more processes or memory can be had ({errno})"))
+            (ErrorCode::Exhausted, format!("the system is out of processes or memory ({errno})"))
         }
         other => (ErrorCode::Io, other.to_string()),
     };

@@ -1,6 +1,6 @@
-//! Output that does not fit into head and tail, kept in a file from its very first byte.
+//! Spill files: they hold the complete output when head and tail do not.
 //!
-//! State: files in the spill folder. They stay after a crash and belong to whoever owns the folder.
+//! State: files in the spill folder. They survive a crash, and the owner of the folder removes them.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,29 +9,30 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
-/// What the names of all files begin with.
+/// The prefix of all file names.
 const PREFIX: &[u8] = b"output-";
 
-/// How many names are tried before giving up.
+/// The maximum number of names to try.
 const ATTEMPTS: u32 = 10_000;
 
-/// The folder that spilled output goes to.
+/// The folder for spill files.
 #[derive(Debug)]
 pub(crate) struct SpillFolder {
     path: String,
-    /// Opened before any command ran, so that none can put something else in its place.
+    /// Opened before any command runs, so that no command can replace the folder.
     folder: Option<OwnedFd>,
-    /// Part of all names, so that those of an earlier guest are not in the way.
+    /// Part of all names, so that they do not collide with those of an earlier guest.
     stamp: u64,
     next: u32,
-    /// How many bytes may lie in it of output, and how many did when it was looked into and were written since.
+    /// `total` is the maximum number of bytes of spill files. `used` is the last count, plus the bytes that were
+    /// written since.
     total: u64,
-    taken: u64,
+    used: u64,
 }
 
 impl SpillFolder {
-    /// The folder at `path`, made if it is missing. One that cannot be had, or is a link that something left
-    /// there, keeps nothing.
+    /// Opens the folder at `path`, and creates it if it is missing. When it cannot be opened, or is a symbolic
+    /// link, nothing is spilled.
     pub(crate) fn open(path: &str, total: u64) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = || rustix::fs::open(path, flags, Mode::empty());
@@ -42,8 +43,8 @@ impl SpillFolder {
         Self::new(folder.ok(), path, total)
     }
 
-    /// A folder that is open already, and that commands see at `path`.
-    pub(crate) fn of(folder: OwnedFd, path: &str, total: u64) -> Self {
+    /// Uses an open folder, which commands see at `path`.
+    pub(crate) fn from_handle(folder: OwnedFd, path: &str, total: u64) -> Self {
         Self::new(Some(folder), path, total)
     }
 
@@ -51,13 +52,13 @@ impl SpillFolder {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
         let stamp = now.tv_sec.cast_unsigned();
         let path = path.trim_end_matches('/').to_owned();
-        let mut folder = Self { path, folder, stamp, next: 0, total, taken: 0 };
-        // Of an earlier guest, too.
+        let mut folder = Self { path, folder, stamp, next: 0, total, used: 0 };
+        // Includes the files of an earlier guest.
         folder.count();
         folder
     }
 
-    /// Counts what lies in the folder of output: what the host has removed is no more.
+    /// Counts the spill files again. The host may have removed some.
     fn count(&mut self) {
         let Some(folder) = &self.folder else { return };
         let entries = rustix::fs::openat(folder, ".", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
@@ -67,19 +68,19 @@ impl SpillFolder {
             let stat = rustix::fs::statat(folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW).ok()?;
             u64::try_from(stat.st_size).ok()
         });
-        self.taken = sizes.sum();
+        self.used = sizes.sum();
     }
 
-    /// How much more may be written.
-    fn left(&self) -> u64 {
-        self.total.saturating_sub(self.taken)
+    /// Returns how many more bytes may be written.
+    fn remaining(&self) -> u64 {
+        self.total.saturating_sub(self.used)
     }
 
     fn create(&mut self) -> Option<(File, String)> {
-        if self.left() == 0 {
+        if self.remaining() == 0 {
             self.count();
         }
-        if self.left() == 0 {
+        if self.remaining() == 0 {
             return None;
         }
         let folder = self.folder.as_ref()?;
@@ -97,14 +98,14 @@ impl SpillFolder {
     }
 }
 
-/// The file of one stream of output.
+/// The spill file of one output stream.
 #[derive(Debug)]
 pub(super) enum Spill {
-    /// Not needed so far; it may take so many bytes.
+    /// Not needed yet. It may grow to this many bytes.
     Unused(u64),
-    /// Being written.
+    /// Open for writing.
     Open { file: File, name: String, written: u64, limit: u64 },
-    /// Not wanted, or it could not be written.
+    /// Not requested, or writing failed.
     Absent,
 }
 
@@ -117,7 +118,7 @@ impl Spill {
         matches!(self, Self::Unused(_))
     }
 
-    /// Makes the file.
+    /// Creates the file.
     pub(super) fn start(&mut self, folder: Option<&mut SpillFolder>) {
         if let Self::Unused(limit) = *self {
             *self = match folder.and_then(SpillFolder::create) {
@@ -127,31 +128,31 @@ impl Spill {
         }
     }
 
-    /// Takes the next bytes, as far as the limit goes, and that of all output. A full disk is no failure of the command:
-    /// then there is no file.
+    /// Appends bytes up to the file's limit and the total limit. A full disk does not fail the command; the file
+    /// is removed.
     pub(super) fn write(&mut self, bytes: &[u8], folder: Option<&mut SpillFolder>) {
         let (Self::Open { file, name, written, limit }, Some(folder)) = (&mut *self, folder) else { return };
-        let room = (*limit - *written).min(folder.left());
+        let room = (*limit - *written).min(folder.remaining());
         if room < bytes.len() as u64 {
-            // Nothing that comes later may follow a gap.
+            // No later bytes may follow a gap.
             *limit = *written + room;
         }
         let room = usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len());
         let Some(bytes) = bytes.get(..room).filter(|bytes| !bytes.is_empty()) else { return };
         if file.write_all(bytes).is_ok() {
             *written += bytes.len() as u64;
-            folder.taken = folder.taken.saturating_add(bytes.len() as u64);
+            folder.used = folder.used.saturating_add(bytes.len() as u64);
             return;
         }
         if let Some(handle) = &folder.folder {
-            // Nothing better can be done when this fails, too.
+            // A failure here cannot be handled.
             let _ = rustix::fs::unlinkat(handle, name.as_str(), AtFlags::empty());
         }
         folder.count();
         *self = Self::Absent;
     }
 
-    /// The file's path, and its bytes.
+    /// Returns the file's path and size.
     pub(super) fn result(&self, folder: Option<&SpillFolder>) -> (Option<String>, u64) {
         match (self, folder) {
             (Self::Open { name, written, .. }, Some(folder)) => {

@@ -1,4 +1,4 @@
-//! Listing folders, level by level, without following links and within limits.
+//! Lists folders level by level, without following links, and within limits.
 
 use std::os::fd::OwnedFd;
 
@@ -7,35 +7,35 @@ use rustix::io::Errno;
 
 use conjure_guest::protocol::{EntryKind, FileEntry, GuestError, PAYLOAD_MAX, Reply};
 
-use super::roots::{Place, Reach};
-use crate::error::of_file;
+use super::resolve::{ResolvedPath, WorkerRoots};
+use crate::error::file_error;
 
 const DOING: &str = "list";
 
-/// The most names that are looked at, listed or not.
+/// The maximum number of names to read, listed or not.
 pub(super) const NAMES_MAX: usize = 200_000;
 
-/// The most entries, whatever is asked for.
+/// The maximum number of entries, whatever the request says.
 pub(super) const ENTRIES_MAX: u32 = 50_000;
 
-/// The most levels, whatever is asked for.
+/// The maximum number of levels, whatever the request says.
 pub(super) const DEPTH_MAX: u32 = 64;
 
-/// Bytes of JSON that the entries may take, so that the reply fits into one frame.
+/// The maximum JSON size of the entries, so that the reply fits into one frame.
 pub(super) const JSON_MAX: usize = PAYLOAD_MAX - 4096;
 
-/// Bytes of JSON around an entry's path, at most.
+/// The maximum JSON size of an entry without its path.
 pub(super) const JSON_ENTRY: usize = 128;
 
-/// How much is listed.
+/// The limits of a listing.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct ListLimits {
     pub(super) depth: u32,
     pub(super) entries: u32,
     pub(super) hidden: bool,
 }
 
-/// What was found.
+/// The entries that were found.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     pub(super) entries: Vec<FileEntry>,
@@ -45,36 +45,40 @@ pub(super) struct Listing {
 }
 
 /// Lists the folder at `path`.
-pub(super) fn list(reach: &Reach<'_>, path: &str, limits: Limits) -> Result<Reply, GuestError> {
-    let place = reach.place(path)?;
-    let folder = place
-        .open_beneath(&place.rest, OFlags::RDONLY | OFlags::DIRECTORY)
-        .map_err(|errno| of_file(errno, path, DOING))?;
-    let Listing { entries, truncated, .. } = list_folder(&place, folder, limits)?;
+pub(super) fn list(roots: &WorkerRoots<'_>, path: &str, limits: ListLimits) -> Result<Reply, GuestError> {
+    let resolved = roots.resolve(path)?;
+    let folder = resolved
+        .open_beneath(&resolved.rest, OFlags::RDONLY | OFlags::DIRECTORY)
+        .map_err(|errno| file_error(errno, path, DOING))?;
+    let Listing { entries, truncated, .. } = list_folder(&resolved, folder, limits)?;
     Ok(Reply::List { entries, truncated })
 }
 
-/// Lists an open folder: all of one level before the next, so that a huge subfolder does not hide the rest.
-pub(super) fn list_folder(place: &Place<'_>, folder: OwnedFd, limits: Limits) -> Result<Listing, GuestError> {
+/// Lists an open folder. It completes one level before the next, so that a huge subfolder does not hide the rest.
+pub(super) fn list_folder(
+    resolved: &ResolvedPath<'_>,
+    folder: OwnedFd,
+    limits: ListLimits,
+) -> Result<Listing, GuestError> {
     let mut listing = Listing::default();
     let mut level = vec![String::new()];
     for depth in 0..limits.depth.min(DEPTH_MAX) {
         let mut below = Vec::new();
         for prefix in level {
             let opened = if depth == 0 {
-                folder.try_clone().map_err(|error| super::worker::failed(&error, place.given, DOING))
+                folder.try_clone().map_err(|error| super::io::io_failure(&error, resolved.given, DOING))
             } else {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let resolve = rustix::fs::ResolveFlags::BENEATH | rustix::fs::ResolveFlags::NO_SYMLINKS;
                 match rustix::fs::openat2(&folder, prefix.as_str(), flags, Mode::empty(), resolve) {
                     Ok(folder) => Ok(folder),
-                    // Gone, replaced or closed to us meanwhile: its own entry stands.
+                    // It was removed, replaced or made inaccessible meanwhile. Its own entry remains.
                     Err(_) => continue,
                 }
             }?;
             listing
                 .add_folder(opened, &prefix, limits, &mut below)
-                .map_err(|errno| of_file(errno, place.given, DOING))?;
+                .map_err(|errno| file_error(errno, resolved.given, DOING))?;
             if listing.truncated {
                 break;
             }
@@ -93,7 +97,7 @@ impl Listing {
         &mut self,
         folder: OwnedFd,
         prefix: &str,
-        limits: Limits,
+        limits: ListLimits,
         below: &mut Vec<String>,
     ) -> Result<(), Errno> {
         let mut names = Vec::new();
@@ -115,12 +119,12 @@ impl Listing {
         }
         names.sort();
         for name in names {
-            // Gone meanwhile.
+            // It was removed meanwhile.
             let Ok(stat) = statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             let shown = name.to_string_lossy();
             let path =
                 if prefix.is_empty() { shown.clone().into_owned() } else { format!("{prefix}/{shown}") };
-            self.json += JSON_ENTRY + escaped(&path);
+            self.json += JSON_ENTRY + escaped_len(&path);
             if self.entries.len() >= limits.entries.min(ENTRIES_MAX) as usize || self.json > JSON_MAX {
                 self.truncated = true;
                 return Ok(());
@@ -135,12 +139,13 @@ impl Listing {
     }
 }
 
-/// How many bytes of JSON a text takes at most: a character takes at most six, and only control characters take that many.
-pub(super) fn escaped(text: &str) -> usize {
+/// Returns the maximum JSON size of a text. A character takes at most six bytes, and only control characters take
+/// that many.
+pub(super) fn escaped_len(text: &str) -> usize {
     text.bytes().map(|byte| if byte < 0x20 { 6 } else { 2 }).sum()
 }
 
-/// What the system says of what has this path.
+/// Converts the metadata of the file at `path`.
 pub(super) fn entry(path: String, stat: &Stat) -> FileEntry {
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => EntryKind::File,

@@ -1,13 +1,13 @@
-//! File operations, each in a worker process, beneath the handles of the roots.
+//! File operations. Each runs in a worker process, beneath the handles of the roots.
 
-mod change;
+mod install;
+mod io;
 mod list;
-mod provide;
-mod read;
-mod roots;
+mod list_tree;
+mod resolve;
 mod view;
-mod walk;
 mod worker;
+mod write;
 
-pub(crate) use roots::{Roots, open_folder};
-pub(crate) use worker::Work;
+pub(crate) use resolve::{Roots, open_folder};
+pub(crate) use worker::FileRequest;

@@ -1,8 +1,8 @@
-//! Showing a file or folder to a model.
+//! Shows a file or folder to a model, and reads files.
 //!
-//! A text is read twice: once to see that it is text and where its lines are, and once, the lines that were
-//! asked for, to send them. So memory stays flat and nothing is sent of what turns out to be no text. Something
-//! may change the file in between: what is sent is checked again, because the host relies on its being text.
+//! A text is read twice. The first pass checks that it is text and finds its lines; the second pass sends the
+//! requested lines. So memory use is constant, and no part of a non-text file is sent. The file may change in
+//! between, so the second pass checks again, because the host relies on valid text.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -10,44 +10,45 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use conjure_guest::protocol::{ErrorCode, GuestError, LineRange, Reply, Viewed};
+use conjure_guest::protocol::{ErrorCode, GuestError, LineRange, Reply, ViewReply};
 
-use super::list::{self, Limits};
-use super::roots::Reach;
-use super::worker::{PIECE, failed, pass};
-use crate::error::{self, of_file};
+use super::io::{CHUNK_LEN, copy, io_failure};
+use super::list::{self, ListLimits};
+use super::resolve::WorkerRoots;
+use crate::error::{self, file_error};
 
 const DOING: &str = "view";
+const READING: &str = "read";
 
 /// How much of a folder is shown.
-const FOLDER: Limits = Limits { depth: 2, entries: 2_000, hidden: false };
+const FOLDER: ListLimits = ListLimits { depth: 2, entries: 2_000, hidden: false };
 
-/// Shows what lies at `path`.
+/// Shows the file or folder at `path`.
 pub(super) fn view(
-    reach: &Reach<'_>,
+    roots: &WorkerRoots<'_>,
     path: &str,
     range: Option<LineRange>,
     max_bytes: u64,
     output: &mut impl Write,
 ) -> Result<Reply, GuestError> {
-    let place = reach.place(path)?;
-    let (opened, stat) = place.open(DOING)?;
+    let resolved = roots.resolve(path)?;
+    let (opened, stat) = resolved.open(DOING)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {}
         FileType::Directory => {
-            let listing = list::list_folder(&place, opened, FOLDER)?;
-            return Ok(Reply::View(Viewed::Directory {
+            let listing = list::list_folder(&resolved, opened, FOLDER)?;
+            return Ok(Reply::View(ViewReply::Directory {
                 entries: listing.entries,
                 truncated: listing.truncated,
             }));
         }
-        _ => return Err(of_file(Errno::NXIO, path, DOING)),
+        _ => return Err(file_error(Errno::NXIO, path, DOING)),
     }
     let mut file = File::from(opened);
     let size = stat.st_size.cast_unsigned();
     let mut start = Vec::with_capacity(16);
-    (&mut file).take(16).read_to_end(&mut start).map_err(|error| failed(&error, path, DOING))?;
-    file.rewind().map_err(|error| failed(&error, path, DOING))?;
+    (&mut file).take(16).read_to_end(&mut start).map_err(|error| io_failure(&error, path, DOING))?;
+    file.rewind().map_err(|error| io_failure(&error, path, DOING))?;
     if let Some(media_type) = image_type(&start) {
         if size > max_bytes {
             let message = format!(
@@ -55,28 +56,48 @@ pub(super) fn view(
             );
             return Err(error::error(ErrorCode::TooLarge, message));
         }
-        let size = pass(&mut file, output, max_bytes, path, DOING)?;
-        return Ok(Reply::View(Viewed::Image { media_type: media_type.to_owned(), size }));
+        let size = copy(&mut file, output, max_bytes, path, DOING)?;
+        return Ok(Reply::View(ViewReply::Image { media_type: media_type.to_owned(), size }));
     }
     let wanted = check_range(path, range)?;
-    let Some(survey) = survey(&mut file, path, wanted)? else {
-        return Ok(Reply::View(Viewed::Binary { size }));
+    let Some(scan) = scan_text(&mut file, path, wanted)? else {
+        return Ok(Reply::View(ViewReply::Binary { size }));
     };
-    if range.is_some() && wanted.0 > survey.lines.max(1) {
+    if range.is_some() && wanted.0 > scan.lines.max(1) {
         let message = format!(
             "cannot view `{path}` from line {}: it has {} lines; begin within them",
-            wanted.0, survey.lines
+            wanted.0, scan.lines
         );
         return Err(error::error(ErrorCode::BadRequest, message));
     }
-    let (sent, lines) = send(&mut file, path, &survey, max_bytes, output)?;
-    Ok(Reply::View(Viewed::Text {
+    let (sent, lines) = send(&mut file, path, &scan, max_bytes, output)?;
+    Ok(Reply::View(ViewReply::Text {
         first_line: if sent == 0 { 0 } else { wanted.0 },
         last_line: if sent == 0 { 0 } else { wanted.0 + lines - 1 },
-        total_lines: survey.lines,
-        size: survey.size,
-        truncated: sent < survey.end - survey.start,
+        total_lines: scan.lines,
+        size: scan.size,
+        truncated: sent < scan.end - scan.start,
     }))
+}
+
+/// Sends `length` bytes of a file from `offset`.
+pub(super) fn read(
+    roots: &WorkerRoots<'_>,
+    path: &str,
+    offset: u64,
+    length: Option<u64>,
+    output: &mut impl Write,
+) -> Result<Reply, GuestError> {
+    let (file, stat) = roots.resolve(path)?.open_file(READING)?;
+    let size = stat.st_size.cast_unsigned();
+    let mut file = File::from(file);
+    if offset > 0 {
+        // No file is larger than a signed offset.
+        let offset = offset.min(i64::MAX.cast_unsigned());
+        file.seek(SeekFrom::Start(offset)).map_err(|error| io_failure(&error, path, READING))?;
+    }
+    copy(&mut file, output, length.unwrap_or(u64::MAX), path, READING)?;
+    Ok(Reply::Read { size })
 }
 
 fn image_type(start: &[u8]) -> Option<&'static str> {
@@ -89,7 +110,7 @@ fn image_type(start: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// The lines that are wanted: first and last, both included.
+/// Returns the requested lines: first and last, inclusive.
 fn check_range(path: &str, range: Option<LineRange>) -> Result<(u64, u64), GuestError> {
     let Some(LineRange { first, last }) = range else { return Ok((1, u64::MAX)) };
     let last = last.unwrap_or(u64::MAX);
@@ -102,22 +123,22 @@ fn check_range(path: &str, range: Option<LineRange>) -> Result<(u64, u64), Guest
     Ok((first, last))
 }
 
-/// Where the wanted lines of a text are.
+/// The position of the requested lines in a text.
 #[derive(Debug, PartialEq, Eq)]
-struct Survey {
+struct TextScan {
     size: u64,
     lines: u64,
-    /// The bytes of the wanted lines.
+    /// The byte range of the requested lines.
     start: u64,
     end: u64,
 }
 
-/// Reads a whole file. `None` when it is no text.
-fn survey(file: &mut impl Read, path: &str, wanted: (u64, u64)) -> Result<Option<Survey>, GuestError> {
-    let mut buffer = vec![0; PIECE];
-    // Bytes at the start of the buffer that begin a character whose rest was not read yet.
+/// Scans a whole file. `None` when it is not text.
+fn scan_text(file: &mut impl Read, path: &str, wanted: (u64, u64)) -> Result<Option<TextScan>, GuestError> {
+    let mut buffer = vec![0; CHUNK_LEN];
+    // The number of bytes at the start of the buffer that begin an incomplete character.
     let mut carried = 0;
-    // Line breaks so far, and where the wanted lines begin and end, once that was seen.
+    // The line breaks so far, and the byte range of the requested lines once it is known.
     let (mut size, mut breaks) = (0_u64, 0_u64);
     let mut start = (wanted.0 == 1).then_some(0);
     let mut end = None;
@@ -127,7 +148,7 @@ fn survey(file: &mut impl Read, path: &str, wanted: (u64, u64)) -> Result<Option
         let length = match file.read(space) {
             Ok(length) => length,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(failed(&error, path, DOING)),
+            Err(error) => return Err(io_failure(&error, path, DOING)),
         };
         let fresh = space.get(..length).unwrap_or_default();
         if length == 0 {
@@ -140,7 +161,7 @@ fn survey(file: &mut impl Read, path: &str, wanted: (u64, u64)) -> Result<Option
             return Ok(None);
         }
         let count = fresh.iter().filter(|byte| **byte == b'\n').count() as u64;
-        // Only a piece in which a boundary lies is looked at byte by byte.
+        // Only a chunk that contains a boundary is inspected byte by byte.
         let is_near = |line: u64| (breaks..breaks.saturating_add(count)).contains(&line);
         if is_near(wanted.0.saturating_sub(2)) && start.is_none() || is_near(wanted.1 - 1) && end.is_none() {
             let mut line = breaks;
@@ -171,50 +192,51 @@ fn survey(file: &mut impl Read, path: &str, wanted: (u64, u64)) -> Result<Option
     }
     let lines = breaks + u64::from(!ends_in_break);
     let start = start.unwrap_or(size);
-    Ok(Some(Survey { size, lines, start, end: end.unwrap_or(size).max(start) }))
+    Ok(Some(TextScan { size, lines, start, end: end.unwrap_or(size).max(start) }))
 }
 
-/// Sends the bytes of the wanted lines, at most `max_bytes`, cut between characters. How many bytes, and in
-/// how many lines.
+/// Sends the requested lines, at most `max_bytes`, cut between characters. Returns the number of bytes and of
+/// lines.
 fn send(
     file: &mut File,
     path: &str,
-    survey: &Survey,
+    scan: &TextScan,
     max_bytes: u64,
     output: &mut impl Write,
 ) -> Result<(u64, u64), GuestError> {
-    let mut length = (survey.end - survey.start).min(max_bytes);
-    if length < survey.end - survey.start {
-        // The first byte that is left out begins a character, or up to three before it do.
+    let mut length = (scan.end - scan.start).min(max_bytes);
+    if length < scan.end - scan.start {
+        // The first omitted byte starts a character, or one of the three bytes before it does.
         let back = length.min(3);
         let mut around = Vec::new();
-        file.seek(SeekFrom::Start(survey.start + length - back))
-            .map_err(|error| failed(&error, path, DOING))?;
-        file.take(back + 1).read_to_end(&mut around).map_err(|error| failed(&error, path, DOING))?;
+        file.seek(SeekFrom::Start(scan.start + length - back))
+            .map_err(|error| io_failure(&error, path, DOING))?;
+        file.take(back + 1).read_to_end(&mut around).map_err(|error| io_failure(&error, path, DOING))?;
         let tail = around.iter().rev().take_while(|byte| **byte & 0xc0 == 0x80).count() as u64;
         length -= tail.min(back);
     }
-    file.seek(SeekFrom::Start(survey.start)).map_err(|error| failed(&error, path, DOING))?;
-    let mut sending = SendText { output, carried: Vec::new(), is_text: true, breaks: 0, ends_in_break: true };
-    let sent = pass(file, &mut sending, length, path, DOING)?;
-    if !sending.is_text || !sending.carried.is_empty() {
+    file.seek(SeekFrom::Start(scan.start)).map_err(|error| io_failure(&error, path, DOING))?;
+    let mut copier =
+        TextCopier { output, carried: Vec::new(), is_text: true, breaks: 0, ends_in_break: true };
+    let sent = copy(file, &mut copier, length, path, DOING)?;
+    if !copier.is_text || !copier.carried.is_empty() {
         let message = format!("cannot view `{path}`: it was changed while it was read; view it again");
         return Err(error::io(message));
     }
-    Ok((sent, sending.breaks + u64::from(!sending.ends_in_break)))
+    Ok((sent, copier.breaks + u64::from(!copier.ends_in_break)))
 }
 
-/// Counts the lines that go through, and sees whether all is text.
-struct SendText<'a, W> {
+/// Copies text, counts its lines, and checks that it is UTF-8.
+struct TextCopier<'a, W> {
     output: &'a mut W,
-    /// The last bytes, when they begin a character whose rest did not come yet: at most three.
+    /// The last bytes, if they begin an incomplete character: at most three.
     carried: Vec<u8>,
     is_text: bool,
     breaks: u64,
     ends_in_break: bool,
 }
 
-impl<W> SendText<'_, W> {
+impl<W> TextCopier<'_, W> {
     fn check(&mut self, bytes: &[u8]) {
         let joined = [self.carried.as_slice(), bytes].concat();
         self.carried.clear();
@@ -227,7 +249,7 @@ impl<W> SendText<'_, W> {
     }
 }
 
-impl<W: Write> Write for SendText<'_, W> {
+impl<W: Write> Write for TextCopier<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let length = self.output.write(bytes)?;
         let written = bytes.get(..length).unwrap_or_default();
@@ -248,7 +270,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives its bytes in pieces of the sizes given, over and over.
+    /// Returns its bytes in chunks of the given sizes, repeatedly.
     struct Pieces<'a>(&'a [u8], Vec<usize>, usize);
 
     impl Read for Pieces<'_> {
@@ -261,14 +283,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_survey_agrees_with_the_lines_of_the_whole(
+        fn a_text_scan_agrees_with_the_lines_of_the_text(
             text in "[ab\né語]{0,60}",
             first in 1_u64..8,
             more in prop::option::of(0_u64..6),
             sizes in prop::collection::vec(1_usize..9, 1..4),
         ) {
             let last = more.map_or(u64::MAX, |more| first + more);
-            let found = survey(&mut Pieces(text.as_bytes(), sizes, 0), "x", (first, last)).expect("readable");
+            let found = scan_text(&mut Pieces(text.as_bytes(), sizes, 0), "x", (first, last)).expect("readable");
             let lines: Vec<&str> = text.split_inclusive('\n').collect();
             let skip = lines.len().min(first as usize - 1);
             let take = usize::try_from((last - first).saturating_add(1)).unwrap_or(usize::MAX);
@@ -280,23 +302,23 @@ mod tests {
         }
 
         #[test]
-        fn what_is_sent_is_text_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..20), size in 1_usize..9) {
-            let mut sending =
-                SendText { output: &mut Vec::new(), carried: Vec::new(), is_text: true, breaks: 0, ends_in_break: true };
+        fn the_text_copier_detects_invalid_text(bytes in prop::collection::vec(any::<u8>(), 0..20), size in 1_usize..9) {
+            let mut copier =
+                TextCopier { output: &mut Vec::new(), carried: Vec::new(), is_text: true, breaks: 0, ends_in_break: true };
             for piece in bytes.chunks(size) {
-                sending.write_all(piece).expect("memory takes all");
-                prop_assert!(sending.carried.len() < 4);
+                copier.write_all(piece).expect("memory takes all");
+                prop_assert!(copier.carried.len() < 4);
             }
-            let is_text = sending.is_text && sending.carried.is_empty();
+            let is_text = copier.is_text && copier.carried.is_empty();
             prop_assert_eq!(is_text, std::str::from_utf8(&bytes).is_ok());
         }
 
         #[test]
-        fn what_is_no_text_is_seen(
+        fn the_text_scan_detects_invalid_text(
             bytes in prop::collection::vec(any::<u8>(), 0..60),
             sizes in prop::collection::vec(1_usize..9, 1..4),
         ) {
-            let found = survey(&mut Pieces(&bytes, sizes, 0), "x", (1, u64::MAX)).expect("readable");
+            let found = scan_text(&mut Pieces(&bytes, sizes, 0), "x", (1, u64::MAX)).expect("readable");
             let is_text = std::str::from_utf8(&bytes).is_ok() && !bytes.contains(&0);
             prop_assert_eq!(found.is_some(), is_text);
         }

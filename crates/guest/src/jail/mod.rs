@@ -1,25 +1,25 @@
-//! Setting up a jail, and living in it.
+//! Sets up a jail and runs the guest in it.
 //!
 //! ```text
-//! host ──starts──► outer: reads the greeting, opens the host's folders, becomes nobody in particular,
-//!                    │    makes the namespaces, and then only waits
-//!                    └─forks─► inner: process 1 of the jail; builds the root, moves into it, gives up
-//!                                all privileges, and is the guest
+//! host ──starts──► parent: reads the handshake, opens the host's folders, changes the user,
+//!                    │    creates the namespaces, and then only waits
+//!                    └─forks─► init: process 1 of the jail; builds the root, enters it, drops
+//!                                all privileges, and runs the guest
 //! ```
 //!
-//! The outer process holds no descriptor and no privilege while it waits. Whoever of the two dies takes the other
-//! with it, and the kernel kills what is left in the jail when its process 1 dies. Mounts, namespaces and folders in
-//! memory are held by these processes alone: nothing outlives them, wherever the set-up stops.
+//! The parent holds no descriptor and no privilege while it waits. When one of the two processes dies, the kernel
+//! kills the other. When process 1 dies, the kernel kills all processes of the jail. Only these processes hold the
+//! mounts, namespaces and in-memory folders, so nothing outlives them, even when the set-up stops halfway.
 
-mod build;
-mod failure;
-mod hand_over;
+mod chown_tree;
 mod identity;
-mod inner;
-mod outer;
-mod shares;
-mod sources;
+mod init;
+mod mount_sources;
+mod parent;
+mod rootfs;
+mod setup_error;
+mod user_limits;
 
-pub(crate) use hand_over::take_back;
-pub(crate) use inner::Inside;
-pub(crate) use outer::run;
+pub(crate) use chown_tree::chown_back;
+pub(crate) use init::InitEnv;
+pub(crate) use parent::run;

@@ -1,15 +1,16 @@
 //! Frames: the header, the kinds, and an incremental decoder.
 
-/// Bytes of a frame's header: payload length (`u32`), kind (`u8`), channel (`u32`), all little endian.
+/// The length of a frame's header in bytes: payload length (`u32`), kind (`u8`), channel (`u32`), all little
+/// endian.
 pub const HEADER_LEN: usize = 9;
 
-/// The most bytes that any frame may carry. Larger content travels as data frames.
+/// The maximum payload of a frame in bytes. Larger content is sent as data frames.
 pub const PAYLOAD_MAX: usize = 1024 * 1024;
 
-/// The most bytes of content in one data frame (its payload has one more: the stream's id).
+/// The maximum content of a data frame in bytes. Its payload has one more byte, the stream id.
 pub const DATA_MAX: usize = 64 * 1024;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FrameKind {
@@ -17,12 +18,12 @@ pub enum FrameKind {
     Hello = 1,
     /// Guest to host, first frame, channel 0: JSON [`super::Welcome`].
     Welcome = 2,
-    /// Host to guest: a new operation on a channel never used before, below [`super::FIRST_TUNNEL`]; JSON
+    /// Host to guest: a new operation on a channel that was never used, below [`super::FIRST_TUNNEL`]; JSON
     /// [`super::Open`].
     Open = 3,
-    /// Both ways: one byte of [`super::StreamId`], then content, at most [`DATA_MAX`] bytes of it.
+    /// Both ways: one byte of [`StreamId`], then content, at most [`DATA_MAX`] bytes of it.
     Data = 4,
-    /// Both ways: the sender of this frame has room for so many more bytes of content; `u32`.
+    /// Both ways: the sender accepts this many more bytes of content; `u32`.
     Credit = 5,
     /// Host to guest, on tunnels both ways: no more data follows on this channel. Empty.
     Eof = 6,
@@ -31,8 +32,8 @@ pub enum FrameKind {
     /// Guest to host, last frame of a channel: JSON `Result<`[`super::Reply`]`, `[`super::GuestError`]`>`, on tunnels
     /// empty.
     Done = 8,
-    /// Guest to host: a new tunnel, on the next number from [`super::FIRST_TUNNEL`] on; the guest has room for so many
-    /// bytes of content to begin with; `u32`.
+    /// Guest to host: a new tunnel, on the next number from [`super::FIRST_TUNNEL`] on. The payload is the host's
+    /// initial credit; `u32`.
     Tunnel = 9,
 }
 
@@ -54,18 +55,36 @@ impl FrameKind {
     }
 }
 
+/// The stream that a data frame belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum StreamId {
+    /// Standard input, or the content of a file.
+    Content = 0,
+    /// Standard output, with standard error if merged.
+    Stdout = 1,
+    /// Standard error.
+    Stderr = 2,
+}
+
+impl StreamId {
+    fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Content, Self::Stdout, Self::Stderr].into_iter().find(|stream| *stream as u8 == byte)
+    }
+}
+
 /// One frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// What it is.
+    /// Its kind.
     pub kind: FrameKind,
-    /// The channel that it belongs to; 0 for the handshake.
+    /// Its channel; 0 for the handshake.
     pub channel: u32,
     /// Its payload.
     pub payload: Vec<u8>,
 }
 
-/// Bytes that are not a frame. The stream cannot be used any further.
+/// Bytes that are no frame. The stream cannot be used any further.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
@@ -75,7 +94,7 @@ pub enum FrameError {
     /// The header claims more than a frame may carry.
     #[error("frame of {0} bytes, the most is {PAYLOAD_MAX}")]
     TooLong(u32),
-    /// The payload is not what its kind says.
+    /// The payload does not match the frame's kind.
     #[error("malformed {kind:?} frame: {reason}")]
     Malformed {
         /// The kind of the frame.
@@ -107,14 +126,14 @@ pub fn encode_into(
     Ok(())
 }
 
-/// Appends a data frame to `buffer`, without a copy of `content` in between.
+/// Appends a data frame to `buffer`, without another copy of `content`.
 ///
 /// # Errors
 /// When `content` is longer than [`DATA_MAX`]; `buffer` is unchanged then.
 pub fn encode_data_into(
     buffer: &mut Vec<u8>,
     channel: u32,
-    stream: super::StreamId,
+    stream: StreamId,
     content: &[u8],
 ) -> Result<(), FrameError> {
     let length = u32::try_from(content.len()).unwrap_or(u32::MAX).saturating_add(1);
@@ -130,22 +149,22 @@ pub fn encode_data_into(
     Ok(())
 }
 
-/// Cuts a byte stream into frames. Holds at most one frame's bytes plus what was pushed last.
+/// Decodes frames from a byte stream. It holds at most one frame and the bytes of the last push.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,
-    /// How much of `buffer` was handed out already.
+    /// How much of `buffer` was returned already.
     start: usize,
 }
 
 impl Decoder {
-    /// A decoder at the start of a stream.
+    /// Creates a decoder for the start of a stream.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the next bytes of the stream. Take all frames with [`Decoder::next_frame`] before pushing more.
+    /// Adds the next bytes of the stream. Take all frames with [`Decoder::next_frame`] before you push more.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.start == self.buffer.len() {
             self.buffer.clear();
@@ -156,10 +175,10 @@ impl Decoder {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole frame, or `None` until more bytes come.
+    /// Returns the next complete frame, or `None` until more bytes arrive.
     ///
     /// # Errors
-    /// When the header is not one of a frame. The stream is of no use from there on.
+    /// When the header is invalid. The stream is unusable from there on.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let rest = &self.buffer[self.start..];
         let Some(([l0, l1, l2, l3, kind, c0, c1, c2, c3], body)) = rest.split_first_chunk::<HEADER_LEN>()
@@ -179,13 +198,13 @@ impl Decoder {
         Ok(Some(frame))
     }
 
-    /// Bytes that are held now.
+    /// Returns the number of bytes that are buffered.
     #[cfg(test)]
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn buffered(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Whether the stream ended between frames, as far as was pushed.
+    /// Whether the bytes so far end between two frames.
     #[must_use]
     pub fn is_at_boundary(&self) -> bool {
         self.start == self.buffer.len()
@@ -193,21 +212,21 @@ impl Decoder {
 }
 
 impl Frame {
-    /// The stream and the content of a data frame.
+    /// Returns the stream and the content of a data frame.
     ///
     /// # Errors
     /// When it is empty, names an unknown stream, or is longer than [`DATA_MAX`].
-    pub fn data(&self) -> Result<(super::StreamId, &[u8]), FrameError> {
+    pub fn data(&self) -> Result<(StreamId, &[u8]), FrameError> {
         let malformed = |reason: &str| FrameError::Malformed { kind: self.kind, reason: reason.to_owned() };
         let (id, content) = self.payload.split_first().ok_or_else(|| malformed("it is empty"))?;
-        let stream = super::StreamId::from_byte(*id).ok_or_else(|| malformed("unknown stream"))?;
+        let stream = StreamId::from_byte(*id).ok_or_else(|| malformed("unknown stream"))?;
         if content.len() > DATA_MAX {
             return Err(malformed("too much content"));
         }
         Ok((stream, content))
     }
 
-    /// The bytes that a credit frame, or that of a new tunnel, grants.
+    /// Returns the bytes that a credit or tunnel frame grants.
     ///
     /// # Errors
     /// When the payload is not four bytes.
@@ -218,18 +237,18 @@ impl Frame {
         })
     }
 
-    /// The JSON payload.
+    /// Decodes the JSON payload.
     ///
     /// # Errors
-    /// When it is not JSON of this type.
+    /// When the payload is not JSON of this type.
     pub fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, FrameError> {
         serde_json::from_slice(&self.payload)
             .map_err(|error| FrameError::Malformed { kind: self.kind, reason: one_line(&error.to_string()) })
     }
 }
 
-/// An error's text, short and without control characters: it may quote a megabyte that the other side wrote, and it
-/// goes to logs, terminals and models.
+/// Shortens an error's text and replaces control characters. The text may quote a megabyte of the other side, and
+/// it goes to logs, terminals and models.
 fn one_line(text: &str) -> String {
     const MOST: usize = 200;
     let mut characters = text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c });

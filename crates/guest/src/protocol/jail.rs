@@ -1,233 +1,246 @@
-//! What a jail is made of, as the host says it, and what became of it, as the guest says.
+//! The specification of a jail, and the result of its set-up.
 //!
-//! The host decides everything (what is mounted, as whom commands run); the guest carries it out, whole or not at
-//! all. Nothing here is kept: a jail exists as long as the guest in it.
+//! The host decides everything, such as the mounts and the user. The guest carries it out completely or not at
+//! all. A jail exists as long as the guest in it.
 
 use serde::{Deserialize, Serialize};
 
-use super::Access;
+use super::files::Access;
 
-/// A jail. The guest was started as `conjure-guest jail`, sets it up, and lives in it.
+/// A jail. A guest that was started as `conjure-guest jail` sets it up and runs in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JailSpec {
-    /// As whom everything in it runs.
+    /// The user of all processes in the jail.
     pub identity: Identity,
-    /// The name of the machine, as commands see it.
+    /// The host name that commands see.
     pub hostname: String,
-    /// What lies in it, made in this order in an empty root, which is read-only in the end. Missing folders above
-    /// a place are made.
-    pub places: Vec<Place>,
-    /// Where output that was cut is kept, for [`crate::protocol::Hello::spill_dir`].
-    pub output: Option<OutputFolder>,
-    /// Folders of control groups (`/sys/fs/cgroup/…`) that everything in it joins; made by the host.
+    /// The contents of the root file system, created in this order. Missing parent folders are created. The root
+    /// becomes read-only at the end.
+    #[serde(rename = "places")]
+    pub mounts: Vec<MountEntry>,
+    /// The folder for spill files; see [`crate::protocol::Hello::spill_dir`].
+    pub output: Option<OutputMount>,
+    /// The cgroup folders (`/sys/fs/cgroup/…`) that all processes join. The host creates them.
     pub cgroups: Vec<String>,
 }
 
-/// As whom everything in a jail runs.
+/// The user of all processes in a jail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Whether the guest becomes somebody else before it makes the jail.
+    /// Whether the guest changes its user before the set-up.
     pub become_user: BecomeUser,
-    /// The user's number inside, the only one that there is.
+    /// The only user id inside.
     pub uid: u32,
-    /// The group's number inside, the only one that there is.
+    /// The only group id inside.
     pub gid: u32,
 }
 
-/// Whether the guest becomes somebody else before it makes the jail.
+/// Whether the guest changes its user before the set-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BecomeUser {
-    /// It stays the host's user.
+    /// It keeps the host's user.
     Stay,
-    /// It was started by root, and becomes this user and group of the host's for ever, without other groups.
+    /// It was started by root, and changes to this user and group of the host for good, without other groups.
     Dedicated(u32),
 }
 
 /// A file, folder or mount in a jail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
-    /// Where, inside. Absolute, without `.` and `..`.
+pub struct MountEntry {
+    /// The path inside. Absolute, without `.` and `..`.
     pub path: String,
-    /// What.
-    pub is: PlaceKind,
+    /// The kind of entry.
+    #[serde(rename = "is")]
+    pub kind: MountKind,
 }
 
-/// What lies at a place.
+/// The kind of an entry in a jail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum PlaceKind {
+pub enum MountKind {
     /// A folder.
     Folder {
-        /// Its permission bits.
+        /// The permission bits.
         mode: u32,
     },
     /// A file with this content.
     File {
-        /// Its permission bits.
+        /// The permission bits.
         mode: u32,
-        /// Its text.
+        /// The content.
         content: String,
     },
     /// A symbolic link.
     Link {
-        /// What it leads to.
+        /// The target.
         target: String,
     },
-    /// A file or folder of the host's, with what is mounted below it.
+    /// A file or folder of the host, with the mounts below it.
     Bind(Bind),
-    /// A file system in memory, owned by the jail's user.
+    /// An in-memory file system that belongs to the jail's user.
     Tmpfs {
-        /// The most bytes in it.
+        /// The maximum size in bytes.
         bytes: u64,
-        /// The most files and folders in it.
+        /// The maximum number of files and folders.
         inodes: u64,
-        /// The permission bits of its root.
+        /// The permission bits of its root folder.
         mode: u32,
-        /// Read-only ones can hold other places: they become so when all is in place.
+        /// A read-only one can contain other entries. It becomes read-only at the end.
         access: Access,
     },
-    /// A folder of a place made before, a second time: so that several places share the size of one.
-    Again {
-        /// Where it lies already.
+    /// A folder of an earlier entry, mounted a second time. So several entries share one size limit.
+    #[serde(rename = "again")]
+    SubdirBind {
+        /// The path of the earlier folder inside.
         path: String,
     },
-    /// The processes of the jail.
+    /// The `/proc` file system of the jail.
     Proc,
-    /// Terminals of the jail's own, for `/dev/pts`.
-    Terminals,
-    /// Nothing to be seen: an empty file or folder lies over what is there. Where nothing is, nothing is done.
-    Hidden,
-    /// What is there, for reading only. Where nothing is, nothing is done.
-    Fixed,
+    /// The jail's own pseudo-terminals, for `/dev/pts`.
+    #[serde(rename = "terminals")]
+    DevPts,
+    /// An empty file or folder over an existing entry, which hides it. If there is none, nothing is done.
+    #[serde(rename = "hidden")]
+    Masked,
+    /// An existing entry, made read-only. If there is none, nothing is done.
+    #[serde(rename = "fixed")]
+    ReadOnlyOverlay,
 }
 
-/// A file or folder of the host's in a jail.
+/// A file or folder of the host in a jail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bind {
     /// Its absolute path on the host.
     pub source: String,
-    /// Whether it may be changed.
+    /// Whether it is writable inside.
     pub access: Access,
-    /// What may be done with it besides.
-    pub content: Content,
-    /// Whether its path may lead through symbolic links.
-    pub links: Links,
-    /// What happens when it does not exist.
-    pub missing: Missing,
-    /// Whose the files in it are, as seen inside.
-    pub owner: Owner,
+    /// How its content may be used.
+    pub content: BindContent,
+    /// Whether the source path may contain symbolic links.
+    pub links: SymlinkPolicy,
+    /// What to do when the source does not exist.
+    pub missing: IfMissing,
+    /// The owner of its files, as seen inside.
+    pub owner: OwnerMapping,
 }
 
-/// What a bound file or folder holds. Programs that change the user (set-user-ID) never do.
+/// How the content of a bind mount may be used. Set-user-ID bits never have an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Content {
-    /// Files and programs that may be run; devices are of no use.
+pub enum BindContent {
+    /// Files and programs. Devices cannot be used.
     Programs,
-    /// Files; programs cannot be run from it, and devices are of no use.
+    /// Files only: no programs, no devices.
     Data,
-    /// A device, which may be opened.
+    /// A device that can be opened.
     Device,
 }
 
-/// Whether a path may lead through symbolic links.
+/// Whether a path may contain symbolic links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Links {
-    /// It may, as those of the machine itself do.
-    Followed,
-    /// It may not: the host has resolved it, and what is a link now was put there since.
-    Refused,
+pub enum SymlinkPolicy {
+    /// Follow links, as for paths of the machine itself.
+    #[serde(rename = "followed")]
+    Follow,
+    /// Refuse links: the host resolved the path already, so a link appeared since.
+    #[serde(rename = "refused")]
+    Refuse,
 }
 
-/// What happens when a file or folder of the host's does not exist.
+/// What to do when a file or folder of the host does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Missing {
-    /// There is no jail.
-    Refused,
-    /// It is left out.
-    LeftOut,
+pub enum IfMissing {
+    /// The set-up fails.
+    #[serde(rename = "refused")]
+    Fail,
+    /// The entry is left out.
+    #[serde(rename = "left_out")]
+    Skip,
 }
 
-/// Whose the files of a bound folder are.
+/// The owner of files in a bind mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Owner {
-    /// Whose they are on the host.
-    Kept,
-    /// What this user and group of the host's own is the jail's own inside, and what the jail makes is theirs on
-    /// the host. Only where the guest is started by root. Where the file system cannot do that, what they own in a
-    /// folder that may be changed is handed over to the jail's user, and the guest's greeting says so.
+pub enum OwnerMapping {
+    /// The same as on the host.
+    #[serde(rename = "kept")]
+    Unchanged,
+    /// Files of this user and group of the host belong to the jail's user inside, and files that the jail creates
+    /// belong to them on the host. Needs a guest that was started by root. Where the file system supports no ID
+    /// mapping, the guest changes the owner of files in writable folders, and reports this in the handshake.
     Mapped {
-        /// The user's number on the host.
+        /// The user id on the host.
         uid: u32,
-        /// The group's number on the host.
+        /// The group id on the host.
         gid: u32,
     },
 }
 
-/// Where output that was cut is kept: commands see it for reading only, the guest writes it.
+/// The folder for spill files. It is read-only for commands; the guest writes there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OutputFolder {
+pub struct OutputMount {
     /// Its absolute path on the host, without symbolic links.
     pub source: String,
-    /// Where it is seen inside.
+    /// The path inside.
     pub path: String,
-    /// Whose the files in it are on the host.
-    pub owner: Owner,
+    /// The owner of its files on the host.
+    pub owner: OwnerMapping,
 }
 
-/// What a guest that was started as `conjure-guest own` does: it reads this as JSON from its standard input, up to the
-/// end, does it, and ends. The host asks for it when a sandbox is over whose files were handed over; and, where somebody
-/// else makes the sandbox, to hand them over.
+/// The request to a guest that was started as `conjure-guest own`. It reads this as JSON from standard input up to
+/// the end, changes the owner of files, and exits. The host sends it after a sandbox with changed owners has
+/// ended. When another process creates the sandbox, the host also sends it before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TakeBack {
-    /// The folder on the host, without symbolic links.
+pub struct ChownRequest {
+    /// The folder on the host. Its path contains no symbolic links.
     pub folder: String,
-    /// The jail's user, whose files in it are meant, and the folder itself.
+    /// The user whose files change their owner. The folder itself is included.
     pub from: u32,
-    /// To which user they go.
+    /// The new user.
     pub uid: u32,
-    /// And to which group.
+    /// The new group.
     pub gid: u32,
-    /// Which of them.
-    #[serde(default)]
-    pub which: WhichFiles,
+    /// Which of the files.
+    #[serde(default, rename = "which")]
+    pub selection: FileSelection,
 }
 
-/// Which files of an owner are given to another one.
+/// Which files of a user change their owner.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum WhichFiles {
+pub enum FileSelection {
     /// All.
     #[default]
     All,
-    /// Those that have no other name: it may lie elsewhere.
-    OfOneName,
+    /// Files with only one name. Another name could be outside the folder.
+    #[serde(rename = "of_one_name")]
+    SingleLink,
 }
 
-/// What a guest that is confined made of it: part of its greeting.
+/// The result of a jail's set-up, for the handshake.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
-    /// Host paths whose owner could not be mapped ([`Owner::Mapped`]): what it owned there is now the jail user's,
-    /// and the host must take it back in the end.
-    pub handed_over: Vec<String>,
+    /// Host paths whose owner could not be mapped ([`OwnerMapping::Mapped`]). The files there belong to the jail's
+    /// user now, and the host must change the owner back at the end.
+    #[serde(rename = "handed_over")]
+    pub chowned_paths: Vec<String>,
 }
 
-/// Why a guest could not confine itself. It comes in place of the greeting, as a `Done` frame of channel 0, and the
-/// guest ends.
+/// Why a jail could not be set up. It replaces [`super::Welcome`] as a `Done` frame of channel 0, and the guest
+/// exits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("cannot {doing}: {reason}")]
-pub struct SetupFailure {
-    /// How far it came.
+pub struct SetupError {
+    /// The step that failed.
     pub step: SetupStep,
-    /// The number that the system gave (`errno`), or 0 when it was not the system that refused.
+    /// The system's error number (`errno`). 0 when the system did not report the error.
     pub errno: i32,
-    /// What could not be done, and to what.
+    /// The action that failed, and its object.
     pub doing: String,
-    /// What was wrong, in words.
+    /// The reason, as text.
     pub reason: String,
 }
 
@@ -236,30 +249,30 @@ pub struct SetupFailure {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SetupStep {
-    /// The specification makes no sense.
+    /// Checking the specification.
     Specification,
-    /// Joining the control groups.
+    /// Joining the cgroups.
     ControlGroups,
     /// Opening and mapping the host's folders.
     HostFolders,
-    /// Becoming the dedicated user.
+    /// Changing to the dedicated user.
     Identity,
-    /// Making the namespaces.
+    /// Creating the namespaces.
     Namespaces,
-    /// Saying who the user is inside.
+    /// Writing the user map.
     UserMap,
-    /// Starting the first process inside.
+    /// Starting process 1 of the jail.
     Process,
-    /// Building the new root.
+    /// Building the root file system.
     Root,
     /// Mounting `/proc`.
     Proc,
-    /// Changing to the new root, and leaving the old one.
+    /// Changing to the new root, and unmounting the old one.
     Pivot,
-    /// Switching the loopback interface on.
+    /// Enabling the loopback interface.
     Loopback,
-    /// Giving up all privileges.
+    /// Dropping all privileges.
     Privileges,
-    /// Closing the fortress around what runs commands.
+    /// Applying the rules for commands.
     Rules,
 }

@@ -1,9 +1,9 @@
 //! The frame protocol between a host and the guest in a sandbox, over any byte stream.
 //!
-//! Each side sends frames: a header of nine bytes (payload length, kind, channel; little endian) and a
-//! payload. The host opens a *channel* for each operation; both sides may send data on it, as far as the other
-//! side has granted *credit*; the guest ends it with exactly one `Done`. So a channel that nobody reads holds
-//! up no other, and what either side must hold in memory is the sum of the credits it granted.
+//! Each side sends frames: a header of nine bytes (payload length, kind, channel; little endian) and a payload.
+//! The host opens a *channel* for each operation. Both sides may send data on it, within the *credit* that the
+//! other side has granted. The guest ends the channel with exactly one `Done`. So a channel that nobody reads does
+//! not block other channels. Each side must hold at most the sum of the credits that it granted.
 //!
 //! ```text
 //! host                                   guest
@@ -19,39 +19,46 @@
 //! (end of stream)                  ─►   kills everything, exits
 //! ```
 //!
-//! The guest opens channels too, for connections out of the sandbox: see `tunnel`.
+//! The guest also opens channels, for connections out of the sandbox: see `tunnel`.
 //!
-//! Nothing here trusts the other side: lengths are bounded before anything is allocated, and what does not
-//! decode is a typed error, never a panic.
+//! Neither side trusts the other. Lengths are checked before memory is allocated, and malformed input is a typed
+//! error, never a panic.
 
+mod content_archive;
+mod error;
+mod exec;
+mod files;
 mod frame;
+mod handshake;
 mod jail;
-mod meeting;
 mod message;
-mod parcel;
 mod quota;
 mod rules;
 #[cfg(test)]
 mod tests;
 mod tunnel;
 
+pub use content_archive::{
+    ARCHIVE_HEADER_LEN, ARCHIVE_PATH_MAX, ArchiveHeader, ArchiveHeaderStart, ArchiveKind, FileMode,
+};
+pub use error::{ErrorCode, GuestError};
+pub use exec::{CaptureLimits, CapturedOutput, ExecEnd, ExecReply, ExecRequest, OutputMode, StdinMode};
+pub use files::{Access, EntryKind, FileEntry, LineRange, UnlistedEntry, ViewReply};
 pub use frame::{
-    DATA_MAX, Decoder, Frame, FrameError, FrameKind, HEADER_LEN, PAYLOAD_MAX, encode_data_into, encode_into,
+    DATA_MAX, Decoder, Frame, FrameError, FrameKind, HEADER_LEN, PAYLOAD_MAX, StreamId, encode_data_into,
+    encode_into,
+};
+pub use handshake::{
+    CONNECT_ARG, CONNECT_FAILED, DirId, Hello, OpenedRoots, PROTOCOL_VERSION, Root, SPILL_TOTAL, Welcome,
 };
 pub use jail::{
-    BecomeUser, Bind, Confinement, Content, Identity, JailSpec, Links, Missing, OutputFolder, Owner, Place,
-    PlaceKind, SetupFailure, SetupStep, TakeBack, WhichFiles,
+    BecomeUser, Bind, BindContent, ChownRequest, Confinement, FileSelection, Identity, IfMissing, JailSpec,
+    MountEntry, MountKind, OutputMount, OwnerMapping, SetupError, SetupStep, SymlinkPolicy,
 };
-pub use meeting::{CONNECT, NOT_MET};
-pub use message::{
-    Access, CaptureLimits, Captured, EntryKind, ErrorCode, ExecEnd, ExecReply, ExecRequest, FileEntry,
-    FolderNumbers, GuestError, Hello, LineRange, OVER_WITHIN, Open, OutputMode, PROTOCOL_VERSION, Reply,
-    Request, Root, RootsFound, SPILL_TOTAL, StdinMode, StreamId, Unlisted, Viewed, Welcome,
-};
-pub use parcel::{PARCEL_HEAD_LEN, PARCEL_PATH_MAX, ParcelHead, ParcelKind, ParcelMode, ParcelStart};
-pub use quota::{Counted, DiskUsage, Quota, QuotaExcess};
+pub use message::{END_TIMEOUT, Open, Reply, Request};
+pub use quota::{DiskUsage, Quota, QuotaBasis, QuotaExcess};
 pub use rules::{
-    CommandRules, FileRule, FileRules, InForce, LimitsReached, OutputRule, ProcessLimits, RulesInForce,
+    CommandRules, EnforcedRules, FileRule, FileRules, ProcessLimits, ReachedLimits, RuleStatus, SpillAccess,
     SyscallRule,
 };
 pub use tunnel::{FIRST_TUNNEL, ProxySpec, TUNNEL_WINDOW, TUNNELS_MAX, is_tunnel};

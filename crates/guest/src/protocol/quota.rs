@@ -1,60 +1,63 @@
-//! How much of the disk a folder may take: part of the greeting, and of what is said when it was too much.
+//! The disk quota of a folder.
 //!
-//! The kernel enforces no such limit for a folder of an ordinary file system, so the guest looks often and ends what runs.
-//! What counts: the blocks that files and folders take on the disk. So a sparse file counts with what was written of it,
-//! a file with several names counts once, and one that has no name any more counts for as long as a command has it
-//! open. What lies on other file systems that are mounted beneath the folder does not count.
+//! On ordinary file systems, the kernel enforces no quota for a folder. So the guest measures the folder often,
+//! and ends programs when it is too large. Usage is the number of disk blocks of files and folders:
+//! - A sparse file counts only its written blocks.
+//! - A file with several names counts once.
+//! - A deleted file counts as long as a command has it open.
+//! - Other file systems that are mounted beneath the folder do not count.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How much a folder may take.
+/// The disk quota of a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quota {
-    /// The folder's absolute path: the root of the greeting that it is about.
+    /// The folder's absolute path: one of the roots of the handshake.
     pub path: String,
-    /// The most that it may take.
+    /// The maximum usage.
     pub allowed: DiskUsage,
-    /// Of what.
-    #[serde(default)]
-    pub counted: Counted,
+    /// What counts towards the maximum.
+    #[serde(default, rename = "counted")]
+    pub basis: QuotaBasis,
 }
 
-/// What counts for a quota.
+/// What counts towards a quota.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Counted {
-    /// All that is in the folder.
+pub enum QuotaBasis {
+    /// Everything in the folder.
     #[default]
     Everything,
-    /// What it takes more than when the guest started, which measures it before it greets.
+    /// Only what the folder uses more than at the start of the guest. The guest measures it before the handshake
+    /// ends.
     Growth,
 }
 
-/// What a folder takes of the disk.
+/// The disk usage of a folder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DiskUsage {
-    /// Bytes on the disk.
+    /// The size on the disk in bytes.
     pub bytes: u64,
-    /// Files, folders, links and the like, each counted once.
+    /// The number of files, folders, links and the like, each counted once.
     pub inodes: u64,
 }
 
 impl DiskUsage {
-    /// Whether it is no more than `allowed`, of either.
+    /// Whether neither bytes nor inodes exceed `allowed`.
     #[must_use]
     pub const fn is_within(&self, allowed: &Self) -> bool {
         self.bytes <= allowed.bytes && self.inodes <= allowed.inodes
     }
 }
 
-/// A folder that takes more than it may.
+/// The usage of a folder that exceeds its quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct QuotaExcess {
-    /// What it takes. What is far beyond the quota is not counted to its end.
+    /// The usage. Far above the quota, it is a lower bound.
     pub used: DiskUsage,
-    /// What it may take.
+    /// The maximum usage.
     pub allowed: DiskUsage,
 }
 

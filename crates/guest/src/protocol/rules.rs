@@ -1,25 +1,25 @@
-//! What commands may not do, beyond what the sandbox around them forbids: part of the greeting.
+//! The restrictions of commands, in addition to those of the sandbox: part of the handshake.
 //!
-//! The host decides, the guest is mechanism only: it closes itself in before the first command, so that everything
-//! that it starts is closed in with it, at no cost for each call. What the machine does not have is left out and
-//! said in [`RulesInForce`]; whether that is good enough is the host's decision.
+//! The host decides on the rules. The guest applies them to itself before the first command, so every child
+//! inherits them at no cost per call. Rules that the machine does not support are not applied, and
+//! [`EnforcedRules`] reports this. The host decides whether that is acceptable.
 
 use serde::{Deserialize, Serialize};
 
-/// What commands may not do. By default, nothing is forbidden.
+/// The restrictions of commands. The default forbids nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommandRules {
-    /// Which system calls they may make.
+    /// The allowed system calls.
     pub syscalls: SyscallRule,
-    /// Which files they may open.
+    /// The accessible files.
     pub files: FileRule,
-    /// What each of their processes may use.
+    /// The resource limits of each process.
     pub limits: ProcessLimits,
 }
 
 impl CommandRules {
-    /// All paths that they name.
+    /// Returns all paths in the rules.
     pub fn paths(&self) -> impl Iterator<Item = &String> {
         let files = match &self.files {
             FileRule::Open => None,
@@ -33,11 +33,11 @@ impl CommandRules {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SyscallRule {
-    /// All.
+    /// All system calls.
     #[default]
     Open,
-    /// None that administers the machine, makes namespaces, looks into other processes, limits or reschedules them,
-    /// signals the guest, or opens a part of the kernel that programs do without.
+    /// All, except calls that administer the machine, create namespaces, inspect, limit or reschedule other
+    /// processes, signal the guest, or open a part of the kernel that programs do not need.
     Guarded,
 }
 
@@ -45,62 +45,64 @@ pub enum SyscallRule {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileRule {
-    /// Any that the system lets them.
+    /// All files that the system permits.
     #[default]
     Open,
-    /// These alone, and the roots of the greeting.
+    /// Only these, and the roots of the handshake.
     Only(FileRules),
 }
 
-/// Files and folders, as absolute paths in the sandbox; what lies beneath a folder is meant, too. One that does not
-/// exist grants nothing.
+/// Files and folders, as absolute paths in the sandbox. A folder includes everything beneath it. A path that does
+/// not exist grants nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FileRules {
-    /// May be read, listed and run.
+    /// Read, list and execute.
     pub read: Vec<String>,
-    /// May be read, listed, run, changed, made and removed.
+    /// Read, list, execute, change, create and remove.
     pub write: Vec<String>,
-    /// Devices that may be read, written and controlled.
+    /// Devices to read, write and control.
     pub devices: Vec<String>,
-    /// Who may write where output is kept that was cut.
-    pub output: OutputRule,
+    /// Who may write to the folder for spill files.
+    pub output: SpillAccess,
 }
 
-/// Who may write where output is kept that was cut ([`crate::protocol::Hello::spill_dir`]).
+/// Who may write to the folder for spill files ([`crate::protocol::Hello::spill_dir`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OutputRule {
-    /// Commands as well as the guest, unless something else hinders them.
+pub enum SpillAccess {
+    /// Commands and the guest, unless another rule forbids it.
     #[default]
-    Everybody,
-    /// The guest alone. Every command is closed in once more for it, so one command cannot look into another's processes
-    /// as a debugger would.
-    GuestAlone,
+    #[serde(rename = "everybody")]
+    Anyone,
+    /// Only the guest. This needs a second Landlock domain per command. As a consequence, a command cannot debug
+    /// processes of another one.
+    #[serde(rename = "guest_alone")]
+    GuestOnly,
 }
 
-/// What each process of a command may use. `None`: what the guest was started with. A limit that the guest was
-/// started with and that is lower stands.
+/// The resource limits of each process. `None`: the limit that the guest was started with. A lower limit of the
+/// guest always applies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessLimits {
-    /// Bytes of a core dump.
+    /// The maximum size of a core dump in bytes.
     pub core_bytes: Option<u64>,
-    /// Files that it has open.
+    /// The maximum number of open files.
     pub open_files: Option<u64>,
-    /// Bytes of the longest file that it writes.
+    /// The maximum size of a written file in bytes.
     pub file_bytes: Option<u64>,
-    /// Bytes of memory that it maps.
+    /// The maximum size of mapped memory in bytes.
     pub memory_bytes: Option<u64>,
-    /// Processes and threads of the same user. Only for a sandbox with a user namespace of its own, where all that are
-    /// counted are the sandbox's.
+    /// The maximum number of processes and threads of the user. Only for a sandbox with its own user namespace,
+    /// where only the processes of the sandbox count.
     pub processes: Option<u64>,
-    /// Seconds of processor time.
+    /// The maximum processor time in seconds.
     pub cpu_seconds: Option<u64>,
 }
 
 impl ProcessLimits {
-    /// These limits, and those of `other` where these set none.
+    /// Returns these limits. Where one is not set, that of `other` applies.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -114,40 +116,44 @@ impl ProcessLimits {
     }
 }
 
-/// Which of the rules are in force: part of the guest's greeting.
+/// Which rules are enforced: part of the handshake.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct RulesInForce {
-    /// The rule of system calls.
-    pub syscalls: InForce,
-    /// The rule of files.
-    pub files: InForce,
-    /// The version of Landlock's interface that keeps the rule of files; 0 where nothing does.
+pub struct EnforcedRules {
+    /// The system call rule.
+    pub syscalls: RuleStatus,
+    /// The file rule.
+    pub files: RuleStatus,
+    /// The Landlock version that enforces the file rule; 0 when nothing does.
     pub landlock_abi: u32,
 }
 
-/// Whether a rule is in force.
+/// Whether a rule is enforced.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum InForce {
-    /// There is none.
+pub enum RuleStatus {
+    /// No rule was requested.
     #[default]
-    NotAsked,
-    /// It is.
-    Yes,
-    /// The machine cannot keep it, for this reason.
-    No(String),
+    #[serde(rename = "not_asked")]
+    NotRequested,
+    /// The rule is enforced.
+    #[serde(rename = "yes")]
+    Enforced,
+    /// The machine does not support the rule, for this reason.
+    #[serde(rename = "no")]
+    Unsupported(String),
 }
 
-/// Which limits of the whole sandbox were reached while a program ran. What others did that ran at the same time is
-/// counted, too: the limits are for all of them together.
+/// The sandbox limits that were reached while a program ran. They apply to all programs together, so another
+/// program may have reached them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct LimitsReached {
+pub struct ReachedLimits {
     /// Memory ran out, and the kernel killed a process.
     pub memory: bool,
-    /// New processes or threads were refused, since there were as many as there may be.
+    /// New processes or threads were refused, because the maximum was reached.
     pub processes: bool,
-    /// What it left running was ended, since that left no room for others.
-    pub made_room: bool,
+    /// The program's leftover processes were ended, because they left no room for other programs.
+    #[serde(rename = "made_room")]
+    pub ended_leftovers: bool,
 }

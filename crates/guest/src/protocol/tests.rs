@@ -34,7 +34,7 @@ fn encode(frames: &[Frame]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes `bytes`, which come in pieces of the sizes given, over and over.
+/// Decodes `bytes`, in chunks of the given sizes, repeatedly.
 fn decode(bytes: &[u8], sizes: &[usize]) -> (Vec<Frame>, Decoder, Result<(), FrameError>) {
     let mut decoder = Decoder::new();
     let mut frames = Vec::new();
@@ -87,7 +87,7 @@ proptest! {
         let (decoded, decoder, _) = decode(&bytes, &sizes);
         let taken: usize = decoded.iter().map(|frame| HEADER_LEN + frame.payload.len()).sum();
         prop_assert!(taken <= bytes.len());
-        prop_assert!(decoder.held() <= bytes.len() + 50, "nothing is allocated for what a header claims");
+        prop_assert!(decoder.buffered() <= bytes.len() + 50, "nothing is allocated for what a header claims");
         for frame in decoded {
             // Typed errors, never a panic.
             let _ = frame.data();
@@ -136,7 +136,7 @@ proptest! {
         let mut seen = 0;
         for piece in bytes.chunks(size) {
             decoder.push(piece);
-            prop_assert!(decoder.held() <= HEADER_LEN + 50_000 + size);
+            prop_assert!(decoder.buffered() <= HEADER_LEN + 50_000 + size);
             while decoder.next_frame().expect("a frame").is_some() {
                 seen += 1;
             }
@@ -168,7 +168,7 @@ proptest! {
 }
 
 #[test]
-fn a_pause_and_its_end_come_back() {
+fn pause_and_resume_round_trip() {
     for request in [Request::Pause, Request::Resume] {
         let open = Open { request, credit: 0, timeout_ms: Some(1) };
         let payload = serde_json::to_vec(&open).expect("JSON");

@@ -1,11 +1,13 @@
-//! Measuring what a folder takes of the disk: the side of a child or a worker.
+//! Measures the disk usage of a folder, in a child or a worker.
 //!
-//! The folder changes while it is measured; what is moved meanwhile may be counted twice or not at all, and the next
-//! measurement sees it. However deep folders are nested, two handles are open: the way up is by `..`, and checked.
+//! The folder changes during the measurement. A file that is moved meanwhile may be counted twice or not at all;
+//! the next measurement corrects this. Only two handles are open, however deep the folders are: the walk goes up
+//! by `..`, and checks the result.
 //!
-//! A file that has no name any more is found where a process has it open, runs it, or is in it. Where a process may hold
-//! others, the measurement says so ([`Measurement::is_complete`]): the process lets nobody look into it, has mapped a file that it
-//! has not open, or has a socket with descriptors on their way. Kernels before 5.11 do not tell of the latter.
+//! A deleted file is found through the processes that have it open, execute it, or have it as their working
+//! directory. A process may hold deleted files that cannot be found. Then the result is not complete
+//! ([`Measurement::is_complete`]): the process does not allow inspection, has mapped a file that it has not open,
+//! or has a socket with descriptors in transit. Kernels before 5.11 do not report the last case.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -17,104 +19,105 @@ use rustix::process::Pid;
 
 use conjure_guest::protocol::DiskUsage;
 
-use super::plus;
-use crate::{sys, tree};
+use super::usage::plus;
+use crate::{process_tree, sys};
 
-/// Bytes of a block as `st_blocks` counts them, whatever the file system's are.
+/// The unit of `st_blocks`, in bytes, on every file system.
 const BLOCK: u64 = 512;
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// What is said of a file in `/proc/PID/fd` that has no name any more.
+/// How links in `/proc/PID/fd` end when the file is deleted.
 const DELETED: &[u8] = b" (deleted)";
 
-/// How what is said of a socket there begins.
+/// How such links begin for sockets.
 const SOCKET: &[u8] = b"socket:";
 
-/// What a folder was found to take.
+/// The result of a measurement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Measurement {
     pub(super) used: DiskUsage,
-    /// Whether nothing can be hidden: no process may hold files that have no name, and that cannot be seen.
+    /// Whether no process may hold deleted files that the measurement could not see.
     pub(super) is_complete: bool,
 }
 
-/// Measures what lies beneath an open folder, the folder itself included, and what descendants of `guest` have open that
-/// was removed from its file system. Once it is more than `enough`, of either, the rest is not looked at.
+/// Measures an open folder, including itself, and the deleted files of its file system that descendants of `guest`
+/// have open. Stops once the usage is more than `enough`.
 ///
-/// `path` is where the folder lies, for those that have mapped files of it.
+/// `path` is the folder's path, to recognise mapped files.
 pub(super) fn measure(
     folder: &OwnedFd,
     path: &str,
     guest: Pid,
     enough: DiskUsage,
 ) -> Result<Measurement, Errno> {
-    // The handle may be one that only stands for the folder.
+    // The handle may be an `O_PATH` handle.
     let top = rustix::fs::openat(folder, ".", FOLDER, Mode::empty())?;
     let stat = rustix::fs::fstat(&top)?;
     let mut count =
-        Count { device: stat.st_dev, enough, used: DiskUsage::default(), several: HashSet::new() };
+        UsageCounter { device: stat.st_dev, enough, used: DiskUsage::default(), several: HashSet::new() };
     count.add(&stat);
     count.walk(&top)?;
     let mut is_complete = true;
     if count.used.is_within(&enough) {
-        let mut holders = Holders { count: &mut count, path: format!("{path}/"), sockets: HashSet::new() };
-        for pid in tree::descendants_of(guest) {
-            // What the guest has forked itself holds nothing, and lets nobody look.
-            is_complete &= holders.add(pid) || tree::is_child_of(pid, guest);
+        let mut holders =
+            OpenFileCounter { count: &mut count, path: format!("{path}/"), sockets: HashSet::new() };
+        for pid in process_tree::descendants_of(guest) {
+            // The guest's own children hold no files, and do not allow inspection.
+            is_complete &= holders.add(pid) || process_tree::is_child_of(pid, guest);
         }
     }
     Ok(Measurement { used: count.used, is_complete })
 }
 
-/// What one file or folder takes.
-pub(crate) fn of_stat(stat: &Stat) -> DiskUsage {
+/// Returns the disk usage of one file or folder.
+pub(crate) fn usage_from_stat(stat: &Stat) -> DiskUsage {
     let blocks = u64::try_from(stat.st_blocks).unwrap_or(0);
     DiskUsage { bytes: blocks.saturating_mul(BLOCK), inodes: 1 }
 }
 
-struct Count {
+struct UsageCounter {
     device: u64,
     enough: DiskUsage,
     used: DiskUsage,
-    /// The files that have several names, and those that have none: each counts once.
+    /// The files with several names or none. Each counts once.
     several: HashSet<u64>,
 }
 
 /// A folder on the way down from the top.
 struct Level {
-    /// What it is called in the folder above it.
+    /// Its name in the parent folder.
     name: CString,
     identity: (u64, u64),
-    /// The permissions that it had, where it was given some to be looked into.
+    /// Its former permissions, if they were changed to read it.
     mode: Option<Mode>,
-    /// The folders in it that were not entered yet.
+    /// The subfolders that were not entered yet.
     folders: Vec<CString>,
 }
 
-impl Count {
+impl UsageCounter {
     fn add(&mut self, stat: &Stat) {
         let is_file = FileType::from_raw_mode(stat.st_mode) != FileType::Directory;
         let is_counted = is_file && stat.st_nlink != 1 && !self.several.insert(stat.st_ino);
         if stat.st_dev != self.device || is_counted {
             return;
         }
-        self.used = plus(self.used, of_stat(stat));
+        self.used = plus(self.used, usage_from_stat(stat));
     }
 
-    /// Counts what is beneath the top.
+    /// Counts everything beneath the top.
     fn walk(&mut self, top: &OwnedFd) -> Result<(), Errno> {
         let mut at = rustix::fs::openat(top, ".", FOLDER, Mode::empty())?;
         let mut way = vec![self.level(&at, CString::default(), None)?];
         while let Some(level) = way.last_mut() {
-            // A worker that is to end looks at this itself.
+            // A worker that is to end checks this itself.
             if sys::is_termination_pending() {
                 return Err(Errno::INTR);
             }
             let is_enough = !self.used.is_within(&self.enough);
             if let Some(name) = level.folders.pop().filter(|_| !is_enough) {
-                // Otherwise it was removed or replaced meanwhile, or something is mounted there.
-                if let Ok((next, mode)) = enter(&at, &name) {
+                // On failure, it was removed or replaced meanwhile, or is a mount point.
+                if let Ok((next, mode)) = open_child(&at, &name) {
                     way.push(self.level(&next, name, mode)?);
                     at = next;
                 }
@@ -127,15 +130,15 @@ impl Count {
             if let Some(above) = way.last() {
                 at = match rustix::fs::openat(&at, "..", FOLDER, Mode::empty()) {
                     Ok(up) if identity(&rustix::fs::fstat(&up)?) == above.identity => up,
-                    // The folder was moved, and what is above it now is elsewhere.
-                    _ => regain(top, &mut way)?,
+                    // The folder was moved, and has another parent now.
+                    _ => reopen_path(top, &mut way)?,
                 };
             }
         }
         Ok(())
     }
 
-    /// Counts what is in a folder, and notes the folders in it.
+    /// Counts the entries of a folder, and collects its subfolders.
     fn level(&mut self, folder: &OwnedFd, name: CString, mode: Option<Mode>) -> Result<Level, Errno> {
         let mut folders = Vec::new();
         for entry in Dir::read_from(folder)? {
@@ -157,27 +160,28 @@ impl Count {
     }
 }
 
-/// Counts the files that have no name any more, by those who hold them.
-struct Holders<'a> {
-    count: &'a mut Count,
+/// Counts deleted files through the processes that hold them.
+struct OpenFileCounter<'a> {
+    count: &'a mut UsageCounter,
     /// The folder's path, with a slash at its end.
     path: String,
-    /// Those that were looked at.
+    /// The sockets that were inspected.
     sockets: HashSet<Vec<u8>>,
 }
 
-impl Holders<'_> {
-    /// Counts what a process holds of the folder's file system that has no name. Whether that is all it may hold.
+impl OpenFileCounter<'_> {
+    /// Counts the deleted files that a process holds on the folder's file system. Returns whether all were
+    /// visible.
     fn add(&mut self, pid: Pid) -> bool {
         let process = format!("/proc/{}", pid.as_raw_nonzero());
         let (mut is_complete, mut is_memory_known) = (true, false);
-        // All threads have the same memory, but each may have descriptors and a folder of its own.
-        for thread in tree::threads_of(pid) {
+        // All threads share their memory, but each may have its own descriptors and working directory.
+        for thread in process_tree::threads_of(pid) {
             let folder = format!("{process}/task/{}", thread.as_raw_nonzero());
             let is_known = self.add_thread(&folder).unwrap_or(false)
                 && (is_memory_known || self.are_mappings_known(&folder));
-            // The first thread may have ended before the others.
-            if tree::is_alive(pid, thread) {
+            // The first thread may have exited before the others.
+            if process_tree::is_alive(pid, thread) {
                 is_complete &= is_known;
                 is_memory_known = true;
             }
@@ -185,7 +189,7 @@ impl Holders<'_> {
         is_complete
     }
 
-    /// Counts what a thread has open, is in, or runs.
+    /// Counts the files that a thread has open, executes, or has as its working directory.
     fn add_thread(&mut self, thread: &str) -> Result<bool, Errno> {
         let place = rustix::fs::open(thread, FOLDER, Mode::empty())?;
         for name in [c"exe", c"cwd", c"root"] {
@@ -207,9 +211,9 @@ impl Holders<'_> {
         Ok(is_complete)
     }
 
-    /// Counts what a link of `/proc` leads to where that was removed. Yields what the link says where it is something else.
+    /// Counts the target of a link in `/proc` if it is deleted. Otherwise returns the link's text.
     fn add_removed(&mut self, folder: &OwnedFd, name: &CStr) -> Option<CString> {
-        // Only what was removed is looked at: other files may lie where looking takes long.
+        // Only deleted files are inspected: inspecting others may block.
         let link = rustix::fs::readlinkat(folder, name, Vec::new()).ok()?;
         if !link.as_bytes().ends_with(DELETED) {
             return Some(link);
@@ -222,12 +226,11 @@ impl Holders<'_> {
         None
     }
 
-    /// Whether all files of the folder that a process has mapped, and that were removed, were counted: how large they are is
-    /// not seen here.
+    /// Whether all deleted files that a process has mapped were counted elsewhere. Their size is not visible here.
     fn are_mappings_known(&self, thread: &str) -> bool {
         let Ok(maps) = std::fs::read(format!("{thread}/maps")) else { return false };
         maps.split(|byte| *byte == b'\n').filter(|line| line.ends_with(DELETED)).all(|line| {
-            // Addresses, rights, offset, device, inode, path.
+            // Addresses, permissions, offset, device, inode, path.
             let mut fields = line.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
             let inode = fields.nth(4).and_then(|inode| std::str::from_utf8(inode).ok()?.parse().ok());
             let is_here = fields.next().is_some_and(|path| path.starts_with(self.path.as_bytes()));
@@ -236,9 +239,9 @@ impl Holders<'_> {
     }
 }
 
-/// Whether a socket has received descriptors that nobody has taken yet.
+/// Whether a socket received descriptors that no process has taken yet.
 fn has_descriptors_under_way(info: &str) -> bool {
-    // It was closed meanwhile, and is looked at by the next measurement.
+    // It was closed meanwhile. The next measurement inspects it.
     let Ok(info) = std::fs::read_to_string(info) else { return false };
     info.lines().any(|line| line.strip_prefix("scm_fds:").is_some_and(|count| count.trim() != "0"))
 }
@@ -247,10 +250,9 @@ fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
-/// Opens a folder within a folder, through no link and into no mount. One that its owner took the right to look into
-/// gets it back for as long as it is looked into, since it can be filled nevertheless; then its former permissions are
-/// told, too.
-fn enter(folder: &OwnedFd, name: &CStr) -> Result<(OwnedFd, Option<Mode>), Errno> {
+/// Opens a subfolder, through no link and into no mount. If its owner removed the read permission, it is restored
+/// during the measurement, since such a folder can still be filled. Then the former permissions are returned, too.
+fn open_child(folder: &OwnedFd, name: &CStr) -> Result<(OwnedFd, Option<Mode>), Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     let open = |flags| rustix::fs::openat2(folder, name, flags, Mode::empty(), resolve);
     let found = open(FOLDER);
@@ -276,18 +278,18 @@ fn enter(folder: &OwnedFd, name: &CStr) -> Result<(OwnedFd, Option<Mode>), Errno
     }
 }
 
-/// Gives a folder these permissions, by its handle. Where that cannot be, it stays as it is.
+/// Sets the permissions of a folder by its handle, if possible.
 fn restore(folder: &OwnedFd, mode: Mode) {
     let _ = rustix::fs::chmod(format!("/proc/self/fd/{}", folder.as_raw_fd()), mode);
 }
 
-/// Goes down from the top anew, as far as the way still leads to the same folders. The rest of the way is given up: what
-/// was moved is where it is now, and was counted there or not.
-fn regain(top: &OwnedFd, way: &mut Vec<Level>) -> Result<OwnedFd, Errno> {
+/// Walks down from the top again, as long as the path leads to the same folders. The rest of the path is dropped:
+/// a moved folder was counted at its new place or not.
+fn reopen_path(top: &OwnedFd, way: &mut Vec<Level>) -> Result<OwnedFd, Errno> {
     let mut at = rustix::fs::openat(top, ".", FOLDER, Mode::empty())?;
     let mut reached = 1;
     while let Some(level) = way.get(reached) {
-        match enter(&at, &level.name) {
+        match open_child(&at, &level.name) {
             Ok((next, _)) if identity(&rustix::fs::fstat(&next)?) == level.identity => at = next,
             _ => break,
         }

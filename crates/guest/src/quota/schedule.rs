@@ -1,45 +1,45 @@
-//! When to measure. Purely a matter of times, which arrive as values.
+//! Decides when to measure. It is pure: times are arguments.
 //!
-//! Time to measure is saved up, a twentieth of what passes, and spent. What is saved suffices for two measurements before
-//! the regular one is made, so that an early one can always follow it.
+//! A twentieth of the passing time is saved up for measuring. A regular measurement waits until the savings cover
+//! two measurements, so that an early one can follow at any time.
 
 use std::time::Duration;
 
-/// Of the time that passes, one part of so many is for measuring.
+/// Measuring may use one part in this many of the passing time.
 const SHARE: u32 = 20;
 
-/// Measurements are at least so far apart.
+/// The minimum interval of measurements.
 const SOONEST: Duration = Duration::from_millis(10);
 
-/// And that far when there is no reason to hurry.
+/// The interval of regular measurements.
 const REGULAR: Duration = Duration::from_millis(100);
 
-/// And that far when nothing seems to change.
-const SELDOM: Duration = Duration::from_secs(2);
+/// The interval when nothing seems to change.
+const QUIET: Duration = Duration::from_secs(2);
 
-/// No more than this is saved up, or two measurements.
+/// The maximum savings, unless two measurements cost more.
 const SAVED_MAX: Duration = Duration::from_millis(250);
 
-/// What is saved up and spent.
+/// The time that is saved up for measuring.
 #[derive(Debug)]
-pub(super) struct Schedule {
+pub(super) struct MeasureSchedule {
     saved: Duration,
-    /// What the last one took more than was saved: paid back before anything is saved again.
+    /// What the last measurement cost more than was saved. It is paid back first.
     owed: Duration,
-    /// Up to when the time that passed was counted.
+    /// Until when passing time was counted.
     counted: Duration,
     /// When the last measurement ended.
     last: Option<Duration>,
-    /// What the last one took of a processor.
+    /// The processor time of the last measurement.
     cost: Duration,
 }
 
-impl Schedule {
+impl MeasureSchedule {
     pub(super) const fn new(now: Duration) -> Self {
         Self { saved: SAVED_MAX, owed: Duration::ZERO, counted: now, last: None, cost: Duration::ZERO }
     }
 
-    /// A measurement ended that took so much of a processor.
+    /// Records a measurement that used this much processor time.
     pub(super) fn spend(&mut self, now: Duration, cost: Duration) {
         self.save(now);
         self.owed += cost.saturating_sub(self.saved);
@@ -56,18 +56,18 @@ impl Schedule {
         self.counted = now;
     }
 
-    /// When the next measurement is due that has no special reason.
-    pub(super) fn regular(&self) -> Duration {
+    /// When the next regular measurement is due.
+    pub(super) fn next_regular(&self) -> Duration {
         self.when(REGULAR, self.cost * 2)
     }
 
-    /// When it is due though nothing seems to change.
-    pub(super) fn seldom(&self) -> Duration {
-        self.when(SELDOM, self.cost * 2)
+    /// When a measurement is due although nothing seems to change.
+    pub(super) fn next_when_quiet(&self) -> Duration {
+        self.when(QUIET, self.cost * 2)
     }
 
-    /// From when on one can be made that has.
-    pub(super) fn early(&self) -> Duration {
+    /// The earliest time for a measurement that has a special reason.
+    pub(super) fn earliest_early(&self) -> Duration {
         self.when(SOONEST, self.cost)
     }
 
@@ -90,34 +90,34 @@ mod tests {
 
     #[test]
     fn the_first_is_at_once_and_cheap_ones_are_regular() {
-        let mut schedule = Schedule::new(ms(1000));
-        assert_eq!((schedule.early(), schedule.regular()), (ms(1000), ms(1000)));
+        let mut schedule = MeasureSchedule::new(ms(1000));
+        assert_eq!((schedule.earliest_early(), schedule.next_regular()), (ms(1000), ms(1000)));
         schedule.spend(ms(1001), ms(1));
-        assert_eq!((schedule.early(), schedule.regular()), (ms(1011), ms(1101)));
+        assert_eq!((schedule.earliest_early(), schedule.next_regular()), (ms(1011), ms(1101)));
     }
 
     #[test]
-    fn dear_ones_are_rare_and_leave_one_in_reserve() {
-        let mut schedule = Schedule::new(ms(0));
+    fn expensive_measurements_are_rare_and_leave_one_in_reserve() {
+        let mut schedule = MeasureSchedule::new(ms(0));
         schedule.spend(ms(0), ms(250));
-        // Nothing is left: one costs 250 ms, for which 5 s must pass.
-        assert_eq!((schedule.early(), schedule.regular()), (ms(5_000), ms(10_000)));
+        // Nothing is saved. One measurement costs 250 ms, for which 5 s must pass.
+        assert_eq!((schedule.earliest_early(), schedule.next_regular()), (ms(5_000), ms(10_000)));
         schedule.spend(ms(10_000), ms(250));
-        assert_eq!((schedule.early(), schedule.regular()), (ms(10_010), ms(15_000)));
+        assert_eq!((schedule.earliest_early(), schedule.next_regular()), (ms(10_010), ms(15_000)));
     }
 
     proptest! {
         #[test]
-        fn they_take_a_twentieth_in_the_long_run(costs in prop::collection::vec((0_u64..400, any::<bool>()), 1..200)) {
+        fn measurements_use_a_twentieth_of_the_time(costs in prop::collection::vec((0_u64..400, any::<bool>()), 1..200)) {
             let (mut now, mut spent) = (ms(0), ms(0));
-            let mut schedule = Schedule::new(now);
+            let mut schedule = MeasureSchedule::new(now);
             let mut dearest = ms(0);
             for (cost, is_early) in costs {
-                now = now.max(if is_early { schedule.early() } else { schedule.regular() }) + ms(cost);
+                now = now.max(if is_early { schedule.earliest_early() } else { schedule.next_regular() }) + ms(cost);
                 schedule.spend(now, ms(cost));
                 spent += ms(cost);
                 dearest = dearest.max(ms(cost));
-                // What was saved at the start, and what one costs more than the last let expect.
+                // The initial savings, and what one measurement costs more than the last.
                 prop_assert!(spent <= now / SHARE + SAVED_MAX + dearest, "{spent:?} of {now:?}");
             }
         }

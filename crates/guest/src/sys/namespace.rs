@@ -1,4 +1,4 @@
-//! Namespaces, mounts and privileges: the calls that rustix does not have, or has as unsafe only.
+//! Namespaces, mounts and privileges: calls that rustix lacks, or offers only as unsafe.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -17,7 +17,8 @@ pub(crate) fn unshare(namespaces: UnshareFlags) -> Result<(), Errno> {
     unsafe { rustix::thread::unshare_unsafe(namespaces) }
 }
 
-/// Starts a process that does nothing but be in a user namespace of its own, until it is killed or this one dies.
+/// Forks a process that only holds a user namespace of its own. It ends when it is killed, or when this process
+/// dies.
 pub(crate) fn fork_user_namespace() -> Result<Pid, Errno> {
     let parent = rustix::process::getpid();
     let flags = libc::c_ulong::from((libc::CLONE_NEWUSER | libc::SIGCHLD).cast_unsigned());
@@ -40,27 +41,26 @@ pub(crate) fn fork_user_namespace() -> Result<Pid, Errno> {
     }
 }
 
-/// What is changed about a mount, always all of it: with the mounts below it, and so that it neither passes mounts on
-/// nor takes any.
+/// A change of a mount. It also makes the mount private: it neither propagates mounts nor receives any.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MountChange<'a> {
-    /// What is switched on.
+    /// The attributes to set.
     pub(crate) set: MountAttrFlags,
-    /// The user namespace by which the owners of files are mapped.
+    /// The user namespace for the ID mapping of file owners.
     pub(crate) owners: Option<BorrowedFd<'a>>,
 }
 
-/// Whether the mounts below a mount are meant, too.
+/// Whether the change includes the mounts below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Depth {
-    Whole,
-    Top,
+pub(crate) enum MountDepth {
+    Recursive,
+    Single,
 }
 
 /// Changes a mount.
 pub(crate) fn change_mount(
     mount: BorrowedFd<'_>,
-    depth: Depth,
+    depth: MountDepth,
     change: MountChange<'_>,
 ) -> Result<(), Errno> {
     let attributes = libc::mount_attr {
@@ -70,7 +70,7 @@ pub(crate) fn change_mount(
         propagation: libc::MS_PRIVATE,
         userns_fd: change.owners.map_or(0, |owners| u64::from(owners.as_raw_fd().unsigned_abs())),
     };
-    let recursive = if depth == Depth::Whole { libc::AT_RECURSIVE } else { 0 };
+    let recursive = if depth == MountDepth::Recursive { libc::AT_RECURSIVE } else { 0 };
     // SAFETY: the path is an empty string and the structure lives until after the call, with its size given.
     let result = unsafe {
         libc::syscall(
@@ -85,7 +85,7 @@ pub(crate) fn change_mount(
     if result < 0 { Err(last_errno()) } else { Ok(()) }
 }
 
-/// Switches the loopback interface of this network namespace on.
+/// Enables the loopback interface of this network namespace.
 pub(crate) fn switch_loopback_on() -> Result<(), Errno> {
     // SAFETY: opens a descriptor, which is checked and owned by nobody else.
     let socket = unsafe {
@@ -106,13 +106,13 @@ pub(crate) fn switch_loopback_on() -> Result<(), Errno> {
     if result < 0 { Err(last_errno()) } else { Ok(()) }
 }
 
-/// Takes every capability from what this process may ever gain by executing a program.
+/// Removes every capability from the bounding set of this process.
 pub(crate) fn clear_bounding_set() -> Result<(), Errno> {
     for capability in 0..64 {
         // SAFETY: the call takes numbers only.
         if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } < 0 {
             return match last_errno() {
-                // One more than the kernel knows.
+                // The first number that the kernel does not know.
                 Errno::INVAL if capability > 0 => Ok(()),
                 errno => Err(errno),
             };
@@ -123,11 +123,11 @@ pub(crate) fn clear_bounding_set() -> Result<(), Errno> {
 
 /// Closes all descriptors from `first` on, whoever owns them.
 ///
-/// Only at the very start, where what lies there was left over by whoever started this program; or before nothing is
+/// Only for the very start, where these descriptors were left open by the parent process, or when nothing is
 /// opened or used any more.
 pub(crate) fn close_from(first: u32) {
     // SAFETY: nothing of this program owns a descriptor there, or what does is never used again (see above).
     if unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) } < 0 {
-        // Kernels before 5.9 have no mounts that can be changed as a jail needs them either.
+        // Kernels before 5.9 lack this call. They cannot run a jail anyway, because they lack `mount_setattr`.
     }
 }

@@ -1,4 +1,4 @@
-//! New processes: a fork of this program with chosen descriptors, and a program spawned from such a fork.
+//! New processes: a fork of this program with chosen descriptors, and a program that such a fork starts.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -8,8 +8,7 @@ use std::ptr;
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, WaitOptions};
 
-/// Ends the process when a panic unwinds out of a forked child, which must never come back into the code of
-/// its parent.
+/// Ends the process when a forked child panics. A child must never return into the code of its parent.
 struct AbortOnUnwind;
 
 impl Drop for AbortOnUnwind {
@@ -18,10 +17,10 @@ impl Drop for AbortOnUnwind {
     }
 }
 
-/// Forks this process. The child owns `descriptors` as 0, 1, 2, … in this order, and no others; those above 2
-/// are closed on exec. It runs `child` on them and exits with its result.
+/// Forks this process. The child owns `descriptors` as 0, 1, 2, … in this order, and no others. Those above 2 are
+/// closed on exec. It runs `child` on them and exits with its result.
 ///
-/// All other descriptors are closed in the child, so `child` must not use any that it captured.
+/// The child closes all other descriptors, so `child` must not use a descriptor that it captured.
 pub(crate) fn fork(
     descriptors: &[BorrowedFd<'_>],
     child: impl FnOnce(Vec<OwnedFd>) -> u8,
@@ -51,14 +50,14 @@ pub(crate) fn fork_whole(child: impl FnOnce() -> u8) -> Result<Pid, Errno> {
 
 /// Makes `descriptors` the only ones of this process.
 ///
-/// Only for a freshly forked child: it closes descriptors that are owned elsewhere. Their owners are never
-/// dropped, because such a child leaves by `_exit` and does not return to the code that holds them.
+/// Only for a freshly forked child: it closes descriptors that have other owners. Their owners are never dropped,
+/// because the child leaves by `_exit`.
 fn keep_only(descriptors: &[BorrowedFd<'_>]) -> Result<Vec<OwnedFd>, Errno> {
     let count = RawFd::try_from(descriptors.len()).map_err(|_| Errno::MFILE)?;
     let mut sources = Vec::with_capacity(descriptors.len());
     for (target, descriptor) in (0..).zip(descriptors) {
         let source = descriptor.as_raw_fd();
-        // One that lies where another will be put is moved out of the way first.
+        // A source that lies where another is to be put is moved first.
         if source < count && source != target {
             sources.push(check(
                 // SAFETY: duplicating a descriptor touches no memory.
@@ -96,16 +95,16 @@ fn keep_only(descriptors: &[BorrowedFd<'_>]) -> Result<Vec<OwnedFd>, Errno> {
     Ok(owned)
 }
 
-/// Why a program was not started.
+/// Why a program could not be started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SpawnError {
-    /// No process could be had, or the program not run.
+    /// The process could not be created, or the program not executed.
     Program(Errno),
     /// This limit could not be set.
     Limit(Resource, Errno),
 }
 
-/// What a new process needs between its start and the program's. It lies in memory that both share.
+/// What a new process needs until its program starts. Both processes share this memory.
 struct Start {
     path: *const c_char,
     argv: *const *mut c_char,
@@ -115,13 +114,13 @@ struct Start {
     failed: Option<SpawnError>,
 }
 
-/// Memory that a new process runs on until it runs its program: it makes a handful of system calls.
+/// The stack of a new process until its program starts. It makes only a few system calls.
 const START_STACK: usize = 32 * 1024;
 
-/// Starts the program at `path` in a session of its own, under `limits`, with an empty signal mask, and the descriptors
-/// of this process that are not closed on exec. Signals have the actions that they have in this process.
+/// Starts the program at `path` in a new session, with `limits` and an empty signal mask. It inherits the
+/// descriptors that are not closed on exec, and the signal actions of this process.
 ///
-/// The limits are the program's alone: this process must outlive it, whatever it may use.
+/// The limits apply only to the program, because this process must outlive it.
 pub(crate) fn spawn(
     path: &CStr,
     argv: &[CString],
@@ -141,7 +140,7 @@ pub(crate) fn spawn(
         failed: None,
     };
     let mut stack = vec![MaybeUninit::<u128>::uninit(); START_STACK / size_of::<u128>()];
-    // As `vfork`: nothing is copied, whatever this process holds, and it waits until the program runs.
+    // Like `vfork`: nothing is copied, and this process waits until the program runs.
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     // SAFETY: the new process runs `begin` on a stack of its own, which is aligned and grows downwards from its end;
     // stack, strings and limits live until it has another memory or is gone, since this process waits for that.
@@ -157,7 +156,7 @@ pub(crate) fn spawn(
     match (failed, Pid::from_raw(pid)) {
         (None, Some(pid)) => Ok(pid),
         (Some(error), pid) => {
-            // It is gone already.
+            // It has exited already.
             let _ = rustix::process::waitpid(pid, WaitOptions::empty());
             Err(error)
         }
@@ -165,7 +164,8 @@ pub(crate) fn spawn(
     }
 }
 
-/// The new process, in the memory of the old one, which waits: it must not allocate, panic, or return to Rust.
+/// Runs in the new process, in the memory of the old one, which waits. It must not allocate, panic, or return to
+/// Rust.
 extern "C" fn begin(start: *mut c_void) -> c_int {
     let start: *mut Start = start.cast();
     // SAFETY: `start` is that of `spawn`, in which nothing runs meanwhile. All calls take pointers that live there.
@@ -179,7 +179,7 @@ extern "C" fn begin(start: *mut c_void) -> c_int {
     }
 }
 
-/// What the program inherits: a session, its limits, no blocked signals.
+/// Prepares what the program inherits: a session, limits, no blocked signals.
 fn prepare(start: &Start) -> Result<(), SpawnError> {
     rustix::process::setsid().map_err(SpawnError::Program)?;
     // SAFETY: they are those of `spawn`, which waits.

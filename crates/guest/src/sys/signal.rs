@@ -1,4 +1,4 @@
-//! Signals, always taken synchronously: all are blocked, and two are asked for.
+//! Signals. All are blocked, and two of them are read synchronously.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -8,8 +8,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-/// Blocks every signal that can be blocked, and gives all their default action, for this process and those it forks:
-/// what the host ignores, programs would inherit.
+/// Blocks all signals, and resets them to their default action. Otherwise programs would inherit the signals that
+/// the host ignores.
 pub(crate) fn block_signals() {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: the set is initialised before it is used; the program has one thread, whose mask this is. No handler of
@@ -23,7 +23,7 @@ pub(crate) fn block_signals() {
     }
 }
 
-/// Lets every signal through, in a process that is about to run a program.
+/// Unblocks all signals, in a process that is about to execute a program.
 pub(super) fn unblock_all() {
     let none = set_of(&[]);
     // SAFETY: the set is initialised; this process does nothing but run a program.
@@ -42,7 +42,7 @@ fn set_of(signals: &[Signal]) -> libc::sigset_t {
     }
 }
 
-/// Lets SIGTERM end this process at once: for a worker that leaves nothing behind.
+/// Lets SIGTERM end this process at once. For a worker that leaves nothing behind.
 pub(crate) fn allow_termination() {
     let set = set_of(&[Signal::TERM]);
     // SAFETY: gives the signal its default action and takes it out of this thread's mask; no handler of ours
@@ -53,19 +53,19 @@ pub(crate) fn allow_termination() {
     }
 }
 
-/// Takes that back: SIGTERM waits until it is asked for.
+/// Blocks SIGTERM again, so that it stays pending.
 pub(crate) fn block_termination() {
     let set = set_of(&[Signal::TERM]);
     // SAFETY: the set is initialised; the program has one thread, whose mask this is.
     unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()) };
 }
 
-/// Whether SIGTERM was sent to this process, in which it is blocked.
+/// Whether SIGTERM is pending.
 pub(crate) fn is_termination_pending() -> bool {
     is_any_pending([libc::SIGTERM])
 }
 
-/// Whether a signal but these was sent to this process, in which all are blocked.
+/// Whether any other signal than these is pending.
 pub(crate) fn is_other_pending(except: &[Signal]) -> bool {
     let is_excepted = |number: &i32| except.iter().any(|signal| signal.as_raw() == *number);
     is_any_pending((1..=libc::SIGRTMAX()).filter(|number| !is_excepted(number)))
@@ -79,7 +79,7 @@ fn is_any_pending(numbers: impl IntoIterator<Item = i32>) -> bool {
     is_known && numbers.into_iter().any(|number| unsafe { libc::sigismember(&raw const set, number) } == 1)
 }
 
-/// Waits for one of `signals`, which are blocked, and takes it. `None` when the time is up.
+/// Waits for one of `signals`, which must be blocked. `None` when the time is up.
 pub(crate) fn wait_for_signal(signals: &[Signal], timeout: Option<Duration>) -> Option<Signal> {
     let set = set_of(signals);
     let limit = timeout.map(|timeout| libc::timespec {
@@ -93,12 +93,12 @@ pub(crate) fn wait_for_signal(signals: &[Signal], timeout: Option<Duration>) -> 
     Signal::from_named_raw(taken)
 }
 
-/// The signals of this process as something that can be polled.
+/// A signalfd: signals of this process that can be polled.
 #[derive(Debug)]
 pub(crate) struct SignalFd(OwnedFd);
 
 impl SignalFd {
-    /// Takes `signals`, which must be blocked.
+    /// Creates a signalfd for `signals`, which must be blocked.
     pub(crate) fn new(signals: &[Signal]) -> Result<Self, Errno> {
         let set = set_of(signals);
         // SAFETY: the set is initialised; -1 asks for a new descriptor.
@@ -110,24 +110,24 @@ impl SignalFd {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// The next signal that came, if any.
-    pub(crate) fn take(&self) -> Option<(Signal, Sender)> {
+    /// Returns the next pending signal, if any.
+    pub(crate) fn take(&self) -> Option<(Signal, SignalSender)> {
         let mut record = [0_u8; size_of::<libc::signalfd_siginfo>()];
         let length = rustix::io::read(&self.0, &mut record).ok()?;
-        // The record begins with the signal's number, an error, a code, and the sender.
+        // The record begins with the signal number, an error, a code, and the sender's pid.
         let (words, _) = record.get(..length)?.split_first_chunk::<16>()?.0.as_chunks::<4>();
         let &[number, _, code, pid] = words else { return None };
         let signal = Signal::from_named_raw(i32::from_ne_bytes(number))?;
-        // Processes of this namespace cannot send this code with a number of their choice.
+        // Processes of this pid namespace cannot send this code with a pid of their choice.
         let is_outside = i32::from_ne_bytes(code) == libc::SI_USER && u32::from_ne_bytes(pid) == 0;
-        Some((signal, if is_outside { Sender::Outside } else { Sender::Inside }))
+        Some((signal, if is_outside { SignalSender::Outside } else { SignalSender::Inside }))
     }
 }
 
-/// Who sent a signal.
+/// The sender of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sender {
-    /// A process that has no number in the namespace of this one.
+pub(crate) enum SignalSender {
+    /// A process outside the pid namespace of this process.
     Outside,
     /// Any other process, a timer, or the kernel.
     Inside,

@@ -1,7 +1,7 @@
-//! One connection of a command, and the two directions of its tunnel.
+//! One connection of a command, with both directions of its tunnel.
 //!
-//! State: at most [`WINDOW`] bytes on their way to the client, for which credit was granted, and the socket. In a
-//! crash the kernel closes the socket, and the client sees its connection end.
+//! State: the socket, and at most [`WINDOW`] bytes for the client, for which the host had credit. When the guest
+//! crashes, the kernel closes the socket.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,22 +13,29 @@ use rustix::net::{Shutdown, shutdown, sockopt};
 
 use conjure_guest::protocol::{DATA_MAX, StreamId, TUNNEL_WINDOW};
 
-use super::Cx;
-use crate::feed::FeedError;
-use crate::outbox::Outbox;
+use crate::error::CreditError;
+use crate::frame_queue::FrameQueue;
 
-/// The most content that waits for the client to take it.
+/// The maximum number of bytes that wait for the client.
 const WINDOW: usize = TUNNEL_WINDOW as usize;
 
-/// What stays allocated for it while none waits.
-const SPARE: usize = 4 * 1024;
+/// The capacity that the buffer keeps while it is empty.
+const KEPT_CAPACITY: usize = 4 * 1024;
 
-/// How often one connection is read before others have their turn.
+/// How often one connection is read before others get their turn.
 const READS: usize = 2;
 
-/// How long a client may take to close its side once the host has let go of an ended tunnel. What the host sent is
-/// with the kernel long before, unless the client does not read at all.
+/// How long a client may take to close its side after the host cancelled an ended tunnel. The kernel has the
+/// host's content long before, unless the client does not read.
 const LINGER: Duration = Duration::from_secs(10);
+
+/// The parts of the event loop that tunnels use.
+#[derive(Debug)]
+pub(crate) struct TunnelContext<'a> {
+    pub(crate) now: Duration,
+    pub(crate) frames: &'a mut FrameQueue,
+    pub(crate) scratch: &'a mut [u8],
+}
 
 /// A connection and its channel.
 #[derive(Debug)]
@@ -36,190 +43,194 @@ pub(super) struct Connection {
     socket: OwnedFd,
     channel: u32,
     to_host: ToHost,
-    /// What the host has room for.
+    /// How many bytes the host accepts.
     credit: u64,
     to_client: ToClient,
-    /// The host has let go of the tunnel: until when the client may take what is left and close.
-    until: Option<Duration>,
-    /// Content that the client has not taken.
-    waiting: VecDeque<u8>,
-    /// What the host may still send.
+    /// After the host cancelled the tunnel: until when the client may read the rest and close.
+    close_deadline: Option<Duration>,
+    /// Content that the client has not read.
+    buffer: VecDeque<u8>,
+    /// How many bytes the host may still send.
     granted: usize,
-    idle: Idle,
+    idle: IdlePoll,
 }
 
-/// What is polled for while no bytes may move. What was seen and cannot be acted on yet must not be polled for: the
-/// kernel would report it without end.
+/// What to poll for while no bytes can move. An event that was seen but cannot be handled yet must not be polled
+/// for, since the kernel would report it endlessly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Idle {
-    /// That the client writes no more, closes, or dies.
-    Ends,
-    /// That it closes or dies: it writes no more, and what it wrote waits for credit.
-    Breaks,
-    /// Nothing: the socket is shut both ways, and what the client wrote waits for credit.
+enum IdlePoll {
+    /// The client half-closes, closes, or dies.
+    AnyEnd,
+    /// The client closes or dies. It has half-closed, and its content waits for credit.
+    FullClose,
+    /// Nothing: the socket is closed in both directions, and the client's content waits for credit.
     Nothing,
 }
 
-/// What becomes of what the client writes.
+/// The state of the direction from client to host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ToHost {
-    /// It goes to the host.
+    /// Content is sent to the host.
     Passes,
-    /// The host wants none.
-    Unwanted,
-    /// The client writes no more.
+    /// Content is dropped, because the host wants none.
+    Discarded,
+    /// The client sends no more.
     Ended,
 }
 
-/// How far the host is.
+/// The state of the direction from host to client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ToClient {
-    /// More may come.
+    /// The host may send more.
     Passes,
-    /// No more comes, but some waits.
+    /// The host sends no more, but content waits for the client.
     Ending,
-    /// The client has it all and knows that no more comes.
+    /// The client has received everything and the end.
     Ended,
 }
 
-/// What happened to a connection.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It goes on.
+pub(super) enum ConnectionState {
+    /// It continues.
     Open,
-    /// Both sides have ended.
-    Over,
-    /// It broke, or is to: what is on its way is lost, and the client is told by a reset.
-    Broken,
+    /// Both directions have ended.
+    Closed,
+    /// It failed, or is to be reset: content in transit is lost, and the client sees a reset.
+    Failed,
 }
 
 impl Connection {
-    /// A connection that was accepted; tells the host.
-    pub(super) fn new(socket: OwnedFd, channel: u32, outbox: &mut Outbox) -> Self {
-        outbox.tunnel(channel, TUNNEL_WINDOW);
+    /// Creates a tunnel for an accepted connection, and announces it to the host.
+    pub(super) fn new(socket: OwnedFd, channel: u32, frames: &mut FrameQueue) -> Self {
+        frames.tunnel(channel, TUNNEL_WINDOW);
         Self {
             socket,
             channel,
             to_host: ToHost::Passes,
             credit: 0,
             to_client: ToClient::Passes,
-            until: None,
-            waiting: VecDeque::new(),
+            close_deadline: None,
+            buffer: VecDeque::new(),
             granted: WINDOW,
-            idle: Idle::Ends,
+            idle: IdlePoll::AnyEnd,
         }
     }
 
-    /// What to poll for.
-    pub(super) fn interest(&self, outbox: &Outbox) -> Option<(BorrowedFd<'_>, PollFlags)> {
-        let events = match (self.events(outbox), self.idle) {
+    /// Returns the socket and the events to poll for.
+    pub(super) fn interest(&self, frames: &FrameQueue) -> Option<(BorrowedFd<'_>, PollFlags)> {
+        let events = match (self.events(frames), self.idle) {
             (events, _) if !events.is_empty() => events,
-            (_, Idle::Ends) if self.to_host == ToHost::Passes => PollFlags::RDHUP,
-            (_, Idle::Ends | Idle::Breaks) => PollFlags::empty(),
-            (_, Idle::Nothing) => return None,
+            (_, IdlePoll::AnyEnd) if self.to_host == ToHost::Passes => PollFlags::RDHUP,
+            (_, IdlePoll::AnyEnd | IdlePoll::FullClose) => PollFlags::empty(),
+            (_, IdlePoll::Nothing) => return None,
         };
         Some((self.socket.as_fd(), events))
     }
 
-    fn events(&self, outbox: &Outbox) -> PollFlags {
+    fn events(&self, frames: &FrameQueue) -> PollFlags {
         let mut events = PollFlags::empty();
         let reads = match self.to_host {
-            ToHost::Passes => self.room(outbox) > 0,
-            ToHost::Unwanted => true,
+            ToHost::Passes => self.room(frames) > 0,
+            ToHost::Discarded => true,
             ToHost::Ended => false,
         };
         events.set(PollFlags::IN, reads);
-        events.set(PollFlags::OUT, !self.waiting.is_empty());
+        events.set(PollFlags::OUT, !self.buffer.is_empty());
         events
     }
 
-    fn room(&self, outbox: &Outbox) -> usize {
-        if outbox.takes_content() {
+    fn room(&self, frames: &FrameQueue) -> usize {
+        if frames.has_room_for_data() {
             usize::try_from(self.credit).unwrap_or(usize::MAX).min(DATA_MAX)
         } else {
             0
         }
     }
 
-    /// The socket is ready, or ended.
-    pub(super) fn ready(&mut self, cx: &mut Cx<'_>) -> Standing {
-        let moved = if self.events(cx.outbox).is_empty() {
-            self.look_at_end(cx.outbox)
+    /// Handles a socket that is ready or has ended.
+    pub(super) fn ready(&mut self, cx: &mut TunnelContext<'_>) -> ConnectionState {
+        let moved = if self.events(cx.frames).is_empty() {
+            self.check_end(cx.frames)
         } else {
-            self.idle = Idle::Ends;
-            self.read(cx).and_then(|()| self.write(cx.outbox))
+            self.idle = IdlePoll::AnyEnd;
+            self.read(cx).and_then(|()| self.write(cx.frames))
         };
-        self.standing(moved)
+        self.state(moved)
     }
 
-    /// Content from the host.
+    /// Accepts content from the host.
     ///
     /// # Errors
-    /// When the host may not send it.
-    pub(super) fn data(&mut self, content: &[u8], outbox: &mut Outbox) -> Result<Standing, FeedError> {
+    /// When the host exceeds its credit, or has ended the content.
+    pub(super) fn data(
+        &mut self,
+        content: &[u8],
+        frames: &mut FrameQueue,
+    ) -> Result<ConnectionState, CreditError> {
         if self.to_client != ToClient::Passes {
-            return Err(FeedError::AfterEnd);
+            return Err(CreditError::AfterEnd);
         }
-        self.granted = self.granted.checked_sub(content.len()).ok_or(FeedError::BeyondCredit)?;
+        self.granted = self.granted.checked_sub(content.len()).ok_or(CreditError::BeyondCredit)?;
         let mut rest = content;
-        if self.waiting.is_empty() {
+        if self.buffer.is_empty() {
             match write(&self.socket, content) {
                 Ok(written) => rest = content.get(written..).unwrap_or_default(),
-                Err(_) => return Ok(Standing::Broken),
+                Err(_) => return Ok(ConnectionState::Failed),
             }
         }
-        self.waiting.extend(rest);
-        self.grant(outbox);
-        Ok(Standing::Open)
+        self.buffer.extend(rest);
+        self.grant(frames);
+        Ok(ConnectionState::Open)
     }
 
-    /// The host sends no more.
-    pub(super) fn end_of_data(&mut self, outbox: &mut Outbox) -> Standing {
+    /// Handles the end of the host's content.
+    pub(super) fn end_of_data(&mut self, frames: &mut FrameQueue) -> ConnectionState {
         if self.to_client == ToClient::Passes {
             self.to_client = ToClient::Ending;
         }
-        let moved = self.write(outbox);
-        self.standing(moved)
+        let moved = self.write(frames);
+        self.state(moved)
     }
 
-    /// The host has room for so many more bytes.
+    /// Adds credit: the host accepts this many more bytes.
     pub(super) fn granted(&mut self, bytes: u32) {
         self.credit = self.credit.saturating_add(bytes.into());
     }
 
-    /// The host lets go of the tunnel.
-    pub(super) fn cancel(&mut self, now: Duration) -> Standing {
+    /// Handles the host's cancellation of the tunnel.
+    pub(super) fn cancel(&mut self, now: Duration) -> ConnectionState {
         if self.to_client == ToClient::Passes {
-            return Standing::Broken;
+            return ConnectionState::Failed;
         }
         if self.to_host == ToHost::Passes {
-            self.to_host = ToHost::Unwanted;
+            self.to_host = ToHost::Discarded;
         }
-        self.until.get_or_insert(now + LINGER);
-        Standing::Open
+        self.close_deadline.get_or_insert(now + LINGER);
+        ConnectionState::Open
     }
 
-    /// Until when the client's end is waited for.
+    /// Returns the deadline for the client's close.
     pub(super) fn due(&self) -> Option<Duration> {
-        self.until
+        self.close_deadline
     }
 
-    /// What to do about a client whose time is up.
-    pub(super) fn late(&self) -> Standing {
+    /// Returns the final state after the deadline.
+    pub(super) fn late(&self) -> ConnectionState {
         match self.to_client {
-            ToClient::Passes | ToClient::Ending => Standing::Broken,
-            ToClient::Ended => Standing::Over,
+            ToClient::Passes | ToClient::Ending => ConnectionState::Failed,
+            ToClient::Ended => ConnectionState::Closed,
         }
     }
 
-    /// Closes the socket so that the client sees a reset.
+    /// Closes the socket with a reset.
     pub(super) fn reset(self) {
-        // Where this fails the socket is broken already.
+        // When this fails, the connection has failed already.
         let _ = sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
     }
 
-    /// How the socket has ended, as far as it has, when no bytes may move: an end needs no credit.
-    fn look_at_end(&mut self, outbox: &mut Outbox) -> Result<(), Errno> {
+    /// Checks how the socket has ended while no bytes can move. An end needs no credit.
+    fn check_end(&mut self, frames: &mut FrameQueue) -> Result<(), Errno> {
         let mut fds = [PollFd::new(&self.socket, PollFlags::RDHUP)];
         retry_on_intr(|| poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })))?;
         let ended: PollFlags = fds.iter().map(PollFd::revents).collect();
@@ -229,41 +240,41 @@ impl Connection {
         let writes_no_more = ended.intersects(PollFlags::RDHUP | PollFlags::HUP);
         if writes_no_more && self.to_host == ToHost::Passes && ioctl_fionread(&self.socket)? == 0 {
             self.to_host = ToHost::Ended;
-            outbox.eof(self.channel);
+            frames.eof(self.channel);
         } else if ended.contains(PollFlags::HUP) {
-            self.idle = Idle::Nothing;
+            self.idle = IdlePoll::Nothing;
         } else if writes_no_more {
-            self.idle = Idle::Breaks;
+            self.idle = IdlePoll::FullClose;
         }
         Ok(())
     }
 
-    fn standing(&self, moved: Result<(), Errno>) -> Standing {
+    fn state(&self, moved: Result<(), Errno>) -> ConnectionState {
         match (moved, self.to_host, self.to_client) {
-            (Err(_), ..) => Standing::Broken,
-            (Ok(()), ToHost::Ended, ToClient::Ended) => Standing::Over,
-            (Ok(()), ..) => Standing::Open,
+            (Err(_), ..) => ConnectionState::Failed,
+            (Ok(()), ToHost::Ended, ToClient::Ended) => ConnectionState::Closed,
+            (Ok(()), ..) => ConnectionState::Open,
         }
     }
 
-    fn read(&mut self, cx: &mut Cx<'_>) -> Result<(), Errno> {
+    fn read(&mut self, cx: &mut TunnelContext<'_>) -> Result<(), Errno> {
         for _ in 0..READS {
             let room = match self.to_host {
-                ToHost::Passes => self.room(cx.outbox),
-                ToHost::Unwanted => cx.scratch.len(),
+                ToHost::Passes => self.room(cx.frames),
+                ToHost::Discarded => cx.scratch.len(),
                 ToHost::Ended => 0,
             };
             let Some(buffer) = cx.scratch.get_mut(..room).filter(|buffer| !buffer.is_empty()) else { break };
             match rustix::io::read(&self.socket, &mut *buffer) {
                 Ok(0) => {
                     if self.to_host == ToHost::Passes {
-                        cx.outbox.eof(self.channel);
+                        cx.frames.eof(self.channel);
                     }
                     self.to_host = ToHost::Ended;
                 }
                 Ok(length) if self.to_host == ToHost::Passes => {
                     self.credit = self.credit.saturating_sub(length as u64);
-                    cx.outbox.data(self.channel, StreamId::Content, buffer.get(..length).unwrap_or_default());
+                    cx.frames.data(self.channel, StreamId::Content, buffer.get(..length).unwrap_or_default());
                 }
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
@@ -273,38 +284,38 @@ impl Connection {
         Ok(())
     }
 
-    fn write(&mut self, outbox: &mut Outbox) -> Result<(), Errno> {
+    fn write(&mut self, frames: &mut FrameQueue) -> Result<(), Errno> {
         loop {
-            let (next, _) = self.waiting.as_slices();
+            let (next, _) = self.buffer.as_slices();
             if next.is_empty() {
                 break;
             }
             match write(&self.socket, next)? {
                 0 => break,
-                written => drop(self.waiting.drain(..written)),
+                written => drop(self.buffer.drain(..written)),
             }
         }
-        if self.waiting.is_empty() {
-            self.waiting.shrink_to(SPARE);
+        if self.buffer.is_empty() {
+            self.buffer.shrink_to(KEPT_CAPACITY);
             if self.to_client == ToClient::Ending {
                 shutdown(&self.socket, Shutdown::Write)?;
                 self.to_client = ToClient::Ended;
             }
         }
-        self.grant(outbox);
+        self.grant(frames);
         Ok(())
     }
 
-    fn grant(&mut self, outbox: &mut Outbox) {
-        let room = WINDOW.saturating_sub(self.granted + self.waiting.len());
+    fn grant(&mut self, frames: &mut FrameQueue) {
+        let room = WINDOW.saturating_sub(self.granted + self.buffer.len());
         if self.to_client == ToClient::Passes && room >= WINDOW / 4 {
             self.granted += room;
-            outbox.credit(self.channel, u32::try_from(room).unwrap_or(u32::MAX));
+            frames.credit(self.channel, u32::try_from(room).unwrap_or(u32::MAX));
         }
     }
 }
 
-/// Writes what the socket takes now, which may be nothing.
+/// Writes as much as the socket accepts, which may be nothing.
 fn write(socket: &OwnedFd, bytes: &[u8]) -> Result<usize, Errno> {
     let mut written = 0;
     while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {

@@ -13,9 +13,9 @@ use conjure_guest::protocol::{
     Decoder, FIRST_TUNNEL, Frame, FrameKind, ProxySpec, StreamId, TUNNEL_WINDOW, TUNNELS_MAX,
 };
 
-use super::{Cx, Port, Tunnels};
-use crate::guest::Fatal;
-use crate::outbox::Outbox;
+use super::{TunnelContext, TunnelFd, Tunnels};
+use crate::error::FatalError;
+use crate::frame_queue::FrameQueue;
 
 /// Nothing is waited for longer, unless it hangs.
 const PATIENCE: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
@@ -48,7 +48,7 @@ struct Client {
 
 struct Rig {
     tunnels: Tunnels,
-    outbox: Outbox,
+    frames: FrameQueue,
     scratch: Vec<u8>,
     now: Duration,
     seen: Vec<Seen>,
@@ -65,7 +65,7 @@ impl Rig {
     fn new() -> Self {
         Self {
             tunnels: Tunnels::listen(ProxySpec { port: 0 }).expect("a free port"),
-            outbox: Outbox::default(),
+            frames: FrameQueue::default(),
             scratch: vec![0; 128 * 1024],
             now: Duration::from_secs(1000),
             seen: Vec::new(),
@@ -105,14 +105,14 @@ impl Rig {
 
     /// One turn of the loop, after waiting for so long. How many were ready.
     fn turn(&mut self, timeout: Timespec) -> usize {
-        let mut ports: Vec<Port> = Vec::new();
+        let mut ports: Vec<TunnelFd> = Vec::new();
         let mut fds = Vec::new();
-        self.tunnels.interests(&self.outbox, |port, fd, events| {
+        self.tunnels.interests(&self.frames, |port, fd, events| {
             ports.push(port);
             fds.push(PollFd::from_borrowed_fd(fd, events));
         });
         poll(&mut fds, Some(&timeout)).expect("polled");
-        let ready: Vec<Port> = ports
+        let ready: Vec<TunnelFd> = ports
             .into_iter()
             .zip(&fds)
             .filter_map(|(port, fd)| (!fd.revents().is_empty()).then_some(port))
@@ -120,13 +120,13 @@ impl Rig {
         for port in &ready {
             self.act(|tunnels, cx| tunnels.ready(*port, cx));
         }
-        self.act(|tunnels, cx| tunnels.look(cx));
+        self.act(|tunnels, cx| tunnels.close_overdue(cx));
         self.judge();
         ready.len()
     }
 
-    fn act<T>(&mut self, work: impl FnOnce(&mut Tunnels, &mut Cx<'_>) -> T) -> T {
-        let mut cx = Cx { now: self.now, outbox: &mut self.outbox, scratch: &mut self.scratch };
+    fn act<T>(&mut self, work: impl FnOnce(&mut Tunnels, &mut TunnelContext<'_>) -> T) -> T {
+        let mut cx = TunnelContext { now: self.now, frames: &mut self.frames, scratch: &mut self.scratch };
         work(&mut self.tunnels, &mut cx)
     }
 
@@ -139,7 +139,7 @@ impl Rig {
     /// Takes what the guest says, which must be what the protocol allows.
     fn judge(&mut self) {
         let mut decoder = Decoder::new();
-        decoder.push(&self.outbox.take());
+        decoder.push(&self.frames.take());
         while let Some(frame) = decoder.next_frame().expect("frames") {
             let index = (frame.channel - FIRST_TUNNEL) as usize;
             if frame.kind == FrameKind::Tunnel {
@@ -172,7 +172,7 @@ impl Rig {
         }
     }
 
-    fn say(&mut self, kind: FrameKind, index: usize, payload: Vec<u8>) -> Result<(), Fatal> {
+    fn say(&mut self, kind: FrameKind, index: usize, payload: Vec<u8>) -> Result<(), FatalError> {
         let frame = Frame { kind, channel: number(index), payload };
         let said = self.act(|tunnels, cx| tunnels.frame(&frame, cx));
         self.judge();
@@ -355,7 +355,7 @@ proptest! {
 
 #[test]
 fn a_host_that_breaks_the_protocol_is_told_apart() {
-    type Act = fn(&mut Rig) -> Result<(), Fatal>;
+    type Act = fn(&mut Rig) -> Result<(), FatalError>;
     let cases: [(&str, Act); 6] = [
         ("more data than credit", |rig| {
             // The client does not read, and the kernel does not keep everything for it.
@@ -378,7 +378,7 @@ fn a_host_that_breaks_the_protocol_is_told_apart() {
         assert!(error.to_string().contains(words), "{error}");
     }
     let silent = Frame { kind: FrameKind::Eof, channel: FIRST_TUNNEL, payload: Vec::new() };
-    let mut cx = Cx { now: Duration::ZERO, outbox: &mut Outbox::default(), scratch: &mut [] };
+    let mut cx = TunnelContext { now: Duration::ZERO, frames: &mut FrameQueue::default(), scratch: &mut [] };
     assert!(Tunnels::default().frame(&silent, &mut cx).is_err(), "there is no port");
 }
 
@@ -438,14 +438,14 @@ fn a_client_that_does_not_close_after_the_host_let_go_is_closed_in_time() {
         }
         rig.end(0);
         rig.cancel(0);
-        let due = rig.tunnels.next_look().expect("its time is bounded");
+        let due = rig.tunnels.next_wakeup().expect("its time is bounded");
         rig.now = due - Duration::from_millis(1);
         rig.turn(Timespec { tv_sec: 0, tv_nsec: 0 });
         assert!(!rig.seen[0].is_done);
         rig.now = due;
         rig.turn(Timespec { tv_sec: 0, tv_nsec: 0 });
         assert!(rig.seen[0].is_done);
-        assert_eq!(rig.tunnels.next_look(), None);
+        assert_eq!(rig.tunnels.next_wakeup(), None);
         while rig.read(0, 1 << 20) {}
         assert_eq!(rig.clients[0].read.len() == sent, takes_it, "what was taken from the host is not lost");
     }
@@ -510,12 +510,12 @@ fn a_flood_of_connections_that_nobody_takes_waits_too() {
     rig.connect();
     // The host has not read what was said before.
     let content = vec![0; 60_000];
-    while rig.outbox.takes_content() {
-        rig.outbox.data(1, StreamId::Stdout, &content);
+    while rig.frames.has_room_for_data() {
+        rig.frames.data(1, StreamId::Stdout, &content);
     }
     let mut accepts = false;
-    rig.tunnels.interests(&rig.outbox, |_, _, _| accepts = true);
+    rig.tunnels.interests(&rig.frames, |_, _, _| accepts = true);
     assert!(!accepts);
-    rig.outbox.take();
+    rig.frames.take();
     rig.turn_until(|rig| rig.seen.len() == 1);
 }

@@ -11,19 +11,19 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use conjure_guest::protocol::{
-    Access, CaptureLimits, CommandRules, Counted, Decoder, DiskUsage, ExecEnd, ExecReply, ExecRequest,
-    FolderNumbers, Frame, FrameKind, GuestError, Hello, OVER_WITHIN, Open, OutputMode, PROTOCOL_VERSION,
-    ProcessLimits, ProxySpec, Quota, Reply, Request, Root, RootsFound, RulesInForce, StdinMode, StreamId,
+    Access, CaptureLimits, CommandRules, Decoder, DirId, DiskUsage, END_TIMEOUT, EnforcedRules, ExecEnd,
+    ExecReply, ExecRequest, Frame, FrameKind, GuestError, Hello, Open, OpenedRoots, OutputMode,
+    PROTOCOL_VERSION, ProcessLimits, ProxySpec, Quota, QuotaBasis, Reply, Request, Root, StdinMode, StreamId,
     Welcome, encode_data_into, encode_into,
 };
 
 /// Nothing here takes longer, unless it hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Credit that no test uses up.
 pub(crate) const PLENTY: u32 = u32::MAX;
 
-static NEXT_MARK: AtomicU32 = AtomicU32::new(0);
+static NEXT_TEST_ID: AtomicU32 = AtomicU32::new(0);
 
 /// Ports for guests to listen at: below those that the system gives to whoever asks for any.
 const PORTS: std::ops::Range<u32> = 20_000..32_000;
@@ -76,7 +76,7 @@ pub(crate) fn now() -> Instant {
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = now();
     while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "it never came about: {what}");
+        assert!(start.elapsed() < TIMEOUT, "it never came about: {what}");
         #[expect(clippy::disallowed_methods, reason = "a bounded poll of /proc and of files")]
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -96,72 +96,72 @@ fn free_port() -> u16 {
     }
 }
 
-/// The folders that a greeting names, as they are here.
-fn found(hello: &Hello) -> RootsFound {
+/// The identities of the roots, as the test sees them.
+fn opened_roots(hello: &Hello) -> OpenedRoots {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux has one");
     let folder = |root: &Root| {
         let found = std::fs::metadata(&root.path).ok().filter(std::fs::Metadata::is_dir)?;
-        Some(FolderNumbers { device: found.dev(), inode: found.ino() })
+        Some(DirId { device: found.dev(), inode: found.ino() })
     };
-    RootsFound { boot: Some(boot.trim().to_owned()), folders: hello.roots.iter().map(folder).collect() }
+    OpenedRoots { boot: Some(boot.trim().to_owned()), folders: hello.roots.iter().map(folder).collect() }
 }
 
 impl Guest {
-    /// A greeted guest.
+    /// A guest after the handshake.
     pub(crate) fn start() -> Self {
-        let guest = Self::start_silent();
+        let guest = Self::start_without_handshake();
         let hello = guest.hello();
-        guest.greeted(&hello)
+        guest.with_handshake(&hello)
     }
 
-    fn greeted(mut self, hello: &Hello) -> Self {
-        let welcome = self.say_hello(hello);
-        let (pid, rules) = (self.child.id(), RulesInForce::default());
-        let roots = found(hello);
+    fn with_handshake(mut self, hello: &Hello) -> Self {
+        let welcome = self.send_hello(hello);
+        let (pid, rules) = (self.child.id(), EnforcedRules::default());
+        let roots = opened_roots(hello);
         assert_eq!(welcome, Welcome { version: PROTOCOL_VERSION, pid, confinement: None, rules, roots });
         self
     }
 
-    /// Says what commands may not do, and what else the guest must know.
+    /// Performs the handshake with these rules.
     #[track_caller]
-    pub(crate) fn greet(&mut self, rules: CommandRules) -> Welcome {
+    pub(crate) fn handshake(&mut self, rules: CommandRules) -> Welcome {
         let hello = Hello { rules, ..self.hello() };
-        self.say_hello(&hello)
+        self.send_hello(&hello)
     }
 
     #[track_caller]
-    pub(crate) fn say_hello(&mut self, hello: &Hello) -> Welcome {
+    pub(crate) fn send_hello(&mut self, hello: &Hello) -> Welcome {
         self.send_json(FrameKind::Hello, 0, hello);
         let frame = self.next_of(0);
         assert_eq!(frame.kind, FrameKind::Welcome);
-        frame.json().expect("a greeting")
+        frame.json().expect("a welcome")
     }
 
-    /// A greeted guest whose working directory may take so much of the disk. `fill` is done with it before.
+    /// A guest whose working directory has a quota. `fill` runs before the handshake.
     pub(crate) fn start_with_quota(allowed: DiskUsage, fill: impl FnOnce(&Self)) -> Self {
-        let guest = Self::start_silent();
+        let guest = Self::start_without_handshake();
         fill(&guest);
         let path = guest.path("work").to_str().expect("UTF-8").to_owned();
-        let quota = Quota { path, allowed, counted: Counted::Everything };
+        let quota = Quota { path, allowed, basis: QuotaBasis::Everything };
         let hello = Hello { quota: Some(quota), ..guest.hello() };
-        guest.greeted(&hello)
+        guest.with_handshake(&hello)
     }
 
-    /// A greeted guest whose commands find a proxy, and where.
+    /// A guest with a proxy port, and its address.
     pub(crate) fn start_with_proxy() -> (Self, SocketAddrV4) {
         let port = free_port();
-        let guest = Self::start_silent();
+        let guest = Self::start_without_handshake();
         let hello = Hello { proxy: Some(ProxySpec { port }), ..guest.hello() };
-        (guest.greeted(&hello), SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
+        (guest.with_handshake(&hello), SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
     }
 
-    /// A guest that was told nothing yet.
-    pub(crate) fn start_silent() -> Self {
+    /// A guest before the handshake.
+    pub(crate) fn start_without_handshake() -> Self {
         #[expect(clippy::disallowed_methods, reason = "this is the program under test")]
         Self::spawn(Command::new(env!("CARGO_BIN_EXE_conjure-guest")), Self::folder())
     }
 
-    /// What the greeting names.
+    /// The folders of a guest.
     pub(crate) fn folder() -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("a folder");
         for name in ["work", "fixed", "outside"] {
@@ -172,7 +172,7 @@ impl Guest {
 
     /// Starts a guest in this way.
     pub(crate) fn spawn(mut command: Command, folder: tempfile::TempDir) -> Self {
-        let number = NEXT_MARK.fetch_add(1, Ordering::Relaxed);
+        let number = NEXT_TEST_ID.fetch_add(1, Ordering::Relaxed);
         let mark = format!("CONJURE_TEST_MARK={}-{number}", std::process::id());
         let mut child = command
             .stdin(Stdio::piped())
@@ -298,11 +298,11 @@ impl Guest {
             return frames.remove(0);
         }
         loop {
-            match self.frames.recv_timeout(PATIENCE) {
+            match self.frames.recv_timeout(TIMEOUT) {
                 Ok(frame) if frame.channel == channel => return frame,
                 Ok(frame) => self.seen.entry(frame.channel).or_default().push(frame),
                 Err(RecvTimeoutError::Timeout) => panic!("channel {channel} hangs"),
-                Err(RecvTimeoutError::Disconnected) => panic!("the guest ended: {}", self.last_words()),
+                Err(RecvTimeoutError::Disconnected) => panic!("the guest ended: {}", self.stderr_text()),
             }
         }
     }
@@ -382,7 +382,7 @@ impl Guest {
         status.expect("it ended")
     }
 
-    pub(crate) fn last_words(&mut self) -> String {
+    pub(crate) fn stderr_text(&mut self) -> String {
         let _ = self.wait();
         let mut words = String::new();
         if let Some(mut stderr) = self.child.stderr.take() {
@@ -392,7 +392,7 @@ impl Guest {
     }
 
     /// The processes that this guest's commands started and that still live.
-    pub(crate) fn left(&self) -> Vec<String> {
+    pub(crate) fn leftovers(&self) -> Vec<String> {
         marked(&self.mark)
     }
 
@@ -406,8 +406,8 @@ impl Guest {
     /// that, all is dead when the result comes; of a machine that stood still for longer, it is so in the end.
     #[track_caller]
     pub(crate) fn assert_nothing_left_of_what_ends_since(&self, then: Instant) {
-        if now().saturating_duration_since(then) < OVER_WITHIN {
-            assert_eq!(self.left(), Vec::<String>::new(), "all is dead when the result comes");
+        if now().saturating_duration_since(then) < END_TIMEOUT {
+            assert_eq!(self.leftovers(), Vec::<String>::new(), "all is dead when the result comes");
         } else {
             self.assert_nothing_left();
         }

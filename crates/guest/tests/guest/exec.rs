@@ -36,7 +36,7 @@ fn a_program_gets_what_it_was_given_and_nothing_else() {
 }
 
 #[test]
-fn streams_are_apart_or_merged_in_order() {
+fn streams_are_separate_or_merged_in_order() {
     let mut guest = Guest::start();
     let script = "echo a; echo b >&2; echo c";
     let outcome = guest.bash(script);
@@ -48,7 +48,7 @@ fn streams_are_apart_or_merged_in_order() {
 }
 
 #[test]
-fn the_end_is_told_as_it_was() {
+fn the_end_is_reported_exactly() {
     let mut guest = Guest::start();
     assert_eq!(guest.bash("exit 7").end(), ExecEnd::Exited(7));
     assert_eq!(guest.bash("kill -TERM $$").end(), ExecEnd::Signaled(15));
@@ -56,7 +56,7 @@ fn the_end_is_told_as_it_was() {
 }
 
 #[test]
-fn what_cannot_start_says_why() {
+fn a_program_that_cannot_start_names_the_reason() {
     let mut guest = Guest::start();
     let mut refused = |request: ExecRequest| guest.call(Request::Exec(request)).result.expect_err("refused");
     let error = refused(exec_request(&["no-such-program"]));
@@ -136,13 +136,13 @@ fn a_cancelled_program_is_killed_and_its_output_kept() {
 }
 
 #[test]
-fn a_child_in_the_background_delays_nothing_and_goes_on() {
+fn a_background_child_delays_nothing_and_keeps_running() {
     let mut guest = Guest::start();
     // It writes to the pipe it inherited long after the call is over, and must not be killed by that.
     let script = "(while [ ! -e go ]; do sleep 0.01; done; for i in $(seq 50000); do echo line $i; done; touch done; sleep 1000) & echo started";
     let outcome = guest.bash(script);
     assert_eq!((outcome.end(), outcome.text().as_str()), (ExecEnd::Exited(0), "started\n"));
-    assert!(!guest.left().is_empty(), "it lives on");
+    assert!(!guest.leftovers().is_empty(), "it lives on");
     std::fs::write(guest.work("go"), "").expect("written");
     let done = guest.work("done");
     wait_until("it wrote all", || done.exists());
@@ -164,7 +164,7 @@ fn orphans_do_not_pile_up_as_zombies() {
     let mut guest = Guest::start();
     let script = "for i in $(seq 300); do (sleep 0 &) ; done; sleep 1000 & exit";
     assert_eq!(guest.bash(script).end(), ExecEnd::Exited(0));
-    wait_until("only the background child is left", || guest.left().len() == 1);
+    wait_until("only the background child is left", || guest.leftovers().len() == 1);
     let shim = guest.children();
     assert_eq!(shim, (0, 1), "one shim, no zombie");
 }
@@ -203,7 +203,7 @@ fn a_command_that_keeps_stopping_its_shim_is_killed_all_the_same() {
 }
 
 #[test]
-fn a_kill_of_the_own_group_hits_no_shim() {
+fn a_kill_of_the_own_process_group_hits_no_shim() {
     let mut guest = Guest::start();
     assert_eq!(guest.bash("trap '' TERM; sleep 1000 & kill 0; exit 5").end(), ExecEnd::Exited(5));
 }
@@ -244,7 +244,7 @@ fn a_spill_that_fails_is_no_failure_of_the_call() {
 /// However many calls there are; and what the host has removed is no more.
 #[test]
 fn all_spilled_output_together_is_bounded() {
-    let mut guest = Guest::start_silent();
+    let mut guest = Guest::start_without_handshake();
     let hello = Hello { spill_total: Some(1000), ..guest.hello() };
     guest.send_json(FrameKind::Hello, 0, &hello);
     let mut spill = || {
@@ -267,7 +267,7 @@ fn all_spilled_output_together_is_bounded() {
 
 #[test]
 fn a_link_in_the_place_of_the_spill_folder_is_not_followed() {
-    let mut guest = Guest::start_silent();
+    let mut guest = Guest::start_without_handshake();
     std::os::unix::fs::symlink(guest.path("outside"), guest.work(".spill")).expect("linked");
     let hello = guest.hello();
     guest.send_json(FrameKind::Hello, 0, &hello);
@@ -278,7 +278,7 @@ fn a_link_in_the_place_of_the_spill_folder_is_not_followed() {
 }
 
 #[test]
-fn standard_input_comes_whole() {
+fn standard_input_is_complete() {
     let mut guest = Guest::start();
     let stream =
         |argv: &[&str]| Request::Exec(ExecRequest { stdin: StdinMode::Stream, ..exec_request(argv) });
@@ -303,7 +303,7 @@ fn standard_input_comes_whole() {
 
 /// The host cannot know of the end yet, and what it was granted before it may send.
 #[test]
-fn input_that_comes_after_the_end_is_thrown_away() {
+fn input_after_the_end_is_dropped() {
     let mut guest = Guest::start();
     let script = "echo $$ > pid.new; mv pid.new pid; echo out";
     let request = ExecRequest { stdin: StdinMode::Stream, ..exec_request(&["bash", "-c", script]) };
@@ -323,7 +323,7 @@ fn input_that_comes_after_the_end_is_thrown_away() {
 }
 
 #[test]
-fn a_stream_that_nobody_reads_delays_no_other_and_holds_up_its_program() {
+fn an_unread_stream_blocks_only_its_own_program() {
     let mut guest = Guest::start();
     let stream = |script| {
         Request::Exec(ExecRequest { output: OutputMode::Stream, ..exec_request(&["bash", "-c", script]) })

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{CWD, RenameFlags};
 
 use conjure_guest::protocol::{
-    EntryKind, ErrorCode, FrameKind, GuestError, LineRange, Reply, Request, Viewed,
+    EntryKind, ErrorCode, FrameKind, GuestError, LineRange, Reply, Request, ViewReply,
 };
 
 use crate::client::{Guest, PLENTY, wait_until};
@@ -91,7 +91,7 @@ fn permissions_are_kept_or_as_asked_for() {
 }
 
 #[test]
-fn a_write_that_is_cut_off_leaves_what_was_there() {
+fn a_truncated_write_leaves_the_old_file() {
     let mut guest = Guest::start();
     guest.write("file", b"old").expect("written");
     for path in ["file", "new/folder/file"] {
@@ -113,7 +113,7 @@ fn a_write_that_is_cut_off_leaves_what_was_there() {
 }
 
 #[test]
-fn a_full_disk_leaves_what_was_there() {
+fn a_full_disk_leaves_the_old_file() {
     let mut guest = Guest::start();
     guest.write("file", b"old").expect("written");
     // The limit of file size stands for the disk: it needs no privilege, and the worker inherits it.
@@ -145,7 +145,7 @@ fn refused(guest: &mut Guest, path: &str) -> GuestError {
 }
 
 #[test]
-fn nothing_outside_the_roots_is_reached() {
+fn paths_outside_the_roots_are_refused() {
     let mut guest = Guest::start();
     let secret = guest.path("outside/secret");
     std::fs::write(&secret, "secret").expect("written");
@@ -192,7 +192,7 @@ fn nothing_outside_the_roots_is_reached() {
 }
 
 #[test]
-fn what_is_for_reading_only_stays_as_it_is() {
+fn read_only_roots_are_not_changed() {
     let mut guest = Guest::start();
     let fixed = guest.path("fixed/file");
     std::fs::write(&fixed, "fixed").expect("written");
@@ -210,7 +210,7 @@ fn what_is_for_reading_only_stays_as_it_is() {
 
 #[test]
 fn a_root_for_reading_only_within_another_is_not_changed_by_detours() {
-    let mut guest = Guest::start_silent();
+    let mut guest = Guest::start_without_handshake();
     std::fs::create_dir(guest.work("skills")).expect("a folder");
     std::fs::create_dir(guest.work("other")).expect("a folder");
     std::fs::write(guest.work("skills/file"), "fixed").expect("written");
@@ -229,7 +229,7 @@ fn a_root_for_reading_only_within_another_is_not_changed_by_detours() {
 }
 
 #[test]
-fn races_with_links_lead_nowhere() {
+fn races_with_links_do_not_escape() {
     let mut guest = Guest::start();
     let secret = guest.path("outside/file");
     std::fs::write(&secret, "secret").expect("written");
@@ -293,7 +293,7 @@ fn only_regular_files_are_files() {
 
 #[test]
 fn devices_are_no_files() {
-    let mut guest = Guest::start_silent();
+    let mut guest = Guest::start_without_handshake();
     let mut hello = guest.hello();
     let access = conjure_guest::protocol::Access::ReadWrite;
     hello.roots.push(conjure_guest::protocol::Root { path: "/dev".to_owned(), access });
@@ -309,7 +309,8 @@ fn a_text_is_viewed_by_lines() {
     let mut check = |range, max_bytes, expected: &str, first: u64, last: u64, truncated: bool| {
         let outcome = guest.call(view("text", range, max_bytes));
         assert_eq!(String::from_utf8_lossy(&outcome.content), expected);
-        let seen = Viewed::Text { first_line: first, last_line: last, total_lines: 4, size: 19, truncated };
+        let seen =
+            ViewReply::Text { first_line: first, last_line: last, total_lines: 4, size: 19, truncated };
         assert_eq!(outcome.result, Ok(Reply::View(seen)));
     };
     check(None, 1000, "eins\nzwei\ndrei\nvier", 1, 4, false);
@@ -326,10 +327,10 @@ fn a_text_is_viewed_by_lines() {
     std::fs::write(guest.work("wide"), "äöü").expect("written");
     assert_eq!(guest.call(view("wide", None, 3)).content, "ä".as_bytes(), "cut between characters");
     std::fs::write(guest.work("none"), "").expect("written");
-    let nothing = Viewed::Text { first_line: 0, last_line: 0, total_lines: 0, size: 0, truncated: false };
+    let nothing = ViewReply::Text { first_line: 0, last_line: 0, total_lines: 0, size: 0, truncated: false };
     assert_eq!(guest.call(view("none", None, 10)).result, Ok(Reply::View(nothing)));
     std::fs::write(guest.work("binary"), b"text\0").expect("written");
-    assert_eq!(guest.call(view("binary", None, 10)).result, Ok(Reply::View(Viewed::Binary { size: 5 })));
+    assert_eq!(guest.call(view("binary", None, 10)).result, Ok(Reply::View(ViewReply::Binary { size: 5 })));
 }
 
 #[test]
@@ -338,12 +339,12 @@ fn a_huge_text_is_counted_and_its_lines_are_found() {
     assert!(guest.bash("seq 5000000 > huge").result.is_ok());
     let outcome = guest.call(view("huge", Some((4_000_000, Some(4_000_001))), 1000));
     assert_eq!(outcome.content, b"4000000\n4000001\n");
-    let Ok(Reply::View(Viewed::Text { total_lines, .. })) = outcome.result else { panic!("{outcome:?}") };
+    let Ok(Reply::View(ViewReply::Text { total_lines, .. })) = outcome.result else { panic!("{outcome:?}") };
     assert_eq!(total_lines, 5_000_000);
 }
 
 #[test]
-fn images_are_sent_whole_or_not_at_all() {
+fn images_are_sent_completely_or_not_at_all() {
     let mut guest = Guest::start();
     let kinds: [(&str, &[u8]); 4] = [
         ("image/png", b"\x89PNG\r\n\x1a\nrest"),
@@ -355,7 +356,7 @@ fn images_are_sent_whole_or_not_at_all() {
         std::fs::write(guest.work("image"), bytes).expect("written");
         let size = bytes.len() as u64;
         let outcome = guest.call(view("image", None, size));
-        let seen = Viewed::Image { media_type: media_type.to_owned(), size };
+        let seen = ViewReply::Image { media_type: media_type.to_owned(), size };
         assert_eq!((outcome.content.as_slice(), outcome.result), (bytes, Ok(Reply::View(seen))));
         let outcome = guest.call(view("image", None, size - 1));
         assert_eq!(outcome.content, b"");
@@ -393,7 +394,8 @@ fn folders_are_listed_within_limits() {
     assert_eq!((paths.len(), truncated), (3006, false));
     let (_, paths, truncated) = list("top/a/b/c", 1, 10, false);
     assert_eq!((paths.len(), truncated), (10, true));
-    let Ok(Reply::View(Viewed::Directory { entries, .. })) = guest.call(view("top", None, 10)).result else {
+    let Ok(Reply::View(ViewReply::Directory { entries, .. })) = guest.call(view("top", None, 10)).result
+    else {
         panic!("no folder");
     };
     assert_eq!(entries.len(), 5);

@@ -53,7 +53,7 @@ fn failing(guest: &mut Guest) -> usize {
 }
 
 #[test]
-fn one_that_stops_them_is_ended_and_no_call_fails() {
+fn a_process_that_stops_shims_is_killed_and_no_call_fails() {
     let mut guest = attacked(ATTACK, 19);
     let path = guest.work("file").to_str().expect("UTF-8").to_owned();
     assert!(matches!(guest.call(Request::Folder { path, mode: 0o755 }).result, Ok(Reply::Folder { .. })));
@@ -62,21 +62,21 @@ fn one_that_stops_them_is_ended_and_no_call_fails() {
 }
 
 #[test]
-fn one_that_kills_them_is_ended_after_a_few_calls() {
+fn a_process_that_kills_shims_is_killed_after_a_few_calls() {
     let mut guest = attacked(ATTACK, 9);
     assert!(failing(&mut guest) <= 5);
     guest.assert_nothing_left();
 }
 
 #[test]
-fn one_that_stops_every_later_program_is_ended_after_a_few_calls() {
+fn a_process_that_stops_programs_is_killed_after_a_few_calls() {
     let mut guest = attacked(ATTACK_ON_PROGRAMS, 19);
     assert!(failing(&mut guest) <= 2);
     guest.assert_nothing_left();
 }
 
 #[test]
-fn one_that_runs_is_ended_when_it_disturbs_others() {
+fn a_running_program_is_ended_when_it_disturbs_others() {
     let mut guest = Guest::start();
     std::fs::write(guest.work("attack.py"), ATTACK).expect("written");
     let script = format!("exec python3 attack.py {} $PPID 19", guest.pid());

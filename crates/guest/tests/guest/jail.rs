@@ -10,8 +10,9 @@ use std::path::Path;
 use std::process::Command;
 
 use conjure_guest::protocol::{
-    Access, BecomeUser, Bind, Confinement, Content, ExecEnd, FrameKind, Hello, Identity, JailSpec, Links,
-    Missing, OutputFolder, Owner, PROTOCOL_VERSION, Place, PlaceKind, Root, SetupFailure, SetupStep, Welcome,
+    Access, BecomeUser, Bind, BindContent, Confinement, ExecEnd, FrameKind, Hello, Identity, IfMissing,
+    JailSpec, MountEntry, MountKind, OutputMount, OwnerMapping, PROTOCOL_VERSION, Root, SetupError,
+    SetupStep, SymlinkPolicy, Welcome,
 };
 
 use crate::client::{Guest, PLENTY, bash, exec, wait_until};
@@ -46,7 +47,7 @@ impl Host {
         if self == Self::Unprivileged && own == 0 { NOBODY } else { own }
     }
 
-    /// A guest that waits for its greeting, started by `before` where that is given.
+    /// A guest before the handshake. `before` is a wrapper that starts it.
     fn start(self, before: Option<&str>) -> Guest {
         let folder = tempfile::tempdir().expect("a folder");
         let mut program = Path::new(env!("CARGO_BIN_EXE_conjure-guest")).to_owned();
@@ -87,69 +88,72 @@ impl Host {
 
     fn spec(self, guest: &Guest) -> JailSpec {
         let (become_user, owner) = match self {
-            Self::Root => (BecomeUser::Dedicated(DEDICATED), Owner::Mapped { uid: 0, gid: 0 }),
-            Self::Unprivileged => (BecomeUser::Stay, Owner::Kept),
+            Self::Root => (BecomeUser::Dedicated(DEDICATED), OwnerMapping::Mapped { uid: 0, gid: 0 }),
+            Self::Unprivileged => (BecomeUser::Stay, OwnerMapping::Unchanged),
         };
         let host = |name: &str| guest.path(name).to_str().expect("UTF-8").to_owned();
         let own = |name: &str, access| {
-            PlaceKind::Bind(Bind {
+            MountKind::Bind(Bind {
                 source: host(name),
                 access,
-                content: Content::Programs,
-                links: Links::Refused,
-                missing: Missing::Refused,
+                content: BindContent::Programs,
+                links: SymlinkPolicy::Refuse,
+                missing: IfMissing::Fail,
                 owner,
             })
         };
         let system = |source: &str, content| {
-            PlaceKind::Bind(Bind {
+            MountKind::Bind(Bind {
                 source: source.to_owned(),
                 access: Access::ReadOnly,
                 content,
-                links: Links::Followed,
-                missing: Missing::LeftOut,
-                owner: Owner::Kept,
+                links: SymlinkPolicy::Follow,
+                missing: IfMissing::Skip,
+                owner: OwnerMapping::Unchanged,
             })
         };
-        let memory = |mode, access| PlaceKind::Tmpfs { bytes: 16 << 20, inodes: 1000, mode, access };
-        let mut places = vec![("/usr", system("/usr", Content::Programs))];
+        let memory = |mode, access| MountKind::Tmpfs { bytes: 16 << 20, inodes: 1000, mode, access };
+        let mut places = vec![("/usr", system("/usr", BindContent::Programs))];
         for name in ["/bin", "/lib", "/lib64", "/sbin"] {
             if fs::symlink_metadata(name).is_ok_and(|it| it.is_symlink()) {
-                places.push((name, PlaceKind::Link { target: format!("usr{name}") }));
+                places.push((name, MountKind::Link { target: format!("usr{name}") }));
             } else {
-                places.push((name, system(name, Content::Programs)));
+                places.push((name, system(name, BindContent::Programs)));
             }
         }
         let passwd = "sandbox:x:1000:1000::/home/sandbox:/bin/bash\n".to_owned();
         places.extend([
-            ("/etc/passwd", PlaceKind::File { mode: 0o644, content: passwd }),
-            ("/etc/ld.so.cache", system("/etc/ld.so.cache", Content::Data)),
-            ("/etc/not-there", system("/etc/not-there", Content::Data)),
-            ("/proc", PlaceKind::Proc),
-            ("/proc/sys", PlaceKind::Fixed),
-            ("/proc/keys", PlaceKind::Hidden),
-            ("/proc/acpi", PlaceKind::Hidden),
-            ("/proc/not-there", PlaceKind::Hidden),
+            ("/etc/passwd", MountKind::File { mode: 0o644, content: passwd }),
+            ("/etc/ld.so.cache", system("/etc/ld.so.cache", BindContent::Data)),
+            ("/etc/not-there", system("/etc/not-there", BindContent::Data)),
+            ("/proc", MountKind::Proc),
+            ("/proc/sys", MountKind::ReadOnlyOverlay),
+            ("/proc/keys", MountKind::Masked),
+            ("/proc/acpi", MountKind::Masked),
+            ("/proc/not-there", MountKind::Masked),
             ("/run", memory(0o755, Access::ReadWrite)),
-            ("/run/tmp", PlaceKind::Folder { mode: 0o1777 }),
-            ("/run/home", PlaceKind::Folder { mode: 0o700 }),
-            ("/tmp", PlaceKind::Again { path: "/run/tmp".to_owned() }),
-            ("/home/sandbox", PlaceKind::Again { path: "/run/home".to_owned() }),
+            ("/run/tmp", MountKind::Folder { mode: 0o1777 }),
+            ("/run/home", MountKind::Folder { mode: 0o700 }),
+            ("/tmp", MountKind::SubdirBind { path: "/run/tmp".to_owned() }),
+            ("/home/sandbox", MountKind::SubdirBind { path: "/run/home".to_owned() }),
             ("/dev", memory(0o755, Access::ReadOnly)),
-            ("/dev/null", system("/dev/null", Content::Device)),
-            ("/dev/zero", system("/dev/zero", Content::Device)),
-            ("/dev/urandom", system("/dev/urandom", Content::Device)),
-            ("/dev/pts", PlaceKind::Terminals),
-            ("/dev/ptmx", PlaceKind::Link { target: "pts/ptmx".to_owned() }),
-            ("/dev/fd", PlaceKind::Link { target: "/proc/self/fd".to_owned() }),
+            ("/dev/null", system("/dev/null", BindContent::Device)),
+            ("/dev/zero", system("/dev/zero", BindContent::Device)),
+            ("/dev/urandom", system("/dev/urandom", BindContent::Device)),
+            ("/dev/pts", MountKind::DevPts),
+            ("/dev/ptmx", MountKind::Link { target: "pts/ptmx".to_owned() }),
+            ("/dev/fd", MountKind::Link { target: "/proc/self/fd".to_owned() }),
             ("/workspace", own("work", Access::ReadWrite)),
             ("/mnt/fixed", own("fixed", Access::ReadOnly)),
         ]);
         JailSpec {
             identity: Identity { become_user, uid: 1000, gid: 1000 },
             hostname: "jail".to_owned(),
-            places: places.into_iter().map(|(path, is)| Place { path: path.to_owned(), is }).collect(),
-            output: Some(OutputFolder { source: host("output"), path: "/mnt/output".to_owned(), owner }),
+            mounts: places
+                .into_iter()
+                .map(|(path, is)| MountEntry { path: path.to_owned(), kind: is })
+                .collect(),
+            output: Some(OutputMount { source: host("output"), path: "/mnt/output".to_owned(), owner }),
             cgroups: Vec::new(),
         }
     }
@@ -173,7 +177,7 @@ impl Host {
         }
     }
 
-    /// A greeted guest in its jail.
+    /// A guest in its jail, after the handshake.
     pub(crate) fn jailed(self) -> Guest {
         self.jailed_by(None)
     }
@@ -185,16 +189,16 @@ impl Host {
         guest.send_json(FrameKind::Hello, 0, &hello);
         let frame = guest.next_of(0);
         if frame.kind == FrameKind::Done {
-            panic!("no jail for {self:?}: {}", frame.json::<SetupFailure>().expect("a failure"));
+            panic!("no jail for {self:?}: {}", frame.json::<SetupError>().expect("a failure"));
         }
-        let welcome: Welcome = frame.json().expect("a greeting");
+        let welcome: Welcome = frame.json().expect("a welcome");
         let confinement = Some(Confinement::default());
         assert_eq!((welcome.version, welcome.pid, welcome.confinement), (PROTOCOL_VERSION, 1, confinement));
         guest
     }
 
     /// Why there is no jail, for a host that starts it in a certain way or asks for something else.
-    fn failure(self, before: Option<&str>, change: impl FnOnce(&Guest, &mut JailSpec)) -> SetupFailure {
+    fn failure(self, before: Option<&str>, change: impl FnOnce(&Guest, &mut JailSpec)) -> SetupError {
         let mut guest = self.start(before);
         let mut hello = self.hello(&guest);
         change(&guest, hello.jail.as_mut().expect("asked for"));
@@ -209,7 +213,7 @@ impl Host {
 
 /// What a script writes; it must end well.
 #[track_caller]
-pub(crate) fn said(guest: &mut Guest, script: &str) -> String {
+pub(crate) fn output_of(guest: &mut Guest, script: &str) -> String {
     let outcome = guest.bash(script);
     let text = outcome.text();
     assert_eq!(
@@ -222,14 +226,14 @@ pub(crate) fn said(guest: &mut Guest, script: &str) -> String {
 }
 
 #[test]
-fn commands_are_somebody_of_no_consequence_in_namespaces_of_their_own() {
+fn commands_are_unprivileged_in_their_own_namespaces() {
     for host in hosts() {
         let mut guest = host.jailed();
         assert_eq!(
-            said(&mut guest, "id -u; id -g; id -un; hostname; pwd"),
+            output_of(&mut guest, "id -u; id -g; id -un; hostname; pwd"),
             "1000\n1000\nsandbox\njail\n/workspace\n"
         );
-        let status = said(&mut guest, "cat /proc/self/status");
+        let status = output_of(&mut guest, "cat /proc/self/status");
         let line = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
             line.trim_start_matches(':').split_whitespace().map(str::to_owned).collect::<Vec<_>>()
@@ -240,25 +244,25 @@ fn commands_are_somebody_of_no_consequence_in_namespaces_of_their_own() {
         assert_eq!((line("NoNewPrivs"), line("Umask")), (vec!["1".to_owned()], vec!["0022".to_owned()]));
         for namespace in ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"] {
             let own = fs::read_link(format!("/proc/self/ns/{namespace}")).expect("a link");
-            let theirs = said(&mut guest, &format!("readlink /proc/self/ns/{namespace}"));
+            let theirs = output_of(&mut guest, &format!("readlink /proc/self/ns/{namespace}"));
             assert_ne!(theirs.trim(), own.to_str().expect("UTF-8"));
         }
         // The guest, its shims, the shell and its child: nobody else is to be seen.
-        let names = said(&mut guest, "cat /proc/[0-9]*/comm 2>/dev/null || true");
+        let names = output_of(&mut guest, "cat /proc/[0-9]*/comm 2>/dev/null || true");
         assert!(
             names.lines().all(|name| ["conjure-guest", "guest", "bash", "cat"].contains(&name)),
             "{names}"
         );
-        assert_eq!(said(&mut guest, "tail -n +3 /proc/net/dev | cut -d: -f1"), "    lo\n");
+        assert_eq!(output_of(&mut guest, "tail -n +3 /proc/net/dev | cut -d: -f1"), "    lo\n");
         // Nobody listens there: refused, and not unreachable.
-        let refused = said(&mut guest, "exec 2>&1; (: </dev/tcp/127.0.0.1/9) || true");
+        let refused = output_of(&mut guest, "exec 2>&1; (: </dev/tcp/127.0.0.1/9) || true");
         assert!(refused.contains("refused"), "{refused}");
         assert_eq!(guest.close().code(), Some(0));
     }
 }
 
 #[test]
-fn nothing_of_the_host_is_there_but_what_it_gave() {
+fn only_specified_host_paths_are_visible() {
     for host in hosts() {
         let mut guest = host.jailed();
         let mut expected =
@@ -267,45 +271,45 @@ fn nothing_of_the_host_is_there_but_what_it_gave() {
             expected.push("lib64");
         }
         expected.sort_unstable();
-        assert_eq!(said(&mut guest, "ls /").split_whitespace().collect::<Vec<_>>(), expected);
-        assert_eq!(said(&mut guest, "ls /etc"), "ld.so.cache\npasswd\n");
-        assert_eq!(said(&mut guest, "ls /mnt"), "fixed\noutput\n");
-        let mounts = said(&mut guest, "cut -d' ' -f5 /proc/self/mountinfo");
+        assert_eq!(output_of(&mut guest, "ls /").split_whitespace().collect::<Vec<_>>(), expected);
+        assert_eq!(output_of(&mut guest, "ls /etc"), "ld.so.cache\npasswd\n");
+        assert_eq!(output_of(&mut guest, "ls /mnt"), "fixed\noutput\n");
+        let mounts = output_of(&mut guest, "cut -d' ' -f5 /proc/self/mountinfo");
         let host_path = guest.path("").to_str().expect("UTF-8").to_owned();
         assert!(!mounts.contains(&host_path) && !mounts.contains("\n/sys"), "{mounts}");
         // None that would pass anything on to the host, or take anything from it.
-        assert_eq!(said(&mut guest, "grep -cE 'shared:|master:' /proc/self/mountinfo || true"), "0\n");
+        assert_eq!(output_of(&mut guest, "grep -cE 'shared:|master:' /proc/self/mountinfo || true"), "0\n");
         for path in
             ["/x", "/usr/x", "/etc/x", "/dev/x", "/mnt/x", "/mnt/fixed/x", "/mnt/output/x", "/proc/sys/x"]
         {
             let outcome = guest.bash(&format!("echo x > {path}"));
             assert_ne!(outcome.end(), ExecEnd::Exited(0), "{path} was written");
         }
-        said(
+        output_of(
             &mut guest,
             "for it in /tmp /home/sandbox /run /workspace; do echo x > $it/x; done; test -O /tmp/x",
         );
-        assert_eq!(said(&mut guest, "cat /proc/keys | wc -c; head -c 3 /dev/zero | wc -c"), "0\n3\n");
+        assert_eq!(output_of(&mut guest, "cat /proc/keys | wc -c; head -c 3 /dev/zero | wc -c"), "0\n3\n");
         // Programs that change the user do not, and devices of one's own cannot be made.
         assert_eq!(
-            said(&mut guest, "grep -c nosuid /proc/self/mountinfo"),
-            said(&mut guest, "grep -c . /proc/self/mountinfo")
+            output_of(&mut guest, "grep -c nosuid /proc/self/mountinfo"),
+            output_of(&mut guest, "grep -c . /proc/self/mountinfo")
         );
         assert_ne!(guest.bash("mknod /tmp/null c 1 3").end(), ExecEnd::Exited(0));
     }
 }
 
 #[test]
-fn what_commands_make_is_the_host_s() {
+fn files_of_commands_belong_to_the_host_user() {
     for host in hosts() {
         let mut guest = host.jailed();
         fs::write(guest.work("given"), "from the host").expect("ours");
         chown(guest.work("given"), Some(host.uid()), Some(host.uid())).expect("ours");
         assert_eq!(
-            said(&mut guest, "stat -c %u:%g given; cat given; echo more >> given; ls -ld . | wc -l"),
+            output_of(&mut guest, "stat -c %u:%g given; cat given; echo more >> given; ls -ld . | wc -l"),
             "1000:1000\nfrom the host1\n"
         );
-        said(&mut guest, "mkdir -m 700 deep && echo x > deep/made && chmod 600 deep/made");
+        output_of(&mut guest, "mkdir -m 700 deep && echo x > deep/made && chmod 600 deep/made");
         assert!(guest.write("written", b"by the guest").is_ok());
         for name in ["given", "deep", "deep/made", "written"] {
             let found = fs::metadata(guest.work(name)).expect("it is there");
@@ -313,7 +317,7 @@ fn what_commands_make_is_the_host_s() {
         }
         let spilled = guest.bash("seq 100000");
         let path = spilled.exec().stdout.spill_path.clone().expect("a file");
-        assert_eq!(said(&mut guest, &format!("tail -n 1 {path}")), "100000\n");
+        assert_eq!(output_of(&mut guest, &format!("tail -n 1 {path}")), "100000\n");
         assert_ne!(guest.bash(&format!("rm -f {path} || echo x >> {path}")).end(), ExecEnd::Exited(0));
         let kept = guest.path("output").join(path.rsplit_once('/').expect("a path").1);
         assert_eq!(fs::metadata(kept).expect("it is there").uid(), host.uid());
@@ -325,8 +329,8 @@ fn what_commands_make_is_the_host_s() {
 fn a_command_cannot_end_its_sandbox() {
     for host in hosts() {
         let mut guest = host.jailed();
-        said(&mut guest, "for it in TERM KILL STOP INT HUP CHLD; do kill -$it 1; done; true");
-        assert_eq!(said(&mut guest, "echo alive"), "alive\n");
+        output_of(&mut guest, "for it in TERM KILL STOP INT HUP CHLD; do kill -$it 1; done; true");
+        assert_eq!(output_of(&mut guest, "echo alive"), "alive\n");
         for path in ["mem", "environ", "fd", "exe", "root", "cwd", "maps"] {
             let outcome = guest.bash(&format!("cat /proc/1/{path} || ls /proc/1/{path}/"));
             assert_ne!(outcome.end(), ExecEnd::Exited(0), "/proc/1/{path} can be read");
@@ -340,20 +344,20 @@ fn no_descriptor_and_no_secret_of_the_host_gets_in() {
         // Nine is left open by a careless host.
         let mut guest = host.start(Some("exec 9</etc/hostname; exec \"$@\""));
         let mut hello = host.hello(&guest);
-        hello.env.insert("SECRET".to_owned(), "in-the-greeting".to_owned());
+        hello.env.insert("SECRET".to_owned(), "in-the-handshake".to_owned());
         guest.send_json(FrameKind::Hello, 0, &hello);
         assert_eq!(guest.next_of(0).kind, FrameKind::Welcome);
-        let fds = said(
+        let fds = output_of(
             &mut guest,
             "readlink /proc/self/fd/* | grep -v -e '^pipe:' -e '^/dev/null' -e '^/proc/' || true",
         );
         assert_eq!(fds, "");
-        assert_eq!(said(&mut guest, "echo $SECRET"), "in-the-greeting\n");
-        for pid in family(guest.pid()) {
+        assert_eq!(output_of(&mut guest, "echo $SECRET"), "in-the-handshake\n");
+        for pid in process_and_descendants(guest.pid()) {
             for name in ["cmdline", "environ"] {
                 let text = fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
                 let text = String::from_utf8_lossy(&text);
-                assert!(!text.contains("in-the-greeting"), "{name} of {pid} in {host:?}");
+                assert!(!text.contains("in-the-handshake"), "{name} of {pid} in {host:?}");
             }
         }
         // Outside of the jail, the waiting process holds nothing and may do nothing, a moment after it has started the other.
@@ -369,7 +373,7 @@ fn no_descriptor_and_no_secret_of_the_host_gets_in() {
 }
 
 /// This process and all below it.
-fn family(top: u32) -> Vec<u32> {
+fn process_and_descendants(top: u32) -> Vec<u32> {
     let mut all = vec![top];
     let mut next = 0;
     while let Some(pid) = all.get(next).copied() {
@@ -383,11 +387,11 @@ fn family(top: u32) -> Vec<u32> {
 /// Starts what is hard to end, and says which processes there are.
 fn busy(host: Host) -> (Guest, Vec<u32>) {
     let mut guest = host.jailed();
-    said(&mut guest, "setsid sleep 1000 >/dev/null 2>&1 & (nohup sleep 1000 >/dev/null 2>&1 &)");
+    output_of(&mut guest, "setsid sleep 1000 >/dev/null 2>&1 & (nohup sleep 1000 >/dev/null 2>&1 &)");
     guest.open(bash("trap '' TERM HUP INT; setsid sleep 1000 & touch ready; sleep 1000"), PLENTY, None);
     let ready = guest.work("ready");
     wait_until("all run", || ready.exists());
-    let family = family(guest.pid());
+    let family = process_and_descendants(guest.pid());
     assert!(family.len() >= 6, "{family:?}");
     (guest, family)
 }
@@ -408,20 +412,20 @@ fn signal(pid: u32, signal: rustix::process::Signal) {
 }
 
 #[test]
-fn nothing_outlives_the_outer_process() {
+fn nothing_outlives_the_parent_process() {
     for host in hosts() {
         let (mut guest, family) = busy(host);
         guest.kill();
-        assert_gone("the jail is gone with the outer process", &family);
+        assert_gone("the jail is gone with its parent process", &family);
     }
 }
 
 #[test]
-fn nothing_outlives_the_inner_process() {
+fn nothing_outlives_process_1() {
     for host in hosts() {
         let (mut guest, family) = busy(host);
         signal(family[1], rustix::process::Signal::KILL);
-        // It ends as the inner one did.
+        // It ends in the same way as process 1.
         assert_eq!(guest.wait().code(), None);
         assert!(
             family.iter().all(|pid| !lives(*pid)),
@@ -431,7 +435,7 @@ fn nothing_outlives_the_inner_process() {
 }
 
 #[test]
-fn a_jail_that_is_told_to_end_is_gone_when_its_outer_process_is() {
+fn a_terminated_jail_is_gone_when_its_parent_exits() {
     for host in hosts() {
         let (mut guest, family) = busy(host);
         signal(guest.pid(), rustix::process::Signal::TERM);
@@ -450,7 +454,7 @@ fn nothing_outlives_the_stream() {
 }
 
 #[test]
-fn a_host_that_goes_before_its_greeting_leaves_nothing() {
+fn a_host_that_closes_the_stream_before_hello_leaves_nothing() {
     for host in hosts() {
         let mut guest = host.start(None);
         assert_eq!(guest.close().code(), Some(0));
@@ -458,7 +462,7 @@ fn a_host_that_goes_before_its_greeting_leaves_nothing() {
 }
 
 #[test]
-fn what_cannot_be_had_is_named() {
+fn set_up_errors_name_the_cause() {
     for host in hosts() {
         let missing = host.failure(None, |guest, spec| {
             fs::remove_dir(guest.path("fixed")).expect("ours");
@@ -475,7 +479,7 @@ fn what_cannot_be_had_is_named() {
         assert!(link.to_string().contains("symbolic link"), "{link}");
 
         for path in ["relative", "/a/../b", "/", "//a", "/a/."] {
-            let failure = host.failure(None, |_, spec| path.clone_into(&mut spec.places[0].path));
+            let failure = host.failure(None, |_, spec| path.clone_into(&mut spec.mounts[0].path));
             assert_eq!(failure.step, SetupStep::Specification, "{path}: {failure}");
         }
         let group =
@@ -484,34 +488,34 @@ fn what_cannot_be_had_is_named() {
         let name = host.failure(None, |_, spec| spec.hostname = "x".repeat(1000));
         assert_eq!(name.step, SetupStep::Root, "{name}");
         let link = host.failure(None, |_, spec| {
-            let is = PlaceKind::Link { target: "/etc".to_owned() };
-            spec.places.push(Place { path: "/usr/new".to_owned(), is });
+            let is = MountKind::Link { target: "/etc".to_owned() };
+            spec.mounts.push(MountEntry { path: "/usr/new".to_owned(), kind: is });
         });
         assert_eq!((link.step, link.errno), (SetupStep::Root, 30), "{link}");
     }
 }
 
 #[test]
-fn links_in_the_jail_lead_nowhere_else() {
+fn links_in_the_jail_stay_in_the_jail() {
     for host in hosts() {
         let mut guest = host.start(None);
         let mut hello = host.hello(&guest);
         let outside = guest.path("outside").to_str().expect("UTF-8").to_owned();
         let spec = hello.jail.as_mut().expect("asked for");
-        let mut add = |path: &str, is| spec.places.push(Place { path: path.to_owned(), is });
+        let mut add = |path: &str, is| spec.mounts.push(MountEntry { path: path.to_owned(), kind: is });
         // What the host has there is not what lies there in the jail.
-        add("/way", PlaceKind::Link { target: outside.clone() });
-        add(&outside, PlaceKind::Folder { mode: 0o755 });
-        add("/way/file", PlaceKind::File { mode: 0o644, content: "inside".to_owned() });
+        add("/way", MountKind::Link { target: outside.clone() });
+        add(&outside, MountKind::Folder { mode: 0o755 });
+        add("/way/file", MountKind::File { mode: 0o644, content: "inside".to_owned() });
         guest.send_json(FrameKind::Hello, 0, &hello);
         assert_eq!(guest.next_of(0).kind, FrameKind::Welcome);
-        assert_eq!(said(&mut guest, "cat /way/file"), "inside");
+        assert_eq!(output_of(&mut guest, "cat /way/file"), "inside");
         assert_eq!(fs::read_dir(outside).expect("ours").count(), 0);
     }
 }
 
 #[test]
-fn a_machine_without_user_namespaces_says_so() {
+fn a_machine_without_user_namespaces_is_reported() {
     // A namespace whose own limit is none stands for such a machine.
     let without = "exec unshare --user --map-root-user bash -c \
                    'echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"' bash \"$@\"";
@@ -521,7 +525,7 @@ fn a_machine_without_user_namespaces_says_so() {
 }
 
 #[test]
-fn a_machine_whose_proc_is_covered_says_so() {
+fn a_machine_with_a_masked_proc_is_reported() {
     // As containers have it.
     let covered = "exec unshare --user --map-root-user --mount bash -c \
                    'mount -t tmpfs none /proc/acpi 2>/dev/null || mount -t tmpfs none /proc/sys && exec \"$@\"' \
@@ -531,8 +535,8 @@ fn a_machine_whose_proc_is_covered_says_so() {
 }
 
 #[test]
-fn only_a_guest_that_was_started_for_a_jail_makes_one() {
-    let mut guest = Guest::start_silent();
+fn only_a_guest_started_for_a_jail_accepts_one() {
+    let mut guest = Guest::start_without_handshake();
     let hello = Hello { jail: Some(Host::Unprivileged.spec(&guest)), ..guest.hello() };
     guest.send_json(FrameKind::Hello, 0, &hello);
     assert_eq!(guest.wait().code(), Some(2));
@@ -545,16 +549,16 @@ fn only_a_guest_that_was_started_for_a_jail_makes_one() {
     let mut guest = Host::Unprivileged.start(None);
     let hello = Hello { version: 77, ..guest.hello() };
     guest.send_json(FrameKind::Hello, 0, &hello);
-    let welcome: Welcome = guest.next_of(0).json().expect("a greeting");
+    let welcome: Welcome = guest.next_of(0).json().expect("a welcome");
     assert_eq!(welcome.version, PROTOCOL_VERSION);
     assert_eq!(guest.wait().code(), Some(2));
 }
 
 #[test]
-fn a_panic_of_the_program_run_is_not_the_jail_s() {
+fn a_panic_of_a_command_is_not_the_jails() {
     for host in hosts() {
         let mut guest = host.jailed();
         assert_eq!(guest.call(exec(&["bash", "-c", "kill -SEGV $$"])).end(), ExecEnd::Signaled(11));
-        assert_eq!(said(&mut guest, "echo alive"), "alive\n");
+        assert_eq!(output_of(&mut guest, "echo alive"), "alive\n");
     }
 }

@@ -1,32 +1,32 @@
 //! The running guest, driven over pipes by a small synchronous host.
 
 #[cfg(test)]
-mod apart;
-#[cfg(test)]
 mod client;
+#[cfg(test)]
+mod confinement;
+#[cfg(test)]
+mod content;
 #[cfg(test)]
 mod exec;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
-mod fortress;
+mod host_socket;
 #[cfg(test)]
 mod interference;
 #[cfg(test)]
 mod jail;
 #[cfg(test)]
-mod life;
+mod jail_isolation;
 #[cfg(test)]
-mod meeting;
+mod lifecycle;
 #[cfg(test)]
-mod pausing;
+mod pause;
 #[cfg(test)]
 mod protocol;
 #[cfg(test)]
 mod quota;
 #[cfg(test)]
-mod shelves;
-#[cfg(test)]
-mod shims;
+mod shim_reuse;
 #[cfg(test)]
 mod tunnels;

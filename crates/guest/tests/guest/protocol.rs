@@ -9,7 +9,7 @@ use crate::client::{Guest, bash, wait_until};
 fn check_refused(mut guest: Guest, words: &str, act: impl FnOnce(&mut Guest)) {
     act(&mut guest);
     let status = guest.wait();
-    let said = guest.last_words();
+    let said = guest.stderr_text();
     assert_eq!(status.code(), Some(2), "{said}");
     assert!(said.contains(words), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
@@ -17,34 +17,36 @@ fn check_refused(mut guest: Guest, words: &str, act: impl FnOnce(&mut Guest)) {
 }
 
 #[test]
-fn what_is_no_frame_ends_the_guest_and_everything_it_started() {
+fn an_invalid_frame_ends_the_guest_and_its_processes() {
     let mut guest = Guest::start();
     guest.open(bash("sleep 1000 & setsid sleep 1000"), 0, None);
-    wait_until("both run", || guest.left().iter().filter(|left| left.contains("sleep 1000")).count() >= 2);
+    wait_until("both run", || {
+        guest.leftovers().iter().filter(|left| left.contains("sleep 1000")).count() >= 2
+    });
     check_refused(guest, "unknown kind 255", |guest| guest.send_raw(&[0, 0, 0, 0, 255, 0, 0, 0, 0]));
 }
 
 #[test]
-fn the_greeting_comes_first_and_once() {
-    check_refused(Guest::start_silent(), "before the greeting", |guest| {
+fn hello_comes_first_and_once() {
+    check_refused(Guest::start_without_handshake(), "before `Hello`", |guest| {
         guest.open(bash("true"), 0, None);
     });
-    check_refused(Guest::start(), "second greeting", |guest| {
+    check_refused(Guest::start(), "second `Hello`", |guest| {
         let hello = guest.hello();
         guest.send_json(FrameKind::Hello, 0, &hello);
     });
-    check_refused(Guest::start_silent(), "not absolute", |guest| {
+    check_refused(Guest::start_without_handshake(), "not absolute", |guest| {
         let hello = Hello { workdir: "work".to_owned(), ..guest.hello() };
         guest.send_json(FrameKind::Hello, 0, &hello);
     });
 }
 
 #[test]
-fn another_version_is_told_and_refused() {
-    check_refused(Guest::start_silent(), "version 77", |guest| {
+fn another_version_is_reported_and_refused() {
+    check_refused(Guest::start_without_handshake(), "version 77", |guest| {
         let hello = Hello { version: 77, ..guest.hello() };
         guest.send_json(FrameKind::Hello, 0, &hello);
-        let welcome: Welcome = guest.next_of(0).json().expect("a greeting");
+        let welcome: Welcome = guest.next_of(0).json().expect("a welcome");
         assert_eq!(welcome.version, conjure_guest::protocol::PROTOCOL_VERSION);
     });
 }

@@ -1,16 +1,16 @@
-//! A folder that may take so much of the disk and no more.
+//! A folder with a disk quota.
 
 use std::fs;
 
 use conjure_guest::protocol::{
-    Counted, DiskUsage, ErrorCode, ExecEnd, FrameKind, GuestError, Quota, QuotaExcess, Reply, Request,
+    DiskUsage, ErrorCode, ExecEnd, FrameKind, GuestError, Quota, QuotaBasis, QuotaExcess, Reply, Request,
 };
 
 use crate::client::{Guest, Outcome, PLENTY, bash, wait_until};
 
 const MIB: u64 = 1 << 20;
 
-/// What most tests allow: 8 MiB and 200 files and folders.
+/// The quota of most tests: 8 MiB and 200 files and folders.
 const ALLOWED: DiskUsage = DiskUsage { bytes: 8 * MIB, inodes: 200 };
 
 fn guest() -> Guest {
@@ -29,7 +29,7 @@ fn excess(outcome: &Outcome) -> QuotaExcess {
     }
 }
 
-/// Removes what is in the way, and waits until programs may write again.
+/// Removes files, and waits until programs may write again.
 fn recover(guest: &mut Guest, script: &str) {
     assert_eq!(guest.bash(script).end(), ExecEnd::Exited(0));
     wait_until("the folder is measured to take less", || {
@@ -41,11 +41,11 @@ fn recover(guest: &mut Guest, script: &str) {
 fn no_space(result: Result<Reply, GuestError>) {
     let error = result.expect_err("there is no room");
     assert_eq!(error.code, ErrorCode::NoSpace);
-    assert!(error.message.contains("remove what is not needed"), "{}", error.message);
+    assert!(error.message.contains("remove files that are not needed"), "{}", error.message);
 }
 
 #[test]
-fn who_writes_too_much_is_ended_and_may_remove_it() {
+fn a_program_above_the_quota_is_ended_and_may_remove_files() {
     let mut guest = guest();
     // Nothing in it ever ends by itself.
     let outcome = guest.bash("echo begun; cat /dev/zero > big");
@@ -63,7 +63,7 @@ fn who_writes_too_much_is_ended_and_may_remove_it() {
 }
 
 #[test]
-fn many_small_files_are_too_much() {
+fn many_small_files_exceed_the_quota() {
     let mut guest = guest();
     let outcome = guest.bash("for ((i = 0; ; i++)); do mkdir -p d$i/e; done");
     assert!(excess(&outcome).used.inodes > ALLOWED.inodes);
@@ -73,7 +73,7 @@ fn many_small_files_are_too_much() {
 
 /// Also of programs that left the session and whose call is over.
 #[test]
-fn all_that_runs_is_ended() {
+fn all_running_programs_are_ended() {
     let mut guest = guest();
     let waiting = guest.open(bash("exec sleep 1000"), PLENTY, None);
     let left = guest.bash("setsid bash -c 'until [ -e go ]; do sleep 0.01; done; exec cat /dev/zero > big' > /dev/null 2>&1 & echo left");
@@ -87,7 +87,7 @@ fn all_that_runs_is_ended() {
 
 /// What takes no room on the disk does not count: holes, and further names.
 #[test]
-fn holes_and_names_are_free() {
+fn holes_and_hard_links_do_not_count() {
     let mut guest = guest();
     let outcome = guest.bash(
         "truncate -s 1T sparse && head -c 5000000 /dev/zero > file && mkdir links &&
@@ -130,7 +130,7 @@ fn nothing_is_hidden() {
 }
 
 #[test]
-fn file_operations_keep_within_the_room() {
+fn file_operations_respect_the_quota() {
     let mut guest = guest();
     let part = vec![b'x'; 3 * MIB as usize];
     assert!(guest.write("kept", &part).is_ok());
@@ -158,7 +158,7 @@ fn file_operations_keep_within_the_room() {
 
 /// Whatever was measured while it was there: nobody is refused or ended for it.
 #[test]
-fn what_was_refused_takes_no_room() {
+fn refused_writes_use_no_space() {
     let mut guest = guest();
     let waiting = guest.open(bash("exec sleep 1000"), PLENTY, None);
     let deep = format!("{}/file", vec!["d"; 250].join("/"));
@@ -173,9 +173,9 @@ fn what_was_refused_takes_no_room() {
     assert_eq!(guest.finish(waiting).end(), ExecEnd::Cancelled);
 }
 
-/// A session that goes on in a folder that is too large already is told when it writes, and not before.
+/// A session may continue in a folder above its quota. Only its writes are refused.
 #[test]
-fn what_was_there_before_is_nobodys_fault() {
+fn existing_usage_ends_no_program() {
     let mut guest = Guest::start_with_quota(ALLOWED, |guest| {
         fs::write(guest.work("big"), vec![1; 20 * MIB as usize]).expect("written");
     });
@@ -203,11 +203,11 @@ fn measuring_cannot_be_prevented() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_refused() {
-    let mut guest = Guest::start_silent();
+fn a_missing_folder_is_refused() {
+    let mut guest = Guest::start_without_handshake();
     let path = guest.path("nothing").to_str().expect("UTF-8").to_owned();
-    let quota = Quota { path, allowed: ALLOWED, counted: Counted::Everything };
+    let quota = Quota { path, allowed: ALLOWED, basis: QuotaBasis::Everything };
     let hello = conjure_guest::protocol::Hello { quota: Some(quota), ..guest.hello() };
     guest.send_json(FrameKind::Hello, 0, &hello);
-    assert!(guest.last_words().contains("quota"));
+    assert!(guest.stderr_text().contains("quota"));
 }

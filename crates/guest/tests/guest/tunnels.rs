@@ -7,13 +7,13 @@ use conjure_guest::protocol::{
     ExecEnd, FIRST_TUNNEL, FrameKind, Hello, OutputMode, ProxySpec, Request, TUNNEL_WINDOW, TUNNELS_MAX,
 };
 
-use crate::client::{Guest, PATIENCE, PLENTY, exec_request, wait_until};
+use crate::client::{Guest, PLENTY, TIMEOUT, exec_request, wait_until};
 
 fn connect(address: SocketAddrV4) -> TcpStream {
     let stream = TcpStream::connect(address).expect("the guest listens");
     // A test that hangs says where.
-    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
-    stream.set_write_timeout(Some(PATIENCE)).expect("a socket");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
+    stream.set_write_timeout(Some(TIMEOUT)).expect("a socket");
     stream
 }
 
@@ -164,10 +164,10 @@ fn tunnels_have_their_turn_beside_commands_that_write_as_fast_as_they_can() {
 fn the_port_is_the_guests_and_one_that_is_taken_is_named() {
     let (guest, address) = Guest::start_with_proxy();
     assert_eq!(TcpListener::bind(address).expect_err("taken").kind(), ErrorKind::AddrInUse);
-    let mut second = Guest::start_silent();
+    let mut second = Guest::start_without_handshake();
     let hello = Hello { proxy: Some(ProxySpec { port: address.port() }), ..second.hello() };
     second.send_json(FrameKind::Hello, 0, &hello);
-    let said = second.last_words();
+    let said = second.stderr_text();
     assert!(said.contains(&format!("listen on port {}", address.port())), "{said}");
     drop(guest);
 }
@@ -241,7 +241,7 @@ fn a_host_that_breaks_the_protocol_ends_the_guest() {
     let cases: [(&str, Act); 3] = [
         ("tunnel 2147483655, which was never opened", |guest| guest.send_data(FIRST_TUNNEL + 7, b"x")),
         ("Open frame on tunnel", |guest| guest.send(FrameKind::Open, FIRST_TUNNEL, b"{}")),
-        ("a Tunnel frame, which only guests send", |guest| guest.send(FrameKind::Tunnel, 1, &[0; 4])),
+        ("a Tunnel frame, which only a guest may send", |guest| guest.send(FrameKind::Tunnel, 1, &[0; 4])),
     ];
     for (words, act) in cases {
         let (mut guest, address) = Guest::start_with_proxy();
@@ -249,7 +249,7 @@ fn a_host_that_breaks_the_protocol_ends_the_guest() {
         take(&mut guest, 0, 0);
         act(&mut guest);
         let status = guest.wait();
-        let said = guest.last_words();
+        let said = guest.stderr_text();
         assert_eq!(status.code(), Some(2), "{said}");
         assert!(said.contains(words), "{said}");
     }

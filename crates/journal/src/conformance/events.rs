@@ -2,37 +2,41 @@
 
 use futures_util::future::{FutureExt as _, join_all};
 
-use super::bed::{Bed, Outcome, bodies, ensure, fails, new_session, notes, same, tenant};
+use super::fixture::{
+    CaseResult, JournalFixture, bodies, ensure, ensure_eq, ensure_fails, new_session, notes, tenant,
+};
 use crate::error::{JournalError, JournalErrorKind};
-use crate::event::{LONGEST_KIND, NewEvent, PageLimit};
-use crate::journal::load_all;
+use crate::event::{MAX_KIND_BYTES, NewEvent, PageLimit};
+use crate::journal::read_all;
 use crate::key::Epoch;
 
-pub(crate) async fn events_are_loaded_as_they_were_appended(bed: &dyn Bed) -> Outcome {
-    let journal = bed.open().await?;
+pub(crate) async fn events_are_loaded_as_they_were_appended(fixture: &dyn JournalFixture) -> CaseResult {
+    let journal = fixture.open().await?;
     let key = new_session(&*journal, &tenant("acme")?).await?;
     let events = vec![
         NewEvent::new("empty", 0, Vec::new()),
         NewEvent::new("every byte", u32::MAX, (0..=255).collect()),
         NewEvent::new("Ünïcödé 🧶", 7, "ä\0b".as_bytes().to_vec()),
-        NewEvent::new("k".repeat(LONGEST_KIND), 1, vec![0; 5_000]),
+        NewEvent::new("k".repeat(MAX_KIND_BYTES), 1, vec![0; 5_000]),
     ];
-    same(journal.append(&key, 0, Epoch::NONE, events.clone()).await?, 4, "the count")?;
-    let page = journal.load(&key, 0, PageLimit::default()).await?;
-    same(page.total, 4, "the total")?;
-    same(page.next(), None, "the next page")?;
-    same(page.events.len(), events.len(), "the events")?;
+    ensure_eq(journal.append(&key, 0, Epoch::NONE, events.clone()).await?, 4, "the count")?;
+    let page = journal.read(&key, 0, PageLimit::default()).await?;
+    ensure_eq(page.total, 4, "the total")?;
+    ensure_eq(page.next(), None, "the next page")?;
+    ensure_eq(page.events.len(), events.len(), "the events")?;
     for (recorded, event) in page.events.iter().zip(&events) {
-        same(recorded.kind.as_str(), event.kind.as_ref(), "a kind")?;
-        same(recorded.version, event.version, "a version")?;
-        same(&recorded.body, &event.body, "a body")?;
-        same(recorded.epoch, Epoch::NONE, "an epoch")?;
+        ensure_eq(recorded.kind.as_str(), event.kind.as_ref(), "a kind")?;
+        ensure_eq(recorded.version, event.version, "a version")?;
+        ensure_eq(&recorded.body, &event.body, "a body")?;
+        ensure_eq(recorded.epoch, Epoch::NONE, "an epoch")?;
     }
-    same(load_all(&*journal, &key, 3).await?.as_slice(), &page.events[3..], "a later start")
+    ensure_eq(read_all(&*journal, &key, 3).await?.as_slice(), &page.events[3..], "a later start")
 }
 
-pub(crate) async fn large_bodies_are_loaded_as_they_were_appended(bed: &dyn Bed) -> Outcome {
-    let journal = bed.open().await?;
+pub(crate) async fn large_bodies_are_loaded_as_they_were_appended(
+    fixture: &dyn JournalFixture,
+) -> CaseResult {
+    let journal = fixture.open().await?;
     let key = new_session(&*journal, &tenant("acme")?).await?;
     let large: Vec<u8> = (0_u32..300_000).flat_map(u32::to_le_bytes).collect();
     // The same content twice, and one in two tenants.
@@ -42,58 +46,58 @@ pub(crate) async fn large_bodies_are_loaded_as_they_were_appended(bed: &dyn Bed)
     journal.append(&key, 0, Epoch::NONE, events.clone()).await?;
     let other = new_session(&*journal, &tenant("globex")?).await?;
     journal.append(&other, 0, Epoch::NONE, events[..1].to_vec()).await?;
-    let loaded = load_all(&*journal, &key, 0).await?;
+    let loaded = read_all(&*journal, &key, 0).await?;
     for (recorded, event) in loaded.iter().zip(&events) {
         ensure(recorded.body == event.body, "a large body has changed")?;
     }
-    same(loaded.len(), events.len(), "the events")?;
-    ensure(load_all(&*journal, &other, 0).await?[0].body == large, "another tenant's body has changed")
+    ensure_eq(loaded.len(), events.len(), "the events")?;
+    ensure(read_all(&*journal, &other, 0).await?[0].body == large, "another tenant's body has changed")
 }
 
-pub(crate) async fn an_append_must_meet_the_sequence(bed: &dyn Bed) -> Outcome {
-    let journal = bed.open().await?;
+pub(crate) async fn an_append_must_meet_the_sequence(fixture: &dyn JournalFixture) -> CaseResult {
+    let journal = fixture.open().await?;
     let key = new_session(&*journal, &tenant("acme")?).await?;
     journal.append(&key, 0, Epoch::NONE, notes(["a", "b"])).await?;
     for expected in [0, 1, 3, u64::MAX] {
         let refused = journal.append(&key, expected, Epoch::NONE, notes(["c"])).await;
-        same(refused, Err(JournalError::Conflict { expected, found: 2 }), "another sequence")?;
+        ensure_eq(refused, Err(JournalError::Conflict { expected, found: 2 }), "another sequence")?;
     }
-    same(journal.append(&key, 2, Epoch::NONE, notes(["c"])).await?, 3, "the count")?;
-    same(bodies(&*journal, &key).await?.concat(), "abc".to_owned(), "the events")?;
+    ensure_eq(journal.append(&key, 2, Epoch::NONE, notes(["c"])).await?, 3, "the count")?;
+    ensure_eq(bodies(&*journal, &key).await?.concat(), "abc".to_owned(), "the events")?;
     let missing = crate::SessionKey::new(key.tenant.clone(), conjure_base::SessionId::random()?);
     let kind = JournalErrorKind::NotFound;
-    fails(journal.append(&missing, 0, Epoch::NONE, notes(["a"])).await, kind, "an append to nothing")?;
-    fails(journal.load(&missing, 0, PageLimit::default()).await, kind, "a load of nothing")?;
+    ensure_fails(journal.append(&missing, 0, Epoch::NONE, notes(["a"])).await, kind, "an append to nothing")?;
+    ensure_fails(journal.read(&missing, 0, PageLimit::default()).await, kind, "a load of nothing")?;
     Ok(())
 }
 
-pub(crate) async fn an_append_is_whole_or_absent(bed: &dyn Bed) -> Outcome {
-    let journal = bed.open().await?;
+pub(crate) async fn an_append_is_whole_or_absent(fixture: &dyn JournalFixture) -> CaseResult {
+    let journal = fixture.open().await?;
     let key = new_session(&*journal, &tenant("acme")?).await?;
     let mut events = notes(["a", "b"]);
-    events.push(NewEvent::new("k".repeat(LONGEST_KIND + 1), 1, Vec::new()));
-    fails(
+    events.push(NewEvent::new("k".repeat(MAX_KIND_BYTES + 1), 1, Vec::new()));
+    ensure_fails(
         journal.append(&key, 0, Epoch::NONE, events).await,
         JournalErrorKind::Invalid,
         "a kind that is too long",
     )?;
-    same(journal.session(&key).await?.events, 0, "the events")?;
-    same(journal.append(&key, 0, Epoch::NONE, notes(["c"])).await?, 1, "the count")
+    ensure_eq(journal.session(&key).await?.events, 0, "the events")?;
+    ensure_eq(journal.append(&key, 0, Epoch::NONE, notes(["c"])).await?, 1, "the count")
 }
 
-pub(crate) async fn an_append_without_events_checks_only(bed: &dyn Bed) -> Outcome {
-    let journal = bed.open().await?;
+pub(crate) async fn an_append_without_events_checks_only(fixture: &dyn JournalFixture) -> CaseResult {
+    let journal = fixture.open().await?;
     let key = new_session(&*journal, &tenant("acme")?).await?;
-    same(journal.append(&key, 0, Epoch::NONE, Vec::new()).await?, 0, "the count")?;
+    ensure_eq(journal.append(&key, 0, Epoch::NONE, Vec::new()).await?, 0, "the count")?;
     let kind = JournalErrorKind::Conflict;
-    fails(journal.append(&key, 1, Epoch::NONE, Vec::new()).await, kind, "another sequence")?;
+    ensure_fails(journal.append(&key, 1, Epoch::NONE, Vec::new()).await, kind, "another sequence")?;
     let kind = JournalErrorKind::StaleEpoch;
-    fails(journal.append(&key, 0, Epoch::NONE.next(), Vec::new()).await, kind, "another epoch")?;
+    ensure_fails(journal.append(&key, 0, Epoch::NONE.next(), Vec::new()).await, kind, "another epoch")?;
     Ok(())
 }
 
-pub(crate) async fn pages_hold_each_event_once(bed: &dyn Bed) -> Outcome {
-    let journal = bed.open().await?;
+pub(crate) async fn pages_hold_each_event_once(fixture: &dyn JournalFixture) -> CaseResult {
+    let journal = fixture.open().await?;
     let key = new_session(&*journal, &tenant("acme")?).await?;
     let events = (0..25_u8).map(|number| NewEvent::new("note", 1, vec![number; 100])).collect();
     journal.append(&key, 0, Epoch::NONE, events).await?;
@@ -102,26 +106,28 @@ pub(crate) async fn pages_hold_each_event_once(bed: &dyn Bed) -> Outcome {
         let limit = PageLimit { events, bytes };
         let (mut next, mut seen) = (Some(0), 0_u64);
         while let Some(from) = next {
-            let page = journal.load(&key, from, limit).await?;
+            let page = journal.read(&key, from, limit).await?;
             ensure(page.events.len() <= per_page, "a page has more than its limit")?;
             for event in &page.events {
-                same(event.seq, seen, "a sequence number")?;
-                same(event.body.first().copied().map(u64::from), Some(seen), "a body")?;
+                ensure_eq(event.seq, seen, "a sequence number")?;
+                ensure_eq(event.body.first().copied().map(u64::from), Some(seen), "a body")?;
                 seen += 1;
             }
             next = page.next();
         }
-        same(seen, 25, "the events of all pages")?;
+        ensure_eq(seen, 25, "the events of all pages")?;
     }
     for from in [25, 26, u64::MAX] {
-        let page = journal.load(&key, from, PageLimit::default()).await?;
-        same((page.events.len(), page.total, page.next()), (0, 25, None), "a page beyond the end")?;
+        let page = journal.read(&key, from, PageLimit::default()).await?;
+        ensure_eq((page.events.len(), page.total, page.next()), (0, 25, None), "a page beyond the end")?;
     }
     Ok(())
 }
 
-pub(crate) async fn appends_are_carried_out_in_the_order_of_their_submission(bed: &dyn Bed) -> Outcome {
-    let journal = bed.open().await?;
+pub(crate) async fn appends_are_carried_out_in_the_order_of_their_submission(
+    fixture: &dyn JournalFixture,
+) -> CaseResult {
+    let journal = fixture.open().await?;
     let key = new_session(&*journal, &tenant("acme")?).await?;
     let texts: Vec<String> = (0..20).map(|number| format!("{number},")).collect();
     let appends: Vec<_> = (0..)
@@ -132,11 +138,11 @@ pub(crate) async fn appends_are_carried_out_in_the_order_of_their_submission(bed
     for append in appends.into_iter().rev() {
         append.await?;
     }
-    same(bodies(&*journal, &key).await?, texts, "the events")
+    ensure_eq(bodies(&*journal, &key).await?, texts, "the events")
 }
 
-pub(crate) async fn a_dropped_append_happened_or_not(bed: &dyn Bed) -> Outcome {
-    let journal = bed.open().await?;
+pub(crate) async fn a_dropped_append_happened_or_not(fixture: &dyn JournalFixture) -> CaseResult {
+    let journal = fixture.open().await?;
     let key = new_session(&*journal, &tenant("acme")?).await?;
     let mut total = 0;
     for round in 0..20 {
@@ -151,19 +157,19 @@ pub(crate) async fn a_dropped_append_happened_or_not(bed: &dyn Bed) -> Outcome {
         total += match found {
             Ok(_) => 1,
             Err(JournalError::Conflict { found, .. }) => {
-                same(found, total + 3, "how many a dropped append left")?;
+                ensure_eq(found, total + 3, "how many a dropped append left")?;
                 3
             }
             Err(error) => return Err(error.into()),
         };
     }
     let all = bodies(&*journal, &key).await?.concat();
-    same(all.len() as u64, total, "the events")?;
+    ensure_eq(all.len() as u64, total, "the events")?;
     ensure(all.replace("abc", "").chars().all(|event| event == 'd'), "an append was cut")
 }
 
-pub(crate) async fn of_many_writers_one_wins(bed: &dyn Bed) -> Outcome {
-    let journals = [bed.open().await?, bed.open().await?];
+pub(crate) async fn of_many_writers_one_wins(fixture: &dyn JournalFixture) -> CaseResult {
+    let journals = [fixture.open().await?, fixture.open().await?];
     let key = new_session(&*journals[0], &tenant("acme")?).await?;
     for seq in 0..10 {
         let appends = (0..8).map(|writer| {
@@ -172,23 +178,31 @@ pub(crate) async fn of_many_writers_one_wins(bed: &dyn Bed) -> Outcome {
         });
         let results = join_all(appends).await;
         let won: Vec<usize> = (0..8).filter(|writer| results[*writer].is_ok()).collect();
-        same(won.len(), 1, "how many writers won")?;
+        ensure_eq(won.len(), 1, "how many writers won")?;
         for result in results.into_iter().filter(Result::is_err) {
-            same(result, Err(JournalError::Conflict { expected: seq, found: seq + 1 }), "a loser's error")?;
+            ensure_eq(
+                result,
+                Err(JournalError::Conflict { expected: seq, found: seq + 1 }),
+                "a loser's error",
+            )?;
         }
-        same(bodies(&*journals[1], &key).await?.last(), Some(&won[0].to_string()), "the winner's event")?;
+        ensure_eq(
+            bodies(&*journals[1], &key).await?.last(),
+            Some(&won[0].to_string()),
+            "the winner's event",
+        )?;
     }
     Ok(())
 }
 
 pub(crate) async fn what_was_acknowledged_is_there_when_the_journal_is_opened_again(
-    bed: &dyn Bed,
-) -> Outcome {
+    fixture: &dyn JournalFixture,
+) -> CaseResult {
     let acme = tenant("acme")?;
-    let first = bed.open().await?;
+    let first = fixture.open().await?;
     let key = new_session(&*first, &acme).await?;
-    let owner = crate::Owner::new("host")?;
-    let lease = first.acquire(&key, &owner, std::time::Duration::from_secs(3_600)).await?;
+    let owner = crate::LeaseOwner::new("host")?;
+    let lease = first.acquire_lease(&key, &owner, std::time::Duration::from_secs(3_600)).await?;
     let large = vec![7; 200_000];
     let mut events = notes(["a"]);
     events.push(NewEvent::new("file", 3, large.clone()));
@@ -198,18 +212,18 @@ pub(crate) async fn what_was_acknowledged_is_there_when_the_journal_is_opened_ag
     let info = first.session(&key).await?;
     drop(first);
 
-    let again = bed.open().await?;
-    let loaded = load_all(&*again, &key, 0).await?;
-    same(loaded.len(), 2, "the events")?;
+    let again = fixture.open().await?;
+    let loaded = read_all(&*again, &key, 0).await?;
+    ensure_eq(loaded.len(), 2, "the events")?;
     ensure(loaded[1].body == large, "the large body has changed")?;
-    same(loaded[1].epoch, lease.epoch, "the epoch")?;
-    same(again.snapshot(&key).await?, Some(snapshot), "the snapshot")?;
-    same(again.session(&key).await?, info, "the session")?;
-    same(again.append(&key, 2, lease.epoch, notes(["b"])).await?, 3, "the count")
+    ensure_eq(loaded[1].epoch, lease.epoch, "the epoch")?;
+    ensure_eq(again.snapshot(&key).await?, Some(snapshot), "the snapshot")?;
+    ensure_eq(again.session(&key).await?, info, "the session")?;
+    ensure_eq(again.append(&key, 2, lease.epoch, notes(["b"])).await?, 3, "the count")
 }
 
-pub(crate) async fn a_sweep_takes_nothing_that_is_needed(bed: &dyn Bed) -> Outcome {
-    let journal = bed.open().await?;
+pub(crate) async fn a_sweep_takes_nothing_that_is_needed(fixture: &dyn JournalFixture) -> CaseResult {
+    let journal = fixture.open().await?;
     let acme = tenant("acme")?;
     let (kept, deleted) = (new_session(&*journal, &acme).await?, new_session(&*journal, &acme).await?);
     let large = |byte| vec![NewEvent::new("file", 1, vec![byte; 200_000])];
@@ -219,8 +233,8 @@ pub(crate) async fn a_sweep_takes_nothing_that_is_needed(bed: &dyn Bed) -> Outco
     journal.append(&deleted, 1, Epoch::NONE, large(2)).await?;
     journal.delete_session(&deleted).await?;
     journal.sweep().await?;
-    ensure(load_all(&*journal, &kept, 0).await?[0].body == vec![1; 200_000], "a body has changed")?;
+    ensure(read_all(&*journal, &kept, 0).await?[0].body == vec![1; 200_000], "a body has changed")?;
     // And what was collected can come again.
     journal.append(&kept, 1, Epoch::NONE, large(2)).await?;
-    ensure(load_all(&*journal, &kept, 1).await?[0].body == vec![2; 200_000], "a body has changed")
+    ensure(read_all(&*journal, &kept, 1).await?[0].body == vec![2; 200_000], "a body has changed")
 }

@@ -1,17 +1,17 @@
-//! What every journal must do, as a suite that any implementation can be put through.
+//! The conformance suite, which every implementation of a journal must pass.
 //!
 //! ```
 //! use std::sync::Arc;
 //!
-//! use conjure_journal::conformance::{self, Bed};
+//! use conjure_journal::conformance::{self, JournalFixture};
 //! use conjure_journal::{Journal, MemoryJournal};
 //! use futures_util::FutureExt as _;
 //! use futures_util::future::BoxFuture;
 //!
 //! struct InMemory(MemoryJournal);
 //!
-//! impl Bed for InMemory {
-//!     fn open(&self) -> BoxFuture<'_, Result<Arc<dyn Journal>, conformance::Failure>> {
+//! impl JournalFixture for InMemory {
+//!     fn open(&self) -> BoxFuture<'_, Result<Arc<dyn Journal>, conformance::CaseError>> {
 //!         std::future::ready(Ok(Arc::new(self.0.clone()) as Arc<dyn Journal>)).boxed()
 //!     }
 //! }
@@ -22,12 +22,12 @@
 //! # }).unwrap().unwrap();
 //! ```
 
-mod bed;
 mod counters;
 mod events;
+mod fixture;
 mod leases;
 mod sessions;
 mod snapshots;
 mod weights;
 
-pub use bed::{Bed, CASES, Case, Failure, Outcome, run};
+pub use fixture::{CASES, Case, CaseError, CaseResult, JournalFixture, run};

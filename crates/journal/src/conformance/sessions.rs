@@ -4,44 +4,46 @@ use std::time::Duration;
 
 use conjure_base::SessionId;
 
-use super::bed::{Bed, Outcome, bodies, ensure, fails, new_session, notes, same, tenant};
+use super::fixture::{
+    CaseResult, JournalFixture, bodies, ensure, ensure_eq, ensure_fails, new_session, notes, tenant,
+};
 use crate::error::JournalErrorKind;
 use crate::event::PageLimit;
 use crate::journal::Journal;
 use crate::key::{Epoch, SessionKey};
-use crate::lease::Owner;
-use crate::snapshot::Snapshot;
+use crate::lease::LeaseOwner;
+use crate::session::Snapshot;
 
-pub(crate) async fn a_session_is_created_once(bed: &dyn Bed) -> Outcome {
-    let journal = bed.open().await?;
+pub(crate) async fn a_session_is_created_once(fixture: &dyn JournalFixture) -> CaseResult {
+    let journal = fixture.open().await?;
     let key = new_session(&*journal, &tenant("acme")?).await?;
-    fails(journal.create(&key).await, JournalErrorKind::Exists, "a second creation")?;
+    ensure_fails(journal.create(&key).await, JournalErrorKind::Exists, "a second creation")?;
     let info = journal.session(&key).await?;
-    same((info.session, info.events, info.epoch), (key.session, 0, Epoch::NONE), "the session")?;
-    same((info.lease, info.snapshot), (None, None), "the lease and the snapshot")?;
+    ensure_eq((info.session, info.events, info.epoch), (key.session, 0, Epoch::NONE), "the session")?;
+    ensure_eq((info.lease, info.snapshot), (None, None), "the lease and the snapshot")?;
     ensure(info.created.millis() > 0 && info.created == info.updated, "the times")?;
-    same(journal.snapshot(&key).await?, None, "the snapshot")
+    ensure_eq(journal.snapshot(&key).await?, None, "the snapshot")
 }
 
 /// Every call refuses a key that names nothing.
-async fn everything_is_not_found(journal: &dyn Journal, key: &SessionKey) -> Outcome {
+async fn everything_is_not_found(journal: &dyn Journal, key: &SessionKey) -> CaseResult {
     let kind = JournalErrorKind::NotFound;
     let (epoch, time) = (Epoch::NONE, Duration::from_secs(60));
-    fails(journal.append(key, 0, epoch, notes(["a"])).await, kind, "append")?;
-    fails(journal.load(key, 0, PageLimit::default()).await, kind, "load")?;
+    ensure_fails(journal.append(key, 0, epoch, notes(["a"])).await, kind, "append")?;
+    ensure_fails(journal.read(key, 0, PageLimit::default()).await, kind, "load")?;
     let snapshot = Snapshot { seq: 0, version: 1, body: Vec::new() };
-    fails(journal.save_snapshot(key, epoch, snapshot).await, kind, "save_snapshot")?;
-    fails(journal.snapshot(key).await, kind, "snapshot")?;
-    fails(journal.acquire(key, &Owner::new("host")?, time).await, kind, "acquire")?;
-    fails(journal.renew(key, epoch, time).await, kind, "renew")?;
-    fails(journal.release(key, epoch).await, kind, "release")?;
-    fails(journal.session(key).await, kind, "session")?;
-    fails(journal.delete_session(key).await, kind, "delete_session")?;
+    ensure_fails(journal.save_snapshot(key, epoch, snapshot).await, kind, "save_snapshot")?;
+    ensure_fails(journal.snapshot(key).await, kind, "snapshot")?;
+    ensure_fails(journal.acquire_lease(key, &LeaseOwner::new("host")?, time).await, kind, "acquire")?;
+    ensure_fails(journal.renew_lease(key, epoch, time).await, kind, "renew")?;
+    ensure_fails(journal.release_lease(key, epoch).await, kind, "release")?;
+    ensure_fails(journal.session(key).await, kind, "session")?;
+    ensure_fails(journal.delete_session(key).await, kind, "delete_session")?;
     Ok(())
 }
 
-pub(crate) async fn a_session_of_another_tenant_is_not_found(bed: &dyn Bed) -> Outcome {
-    let journal = bed.open().await?;
+pub(crate) async fn a_session_of_another_tenant_is_not_found(fixture: &dyn JournalFixture) -> CaseResult {
+    let journal = fixture.open().await?;
     let (acme, globex) = (tenant("acme")?, tenant("globex")?);
     let key = new_session(&*journal, &acme).await?;
     journal.append(&key, 0, Epoch::NONE, notes(["a"])).await?;
@@ -50,25 +52,25 @@ pub(crate) async fn a_session_of_another_tenant_is_not_found(bed: &dyn Bed) -> O
     new_session(&*journal, &globex).await?;
     everything_is_not_found(&*journal, &SessionKey::new(globex, key.session)).await?;
     everything_is_not_found(&*journal, &SessionKey::new(acme, SessionId::random()?)).await?;
-    same(bodies(&*journal, &key).await?.concat(), "a".to_owned(), "the events")
+    ensure_eq(bodies(&*journal, &key).await?.concat(), "a".to_owned(), "the events")
 }
 
-pub(crate) async fn one_id_under_two_tenants_is_two_sessions(bed: &dyn Bed) -> Outcome {
-    let journal = bed.open().await?;
+pub(crate) async fn one_id_under_two_tenants_is_two_sessions(fixture: &dyn JournalFixture) -> CaseResult {
+    let journal = fixture.open().await?;
     let one = new_session(&*journal, &tenant("acme")?).await?;
     let other = SessionKey::new(tenant("globex")?, one.session);
     journal.create(&other).await?;
     journal.append(&one, 0, Epoch::NONE, notes(["a", "b"])).await?;
     journal.append(&other, 0, Epoch::NONE, notes(["c"])).await?;
-    same(bodies(&*journal, &one).await?.concat(), "ab".to_owned(), "the events of one")?;
+    ensure_eq(bodies(&*journal, &one).await?.concat(), "ab".to_owned(), "the events of one")?;
     journal.delete_session(&one).await?;
     journal.sweep().await?;
     everything_is_not_found(&*journal, &one).await?;
-    same(bodies(&*journal, &other).await?.concat(), "c".to_owned(), "the events of the other")
+    ensure_eq(bodies(&*journal, &other).await?.concat(), "c".to_owned(), "the events of the other")
 }
 
-pub(crate) async fn lists_hold_each_session_once_newest_first(bed: &dyn Bed) -> Outcome {
-    let journal = bed.open().await?;
+pub(crate) async fn lists_hold_each_session_once_newest_first(fixture: &dyn JournalFixture) -> CaseResult {
+    let journal = fixture.open().await?;
     let (acme, globex) = (tenant("acme")?, tenant("globex")?);
     let mut expected = Vec::new();
     for number in 0..7 {
@@ -88,7 +90,7 @@ pub(crate) async fn lists_hold_each_session_once_newest_first(bed: &dyn Bed) -> 
                 break;
             }
         }
-        same(&found, &expected, "the list")?;
+        ensure_eq(&found, &expected, "the list")?;
     }
     // One that comes or goes between two pages moves nothing.
     let first = journal.sessions(&acme, None, 3).await?;
@@ -96,14 +98,14 @@ pub(crate) async fn lists_hold_each_session_once_newest_first(bed: &dyn Bed) -> 
     journal.delete_session(&SessionKey::new(acme.clone(), expected[1].0)).await?;
     let second = journal.sessions(&acme, first.next, 3).await?;
     let found: Vec<SessionId> = second.sessions.iter().map(|info| info.session).collect();
-    same(found, expected[3..6].iter().map(|(session, _)| *session).collect(), "the second page")?;
+    ensure_eq(found, expected[3..6].iter().map(|(session, _)| *session).collect(), "the second page")?;
     let nobody = journal.sessions(&tenant("nobody")?, None, 10).await?;
-    same((nobody.sessions.len(), nobody.next), (0, None), "the list of a tenant without sessions")
+    ensure_eq((nobody.sessions.len(), nobody.next), (0, None), "the list of a tenant without sessions")
 }
 
-pub(crate) async fn tenants_are_listed_in_pages(bed: &dyn Bed) -> Outcome {
-    let journal = bed.open().await?;
-    same(journal.tenants(None, 10).await?, Vec::new(), "no tenants")?;
+pub(crate) async fn tenants_are_listed_in_pages(fixture: &dyn JournalFixture) -> CaseResult {
+    let journal = fixture.open().await?;
+    ensure_eq(journal.tenants(None, 10).await?, Vec::new(), "no tenants")?;
     let mut expected = Vec::new();
     for name in ["a", "a-b", "a_b", "b", "zz"] {
         let tenant = tenant(name)?;
@@ -111,7 +113,7 @@ pub(crate) async fn tenants_are_listed_in_pages(bed: &dyn Bed) -> Outcome {
         new_session(&*journal, &tenant).await?;
         expected.push(tenant);
     }
-    same(&journal.tenants(None, 1_000).await?, &expected, "all tenants")?;
+    ensure_eq(&journal.tenants(None, 1_000).await?, &expected, "all tenants")?;
     let mut found = Vec::new();
     loop {
         let page = journal.tenants(found.last(), 2).await?;
@@ -121,11 +123,11 @@ pub(crate) async fn tenants_are_listed_in_pages(bed: &dyn Bed) -> Outcome {
         ensure(page.len() <= 2, "a page has more than its limit")?;
         found.extend(page);
     }
-    same(found, expected, "the pages")
+    ensure_eq(found, expected, "the pages")
 }
 
-pub(crate) async fn a_deleted_session_is_gone_and_others_stay(bed: &dyn Bed) -> Outcome {
-    let journal = bed.open().await?;
+pub(crate) async fn a_deleted_session_is_gone_and_others_stay(fixture: &dyn JournalFixture) -> CaseResult {
+    let journal = fixture.open().await?;
     let acme = tenant("acme")?;
     let (gone, stays) = (new_session(&*journal, &acme).await?, new_session(&*journal, &acme).await?);
     let many: Vec<_> = (0..700).flat_map(|_| notes(["a", "b"])).collect();
@@ -135,41 +137,53 @@ pub(crate) async fn a_deleted_session_is_gone_and_others_stay(bed: &dyn Bed) -> 
     journal.delete_session(&gone).await?;
     everything_is_not_found(&*journal, &gone).await?;
     let listed = journal.sessions(&acme, None, 10).await?.sessions;
-    same(listed.len(), 1, "the list")?;
+    ensure_eq(listed.len(), 1, "the list")?;
     journal.sweep().await?;
-    same(bodies(&*journal, &stays).await?.concat(), "c".to_owned(), "the other's events")?;
+    ensure_eq(bodies(&*journal, &stays).await?.concat(), "c".to_owned(), "the other's events")?;
     // The id is free, and what comes under it is new.
     journal.create(&gone).await?;
-    same(bodies(&*journal, &gone).await?.len(), 0, "the events")?;
-    same(journal.snapshot(&gone).await?, None, "the snapshot")
+    ensure_eq(bodies(&*journal, &gone).await?.len(), 0, "the events")?;
+    ensure_eq(journal.snapshot(&gone).await?, None, "the snapshot")
 }
 
-pub(crate) async fn a_deleted_session_is_not_brought_back_by_a_late_writer(bed: &dyn Bed) -> Outcome {
-    let journal = bed.open().await?;
+pub(crate) async fn a_deleted_session_is_not_brought_back_by_a_late_writer(
+    fixture: &dyn JournalFixture,
+) -> CaseResult {
+    let journal = fixture.open().await?;
     let key = new_session(&*journal, &tenant("acme")?).await?;
-    let lease = journal.acquire(&key, &Owner::new("late")?, Duration::from_secs(3_600)).await?;
+    let lease = journal.acquire_lease(&key, &LeaseOwner::new("late")?, Duration::from_secs(3_600)).await?;
     journal.delete_session(&key).await?;
     let kind = JournalErrorKind::NotFound;
-    fails(journal.append(&key, 0, lease.epoch, notes(["a"])).await, kind, "a late append")?;
-    fails(journal.renew(&key, lease.epoch, Duration::from_secs(1)).await, kind, "a late renewal")?;
+    ensure_fails(journal.append(&key, 0, lease.epoch, notes(["a"])).await, kind, "a late append")?;
+    ensure_fails(
+        journal.renew_lease(&key, lease.epoch, Duration::from_secs(1)).await,
+        kind,
+        "a late renewal",
+    )?;
     everything_is_not_found(&*journal, &key).await
 }
 
-pub(crate) async fn a_session_that_was_used_meanwhile_is_kept(bed: &dyn Bed) -> Outcome {
-    let journal = bed.open().await?;
+pub(crate) async fn a_session_that_was_used_meanwhile_is_not_deleted(
+    fixture: &dyn JournalFixture,
+) -> CaseResult {
+    let journal = fixture.open().await?;
     let key = new_session(&*journal, &tenant("acme")?).await?;
     let seen = journal.session(&key).await?.events;
     journal.append(&key, seen, Epoch::NONE, notes(["a"])).await?;
-    fails(journal.delete_unchanged(&key, seen).await, JournalErrorKind::Conflict, "a late deletion")?;
-    same(bodies(&*journal, &key).await?.concat(), "a".to_owned(), "its events")?;
-    journal.delete_unchanged(&key, seen + 1).await?;
+    ensure_fails(
+        journal.delete_if_unchanged(&key, seen).await,
+        JournalErrorKind::Conflict,
+        "a late deletion",
+    )?;
+    ensure_eq(bodies(&*journal, &key).await?.concat(), "a".to_owned(), "its events")?;
+    journal.delete_if_unchanged(&key, seen + 1).await?;
     everything_is_not_found(&*journal, &key).await?;
     let kind = JournalErrorKind::NotFound;
-    fails(journal.delete_unchanged(&key, seen + 1).await, kind, "a second deletion").map(drop)
+    ensure_fails(journal.delete_if_unchanged(&key, seen + 1).await, kind, "a second deletion").map(drop)
 }
 
-pub(crate) async fn a_deleted_tenant_is_gone_and_others_stay(bed: &dyn Bed) -> Outcome {
-    let journal = bed.open().await?;
+pub(crate) async fn a_deleted_tenant_is_gone_and_others_stay(fixture: &dyn JournalFixture) -> CaseResult {
+    let journal = fixture.open().await?;
     let (acme, globex) = (tenant("acme")?, tenant("globex")?);
     let stays = new_session(&*journal, &globex).await?;
     journal.append(&stays, 0, Epoch::NONE, notes(["a"])).await?;
@@ -180,12 +194,12 @@ pub(crate) async fn a_deleted_tenant_is_gone_and_others_stay(bed: &dyn Bed) -> O
         journal.append(&key, 0, Epoch::NONE, vec![event]).await?;
         gone.push(key);
     }
-    same(journal.delete_tenant(&acme).await?, 3, "how many were deleted")?;
-    same(journal.delete_tenant(&acme).await?, 0, "how many were deleted again")?;
+    ensure_eq(journal.delete_tenant(&acme).await?, 3, "how many were deleted")?;
+    ensure_eq(journal.delete_tenant(&acme).await?, 0, "how many were deleted again")?;
     for key in &gone {
         everything_is_not_found(&*journal, key).await?;
     }
-    same(journal.tenants(None, 10).await?, vec![globex], "the tenants")?;
+    ensure_eq(journal.tenants(None, 10).await?, vec![globex], "the tenants")?;
     journal.sweep().await?;
-    same(bodies(&*journal, &stays).await?.concat(), "a".to_owned(), "the other's events")
+    ensure_eq(bodies(&*journal, &stays).await?.concat(), "a".to_owned(), "the other's events")
 }

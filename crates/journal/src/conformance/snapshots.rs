@@ -2,45 +2,51 @@
 
 use std::time::Duration;
 
-use super::bed::{Bed, Outcome, ensure, fails, new_session, notes, same, tenant};
+use super::fixture::{
+    CaseResult, JournalFixture, ensure, ensure_eq, ensure_fails, new_session, notes, tenant,
+};
 use crate::error::{JournalError, JournalErrorKind};
 use crate::key::Epoch;
-use crate::lease::Owner;
-use crate::snapshot::Snapshot;
+use crate::lease::LeaseOwner;
+use crate::session::Snapshot;
 
 fn snapshot(seq: u64, body: &[u8]) -> Snapshot {
     Snapshot { seq, version: 4, body: body.to_vec() }
 }
 
-pub(crate) async fn a_snapshot_replaces_the_one_before(bed: &dyn Bed) -> Outcome {
-    let journal = bed.open().await?;
+pub(crate) async fn a_snapshot_replaces_the_one_before(fixture: &dyn JournalFixture) -> CaseResult {
+    let journal = fixture.open().await?;
     let key = new_session(&*journal, &tenant("acme")?).await?;
     journal.append(&key, 0, Epoch::NONE, notes(["a", "b", "c"])).await?;
     // The last of these covers less than the one before, which stays.
     for (seq, body, kept) in [(0, "0", "0"), (2, "2", "2"), (2, "two", "two"), (3, "3", "3"), (1, "1", "3")] {
         journal.save_snapshot(&key, Epoch::NONE, snapshot(seq, body.as_bytes())).await?;
         let found = journal.snapshot(&key).await?;
-        same(found.map(|found| (found.version, found.body)), Some((4, kept.into())), "the snapshot")?;
+        ensure_eq(found.map(|found| (found.version, found.body)), Some((4, kept.into())), "the snapshot")?;
     }
-    same(journal.session(&key).await?.snapshot, Some(3), "what is told of the snapshot")
+    ensure_eq(journal.session(&key).await?.snapshot, Some(3), "what is told of the snapshot")
 }
 
-pub(crate) async fn a_snapshot_needs_its_events_and_the_epoch(bed: &dyn Bed) -> Outcome {
-    let journal = bed.open().await?;
+pub(crate) async fn a_snapshot_needs_its_events_and_the_epoch(fixture: &dyn JournalFixture) -> CaseResult {
+    let journal = fixture.open().await?;
     let key = new_session(&*journal, &tenant("acme")?).await?;
     journal.append(&key, 0, Epoch::NONE, notes(["a"])).await?;
     let beyond = journal.save_snapshot(&key, Epoch::NONE, snapshot(2, b"x")).await;
-    same(beyond, Err(JournalError::Conflict { expected: 2, found: 1 }), "a snapshot of what is to come")?;
-    let lease = journal.acquire(&key, &Owner::new("one")?, Duration::from_secs(60)).await?;
+    ensure_eq(
+        beyond,
+        Err(JournalError::Conflict { expected: 2, found: 1 }),
+        "a snapshot of what is to come",
+    )?;
+    let lease = journal.acquire_lease(&key, &LeaseOwner::new("one")?, Duration::from_secs(60)).await?;
     let stale = journal.save_snapshot(&key, Epoch::NONE, snapshot(1, b"x")).await;
-    fails(stale, JournalErrorKind::StaleEpoch, "a snapshot under another epoch")?;
-    same(journal.snapshot(&key).await?, None, "the snapshot")?;
+    ensure_fails(stale, JournalErrorKind::StaleEpoch, "a snapshot under another epoch")?;
+    ensure_eq(journal.snapshot(&key).await?, None, "the snapshot")?;
     journal.save_snapshot(&key, lease.epoch, snapshot(1, b"y")).await?;
-    same(journal.snapshot(&key).await?, Some(snapshot(1, b"y")), "the snapshot")
+    ensure_eq(journal.snapshot(&key).await?, Some(snapshot(1, b"y")), "the snapshot")
 }
 
-pub(crate) async fn a_large_snapshot_is_read_as_it_was(bed: &dyn Bed) -> Outcome {
-    let journal = bed.open().await?;
+pub(crate) async fn a_large_snapshot_is_read_as_it_was(fixture: &dyn JournalFixture) -> CaseResult {
+    let journal = fixture.open().await?;
     let key = new_session(&*journal, &tenant("acme")?).await?;
     for byte in [1, 2] {
         let large = snapshot(0, &vec![byte; 300_000]);

@@ -4,15 +4,17 @@ use std::num::NonZeroU32;
 
 use futures_util::future::join_all;
 
-use super::bed::{Bed, Failure, Outcome, bodies, new_session, notes, same, tenant};
+use super::fixture::{CaseError, CaseResult, JournalFixture, bodies, ensure_eq, new_session, notes, tenant};
 use crate::event::PageLimit;
 use crate::key::Epoch;
-use crate::weights::Weights;
+use crate::weights::TenantWeights;
 
-pub(crate) async fn whatever_tenants_weigh_all_calls_are_carried_out_in_order(bed: &dyn Bed) -> Outcome {
+pub(crate) async fn whatever_tenants_weigh_all_calls_are_carried_out_in_order(
+    fixture: &dyn JournalFixture,
+) -> CaseResult {
     const EVENTS: u64 = 30;
-    let journal = bed.open().await?;
-    let weights = Weights::default();
+    let journal = fixture.open().await?;
+    let weights = TenantWeights::default();
     journal.set_weights(weights.clone());
     let mut keys = Vec::new();
     for (name, weight) in [("heavy", u32::MAX), ("light", 1), ("plain", 0)] {
@@ -27,20 +29,20 @@ pub(crate) async fn whatever_tenants_weigh_all_calls_are_carried_out_in_order(be
         // While they wait, too.
         match seq {
             10 => weights.set(&keys[0].tenant, None),
-            15 => weights.set_standard(NonZeroU32::MAX),
-            20 => journal.set_weights(Weights::default()),
+            15 => weights.set_default(NonZeroU32::MAX),
+            20 => journal.set_weights(TenantWeights::default()),
             _ => {}
         }
     }
     for (count, appended) in join_all(appends).await.into_iter().enumerate() {
-        same(appended?, (count / keys.len()) as u64 + 1, "the count behind an append")?;
+        ensure_eq(appended?, (count / keys.len()) as u64 + 1, "the count behind an append")?;
     }
-    let loads = keys.iter().map(|key| journal.load(key, 0, PageLimit::default()));
+    let loads = keys.iter().map(|key| journal.read(key, 0, PageLimit::default()));
     for page in join_all(loads).await {
-        same(page?.total, EVENTS, "how many events there are")?;
+        ensure_eq(page?.total, EVENTS, "how many events there are")?;
     }
     for key in &keys {
-        same(bodies(&*journal, key).await?.len() as u64, EVENTS, "the events")?;
+        ensure_eq(bodies(&*journal, key).await?.len() as u64, EVENTS, "the events")?;
     }
-    Ok::<(), Failure>(())
+    Ok::<(), CaseError>(())
 }

@@ -1,10 +1,9 @@
-//! Large bodies, in one store for each tenant.
+//! Large bodies, in one content-addressed store for each tenant.
+//! A body is durable in the store before the transaction of its event ends. So a crash may leave an unreferenced body, but never an event
+//! without its body. Bodies are inserted and collected only under the write lock of the database, so no process collects a body that
+//! another is about to reference.
 //!
-//! A body is in the store, durably, before the transaction of its event ends; so a crash leaves a body that nothing refers
-//! to, and never an event without its body. Bodies are inserted and collected only while the database is locked for
-//! writing, so that no process collects what another is about to refer to.
-//!
-//! State: open stores, a few of them. Contents stay in a crash.
+//! State: a cache of open stores. Their contents survive a crash.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read as _};
@@ -12,85 +11,90 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use conjure_base::{Digest, TenantId, Timestamp};
-use conjure_store::{Durability, Store, StoreErrorKind, StoreOptions, Variant, Verify};
+use conjure_store::{Durability, FileMode, Store, StoreErrorKind, StoreOptions, Verify};
 
-use super::fault::{of_io, of_store};
-use super::open::sync_folder;
+use super::error_map::{map_io_error, map_store_error};
+use super::open::sync_dir;
 use crate::error::JournalError;
-use crate::journal::Swept;
+use crate::journal::SweepReport;
 
-/// Each open store holds some file descriptors; beyond so many, all are closed.
-const MOST_OPEN: usize = 32;
+/// Each open store has some file descriptors. Beyond this number, all are closed.
+const MAX_OPEN_STORES: usize = 32;
 
 #[derive(Debug)]
-pub(crate) struct Blobs {
+pub(crate) struct BlobStores {
     root: PathBuf,
     open: Mutex<HashMap<TenantId, Store>>,
-    /// Whose stores are sure to be found again after a crash of the machine.
+    /// The tenants whose store directories were flushed to the disk.
     named: Mutex<HashSet<TenantId>>,
 }
 
 /// Why a body could not be read.
-pub(crate) enum ReadFailure {
-    /// It is not there. It may have been collected after who reads it had seen what refers to it.
-    Absent,
-    /// Anything else.
+pub(crate) enum BlobReadError {
+    /// It does not exist. It may have been collected after the reader read its reference.
+    Missing,
+    /// Any other error.
     Failed(JournalError),
 }
 
-impl Blobs {
-    /// The stores below this folder, which is made when the first body comes.
+impl BlobStores {
+    /// The stores below this directory, which is created with the first body.
     pub(crate) fn new(root: PathBuf) -> Self {
         Self { root, open: Mutex::default(), named: Mutex::default() }
     }
 
-    /// Keeps a body.
+    /// Stores a body.
     pub(crate) fn insert(&self, tenant: &TenantId, body: &[u8]) -> Result<Digest, JournalError> {
         let path = self.path(tenant);
         let store = self.store(tenant)?;
-        self.keep_name(tenant)?;
-        let inserted = store.insert_bytes(body, Variant::Plain);
-        Ok(inserted.map_err(|error| of_store(&error, &path))?.digest)
+        self.sync_dirs(tenant)?;
+        let inserted = store.insert_bytes(body, FileMode::Plain);
+        Ok(inserted.map_err(|error| map_store_error(&error, &path))?.digest)
     }
 
     /// Reads a body.
-    pub(crate) fn read(&self, tenant: &TenantId, digest: &Digest) -> Result<Vec<u8>, ReadFailure> {
+    pub(crate) fn read(&self, tenant: &TenantId, digest: &Digest) -> Result<Vec<u8>, BlobReadError> {
         let path = self.path(tenant);
         if !path.is_dir() {
-            return Err(ReadFailure::Absent);
+            return Err(BlobReadError::Missing);
         }
-        let store = self.store(tenant).map_err(ReadFailure::Failed)?;
+        let store = self.store(tenant).map_err(BlobReadError::Failed)?;
         let mut content = store.get(digest, Verify::No).map_err(|error| match error.kind() {
-            StoreErrorKind::NotFound => ReadFailure::Absent,
-            _ => ReadFailure::Failed(of_store(&error, &path)),
+            StoreErrorKind::NotFound => BlobReadError::Missing,
+            _ => BlobReadError::Failed(map_store_error(&error, &path)),
         })?;
         let mut body = Vec::new();
         content
             .read_to_end(&mut body)
-            .map_err(|error| ReadFailure::Failed(of_io(&error, "read a large body in", &path)))?;
+            .map_err(|error| BlobReadError::Failed(map_io_error(&error, "read a large body in", &path)))?;
         Ok(body)
     }
 
     /// Removes the tenant's bodies that are not among these.
-    pub(crate) fn collect(&self, tenant: &TenantId, live: &HashSet<Digest>) -> Result<Swept, JournalError> {
+    pub(crate) fn collect(
+        &self,
+        tenant: &TenantId,
+        live: &HashSet<Digest>,
+    ) -> Result<SweepReport, JournalError> {
         let path = self.path(tenant);
         if !path.is_dir() {
-            return Ok(Swept::default());
+            return Ok(SweepReport::default());
         }
-        let failed = |error| of_store(&error, &path);
-        let collected =
-            self.store(tenant)?.collect(|digest| live.contains(digest), Timestamp::from_millis(u64::MAX));
+        let failed = |error| map_store_error(&error, &path);
+        let collected = self
+            .store(tenant)?
+            .collect_garbage(|digest| live.contains(digest), Timestamp::from_millis(u64::MAX));
         let collected = collected.map_err(failed)?;
-        Ok(Swept { blobs: collected.removed, bytes: collected.bytes })
+        Ok(SweepReport { blobs: collected.removed, bytes: collected.bytes })
     }
 
-    /// Removes what writers that died left half written, and yields the bodies that are there.
+    /// Removes the staging files of dead writers, and returns the existing bodies.
     pub(crate) fn sweep(&self, tenant: &TenantId) -> Result<Vec<Digest>, JournalError> {
         let path = self.path(tenant);
         if !path.is_dir() {
             return Ok(Vec::new());
         }
-        let failed = |error| of_store(&error, &path);
+        let failed = |error| map_store_error(&error, &path);
         let store = self.store(tenant)?;
         store.sweep().map_err(failed)?;
         let there = store.digests().map_err(failed)?;
@@ -99,7 +103,7 @@ impl Blobs {
 
     /// The tenants that have a store.
     pub(crate) fn tenants(&self) -> Result<Vec<TenantId>, JournalError> {
-        let failed = |error: io::Error| of_io(&error, "list", &self.root);
+        let failed = |error: io::Error| map_io_error(&error, "list", &self.root);
         let entries = match std::fs::read_dir(&self.root) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             other => other.map_err(failed)?,
@@ -123,22 +127,22 @@ impl Blobs {
         }
         let path = self.path(tenant);
         let options = StoreOptions { durability: Durability::Name, ..StoreOptions::default() };
-        let store = Store::open_with(&path, options).map_err(|error| of_store(&error, &path))?;
-        if open.len() >= MOST_OPEN {
+        let store = Store::open_with(&path, options).map_err(|error| map_store_error(&error, &path))?;
+        if open.len() >= MAX_OPEN_STORES {
             open.clear();
         }
         open.insert(tenant.clone(), store.clone());
         Ok(store)
     }
 
-    /// Waits until the names of the tenant's store and of what lies above it are on the disk. The store makes its
-    /// contents durable, and not itself; who made it may have been killed before this.
-    fn keep_name(&self, tenant: &TenantId) -> Result<(), JournalError> {
+    /// Flushes the directory of the tenant's store and its parents to the disk, once. The store makes its contents durable, but not its own
+    /// directory, and the process that created it may have died before this.
+    fn sync_dirs(&self, tenant: &TenantId) -> Result<(), JournalError> {
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         if !named.contains(tenant) {
             let path = self.path(tenant);
             for folder in path.ancestors().take(3) {
-                sync_folder(folder)?;
+                sync_dir(folder)?;
             }
             named.insert(tenant.clone());
         }

@@ -1,65 +1,65 @@
-//! A call on its way through the queue: what is to be done, and who waits for it.
+//! A queued call: its work, and the channel to its caller.
 
 use tokio::sync::oneshot;
 
-use super::fault::Failure;
-use super::tables::Tables;
+use super::error_map::TxError;
+use super::tx::Tx;
 use crate::error::JournalError;
 
-/// A call that waits. It may be carried out again when the transaction of the first time was undone.
-pub(crate) trait Job: Send {
-    /// Carries it out within a transaction. An error means that the transaction must be undone.
-    fn run(&mut self, tables: &Tables<'_>) -> Result<(), rusqlite::Error>;
+/// A queued call. It runs again if its first transaction was rolled back.
+pub(crate) trait QueuedCall: Send {
+    /// Runs the call in a transaction. An error means that the transaction must be rolled back.
+    fn run(&mut self, tx: &Tx<'_>) -> Result<(), rusqlite::Error>;
 
-    /// Answers: with what came of it once the transaction is durable, or with why it is not.
-    fn settle(self: Box<Self>, end: Result<(), JournalError>);
+    /// Sends the result to the caller, after the transaction has ended.
+    fn complete(self: Box<Self>, end: Result<(), JournalError>);
 
-    /// What else may be in its transaction.
-    fn company(&self) -> Company;
+    /// Whether the call may share a transaction.
+    fn batching(&self) -> Batching;
 
-    /// Whether nobody waits for it any more.
+    /// Whether the caller has gone.
     fn is_abandoned(&self) -> bool;
 }
 
-/// What else may be in the transaction of a job.
+/// Whether a call may share a transaction with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Company {
-    /// Anything.
-    Any,
-    /// Nothing: it acts outside of the database upon what it sees there, so all of that must be durable.
-    None,
+pub(crate) enum Batching {
+    /// It may.
+    Shared,
+    /// It needs its own: it acts outside of the database on what it reads, so all of that must be durable.
+    Exclusive,
 }
 
-/// What a caller waits on.
-pub(crate) type Answer<T> = oneshot::Receiver<Result<T, JournalError>>;
+/// The receiver of a call's result.
+pub(crate) type CallReply<T> = oneshot::Receiver<Result<T, JournalError>>;
 
-struct Call<T, F> {
-    company: Company,
+struct WorkCall<T, F> {
+    batching: Batching,
     work: F,
     outcome: Option<Result<T, JournalError>>,
     caller: oneshot::Sender<Result<T, JournalError>>,
 }
 
-/// A job that does `work`, and what its caller waits on.
-pub(crate) fn job<T: Send + 'static>(
-    company: Company,
-    work: impl FnMut(&Tables<'_>) -> Result<T, Failure> + Send + 'static,
-) -> (Box<dyn Job>, Answer<T>) {
+/// A queued call that runs `work`, and the receiver of its result.
+pub(crate) fn queued_call<T: Send + 'static>(
+    batching: Batching,
+    work: impl FnMut(&Tx<'_>) -> Result<T, TxError> + Send + 'static,
+) -> (Box<dyn QueuedCall>, CallReply<T>) {
     let (caller, answer) = oneshot::channel();
-    (Box::new(Call { company, work, outcome: None, caller }), answer)
+    (Box::new(WorkCall { batching, work, outcome: None, caller }), answer)
 }
 
-impl<T: Send, F: FnMut(&Tables<'_>) -> Result<T, Failure> + Send> Job for Call<T, F> {
-    fn run(&mut self, tables: &Tables<'_>) -> Result<(), rusqlite::Error> {
-        self.outcome = Some(match (self.work)(tables) {
+impl<T: Send, F: FnMut(&Tx<'_>) -> Result<T, TxError> + Send> QueuedCall for WorkCall<T, F> {
+    fn run(&mut self, tx: &Tx<'_>) -> Result<(), rusqlite::Error> {
+        self.outcome = Some(match (self.work)(tx) {
             Ok(value) => Ok(value),
-            Err(Failure::Refused(error)) => Err(error),
-            Err(Failure::Broken(error)) => return Err(error),
+            Err(TxError::Rejected(error)) => Err(error),
+            Err(TxError::Database(error)) => return Err(error),
         });
         Ok(())
     }
 
-    fn settle(self: Box<Self>, end: Result<(), JournalError>) {
+    fn complete(self: Box<Self>, end: Result<(), JournalError>) {
         let result = match (end, self.outcome) {
             (Ok(()), Some(outcome)) => outcome,
             (Err(error), _) => Err(error),
@@ -67,12 +67,12 @@ impl<T: Send, F: FnMut(&Tables<'_>) -> Result<T, Failure> + Send> Job for Call<T
                 Err(JournalError::Lost { part: "writer", reason: "it skipped a call".to_owned() })
             }
         };
-        // Who waited may be gone.
+        // The caller may have gone.
         let _ = self.caller.send(result);
     }
 
-    fn company(&self) -> Company {
-        self.company
+    fn batching(&self) -> Batching {
+        self.batching
     }
 
     fn is_abandoned(&self) -> bool {

@@ -1,4 +1,4 @@
-//! The journal's front: it makes calls into jobs, and starts and ends the threads that do them.
+//! The SQLite journal: it queues calls, and starts and stops the threads that run them.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -12,94 +12,98 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
-use super::blobs::Blobs;
-use super::fault::{Failure, of_io};
-use super::garbage::Left;
-use super::job::{Answer, Company, Job, job};
-use super::open::{self, Writable};
+use super::blobs::BlobStores;
+use super::call_queue::CallQueue;
+use super::database_files::DatabaseFiles;
+use super::error_map::{TxError, map_io_error};
+use super::fair_queue::QueueLimits;
+use super::garbage::MoreWork;
+use super::job::{Batching, CallReply, QueuedCall, queued_call};
+use super::open::{self, WriteConnection};
 use super::options::SqliteOptions;
-use super::queue::Queue;
 use super::reader::Reader;
-use super::site::Site;
-use super::tables::Tables;
-use super::turns::Bounds;
+use super::tx::Tx;
 use super::writer::Writer;
-use crate::charge::{Charge, check_charges};
+use crate::counter::{CounterIncrement, check_increments};
 use crate::error::JournalError;
 use crate::event::{EventPage, NewEvent, PageLimit};
-use crate::journal::{Journal, Reply, Swept};
+use crate::journal::{Journal, JournalFuture, SweepReport};
 use crate::key::{Epoch, SessionKey};
-use crate::lease::{Lease, Owner};
+use crate::lease::{Lease, LeaseOwner};
 use crate::memory::check_events;
+use crate::session::Snapshot;
 use crate::session::{ListCursor, SessionInfo, SessionPage};
-use crate::snapshot::Snapshot;
-use crate::weights::Weights;
+use crate::weights::TenantWeights;
 
-/// The journal in one SQLite database in a folder. Clones are the same journal.
-///
-/// Any number of processes may have it open at a time; they take turns at writing, by transactions. When the last clone
-/// is dropped its threads carry out what was submitted, and end; [`SqliteJournal::close`] waits for that.
+/// The journal in an SQLite database in a directory. Clones share it.
+/// Several processes may have it open; SQLite's transactions serialise their writes. When the last clone is dropped, the threads run all
+/// submitted calls and end. [`SqliteJournal::close`] waits for that.
 #[derive(Clone)]
 pub struct SqliteJournal {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<JournalInner>,
 }
 
-pub(super) struct Inner {
-    pub(super) site: Arc<Site>,
+pub(super) struct JournalInner {
+    pub(super) files: Arc<DatabaseFiles>,
     options: SqliteOptions,
-    writes: Arc<Queue<Box<dyn Job>>>,
-    reads: Arc<Queue<Box<dyn Job>>>,
-    blobs: Arc<Blobs>,
-    /// How many threads of each sort are at work.
+    writes: Arc<CallQueue<Box<dyn QueuedCall>>>,
+    reads: Arc<CallQueue<Box<dyn QueuedCall>>>,
+    blobs: Arc<BlobStores>,
+    /// The number of running writer threads.
     pub(super) writers: watch::Receiver<usize>,
     pub(super) readers: watch::Receiver<usize>,
 }
 
 impl SqliteJournal {
-    /// Opens the journal in this folder, which is made if it is missing, and brings it to the present format. This
-    /// blocks, for moments: an asynchronous host does it on a blocking thread.
+    /// Opens the journal in this directory. Creates it if it is missing, and migrates it to the current format.
+    ///
+    /// It blocks; asynchronous code must call it on a blocking thread.
     ///
     /// # Errors
-    /// `FutureFormat`; `Corrupt` for a damaged file and one that is no journal; `ReadOnly`; `Locked`; `DiskFull`.
-    pub fn open(folder: &Path, options: SqliteOptions) -> Result<Self, JournalError> {
-        let path = open::prepare(folder)?;
-        let (writable, site) = open::open(&path, &options)?;
-        Self::start(site, options, writable)
+    /// `NewerFormat`; `Corrupt` for a damaged file; `NotAJournal`; `ReadOnly`; `Locked`; `DiskFull`.
+    pub fn open(dir: &Path, options: SqliteOptions) -> Result<Self, JournalError> {
+        let path = open::prepare_dir(dir)?;
+        let (writable, files) = open::open_database(&path, &options)?;
+        Self::start(files, options, writable)
     }
 
-    /// Opens the same journal anew, after it was lost and [closed](Self::close): what nobody has open any more is in its files. It
-    /// has the same weights. This blocks, for moments.
+    /// Reopens the journal after its thread was lost and it was [closed](Self::close). It keeps the weights. It blocks.
     ///
     /// # Errors
-    /// As for [`SqliteJournal::open`], and `Displaced` where its database is gone, or another: none is made in its place.
-    pub fn open_again(&self) -> Result<Self, JournalError> {
-        let Inner { site, options, .. } = &*self.inner;
-        let writable = open::writer(site, options)?;
-        site.mending().set(writable.log);
-        let again = Self::start(Arc::clone(site), options.clone(), writable)?;
+    /// As for [`SqliteJournal::open`], and `DatabaseMoved` when the database was moved or replaced: it is not created again.
+    pub fn reopen(&self) -> Result<Self, JournalError> {
+        let JournalInner { files, options, .. } = &*self.inner;
+        let writable = open::open_writer(files, options)?;
+        files.replace_wal().set(writable.wal);
+        let again = Self::start(Arc::clone(files), options.clone(), writable)?;
         again.set_weights(self.inner.writes.weights());
         Ok(again)
     }
 
-    /// Where the journal in this folder keeps large bodies: those of each tenant in a folder of its name, made with the first.
+    /// The directory of large bodies of the journal in `dir`. It has a subdirectory for each tenant with such bodies.
     #[must_use]
-    pub fn bodies(folder: &Path) -> PathBuf {
-        folder.join("blobs")
+    pub fn blobs_dir(dir: &Path) -> PathBuf {
+        dir.join("blobs")
     }
 
-    fn start(site: Arc<Site>, options: SqliteOptions, writable: Writable) -> Result<Self, JournalError> {
-        let blobs = Arc::new(Blobs::new(Self::bodies(site.database().parent().unwrap_or(Path::new("/")))));
-        let bounds = Bounds {
+    fn start(
+        files: Arc<DatabaseFiles>,
+        options: SqliteOptions,
+        writable: WriteConnection,
+    ) -> Result<Self, JournalError> {
+        let blobs =
+            Arc::new(BlobStores::new(Self::blobs_dir(files.database().parent().unwrap_or(Path::new("/")))));
+        let limits = QueueLimits {
             calls: options.queue,
             calls_per_tenant: options.queue_per_tenant,
             bytes: options.queue_bytes,
             bytes_per_tenant: options.queue_bytes_per_tenant,
         };
-        let (writes, reads) = (Arc::new(Queue::new(bounds)), Arc::new(Queue::new(bounds)));
+        let (writes, reads) = (Arc::new(CallQueue::new(limits)), Arc::new(CallQueue::new(limits)));
         let (writers_alive, writers) = watch::channel(0);
         let (readers_alive, readers) = watch::channel(0);
-        // From here on what fails drops this, which ends the threads that were started.
-        let inner = Inner { site, options, writes, reads, blobs, writers, readers };
+        // From here on an error drops `inner`, which ends the started threads.
+        let inner = JournalInner { files, options, writes, reads, blobs, writers, readers };
         let readers_alive = Arc::new(readers_alive);
         let threads = (0..inner.options.readers.max(1)).map(|_| inner.start_reader(&readers_alive));
         let threads = threads.collect::<Result<Vec<_>, _>>()?;
@@ -107,7 +111,7 @@ impl SqliteJournal {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Accepts no more calls, and resolves when all that were submitted are carried out and the database is closed.
+    /// Closes the journal for new calls. Resolves when all submitted calls have run and the database is closed.
     #[must_use]
     pub fn close(&self) -> BoxFuture<'static, ()> {
         let inner = Arc::clone(&self.inner);
@@ -115,40 +119,40 @@ impl SqliteJournal {
         inner.reads.close();
         async move {
             for mut alive in [inner.readers.clone(), inner.writers.clone()] {
-                // An error means that all threads are gone.
+                // An error means that all threads have ended.
                 let _ = alive.wait_for(|alive| *alive == 0).await;
             }
         }
         .boxed()
     }
 
-    /// Ends the thread that writes, in the middle of a transaction and without asking, as a defect in it would. Calls that wait
-    /// hear `Lost`, and all that come later `Ended`.
-    pub fn kill_writer(&self) {
-        let killed = self.write::<()>(None, 0, |_| std::panic::resume_unwind(Box::new("it was killed")));
-        // Nobody waits for its answer, which tells nothing.
+    /// Makes the writer thread panic in the middle of a transaction, for tests. Waiting calls get `Lost`, and later ones `ThreadEnded`.
+    pub fn kill_writer_for_test(&self) {
+        let killed =
+            self.submit_write::<()>(None, 0, |_| std::panic::resume_unwind(Box::new("it was killed")));
+        // The result has no information.
         drop(killed);
     }
 
-    pub(super) fn write<T: Send + 'static>(
+    pub(super) fn submit_write<T: Send + 'static>(
         &self,
         tenant: Option<&TenantId>,
         bytes: usize,
-        work: impl FnMut(&Tables<'_>) -> Result<T, Failure> + Send + 'static,
-    ) -> Reply<T> {
-        submit(&self.inner.writes, "writer", tenant.cloned(), bytes, job(Company::Any, work))
+        work: impl FnMut(&Tx<'_>) -> Result<T, TxError> + Send + 'static,
+    ) -> JournalFuture<T> {
+        submit(&self.inner.writes, "writer", tenant.cloned(), bytes, queued_call(Batching::Shared, work))
     }
 
-    pub(super) fn read<T: Send + 'static>(
+    pub(super) fn submit_read<T: Send + 'static>(
         &self,
         tenant: Option<&TenantId>,
-        work: impl FnMut(&Tables<'_>) -> Result<T, Failure> + Send + 'static,
-    ) -> Reply<T> {
-        submit(&self.inner.reads, "reader", tenant.cloned(), 0, job(Company::Any, work))
+        work: impl FnMut(&Tx<'_>) -> Result<T, TxError> + Send + 'static,
+    ) -> JournalFuture<T> {
+        submit(&self.inner.reads, "reader", tenant.cloned(), 0, queued_call(Batching::Shared, work))
     }
 
-    fn check_body(&self, body: &[u8]) -> Result<(), JournalError> {
-        let (size, limit) = (body.len(), self.inner.options.largest_body);
+    fn check_body_size(&self, body: &[u8]) -> Result<(), JournalError> {
+        let (size, limit) = (body.len(), self.inner.options.max_body);
         if size > limit {
             return Err(JournalError::TooLarge { what: "the body", size, limit });
         }
@@ -156,24 +160,24 @@ impl SqliteJournal {
     }
 }
 
-/// Lets a call wait in a queue.
+/// Queues a call.
 fn submit<T: Send + 'static>(
-    queue: &Arc<Queue<Box<dyn Job>>>,
+    queue: &Arc<CallQueue<Box<dyn QueuedCall>>>,
     part: &'static str,
     tenant: Option<TenantId>,
     bytes: usize,
-    (job, answer): (Box<dyn Job>, Answer<T>),
-) -> Reply<T> {
+    (job, answer): (Box<dyn QueuedCall>, CallReply<T>),
+) -> JournalFuture<T> {
     if let Err(error) = queue.push(tenant, bytes, job) {
-        return refuse(error);
+        return ready_error(error);
     }
     let queue = Arc::clone(queue);
     async move {
         match answer.await {
             Ok(result) => result,
-            // The thread dropped the job: it has ended, and may not have said why yet.
+            // The thread dropped the call: it has ended, and may not have set the reason yet.
             Err(_) => Err(queue
-                .end()
+                .close_reason()
                 .filter(JournalError::is_critical)
                 .unwrap_or_else(|| JournalError::Lost { part, reason: "a call was dropped".to_owned() })),
         }
@@ -181,29 +185,29 @@ fn submit<T: Send + 'static>(
     .boxed()
 }
 
-fn refuse<T: Send + 'static>(error: JournalError) -> Reply<T> {
+fn ready_error<T: Send + 'static>(error: JournalError) -> JournalFuture<T> {
     std::future::ready(Err(error)).boxed()
 }
 
-impl Inner {
+impl JournalInner {
     fn start_writer(
         &self,
-        open: Writable,
+        open: WriteConnection,
         readers: Vec<JoinHandle<()>>,
         alive: &Arc<watch::Sender<usize>>,
     ) -> Result<JoinHandle<()>, JournalError> {
         let writer = Writer {
-            site: Arc::clone(&self.site),
+            files: Arc::clone(&self.files),
             options: self.options.clone(),
             queue: Arc::clone(&self.writes),
             blobs: Arc::clone(&self.blobs),
             open: Some(open),
-            garbage: Left::Something,
+            garbage: MoreWork::Yes,
         };
-        // A reader that rested may have an older log open: only the writer is sure to merge the right one, when it is the last.
+        // An idle reader may have an old WAL open. So the writer closes last, because it merges the current WAL.
         let run = || {
             let connection = writer.run();
-            // One that panicked has said so.
+            // A panic was reported by the thread itself.
             readers.into_iter().for_each(|reader| drop(reader.join()));
             drop(connection);
         };
@@ -211,23 +215,23 @@ impl Inner {
     }
 
     fn start_reader(&self, alive: &Arc<watch::Sender<usize>>) -> Result<JoinHandle<()>, JournalError> {
-        let log = *self.site.reading();
+        let wal = *self.files.read_wal();
         let reader = Reader {
-            site: Arc::clone(&self.site),
+            files: Arc::clone(&self.files),
             options: self.options.clone(),
             queue: Arc::clone(&self.reads),
             blobs: Arc::clone(&self.blobs),
-            connection: Some(open::reader(&self.site, log, &self.options)?),
-            log,
+            connection: Some(open::open_reader(&self.files, wal, &self.options)?),
+            wal,
         };
         self.start("reader", &self.reads, alive, || reader.run())
     }
 
-    /// Starts a thread. It ends when its queue is closed and empty; when it ends otherwise the queue fails.
+    /// Starts a thread. It ends when its queue is closed and empty. If it panics, all waiting calls fail.
     fn start(
         &self,
         part: &'static str,
-        queue: &Arc<Queue<Box<dyn Job>>>,
+        queue: &Arc<CallQueue<Box<dyn QueuedCall>>>,
         alive: &Arc<watch::Sender<usize>>,
         run: impl FnOnce() + Send + 'static,
     ) -> Result<JoinHandle<()>, JournalError> {
@@ -237,13 +241,13 @@ impl Inner {
             if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(run)) {
                 let reason = panic_text(panic.as_ref());
                 tracing::error!(part, reason, "a thread of the journal has panicked");
-                queue.fail(JournalError::Lost { part, reason });
+                queue.fail_all(JournalError::Lost { part, reason });
             }
             counted.send_modify(|alive| *alive -= 1);
         });
         thread.map_err(|error| {
             alive.send_modify(|alive| *alive -= 1);
-            of_io(&error, "start a thread for", self.site.database())
+            map_io_error(&error, "start a thread for", self.files.database())
         })
     }
 }
@@ -255,168 +259,173 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 impl Journal for SqliteJournal {
-    fn create(&self, key: &SessionKey) -> Reply<()> {
+    fn create(&self, key: &SessionKey) -> JournalFuture<()> {
         let owned = key.clone();
-        self.write(Some(&key.tenant), 0, move |tables| tables.create(&owned))
+        self.submit_write(Some(&key.tenant), 0, move |tx| tx.create(&owned))
     }
 
-    fn append_charged(
+    fn append_with_counters(
         &self,
         key: &SessionKey,
         expected_seq: u64,
         epoch: Epoch,
         events: Vec<NewEvent>,
-        charges: Vec<Charge>,
-    ) -> Reply<u64> {
+        increments: Vec<CounterIncrement>,
+    ) -> JournalFuture<u64> {
         let checked = check_events(&events)
-            .and_then(|()| check_charges(&charges))
-            .and_then(|()| events.iter().try_for_each(|event| self.check_body(&event.body)));
+            .and_then(|()| check_increments(&increments))
+            .and_then(|()| events.iter().try_for_each(|event| self.check_body_size(&event.body)));
         if let Err(error) = checked {
-            return refuse(error);
+            return ready_error(error);
         }
         let bytes = events.iter().map(|event| event.body.len()).sum();
         let owned = key.clone();
-        self.write(Some(&key.tenant), bytes, move |tables| {
-            tables.append(&owned, expected_seq, epoch, &events, &charges)
+        self.submit_write(Some(&key.tenant), bytes, move |tx| {
+            tx.append(&owned, expected_seq, epoch, &events, &increments)
         })
     }
 
-    fn load(&self, key: &SessionKey, from: u64, limit: PageLimit) -> Reply<EventPage> {
+    fn read(&self, key: &SessionKey, from: u64, limit: PageLimit) -> JournalFuture<EventPage> {
         let owned = key.clone();
-        self.read(Some(&key.tenant), move |tables| tables.load(&owned, from, limit))
+        self.submit_read(Some(&key.tenant), move |tx| tx.read_events(&owned, from, limit))
     }
 
-    fn save_snapshot(&self, key: &SessionKey, epoch: Epoch, snapshot: Snapshot) -> Reply<()> {
-        if let Err(error) = self.check_body(&snapshot.body) {
-            return refuse(error);
+    fn save_snapshot(&self, key: &SessionKey, epoch: Epoch, snapshot: Snapshot) -> JournalFuture<()> {
+        if let Err(error) = self.check_body_size(&snapshot.body) {
+            return ready_error(error);
         }
         let owned = key.clone();
-        self.write(Some(&key.tenant), snapshot.body.len(), move |tables| {
-            tables.save_snapshot(&owned, epoch, &snapshot)
+        self.submit_write(Some(&key.tenant), snapshot.body.len(), move |tx| {
+            tx.save_snapshot(&owned, epoch, &snapshot)
         })
     }
 
-    fn snapshot(&self, key: &SessionKey) -> Reply<Option<Snapshot>> {
+    fn snapshot(&self, key: &SessionKey) -> JournalFuture<Option<Snapshot>> {
         let owned = key.clone();
-        self.read(Some(&key.tenant), move |tables| tables.snapshot(&owned))
+        self.submit_read(Some(&key.tenant), move |tx| tx.snapshot(&owned))
     }
 
-    fn acquire(&self, key: &SessionKey, owner: &Owner, time: Duration) -> Reply<Lease> {
+    fn acquire_lease(&self, key: &SessionKey, owner: &LeaseOwner, time: Duration) -> JournalFuture<Lease> {
         let (owned, owner) = (key.clone(), owner.clone());
-        self.write(Some(&key.tenant), 0, move |tables| tables.acquire(&owned, &owner, time))
+        self.submit_write(Some(&key.tenant), 0, move |tx| tx.acquire_lease(&owned, &owner, time))
     }
 
-    fn renew(&self, key: &SessionKey, epoch: Epoch, time: Duration) -> Reply<Lease> {
+    fn renew_lease(&self, key: &SessionKey, epoch: Epoch, time: Duration) -> JournalFuture<Lease> {
         let owned = key.clone();
-        self.write(Some(&key.tenant), 0, move |tables| tables.renew(&owned, epoch, time))
+        self.submit_write(Some(&key.tenant), 0, move |tx| tx.renew_lease(&owned, epoch, time))
     }
 
-    fn release(&self, key: &SessionKey, epoch: Epoch) -> Reply<()> {
+    fn release_lease(&self, key: &SessionKey, epoch: Epoch) -> JournalFuture<()> {
         let owned = key.clone();
-        self.write(Some(&key.tenant), 0, move |tables| tables.release(&owned, epoch))
+        self.submit_write(Some(&key.tenant), 0, move |tx| tx.release_lease(&owned, epoch))
     }
 
-    fn session(&self, key: &SessionKey) -> Reply<SessionInfo> {
+    fn session(&self, key: &SessionKey) -> JournalFuture<SessionInfo> {
         let owned = key.clone();
-        self.read(Some(&key.tenant), move |tables| tables.session(&owned))
+        self.submit_read(Some(&key.tenant), move |tx| tx.session(&owned))
     }
 
-    fn sessions(&self, tenant: &TenantId, after: Option<ListCursor>, limit: u32) -> Reply<SessionPage> {
+    fn sessions(
+        &self,
+        tenant: &TenantId,
+        after: Option<ListCursor>,
+        limit: u32,
+    ) -> JournalFuture<SessionPage> {
         let owned = tenant.clone();
-        self.read(Some(tenant), move |tables| tables.sessions(&owned, after, limit))
+        self.submit_read(Some(tenant), move |tx| tx.sessions(&owned, after, limit))
     }
 
-    fn tenants(&self, after: Option<&TenantId>, limit: u32) -> Reply<Vec<TenantId>> {
+    fn tenants(&self, after: Option<&TenantId>, limit: u32) -> JournalFuture<Vec<TenantId>> {
         let after = after.cloned();
-        self.read(None, move |tables| tables.tenants(after.as_ref(), limit))
+        self.submit_read(None, move |tx| tx.tenants(after.as_ref(), limit))
     }
 
-    fn charge(&self, tenant: &TenantId, charges: Vec<Charge>) -> Reply<()> {
-        if let Err(error) = check_charges(&charges) {
-            return refuse(error);
+    fn increment_counters(&self, tenant: &TenantId, increments: Vec<CounterIncrement>) -> JournalFuture<()> {
+        if let Err(error) = check_increments(&increments) {
+            return ready_error(error);
         }
         let owned = tenant.clone();
-        self.write(Some(tenant), 0, move |tables| tables.charge(&owned, &charges))
+        self.submit_write(Some(tenant), 0, move |tx| tx.increment_counters(&owned, &increments))
     }
 
-    fn counters(&self, tenant: &TenantId, names: Vec<String>) -> Reply<Vec<u64>> {
+    fn counters(&self, tenant: &TenantId, names: Vec<String>) -> JournalFuture<Vec<u64>> {
         let owned = tenant.clone();
-        self.read(Some(tenant), move |tables| tables.counters(&owned, &names))
+        self.submit_read(Some(tenant), move |tx| tx.counters(&owned, &names))
     }
 
-    fn counter_names(&self, tenant: &TenantId) -> Reply<Vec<String>> {
+    fn list_counters(&self, tenant: &TenantId) -> JournalFuture<Vec<String>> {
         let owned = tenant.clone();
-        self.read(Some(tenant), move |tables| tables.counter_names(&owned))
+        self.submit_read(Some(tenant), move |tx| tx.list_counters(&owned))
     }
 
-    fn forget_counters(&self, tenant: &TenantId, names: Vec<String>) -> Reply<u64> {
+    fn delete_counters(&self, tenant: &TenantId, names: Vec<String>) -> JournalFuture<u64> {
         let owned = tenant.clone();
-        self.write(Some(tenant), 0, move |tables| tables.forget_counters(&owned, &names))
+        self.submit_write(Some(tenant), 0, move |tx| tx.delete_counters(&owned, &names))
     }
 
-    fn session_count(&self, tenant: &TenantId) -> Reply<u64> {
+    fn session_count(&self, tenant: &TenantId) -> JournalFuture<u64> {
         let owned = tenant.clone();
-        self.read(Some(tenant), move |tables| tables.session_count(&owned))
+        self.submit_read(Some(tenant), move |tx| tx.session_count(&owned))
     }
 
-    fn recorded_bytes(&self, tenant: &TenantId) -> Reply<u64> {
+    fn stored_bytes(&self, tenant: &TenantId) -> JournalFuture<u64> {
         let owned = tenant.clone();
-        self.read(Some(tenant), move |tables| tables.recorded_bytes(&owned))
+        self.submit_read(Some(tenant), move |tx| tx.stored_bytes(&owned))
     }
 
-    fn delete_session(&self, key: &SessionKey) -> Reply<()> {
+    fn delete_session(&self, key: &SessionKey) -> JournalFuture<()> {
         let owned = key.clone();
-        self.write(Some(&key.tenant), 0, move |tables| tables.delete_session(&owned))
+        self.submit_write(Some(&key.tenant), 0, move |tx| tx.delete_session(&owned))
     }
 
-    fn delete_unchanged(&self, key: &SessionKey, events: u64) -> Reply<()> {
+    fn delete_if_unchanged(&self, key: &SessionKey, events: u64) -> JournalFuture<()> {
         let owned = key.clone();
-        self.write(Some(&key.tenant), 0, move |tables| tables.delete_unchanged(&owned, events))
+        self.submit_write(Some(&key.tenant), 0, move |tx| tx.delete_if_unchanged(&owned, events))
     }
 
-    fn delete_tenant(&self, tenant: &TenantId) -> Reply<u64> {
+    fn delete_tenant(&self, tenant: &TenantId) -> JournalFuture<u64> {
         let owned = tenant.clone();
-        self.write(Some(tenant), 0, move |tables| tables.delete_tenant(&owned))
+        self.submit_write(Some(tenant), 0, move |tx| tx.delete_tenant(&owned))
     }
 
-    fn set_weights(&self, weights: Weights) {
+    fn set_weights(&self, weights: TenantWeights) {
         self.inner.writes.set_weights(weights.clone());
         self.inner.reads.set_weights(weights);
     }
 
-    fn sweep(&self) -> Reply<Swept> {
+    fn sweep(&self) -> JournalFuture<SweepReport> {
         sweep(Self { inner: Arc::clone(&self.inner) }).boxed()
     }
 }
 
-/// Removes what deletions left, then what nothing refers to, tenant by tenant and each in a transaction of its own:
-/// others get their turn in between. Whether a tenant has any is looked at without holding anybody up, and mostly it has none.
-async fn sweep(journal: SqliteJournal) -> Result<Swept, JournalError> {
-    let mut swept = Swept::default();
+/// Removes the garbage of deletions, then unreferenced bodies, tenant by tenant and each in its own transaction, so other calls run in
+/// between. A read without a lock first checks whether a tenant has any.
+async fn sweep(journal: SqliteJournal) -> Result<SweepReport, JournalError> {
+    let mut swept = SweepReport::default();
     let writes = &journal.inner.writes;
-    while journal.read(None, |tables| tables.has_garbage()).await? {
-        alone(writes, |tables| tables.remove_garbage()).await?;
+    while journal.submit_read(None, |tx| tx.has_garbage()).await? {
+        exclusive_job(writes, |tx| tx.remove_garbage()).await?;
     }
-    for tenant in journal.read(None, |tables| Ok(tables.blobs.tenants()?)).await? {
+    for tenant in journal.submit_read(None, |tx| Ok(tx.blobs.tenants()?)).await? {
         let looked_at = tenant.clone();
-        if !journal.read(Some(&tenant), move |tables| tables.may_collect(&looked_at)).await? {
+        if !journal.submit_read(Some(&tenant), move |tx| tx.has_unreferenced_blobs(&looked_at)).await? {
             continue;
         }
-        let of_tenant = alone(writes, move |tables| tables.collect(&tenant)).await?;
+        let of_tenant = exclusive_job(writes, move |tx| tx.collect_blobs(&tenant)).await?;
         swept.blobs += of_tenant.blobs;
         swept.bytes += of_tenant.bytes;
     }
     Ok(swept)
 }
 
-fn alone<T: Send + 'static>(
-    writes: &Arc<Queue<Box<dyn Job>>>,
-    work: impl FnMut(&Tables<'_>) -> Result<T, Failure> + Send + 'static,
-) -> Reply<T> {
-    submit(writes, "writer", None, 0, job(Company::None, work))
+fn exclusive_job<T: Send + 'static>(
+    writes: &Arc<CallQueue<Box<dyn QueuedCall>>>,
+    work: impl FnMut(&Tx<'_>) -> Result<T, TxError> + Send + 'static,
+) -> JournalFuture<T> {
+    submit(writes, "writer", None, 0, queued_call(Batching::Exclusive, work))
 }
 
-impl Drop for Inner {
+impl Drop for JournalInner {
     fn drop(&mut self) {
         self.writes.close();
         self.reads.close();
@@ -425,6 +434,6 @@ impl Drop for Inner {
 
 impl fmt::Debug for SqliteJournal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqliteJournal").field("path", &self.inner.site.database()).finish_non_exhaustive()
+        f.debug_struct("SqliteJournal").field("path", &self.inner.files.database()).finish_non_exhaustive()
     }
 }

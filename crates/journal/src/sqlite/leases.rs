@@ -5,15 +5,15 @@ use std::time::Duration;
 use conjure_base::Timestamp;
 use rusqlite::{OptionalExtension as _, params};
 
-use super::fault::Failure;
-use super::rows::{integer, number};
-use super::tables::{NOW, Tables, bits};
-use crate::error::{JournalError, Place};
+use super::error_map::TxError;
+use super::rows::{read_u64, to_i64};
+use super::tx::{NOW, Tx, session_bits};
+use crate::error::{DamagedPart, JournalError};
 use crate::key::{Epoch, SessionKey};
-use crate::lease::{Lease, Owner};
+use crate::lease::{Lease, LeaseOwner};
 
-/// A session's lease as it is now.
-struct Held {
+/// The lease columns of a session's row.
+struct LeaseRow {
     id: i64,
     epoch: Epoch,
     owner: Option<String>,
@@ -21,60 +21,72 @@ struct Held {
     now: u64,
 }
 
-impl Tables<'_> {
-    fn held(&self, key: &SessionKey) -> Result<Held, Failure> {
+impl Tx<'_> {
+    fn lease_row(&self, key: &SessionKey) -> Result<LeaseRow, TxError> {
         let sql = format!(
             "SELECT id, epoch, owner, lease_until, {NOW} FROM sessions WHERE tenant = ? AND session = ?"
         );
-        let held =
-            self.connection.prepare_cached(&sql)?.query_row(params![key.tenant.as_str(), bits(key)], |row| {
-                Ok(Held {
+        let row = self.connection.prepare_cached(&sql)?.query_row(
+            params![key.tenant.as_str(), session_bits(key)],
+            |row| {
+                Ok(LeaseRow {
                     id: row.get(0)?,
-                    epoch: Epoch::from_number(number(row, 1)?),
+                    epoch: Epoch::from_number(read_u64(row, 1)?),
                     owner: row.get(2)?,
-                    until: number(row, 3)?,
-                    now: number(row, 4)?,
+                    until: read_u64(row, 3)?,
+                    now: read_u64(row, 4)?,
                 })
-            });
-        held.optional()?.ok_or_else(|| JournalError::NotFound { session: key.clone() }.into())
+            },
+        );
+        row.optional()?.ok_or_else(|| JournalError::NotFound { session: key.clone() }.into())
     }
 
-    pub(crate) fn acquire(&self, key: &SessionKey, owner: &Owner, time: Duration) -> Result<Lease, Failure> {
-        let held = self.held(key)?;
-        if let Some(other) = held.owner.as_deref().filter(|other| *other != owner.as_str())
-            && held.until > held.now
+    pub(crate) fn acquire_lease(
+        &self,
+        key: &SessionKey,
+        owner: &LeaseOwner,
+        time: Duration,
+    ) -> Result<Lease, TxError> {
+        let row = self.lease_row(key)?;
+        if let Some(other) = row.owner.as_deref().filter(|other| *other != owner.as_str())
+            && row.until > row.now
         {
-            let until = Timestamp::from_millis(held.until);
-            return Err(JournalError::LeaseHeld { owner: read_owner(key, other)?, until }.into());
+            let until = Timestamp::from_millis(row.until);
+            return Err(JournalError::LeaseHeld { owner: parse_owner(key, other)?, until }.into());
         }
-        self.write_lease(held.id, owner.clone(), held.epoch.next(), after(held.now, time))
+        self.write_lease(row.id, owner.clone(), row.epoch.next(), after(row.now, time))
     }
 
-    pub(crate) fn renew(&self, key: &SessionKey, epoch: Epoch, time: Duration) -> Result<Lease, Failure> {
-        let held = self.held(key)?;
-        let owner = held.check(epoch)?;
-        self.write_lease(held.id, read_owner(key, owner)?, epoch, after(held.now, time))
+    pub(crate) fn renew_lease(
+        &self,
+        key: &SessionKey,
+        epoch: Epoch,
+        time: Duration,
+    ) -> Result<Lease, TxError> {
+        let row = self.lease_row(key)?;
+        let owner = row.check(epoch)?;
+        self.write_lease(row.id, parse_owner(key, owner)?, epoch, after(row.now, time))
     }
 
-    pub(crate) fn release(&self, key: &SessionKey, epoch: Epoch) -> Result<(), Failure> {
+    pub(crate) fn release_lease(&self, key: &SessionKey, epoch: Epoch) -> Result<(), TxError> {
         const SQL: &str = "UPDATE sessions SET owner = NULL, lease_until = 0, epoch = ? WHERE id = ?";
-        let held = self.held(key)?;
-        held.check(epoch)?;
-        let next = integer(epoch.next().number());
-        self.connection.prepare_cached(SQL)?.execute(params![next, held.id])?;
+        let row = self.lease_row(key)?;
+        row.check(epoch)?;
+        let next = to_i64(epoch.next().number());
+        self.connection.prepare_cached(SQL)?.execute(params![next, row.id])?;
         Ok(())
     }
 
-    fn write_lease(&self, id: i64, owner: Owner, epoch: Epoch, until: u64) -> Result<Lease, Failure> {
+    fn write_lease(&self, id: i64, owner: LeaseOwner, epoch: Epoch, until: u64) -> Result<Lease, TxError> {
         const SQL: &str = "UPDATE sessions SET owner = ?, lease_until = ?, epoch = ? WHERE id = ?";
-        let (stored_until, number) = (integer(until), integer(epoch.number()));
+        let (stored_until, number) = (to_i64(until), to_i64(epoch.number()));
         self.connection.prepare_cached(SQL)?.execute(params![owner.as_str(), stored_until, number, id])?;
         Ok(Lease { owner, epoch, until: Timestamp::from_millis(until) })
     }
 }
 
-impl Held {
-    /// The holder, when this is the epoch of a lease.
+impl LeaseRow {
+    /// The holder, if this is the epoch of the current lease.
     fn check(&self, epoch: Epoch) -> Result<&str, JournalError> {
         match &self.owner {
             Some(owner) if epoch == self.epoch => Ok(owner),
@@ -83,15 +95,15 @@ impl Held {
     }
 }
 
-/// An owner as it was kept.
-pub(crate) fn read_owner(key: &SessionKey, text: &str) -> Result<Owner, JournalError> {
-    Owner::new(text).map_err(|error| JournalError::Corrupt {
-        place: Place::Lease { session: key.clone() },
+/// Parses a stored owner.
+pub(crate) fn parse_owner(key: &SessionKey, text: &str) -> Result<LeaseOwner, JournalError> {
+    LeaseOwner::new(text).map_err(|error| JournalError::Corrupt {
+        place: DamagedPart::Lease { session: key.clone() },
         reason: error.to_string(),
     })
 }
 
-/// The end of a lease, which SQLite can keep.
+/// The end of a lease, capped at SQLite's largest integer.
 fn after(now: u64, time: Duration) -> u64 {
     let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     now.saturating_add(millis).min(i64::MAX.unsigned_abs())

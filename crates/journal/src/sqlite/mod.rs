@@ -1,24 +1,22 @@
-//! The journal in one SQLite database, with large bodies in a store of their tenant beside it.
-//!
-//! One thread writes: it takes what waits as one group, carries it out in one transaction, and acknowledges all of it
-//! with one flush of the disk. A few threads read, each through a connection of its own, beside the writer. Calls wait
-//! in bounded queues in which tenants take turns by their weights.
+//! The SQLite journal: one database, with large bodies in a store of their tenant beside it.
+//! One thread writes: it takes the waiting calls as a batch, runs them in one transaction, and acknowledges all with one disk flush. A few
+//! threads read, each with its own connection. Calls wait in bounded queues that are fair to tenants by their weights.
 //!
 //! On the disk:
 //!
 //! ```text
-//! FOLDER/journal.sqlite       the database; its `-wal` and `-shm` beside it while it is open, and after a crash
-//! FOLDER/lock                 held while a process opens the journal
-//! FOLDER/blobs/TENANT/…       a store for each tenant: bodies beyond a threshold
+//! DIR/journal.sqlite       the database; its `-wal` and `-shm` beside it while it is open, and after a crash
+//! DIR/lock                 held while a process opens the journal
+//! DIR/blobs/TENANT/…       a store for each tenant, for bodies beyond a threshold
 //! ```
 
 mod options;
 
-mod fault;
-mod queue;
+mod call_queue;
+mod database_files;
+mod error_map;
+mod fair_queue;
 mod schema;
-mod site;
-mod turns;
 
 mod blobs;
 mod counters;
@@ -27,7 +25,7 @@ mod job;
 mod leases;
 mod lists;
 mod rows;
-mod tables;
+mod tx;
 
 mod journal;
 mod open;

@@ -1,55 +1,55 @@
-//! The threads that read, beside the writer.
+//! The reader threads.
 //!
-//! State: a connection each. They change nothing, so a crash does nothing to them.
+//! State: one connection each. They change nothing, so a crash loses nothing.
 
 use std::sync::Arc;
 
-use super::blobs::Blobs;
-use super::fault::of_sqlite;
-use super::job::Job;
-use super::open::{self, Opened};
+use super::blobs::BlobStores;
+use super::call_queue::{BatchLimits, CallQueue, OnEmpty};
+use super::database_files::{DatabaseFiles, FileId};
+use super::error_map::map_sqlite_error;
+use super::job::QueuedCall;
+use super::open::{self, ConnectionGuard};
 use super::options::SqliteOptions;
-use super::queue::{Group, Queue, WhenEmpty};
-use super::site::{FileId, Site};
-use super::tables::Tables;
+use super::tx::Tx;
 use crate::error::JournalError;
 
 pub(crate) struct Reader {
-    pub(crate) site: Arc<Site>,
+    pub(crate) files: Arc<DatabaseFiles>,
     pub(crate) options: SqliteOptions,
-    pub(crate) queue: Arc<Queue<Box<dyn Job>>>,
-    pub(crate) blobs: Arc<Blobs>,
-    /// `None` after it failed: it is opened again for the next call.
-    pub(crate) connection: Option<Opened>,
-    /// The log that it has open.
-    pub(crate) log: FileId,
+    pub(crate) queue: Arc<CallQueue<Box<dyn QueuedCall>>>,
+    pub(crate) blobs: Arc<BlobStores>,
+    /// `None` after a failure; it is reopened for the next call.
+    pub(crate) connection: Option<ConnectionGuard>,
+    /// The WAL that it has open.
+    pub(crate) wal: FileId,
 }
 
 impl Reader {
     /// Reads until the queue is closed and empty.
     pub(crate) fn run(mut self) {
-        // What a call will have read is not known before, so each counts the same.
-        let one = Group { calls: 1, bytes: usize::MAX };
-        while let Some(jobs) = self.queue.take(one, WhenEmpty::Wait) {
+        // The size of a read is not known before, so each call is a batch.
+        let one = BatchLimits { calls: 1, bytes: usize::MAX };
+        while let Some(jobs) = self.queue.take(one, OnEmpty::Wait) {
             for mut job in jobs.into_iter().filter(|job| !job.is_abandoned()) {
                 let end = self.read(job.as_mut());
-                job.settle(end);
+                job.complete(end);
             }
         }
     }
 
-    fn read(&mut self, job: &mut dyn Job) -> Result<(), JournalError> {
-        let site = Arc::clone(&self.site);
-        let log = site.reading();
+    fn read(&mut self, job: &mut dyn QueuedCall) -> Result<(), JournalError> {
+        let files = Arc::clone(&self.files);
+        let wal = files.read_wal();
         let connection = match self.connection.take() {
-            Some(connection) if self.log == *log => connection,
-            _ => open::reader(&site, *log, &self.options)?,
+            Some(connection) if self.wal == *wal => connection,
+            _ => open::open_reader(&files, *wal, &self.options)?,
         };
-        self.log = *log;
-        let end = job.run(&Tables::new(&connection, &self.blobs, self.options.blob_threshold));
-        // Large bodies lie beside the database: where it was moved away, they are not missing.
-        site.check()?;
-        end.map_err(|error| of_sqlite(&error, site.database()))?;
+        self.wal = *wal;
+        let end = job.run(&Tx::new(&connection, &self.blobs, self.options.blob_threshold));
+        // Large bodies are beside the database. If it was moved away, they only seem to be missing.
+        files.check()?;
+        end.map_err(|error| map_sqlite_error(&error, files.database()))?;
         self.connection = Some(connection);
         Ok(())
     }

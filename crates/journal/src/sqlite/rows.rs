@@ -1,45 +1,44 @@
-//! Events and snapshots as rows: where a body goes, and how damage is found.
-//!
-//! SQLite checks the pages of its log and not those of its file, so each row has a checksum of all that it says: the first
+//! Events and snapshots as rows: their body reference and their checksum.
+//! SQLite has checksums for the pages of the WAL, but not of the database file. So each row has a checksum of all its columns: the first
 //! eight bytes of a SHA-256.
 
 use conjure_base::{Digest, DigestHasher};
 use rusqlite::Row;
 
-use super::blobs::ReadFailure;
-use super::fault::Failure;
-use super::tables::Tables;
-use crate::error::{JournalError, Place};
-use crate::event::Recorded;
+use super::blobs::BlobReadError;
+use super::error_map::TxError;
+use super::tx::Tx;
+use crate::error::{DamagedPart, JournalError};
+use crate::event::RecordedEvent;
 use crate::key::{Epoch, SessionKey};
-use crate::snapshot::Snapshot;
+use crate::session::Snapshot;
 
-/// A body, or where it is.
-pub(crate) enum Stored<'a> {
-    Here(&'a [u8]),
+/// An inline body, or the digest of a body in the store.
+pub(crate) enum BodyRef<'a> {
+    Inline(&'a [u8]),
     Blob(Digest),
 }
 
-impl Stored<'_> {
-    /// What the column `body` holds.
+impl BodyRef<'_> {
+    /// The value of the column `body`.
     pub(crate) const fn body(&self) -> Option<&[u8]> {
         match self {
-            Self::Here(body) => Some(body),
+            Self::Inline(body) => Some(body),
             Self::Blob(_) => None,
         }
     }
 
-    /// What the column `blob` holds.
+    /// The value of the column `blob`.
     pub(crate) fn blob(&self) -> Option<&[u8]> {
         match self {
-            Self::Here(_) => None,
+            Self::Inline(_) => None,
             Self::Blob(digest) => Some(digest.as_bytes().as_slice()),
         }
     }
 }
 
-/// The checksum of a row whose numbers, kind and body are these. Each part is preceded by its length or has always the same.
-pub(crate) fn checksum(key: &SessionKey, numbers: [u64; 3], kind: &str, stored: &Stored<'_>) -> i64 {
+/// The checksum of a row with these numbers, kind and body. Each part has a constant length or is preceded by its length.
+pub(crate) fn checksum(key: &SessionKey, numbers: [u64; 3], kind: &str, stored: &BodyRef<'_>) -> i64 {
     let mut hasher = DigestHasher::new();
     hasher.update(key.session.to_string().as_bytes());
     for number in numbers {
@@ -48,11 +47,11 @@ pub(crate) fn checksum(key: &SessionKey, numbers: [u64; 3], kind: &str, stored: 
     hasher.update(&(kind.len() as u64).to_le_bytes());
     hasher.update(kind.as_bytes());
     match stored {
-        Stored::Here(body) => {
+        BodyRef::Inline(body) => {
             hasher.update(b"here");
             hasher.update(body);
         }
-        Stored::Blob(digest) => {
+        BodyRef::Blob(digest) => {
             hasher.update(b"blob");
             hasher.update(digest.as_bytes());
         }
@@ -62,95 +61,97 @@ pub(crate) fn checksum(key: &SessionKey, numbers: [u64; 3], kind: &str, stored: 
     i64::from_le_bytes(first.try_into().unwrap_or_default())
 }
 
-/// An integer column that holds no negative numbers.
-pub(crate) fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+/// Reads an integer column without negative numbers.
+pub(crate) fn read_u64(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     let number: i64 = row.get(column)?;
     u64::try_from(number).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, number))
 }
 
-/// A number as SQLite keeps it. None of ours is so large that it does not fit.
-pub(crate) fn integer(number: u64) -> i64 {
+/// Converts a number for SQLite. All numbers of this crate fit.
+pub(crate) fn to_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Why a row is not what was recorded.
-pub(crate) enum Damage {
-    /// The body is not in the store, or no more: the row must be read again.
-    Absent(Place),
-    Failed(Failure),
+/// Why a row cannot be read.
+pub(crate) enum RowError {
+    /// The body is not in the store. It may have been deleted, so the row must be read again.
+    Missing(DamagedPart),
+    Corrupt(TxError),
 }
 
-impl From<rusqlite::Error> for Damage {
+impl From<rusqlite::Error> for RowError {
     fn from(error: rusqlite::Error) -> Self {
-        Self::Failed(error.into())
+        Self::Corrupt(error.into())
     }
 }
 
-impl Damage {
-    fn at(place: Place, reason: &str) -> Self {
-        Self::Failed(JournalError::Corrupt { place, reason: reason.to_owned() }.into())
+impl RowError {
+    fn corrupt(place: DamagedPart, reason: &str) -> Self {
+        Self::Corrupt(JournalError::Corrupt { place, reason: reason.to_owned() }.into())
     }
 }
 
 /// The columns of an event: `seq, epoch, kind, version, body, blob, checksum`.
-pub(crate) fn event(tables: &Tables<'_>, key: &SessionKey, row: &Row<'_>) -> Result<Recorded, Damage> {
-    let seq = number(row, 0)?;
-    let place = Place::Event { session: key.clone(), seq };
-    let epoch = number(row, 1)?;
+pub(crate) fn event(tx: &Tx<'_>, key: &SessionKey, row: &Row<'_>) -> Result<RecordedEvent, RowError> {
+    let seq = read_u64(row, 0)?;
+    let place = DamagedPart::Event { session: key.clone(), seq };
+    let epoch = read_u64(row, 1)?;
     let kind: String = row.get(2)?;
-    let version = number(row, 3)?;
-    let body = body(tables, key, row, 4, [seq, epoch, version], &kind, &place)?;
-    let version = u32::try_from(version).map_err(|_| Damage::at(place, "its version is out of range"))?;
-    Ok(Recorded { seq, epoch: Epoch::from_number(epoch), kind, version, body })
+    let version = read_u64(row, 3)?;
+    let body = body(tx, key, row, 4, [seq, epoch, version], &kind, &place)?;
+    let version =
+        u32::try_from(version).map_err(|_| RowError::corrupt(place, "its version is out of range"))?;
+    Ok(RecordedEvent { seq, epoch: Epoch::from_number(epoch), kind, version, body })
 }
 
 /// The columns of a snapshot: `seq, version, body, blob, checksum`.
-pub(crate) fn snapshot(tables: &Tables<'_>, key: &SessionKey, row: &Row<'_>) -> Result<Snapshot, Damage> {
-    let place = Place::Snapshot { session: key.clone() };
-    let seq = number(row, 0)?;
-    let version = number(row, 1)?;
-    let body = body(tables, key, row, 2, [seq, 0, version], "", &place)?;
-    let version = u32::try_from(version).map_err(|_| Damage::at(place, "its version is out of range"))?;
+pub(crate) fn snapshot(tx: &Tx<'_>, key: &SessionKey, row: &Row<'_>) -> Result<Snapshot, RowError> {
+    let place = DamagedPart::Snapshot { session: key.clone() };
+    let seq = read_u64(row, 0)?;
+    let version = read_u64(row, 1)?;
+    let body = body(tx, key, row, 2, [seq, 0, version], "", &place)?;
+    let version =
+        u32::try_from(version).map_err(|_| RowError::corrupt(place, "its version is out of range"))?;
     Ok(Snapshot { seq, version, body })
 }
 
 /// The body from the columns `body, blob, checksum`, the first of which is `column`.
 fn body(
-    tables: &Tables<'_>,
+    tx: &Tx<'_>,
     key: &SessionKey,
     row: &Row<'_>,
     column: usize,
     numbers: [u64; 3],
     kind: &str,
-    place: &Place,
-) -> Result<Vec<u8>, Damage> {
+    place: &DamagedPart,
+) -> Result<Vec<u8>, RowError> {
     let expected: i64 = row.get(column + 2)?;
     let here: Option<Vec<u8>> = row.get(column)?;
     let blob: Option<Vec<u8>> = row.get(column + 1)?;
-    let check = |stored: &Stored<'_>| {
+    let check = |stored: &BodyRef<'_>| {
         if checksum(key, numbers, kind, stored) == expected {
             Ok(())
         } else {
-            Err(Damage::at(place.clone(), "its checksum does not fit"))
+            Err(RowError::corrupt(place.clone(), "its checksum does not fit"))
         }
     };
     match (here, blob) {
-        (Some(body), None) => check(&Stored::Here(&body)).map(|()| body),
+        (Some(body), None) => check(&BodyRef::Inline(&body)).map(|()| body),
         (None, Some(blob)) => {
             let digest = blob_digest(&blob)
-                .ok_or_else(|| Damage::at(place.clone(), "what names its body is no digest"))?;
-            check(&Stored::Blob(digest))?;
-            let body = tables.blobs.read(&key.tenant, &digest).map_err(|failure| match failure {
-                ReadFailure::Absent => Damage::Absent(place.clone()),
-                ReadFailure::Failed(error) => Damage::Failed(error.into()),
+                .ok_or_else(|| RowError::corrupt(place.clone(), "what names its body is no digest"))?;
+            check(&BodyRef::Blob(digest))?;
+            let body = tx.blobs.read(&key.tenant, &digest).map_err(|failure| match failure {
+                BlobReadError::Missing => RowError::Missing(place.clone()),
+                BlobReadError::Failed(error) => RowError::Corrupt(error.into()),
             })?;
-            if Digest::of(&body) == digest {
+            if Digest::of_bytes(&body) == digest {
                 Ok(body)
             } else {
-                Err(Damage::at(place.clone(), "its body has another digest"))
+                Err(RowError::corrupt(place.clone(), "its body has another digest"))
             }
         }
-        _ => Err(Damage::at(place.clone(), "it has no body")),
+        _ => Err(RowError::corrupt(place.clone(), "it has no body")),
     }
 }
 

@@ -1,14 +1,12 @@
-//! The tables, and how a database of an older format becomes one of the present.
-//!
-//! The format is SQLite's `user_version`. A database of format N has had the first N steps; each further step is done, and
-//! its number written, in one transaction. Steps are never changed once they were released: `tests/golden` holds a
-//! database of each format.
+//! The schema, and the migration of older formats.
+//! The format is SQLite's `user_version`. A database of format N has the first N steps; a migration runs the others and writes the number in
+//! one transaction. Released steps never change: `tests/golden` has a database of each format.
 
 use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::fault::of_sqlite;
+use super::error_map::map_sqlite_error;
 use crate::error::JournalError;
 
 /// SQLite's `application_id`: "CnjJ".
@@ -17,8 +15,8 @@ const APPLICATION: i64 = 0x436e_6a4a;
 /// The steps, in order.
 pub(crate) const STEPS: [&str; 3] = [FORMAT_1, FORMAT_2, FORMAT_3];
 
-/// `sessions.id` is never used again, since rows of a deleted session go after its name has. Of `body` and `blob` one is
-/// there; `blob` is the digest of a body in the store. `checksum`: `rows.rs`.
+/// `sessions.id` is never reused, because the events of a deleted session are removed later. Exactly one of `body` and `blob` is set; `blob`
+/// is the digest of a body in the store. `rows.rs` defines `checksum`.
 const FORMAT_1: &str = "
     CREATE TABLE sessions (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -59,7 +57,7 @@ const FORMAT_1: &str = "
     CREATE TABLE garbage_blobs (tenant TEXT PRIMARY KEY) STRICT;
 ";
 
-/// Counters go with their tenant, and no sooner.
+/// Counters are deleted with their tenant.
 const FORMAT_2: &str = "
     CREATE TABLE counters (
         tenant TEXT NOT NULL,
@@ -69,7 +67,7 @@ const FORMAT_2: &str = "
     ) STRICT, WITHOUT ROWID;
 ";
 
-/// `sessions.bytes` is what the events of a session take in the database: 64 bytes for each, its kind, and a body that is here.
+/// `sessions.bytes` is the size of a session's events in the database: 64 bytes for each, its kind, and an inline body.
 const FORMAT_3: &str = "
     ALTER TABLE sessions ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0 CHECK (bytes >= 0);
     UPDATE sessions SET bytes = counted.bytes FROM (
@@ -78,11 +76,11 @@ const FORMAT_3: &str = "
     ) AS counted WHERE counted.session = sessions.id;
 ";
 
-/// Brings the database to the present format.
+/// Migrates the database to the current format.
 pub(crate) fn migrate(connection: &mut Connection, path: &Path, steps: &[&str]) -> Result<(), JournalError> {
-    let failed = |error: rusqlite::Error| of_sqlite(&error, path);
+    let failed = |error: rusqlite::Error| map_sqlite_error(&error, path);
     let known = i64::try_from(steps.len()).unwrap_or(i64::MAX);
-    // Checked again with the lock held: somebody else may be at it.
+    // Checked again under the lock: another process may migrate it at the same time.
     if version(connection, path, known)? == known {
         return Ok(());
     }
@@ -98,7 +96,7 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path, steps: &[&str]) 
 
 /// The format of the database, 0 for an empty one.
 fn version(connection: &Connection, path: &Path, known: i64) -> Result<i64, JournalError> {
-    let failed = |error: rusqlite::Error| of_sqlite(&error, path);
+    let failed = |error: rusqlite::Error| map_sqlite_error(&error, path);
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(failed);
     let application = number("SELECT application_id FROM pragma_application_id")?;
     let found = number("SELECT user_version FROM pragma_user_version")?;
@@ -109,7 +107,7 @@ fn version(connection: &Connection, path: &Path, known: i64) -> Result<i64, Jour
         return Err(JournalError::NotAJournal { path: path.to_owned(), reason });
     }
     if found > known {
-        return Err(JournalError::FutureFormat { path: path.to_owned(), found, known });
+        return Err(JournalError::NewerFormat { path: path.to_owned(), found, known });
     }
     Ok(found)
 }

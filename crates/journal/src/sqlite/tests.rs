@@ -9,34 +9,34 @@ use std::sync::Arc;
 use conjure_base::{SessionId, TenantId};
 use rusqlite::{Connection, OpenFlags};
 
-use super::job::{Company, job};
+use super::call_queue::{BatchLimits, CallQueue, OnEmpty};
+use super::fair_queue::QueueLimits;
+use super::job::{Batching, queued_call};
 use super::open::{self, connect};
-use super::queue::{Group, Queue, WhenEmpty};
 use super::schema::{STEPS, migrate};
-use super::turns::Bounds;
 use super::{SqliteJournal, SqliteOptions};
-use crate::error::{Found, JournalError, JournalErrorKind};
+use crate::error::{FoundInstead, JournalError, JournalErrorKind};
 use crate::event::{NewEvent, PageLimit};
-use crate::journal::{Journal as _, load_all};
+use crate::journal::{Journal as _, read_all};
 use crate::key::{Epoch, SessionKey};
-use crate::weights::Weights;
+use crate::weights::TenantWeights;
 
-const BOUNDS: Bounds = Bounds { calls: 20, calls_per_tenant: 4, bytes: 100, bytes_per_tenant: 40 };
+const BOUNDS: QueueLimits = QueueLimits { calls: 20, calls_per_tenant: 4, bytes: 100, bytes_per_tenant: 40 };
 
-const ALL: Group = Group { calls: 9, bytes: 1_000 };
+const ALL: BatchLimits = BatchLimits { calls: 9, bytes: 1_000 };
 
 fn tenant(name: &str) -> Option<TenantId> {
     Some(TenantId::new(name).unwrap())
 }
 
-fn take(queue: &Queue<u32>, most: Group) -> Vec<u32> {
-    queue.take(most, WhenEmpty::Return).unwrap()
+fn take(queue: &CallQueue<u32>, most: BatchLimits) -> Vec<u32> {
+    queue.take(most, OnEmpty::Return).unwrap()
 }
 
 #[test]
 fn tenants_take_turns_by_their_weights() {
-    let queue = Queue::new(BOUNDS);
-    let weights = Weights::default();
+    let queue = CallQueue::new(BOUNDS);
+    let weights = TenantWeights::default();
     queue.set_weights(weights.clone());
     weights.set(&tenant("b").unwrap(), NonZeroU32::new(3));
     for number in 0..4 {
@@ -45,7 +45,7 @@ fn tenants_take_turns_by_their_weights() {
     }
     assert_eq!(take(&queue, ALL), [10, 20, 21, 22, 11, 23, 12, 13]);
     // Whose calls are nobody's weigh what tenants do of which nothing is said.
-    weights.set_standard(NonZeroU32::new(3).unwrap());
+    weights.set_default(NonZeroU32::new(3).unwrap());
     weights.set(&tenant("b").unwrap(), NonZeroU32::new(1));
     assert_eq!(take(&queue, ALL), [], "nothing is left to do, and nobody ahead");
     for number in 0..4 {
@@ -57,8 +57,8 @@ fn tenants_take_turns_by_their_weights() {
 
 #[test]
 fn a_group_has_no_more_bytes_than_it_may_but_for_a_single_call() {
-    let queue = Queue::new(BOUNDS);
-    let most = Group { calls: 2, bytes: 50 };
+    let queue = CallQueue::new(BOUNDS);
+    let most = BatchLimits { calls: 2, bytes: 50 };
     queue.push(tenant("a"), 90, 0).unwrap();
     for (number, bytes) in [(1, 30), (2, 20), (3, 1)] {
         queue.push(tenant(&format!("b{number}")), bytes, number).unwrap();
@@ -74,7 +74,7 @@ fn a_group_has_no_more_bytes_than_it_may_but_for_a_single_call() {
 
 #[test]
 fn what_is_too_much_is_refused_and_says_whose_it_is() {
-    let queue = Queue::new(BOUNDS);
+    let queue = CallQueue::new(BOUNDS);
     for number in 0..4 {
         queue.push(tenant("a"), 10, number).unwrap();
     }
@@ -91,21 +91,21 @@ fn what_is_too_much_is_refused_and_says_whose_it_is() {
 
 #[test]
 fn a_closed_queue_gives_what_it_has_and_takes_no_more() {
-    let queue = Queue::new(BOUNDS);
+    let queue = CallQueue::new(BOUNDS);
     queue.push(tenant("a"), 0, 1).unwrap();
     queue.close();
     assert_eq!(queue.push(tenant("a"), 0, 2), Err(JournalError::Closed));
-    assert_eq!(queue.take(ALL, WhenEmpty::Wait), Some(vec![1]));
-    assert_eq!(queue.take(ALL, WhenEmpty::Wait), None);
-    queue.fail(JournalError::Lost { part: "writer", reason: "test".into() });
+    assert_eq!(queue.take(ALL, OnEmpty::Wait), Some(vec![1]));
+    assert_eq!(queue.take(ALL, OnEmpty::Wait), None);
+    queue.fail_all(JournalError::Lost { part: "writer", reason: "test".into() });
     assert_eq!(queue.len(), 0);
     let late = queue.push(tenant("a"), 0, 2).unwrap_err();
-    assert!(late.is_critical() && late.kind() == JournalErrorKind::Ended, "{late:?}");
+    assert!(late.is_critical() && late.kind() == JournalErrorKind::ThreadEnded, "{late:?}");
 }
 
 /// The writer's end is heard by whoever waits, by all that come later, and by nobody who reads.
 #[tokio::test]
-async fn a_writer_that_panics_is_told_to_all() {
+async fn a_panic_of_the_writer_fails_all_calls() {
     let folder = tempfile::tempdir().unwrap();
     let open = || SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
     let journal = open();
@@ -114,7 +114,7 @@ async fn a_writer_that_panics_is_told_to_all() {
     let note = |text: &str| vec![NewEvent::new("note", 1, text.as_bytes().to_vec())];
     journal.append(&key, 0, Epoch::NONE, note("a")).await.unwrap();
 
-    let panicking = journal.write::<()>(None, 0, |_| panic!("on purpose"));
+    let panicking = journal.submit_write::<()>(None, 0, |_| panic!("on purpose"));
     let behind = journal.append(&key, 1, Epoch::NONE, note("b"));
     assert!(panicking.await.unwrap_err().is_critical());
     let behind = behind.await.unwrap_err();
@@ -133,14 +133,14 @@ async fn a_writer_that_panics_is_told_to_all() {
     assert_eq!(again.append(&key, 1, Epoch::NONE, note("b")).await, Ok(2));
     // A reader's end leaves the writer alone.
     for _ in 0..2 {
-        let panicking = again.read::<()>(None, |_| panic!("on purpose"));
+        let panicking = again.submit_read::<()>(None, |_| panic!("on purpose"));
         assert!(panicking.await.unwrap_err().is_critical());
     }
     assert_eq!(again.append(&key, 2, Epoch::NONE, note("c")).await, Ok(3));
     let mut readers = again.inner.readers.clone();
     readers.wait_for(|alive| *alive == 0).await.unwrap();
-    let lost = again.load(&key, 0, PageLimit::default()).await.unwrap_err();
-    assert_eq!(lost.kind(), JournalErrorKind::Ended);
+    let lost = again.read(&key, 0, PageLimit::default()).await.unwrap_err();
+    assert_eq!(lost.kind(), JournalErrorKind::ThreadEnded);
 }
 
 /// Put there behind the first look, and gone again before the next: what is open is looked at, not only the name. The log stays the
@@ -154,23 +154,23 @@ async fn a_copy_that_has_the_databases_name_for_a_moment_gets_nothing_of_its_log
     let note = |text: &str| vec![NewEvent::new("note", 1, text.as_bytes().to_vec())];
     journal.append(&key, 0, Epoch::NONE, note("a")).await.unwrap();
 
-    let site = Arc::clone(&journal.inner.site);
-    let (database, kept) = (site.database(), folder.path().join("kept"));
+    let files = Arc::clone(&journal.inner.files);
+    let (database, kept) = (files.database(), folder.path().join("kept"));
     fs::rename(database, &kept).unwrap();
     fs::copy(&kept, database).unwrap();
     let connection = connect(database, OpenFlags::empty()).unwrap();
-    let another = JournalError::Displaced { path: database.to_owned(), found: Found::Another };
-    assert_eq!(site.check_opened(&connection), Err(another.clone()));
+    let another = JournalError::DatabaseMoved { path: database.to_owned(), found: FoundInstead::Another };
+    assert_eq!(files.check_connection(&connection), Err(another.clone()));
     fs::rename(&kept, database).unwrap();
-    assert_eq!(site.check_opened(&connection), Err(another));
+    assert_eq!(files.check_connection(&connection), Err(another));
     drop(connection);
-    assert_eq!(site.check_log(*site.reading()), Ok(()));
-    assert_eq!(site.check_opened(&connect(database, OpenFlags::empty()).unwrap()), Ok(()));
+    assert_eq!(files.check_wal(*files.read_wal()), Ok(()));
+    assert_eq!(files.check_connection(&connect(database, OpenFlags::empty()).unwrap()), Ok(()));
 
     journal.append(&key, 1, Epoch::NONE, note("b")).await.unwrap();
     journal.close().await;
     let again = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
-    assert_eq!(load_all(&again, &key, 0).await.unwrap().len(), 2);
+    assert_eq!(read_all(&again, &key, 0).await.unwrap().len(), 2);
 }
 
 /// A call that breaks its transaction fails alone: the others of its group are carried out.
@@ -183,7 +183,7 @@ async fn one_call_that_breaks_fails_no_other() {
     // While this is under way the others gather into one group.
     let (go, gate) = std::sync::mpsc::channel::<()>();
     let mut gate = Some(gate);
-    let first = journal.write(None, 0, move |_| {
+    let first = journal.submit_write(None, 0, move |_| {
         // Carried out again if the others were in its group already.
         if let Some(gate) = gate.take() {
             gate.recv().unwrap();
@@ -192,8 +192,8 @@ async fn one_call_that_breaks_fails_no_other() {
     });
     let note = |text: &str| vec![NewEvent::new("note", 1, text.as_bytes().to_vec())];
     let before = journal.append(&key, 0, Epoch::NONE, note("a"));
-    let broken = journal.write::<()>(Some(&key.tenant), 0, |tables| {
-        tables.connection.execute("DELETE FROM events", [])?;
+    let broken = journal.submit_write::<()>(Some(&key.tenant), 0, |tx| {
+        tx.connection.execute("DELETE FROM events", [])?;
         let full = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
         Err(rusqlite::Error::SqliteFailure(full, None).into())
     });
@@ -203,15 +203,15 @@ async fn one_call_that_breaks_fails_no_other() {
     assert_eq!(before.await, Ok(1));
     assert_eq!(broken.await.unwrap_err().kind(), JournalErrorKind::DiskFull);
     assert_eq!(behind.await, Ok(2));
-    let page = journal.load(&key, 0, PageLimit::default()).await.unwrap();
+    let page = journal.read(&key, 0, PageLimit::default()).await.unwrap();
     assert_eq!(page.events.iter().map(|event| event.body[0]).collect::<Vec<_>>(), *b"ab");
 }
 
 /// What nobody waits for is not read, and one that wants to be alone is.
 #[test]
 fn a_job_knows_its_caller_and_its_company() {
-    let (alone, answer) = job(Company::None, |_| Ok(()));
-    assert_eq!((alone.company(), alone.is_abandoned()), (Company::None, false));
+    let (alone, answer) = queued_call(Batching::Exclusive, |_| Ok(()));
+    assert_eq!((alone.batching(), alone.is_abandoned()), (Batching::Exclusive, false));
     drop(answer);
     assert!(alone.is_abandoned());
 }
@@ -229,7 +229,7 @@ fn a_database_of_an_older_format_takes_the_steps_that_it_lacks() {
     assert_eq!(connection.query_row(has_title, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
     // And one that does not know the later format refuses.
     let error = migrate(&mut connection, path, &later[..2]).unwrap_err();
-    assert_eq!(error, JournalError::FutureFormat { path: path.to_owned(), found: 3, known: 2 });
+    assert_eq!(error, JournalError::NewerFormat { path: path.to_owned(), found: 3, known: 2 });
     // A step that fails changes nothing, not even the number.
     let broken =
         [later[0], later[1], later[2], "CREATE TABLE most (x INTEGER) STRICT; CREATE TABLE more (y ANY)"];
@@ -269,17 +269,17 @@ async fn a_log_that_is_removed_in_the_moment_in_which_the_writer_dies_loses_noth
     journal.create(&key).await.unwrap();
     journal.append(&key, 0, Epoch::NONE, note("0")).await.unwrap();
     let log = folder.path().join("journal.sqlite-wal");
-    let dying = journal.write::<()>(None, 0, move |_| {
+    let dying = journal.submit_write::<()>(None, 0, move |_| {
         fs::remove_file(&log).unwrap();
         std::panic::resume_unwind(Box::new("it was killed"))
     });
     assert!(dying.await.unwrap_err().is_critical());
     journal.close().await;
-    let again = journal.open_again().unwrap();
+    let again = journal.reopen().unwrap();
     assert_eq!(again.append(&key, 1, Epoch::NONE, note("1")).await, Ok(2));
     again.close().await;
     let anew = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
-    assert_eq!(load_all(&anew, &key, 0).await.unwrap().len(), 2);
+    assert_eq!(read_all(&anew, &key, 0).await.unwrap().len(), 2);
 }
 
 /// A reader that rested, and is the last to close the database after the writer died: by the index of the new log it would merge what
@@ -295,11 +295,11 @@ async fn the_last_to_close_takes_nothing_of_an_older_log_for_the_new_one_when_th
     for seq in 0..9 {
         journal.append(&key, seq, Epoch::NONE, note("old")).await.unwrap();
     }
-    let site = Arc::clone(&journal.inner.site);
-    let old = *site.reading();
-    let resting = open::reader(&site, old, &options).unwrap();
+    let files = Arc::clone(&journal.inner.files);
+    let old = *files.read_wal();
+    let resting = open::open_reader(&files, old, &options).unwrap();
     // It is merged, and what lies in it stays there.
-    let passing = connect(site.database(), OpenFlags::empty()).unwrap();
+    let passing = connect(files.database(), OpenFlags::empty()).unwrap();
     let merge = |row: &rusqlite::Row<'_>| Ok([row.get(0)?, row.get(1)?, row.get(2)?]);
     let [is_busy, there, merged]: [i64; 3] =
         passing.query_row("PRAGMA wal_checkpoint(FULL)", [], merge).unwrap();
@@ -308,14 +308,14 @@ async fn the_last_to_close_takes_nothing_of_an_older_log_for_the_new_one_when_th
     journal.close().await;
 
     fs::rename(folder.path().join("journal.sqlite-wal"), folder.path().join("away")).unwrap();
-    let again = journal.open_again().unwrap();
-    assert_ne!(*site.reading(), old);
+    let again = journal.reopen().unwrap();
+    assert_ne!(*files.read_wal(), old);
     assert_eq!(again.append(&key, 9, Epoch::NONE, note("new")).await, Ok(10));
-    again.kill_writer();
+    again.kill_writer_for_test();
     again.close().await;
     drop(resting);
     let anew = SqliteJournal::open(folder.path(), options).unwrap();
-    let events = load_all(&anew, &key, 0).await.unwrap();
+    let events = read_all(&anew, &key, 0).await.unwrap();
     assert_eq!(events.iter().map(|event| event.body.len()).collect::<Vec<_>>(), [3; 10]);
     assert_eq!(events[9].body, b"new");
     assert_eq!(anew.append(&key, 10, Epoch::NONE, note("last")).await, Ok(11));

@@ -1,119 +1,116 @@
-//! The one thread that writes.
-//!
-//! State: the connection, and the calls of the present group. When the process dies, SQLite's log holds every group that
-//! was acknowledged; the group in between is there as a whole, or not. When the thread ends by a defect, the callers of
-//! its group and of all that wait hear `Lost`.
-//!
-//! Nothing is acknowledged that a restart would not find: where the database was removed, moved or replaced, calls fail as
-//! `Displaced` until it is back. A log that was removed is merged into the database by whoever has it still open, this
-//! writer, and another one is begun.
+//! The writer thread.
+//! State: the connection, and the calls of the current batch. If the process dies, the WAL has every acknowledged batch; the current one is
+//! complete or absent. If the thread panics, all waiting callers get `Lost`.
+//! The writer acknowledges only what a restart would find. If the database was removed, moved or replaced, calls fail as `DatabaseMoved`
+//! until it is back. If only the WAL was removed, the writer, which still has it open, merges it into the database and starts a new one.
 
 use std::sync::Arc;
 
 use rusqlite::TransactionBehavior;
 
-use super::blobs::Blobs;
-use super::fault::{Failure, of_sqlite};
-use super::garbage::Left;
-use super::job::{Company, Job};
-use super::open::{self, Opened, Writable};
+use super::blobs::BlobStores;
+use super::call_queue::{BatchLimits, CallQueue, OnEmpty};
+use super::database_files::DatabaseFiles;
+use super::error_map::{TxError, map_sqlite_error};
+use super::garbage::MoreWork;
+use super::job::{Batching, QueuedCall};
+use super::open::{self, ConnectionGuard, WriteConnection};
 use super::options::SqliteOptions;
-use super::queue::{Group, Queue, WhenEmpty};
-use super::site::Site;
-use super::tables::Tables;
+use super::tx::Tx;
 use crate::error::{JournalError, JournalErrorKind};
 
 pub(crate) struct Writer {
-    pub(crate) site: Arc<Site>,
+    pub(crate) files: Arc<DatabaseFiles>,
     pub(crate) options: SqliteOptions,
-    pub(crate) queue: Arc<Queue<Box<dyn Job>>>,
-    pub(crate) blobs: Arc<Blobs>,
-    /// `None` after it failed in a way that leaves doubt about it: it is opened again for the next group.
-    pub(crate) open: Option<Writable>,
-    /// Whether deletions may have left something.
-    pub(crate) garbage: Left,
+    pub(crate) queue: Arc<CallQueue<Box<dyn QueuedCall>>>,
+    pub(crate) blobs: Arc<BlobStores>,
+    /// `None` after an error that may have left it in a bad state. It is then reopened for the next batch.
+    pub(crate) open: Option<WriteConnection>,
+    /// Whether there may be garbage of deletions.
+    pub(crate) garbage: MoreWork,
 }
 
 impl Writer {
-    /// Writes until the queue is closed and empty. Gives the connection back.
-    pub(crate) fn run(mut self) -> Option<Opened> {
-        let most = Group { calls: self.options.group, bytes: self.options.group_bytes };
+    /// Writes until the queue is closed and empty. Returns the connection.
+    pub(crate) fn run(mut self) -> Option<ConnectionGuard> {
+        let most = BatchLimits { calls: self.options.batch, bytes: self.options.batch_bytes };
         loop {
             let when_empty = match self.garbage {
-                Left::Something => WhenEmpty::Return,
-                Left::Nothing => WhenEmpty::Wait,
+                MoreWork::Yes => OnEmpty::Return,
+                MoreWork::No => OnEmpty::Wait,
             };
             let Some(group) = self.queue.take(most, when_empty) else {
                 return self.open.map(|open| open.connection);
             };
             if !group.is_empty() {
-                self.write(group);
+                self.commit(group);
             }
-            if self.garbage == Left::Something {
+            if self.garbage == MoreWork::Yes {
                 self.remove_garbage();
             }
         }
     }
 
-    /// Carries out a group in one transaction, but for the jobs that want one of their own.
-    fn write(&mut self, taken: Vec<Box<dyn Job>>) {
+    /// Runs a batch in one transaction, except for the calls that need their own.
+    fn commit(&mut self, taken: Vec<Box<dyn QueuedCall>>) {
         let mut group = Vec::with_capacity(taken.len());
         for job in taken {
-            match job.company() {
-                Company::Any => group.push(job),
-                Company::None => {
-                    self.write_group(std::mem::take(&mut group));
-                    self.write_one(job);
+            match job.batching() {
+                Batching::Shared => group.push(job),
+                Batching::Exclusive => {
+                    self.commit_batch(std::mem::take(&mut group));
+                    self.commit_single(job);
                 }
             }
         }
-        self.write_group(group);
+        self.commit_batch(group);
     }
 
-    /// When the transaction fails each job gets one of its own, so that none fails for another's sake.
-    fn write_group(&mut self, mut group: Vec<Box<dyn Job>>) {
+    /// Runs calls in one transaction. If it fails, each call is repeated in its own transaction, so that none fails because of another.
+    fn commit_batch(&mut self, mut group: Vec<Box<dyn QueuedCall>>) {
         if group.is_empty() {
             return;
         }
-        let end = self.transaction(|tables| group.iter_mut().try_for_each(|job| job.run(tables)));
+        let end = self.transaction(|tx| group.iter_mut().try_for_each(|job| job.run(tx)));
         match end {
-            Err(error) if group.len() > 1 && is_of_one(&error) => {
-                group.into_iter().for_each(|job| self.write_one(job));
+            Err(error) if group.len() > 1 && is_single_call_error(&error) => {
+                group.into_iter().for_each(|job| self.commit_single(job));
             }
-            end => group.into_iter().for_each(|job| job.settle(end.clone())),
+            end => group.into_iter().for_each(|job| job.complete(end.clone())),
         }
     }
 
-    fn write_one(&mut self, mut job: Box<dyn Job>) {
-        let end = self.transaction(|tables| job.run(tables));
-        job.settle(end);
+    fn commit_single(&mut self, mut job: Box<dyn QueuedCall>) {
+        let end = self.transaction(|tx| job.run(tx));
+        job.complete(end);
     }
 
-    /// Does something in a transaction that is durable, and found by whoever opens the journal next, when this returns well.
+    /// Runs work in a transaction. On success it is durable, and the next process that opens the journal finds it.
     fn transaction<T>(
         &mut self,
-        work: impl FnOnce(&Tables<'_>) -> Result<T, rusqlite::Error>,
+        work: impl FnOnce(&Tx<'_>) -> Result<T, rusqlite::Error>,
     ) -> Result<T, JournalError> {
-        self.open_log()?;
+        self.repair_wal()?;
         let mut open = match self.open.take() {
             Some(open) => open,
             None => {
-                let known = *self.site.reading();
-                if self.site.has_lost(known)? {
-                    // It has no log open, and those who read have the one that lost its name: all of them close it, so that it is
-                    // merged, and the journal is opened anew.
-                    std::panic::resume_unwind(Box::new("its log is not where it was"));
+                let known = *self.files.read_wal();
+                if self.files.has_lost_wal(known)? {
+                    // The writer has no WAL open, and the readers have the moved one. Reopening the journal closes and merges it.
+                    std::panic::resume_unwind(Box::new("its WAL is not where it was"));
                 }
-                let open = open::writer(&self.site, &self.options)?;
-                self.site.mending().set(open.log);
+                let open = open::open_writer(&self.files, &self.options)?;
+                self.files.replace_wal().set(open.wal);
                 open
             }
         };
-        let result = self.transact(&mut open, work).map_err(|failure| match failure {
-            Failure::Refused(error) => error,
-            Failure::Broken(error) => self.site.explain(of_sqlite(&error, self.site.database())),
+        let result = self.run_transaction(&mut open, work).map_err(|failure| match failure {
+            TxError::Rejected(error) => error,
+            TxError::Database(error) => {
+                self.files.moved_error(map_sqlite_error(&error, self.files.database()))
+            }
         });
-        // What a failed write or flush has left in the connection is not relied on.
+        // A failed write or flush may leave the connection in a bad state.
         let is_doubtful = result.as_ref().is_err_and(|error: &JournalError| {
             matches!(error.kind(), JournalErrorKind::Io | JournalErrorKind::Corrupt)
         });
@@ -122,81 +119,80 @@ impl Writer {
         }
         self.open = Some(open);
         let value = result?;
-        self.site.check()?;
-        let displaced = self.open.as_ref().and_then(|open| self.site.check_log(open.log).err());
-        // It is recorded, though it may not be found: whatever is in the way of that, nobody is to do it again.
-        self.open_log().map_err(|error| displaced.unwrap_or(error))?;
+        self.files.check()?;
+        let displaced = self.open.as_ref().and_then(|open| self.files.check_wal(open.wal).err());
+        // The transaction is committed, but a restart may not find it, so the caller gets the error and must not repeat it.
+        self.repair_wal().map_err(|error| displaced.unwrap_or(error))?;
         Ok(value)
     }
 
-    fn transact<T>(
+    fn run_transaction<T>(
         &mut self,
-        open: &mut Writable,
-        work: impl FnOnce(&Tables<'_>) -> Result<T, rusqlite::Error>,
-    ) -> Result<T, Failure> {
+        open: &mut WriteConnection,
+        work: impl FnOnce(&Tx<'_>) -> Result<T, rusqlite::Error>,
+    ) -> Result<T, TxError> {
         let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // Nobody else writes now: another process that puts the log right has done so, or will.
-        self.site.check()?;
-        self.site.check_log(open.log)?;
-        let tables = Tables::new(&transaction, &self.blobs, self.options.blob_threshold);
-        let value = work(&tables)?;
-        let has_deleted = tables.has_deleted();
+        // Nobody else writes now, so another process has repaired the WAL before, or will do so later.
+        self.files.check()?;
+        self.files.check_wal(open.wal)?;
+        let tx = Tx::new(&transaction, &self.blobs, self.options.blob_threshold);
+        let value = work(&tx)?;
+        let has_deleted = tx.has_deleted();
         transaction.commit()?;
         if has_deleted {
-            self.garbage = Left::Something;
+            self.garbage = MoreWork::Yes;
         }
         Ok(value)
     }
 
-    /// Makes sure that the log that is open has its name. One that has lost it is put right.
-    fn open_log(&mut self) -> Result<(), JournalError> {
+    /// Checks that the open WAL is at its path. Repairs it if it was removed.
+    fn repair_wal(&mut self) -> Result<(), JournalError> {
         let Some(open) = &self.open else { return Ok(()) };
-        let displaced = match self.site.check_log(open.log) {
+        let displaced = match self.files.check_wal(open.wal) {
             Ok(()) => return Ok(()),
             Err(displaced) => displaced,
         };
-        // Moved together with the database, it comes back with it.
-        self.site.check()?;
-        tracing::warn!(%displaced, "the journal's log is merged into its database, and begun anew");
-        let site = Arc::clone(&self.site);
-        let mut open_log = site.mending();
-        match open::merge_log(&open.connection, site.database()) {
-            // It holds less than it should when another process has put it right before, and emptied it.
+        // If the database was moved too, both come back together.
+        self.files.check()?;
+        tracing::warn!(%displaced, "the journal's WAL was moved; merging it into the database and starting a new one");
+        let files = Arc::clone(&self.files);
+        let mut open_wal = files.replace_wal();
+        match open::merge_wal(&open.connection, files.database()) {
+            // Another process may have repaired and truncated it before.
             Ok(()) | Err(JournalError::Corrupt { .. }) => {}
-            Err(error) => return Err(site.explain(error)),
+            Err(error) => return Err(files.moved_error(error)),
         }
-        let open = open::writer(&site, &self.options)?;
-        // What somebody has put there is older than what was merged.
-        open::merge_log(&open.connection, site.database()).map_err(|error| site.explain(error))?;
-        if let Some(folder) = site.database().parent() {
-            open::sync_folder(folder)?;
+        let open = open::open_writer(&files, &self.options)?;
+        // A file that was put at the path is older than the merged WAL.
+        open::merge_wal(&open.connection, files.database()).map_err(|error| files.moved_error(error))?;
+        if let Some(folder) = files.database().parent() {
+            open::sync_dir(folder)?;
         }
-        // Connections that read have the old log open, too.
-        open_log.set(open.log);
+        // Read connections still have the old WAL open.
+        open_wal.set(open.wal);
         self.open = Some(open);
         Ok(())
     }
 
-    /// Removes some of what deletions left. What cannot be removed now is tried again after the next deletion, or when
-    /// the journal is opened again.
+    /// Removes some garbage of deletions. A failure is retried after the next deletion, or when the journal is opened again.
     fn remove_garbage(&mut self) {
         let mut refused = None;
-        let removed = self.transaction(|tables| match tables.remove_garbage() {
+        let removed = self.transaction(|tx| match tx.remove_garbage() {
             Ok(left) => Ok(left),
-            Err(Failure::Broken(error)) => Err(error),
-            Err(Failure::Refused(error)) => {
+            Err(TxError::Database(error)) => Err(error),
+            Err(TxError::Rejected(error)) => {
                 refused = Some(error);
-                Ok(Left::Nothing)
+                Ok(MoreWork::No)
             }
         });
-        self.garbage = *removed.as_ref().unwrap_or(&Left::Nothing);
+        self.garbage = *removed.as_ref().unwrap_or(&MoreWork::No);
         if let Some(error) = refused.or(removed.err()) {
-            tracing::warn!(%error, "what deleted sessions left could not be removed; it is tried again later");
+            tracing::warn!(%error, "the garbage of deleted sessions could not be removed; the writer retries later");
         }
     }
 }
 
-/// Whether a failure may be one call's alone.
-fn is_of_one(error: &JournalError) -> bool {
+/// Whether a single call may have caused this failure.
+fn is_single_call_error(error: &JournalError) -> bool {
     matches!(error.kind(), JournalErrorKind::DiskFull | JournalErrorKind::Corrupt)
 }

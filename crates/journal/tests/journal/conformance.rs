@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use conjure_journal::conformance::{self, Bed, Failure};
-use conjure_journal::{Journal, SqliteOptions, Upcasting, Upcasts};
+use conjure_journal::conformance::{self, CaseError, JournalFixture};
+use conjure_journal::{Journal, SqliteOptions, UpcastingJournal, Upcasts};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
@@ -22,7 +22,7 @@ async fn the_journal_in_sqlite_conforms() {
 /// Every body but the empty one is large.
 #[tokio::test]
 async fn the_journal_in_sqlite_conforms_with_all_bodies_in_the_store() {
-    let options = SqliteOptions { blob_threshold: 0, group: 1, readers: 1, ..options() };
+    let options = SqliteOptions { blob_threshold: 0, batch: 1, readers: 1, ..options() };
     conformance::run(|| Ok(OnDisk::with(options.clone()))).await.unwrap();
 }
 
@@ -34,10 +34,10 @@ async fn a_journal_read_through_upcasts_conforms() {
 /// A journal of kinds that are all known.
 struct Upcast(InMemory);
 
-impl Bed for Upcast {
-    fn open(&self) -> BoxFuture<'_, Result<Arc<dyn Journal>, Failure>> {
+impl JournalFixture for Upcast {
+    fn open(&self) -> BoxFuture<'_, Result<Arc<dyn Journal>, CaseError>> {
         async {
-            let longest = "k".repeat(conjure_journal::LONGEST_KIND);
+            let longest = "k".repeat(conjure_journal::MAX_KIND_BYTES);
             let kinds = ["note", "file", "empty", "every byte", "Ünïcödé 🧶", &longest];
             let newest = |kind| match kind {
                 "note" => 1,
@@ -48,8 +48,8 @@ impl Bed for Upcast {
                 _ => 1,
             };
             let upcasts =
-                kinds.into_iter().fold(Upcasts::new(), |upcasts, kind| upcasts.kind(kind, newest(kind)));
-            let journal = Upcasting::new(self.0.open().await?, upcasts);
+                kinds.into_iter().fold(Upcasts::new(), |upcasts, kind| upcasts.with_kind(kind, newest(kind)));
+            let journal = UpcastingJournal::new(self.0.open().await?, upcasts);
             Ok(Arc::new(journal) as Arc<dyn Journal>)
         }
         .boxed()

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use conjure_journal::{
-    Epoch, Journal as _, JournalError, JournalErrorKind, NewEvent, Place, Recorded, SessionKey, Snapshot,
-    SqliteJournal, load_all,
+    DamagedPart, Epoch, Journal as _, JournalError, JournalErrorKind, NewEvent, RecordedEvent, SessionKey,
+    Snapshot, SqliteJournal, read_all,
 };
 
 use crate::support::{OnDisk, files, key, note, options};
@@ -18,9 +18,9 @@ fn sessions() -> Vec<SessionKey> {
 }
 
 /// A journal that was closed, and so is one file without a log.
-async fn recorded() -> (OnDisk, Vec<Vec<Recorded>>) {
-    let bed = OnDisk::new();
-    let journal = bed.journal();
+async fn recorded() -> (OnDisk, Vec<Vec<RecordedEvent>>) {
+    let fixture = OnDisk::new();
+    let journal = fixture.journal();
     let mut all = Vec::new();
     for key in sessions() {
         journal.create(&key).await.unwrap();
@@ -30,26 +30,26 @@ async fn recorded() -> (OnDisk, Vec<Vec<Recorded>>) {
         }
         let snapshot = Snapshot { seq: 3, version: 1, body: vec![9; 700] };
         journal.save_snapshot(&key, Epoch::NONE, snapshot).await.unwrap();
-        all.push(load_all(&journal, &key, 0).await.unwrap());
+        all.push(read_all(&journal, &key, 0).await.unwrap());
     }
     journal.close().await;
-    assert_eq!(files(&bed.folder(), "journal.sqlite"), 1, "the log is merged");
-    (bed, all)
+    assert_eq!(files(&fixture.folder(), "journal.sqlite"), 1, "the log is merged");
+    (fixture, all)
 }
 
 /// Reads all of a journal. Everything is as it was recorded, or an error says what is wrong.
-async fn assert_told_or_whole(folder: &Path, all: &[Vec<Recorded>]) -> usize {
+async fn assert_reported_or_intact(folder: &Path, all: &[Vec<RecordedEvent>]) -> usize {
     let journal = match SqliteJournal::open(folder, options()) {
         Ok(journal) => journal,
         Err(error) => {
             let kind = error.kind();
-            assert!(matches!(kind, JournalErrorKind::Corrupt | JournalErrorKind::Future), "{error:?}");
+            assert!(matches!(kind, JournalErrorKind::Corrupt | JournalErrorKind::Newer), "{error:?}");
             return 1;
         }
     };
     let mut told = 0;
     for (key, expected) in sessions().iter().zip(all) {
-        match load_all(&journal, key, 0).await {
+        match read_all(&journal, key, 0).await {
             Ok(events) => assert!(events == *expected, "{key}: damage was not told"),
             Err(error) => {
                 let kind = error.kind();
@@ -72,35 +72,35 @@ async fn assert_told_or_whole(folder: &Path, all: &[Vec<Recorded>]) -> usize {
 }
 
 #[tokio::test]
-async fn a_database_that_was_cut_is_told() {
-    let (bed, all) = recorded().await;
-    let whole = fs::read(bed.database()).unwrap();
+async fn a_truncated_database_is_an_error() {
+    let (fixture, all) = recorded().await;
+    let whole = fs::read(fixture.database()).unwrap();
     // An empty file is a new journal, and has no session.
     for length in [0, 1, 99, 100, 4_095, 4_096, 5_000, whole.len() / 2, whole.len() - 4_096, whole.len() - 1]
     {
-        fs::write(bed.database(), &whole[..length]).unwrap();
-        assert!(assert_told_or_whole(&bed.folder(), &all).await > 0, "cut at {length}");
+        fs::write(fixture.database(), &whole[..length]).unwrap();
+        assert!(assert_reported_or_intact(&fixture.folder(), &all).await > 0, "cut at {length}");
         for log in ["journal.sqlite-wal", "journal.sqlite-shm"] {
-            let _ = fs::remove_file(bed.folder().join(log));
+            let _ = fs::remove_file(fixture.folder().join(log));
         }
     }
-    fs::write(bed.database(), &whole).unwrap();
-    assert_eq!(assert_told_or_whole(&bed.folder(), &all).await, 0);
+    fs::write(fixture.database(), &whole).unwrap();
+    assert_eq!(assert_reported_or_intact(&fixture.folder(), &all).await, 0);
 }
 
 /// SQLite does not check its pages; the rows' checksums do.
 #[tokio::test]
-async fn a_byte_that_changed_is_told_or_means_nothing() {
-    let (bed, all) = recorded().await;
-    let whole = fs::read(bed.database()).unwrap();
+async fn a_changed_byte_is_an_error_or_harmless() {
+    let (fixture, all) = recorded().await;
+    let whole = fs::read(fixture.database()).unwrap();
     let mut told = 0;
     for position in (0..whole.len()).step_by(whole.len() / 150) {
         let mut damaged = whole.clone();
         damaged[position] ^= 0x21;
-        fs::write(bed.database(), &damaged).unwrap();
-        told += usize::from(assert_told_or_whole(&bed.folder(), &all).await > 0);
+        fs::write(fixture.database(), &damaged).unwrap();
+        told += usize::from(assert_reported_or_intact(&fixture.folder(), &all).await > 0);
         for log in ["journal.sqlite-wal", "journal.sqlite-shm"] {
-            let _ = fs::remove_file(bed.folder().join(log));
+            let _ = fs::remove_file(fixture.folder().join(log));
         }
     }
     // Events are most of the file.
@@ -110,18 +110,18 @@ async fn a_byte_that_changed_is_told_or_means_nothing() {
 /// What was changed within a body is named by its place, and the rest of the session is readable.
 #[tokio::test]
 async fn a_damaged_event_is_named_and_others_are_read() {
-    let (bed, all) = recorded().await;
-    let database = rusqlite::Connection::open(bed.database()).unwrap();
+    let (fixture, all) = recorded().await;
+    let database = rusqlite::Connection::open(fixture.database()).unwrap();
     let damage = "UPDATE events SET body = zeroblob(length(body)) WHERE session = 2 AND seq = 5";
     assert_eq!(database.execute(damage, []).unwrap(), 1);
-    let journal = bed.journal();
+    let journal = fixture.journal();
     let damaged = key("acme", 2);
-    let error = load_all(&journal, &damaged, 0).await.unwrap_err();
-    let place = Place::Event { session: damaged.clone(), seq: 5 };
+    let error = read_all(&journal, &damaged, 0).await.unwrap_err();
+    let place = DamagedPart::Event { session: damaged.clone(), seq: 5 };
     assert_eq!(error, JournalError::Corrupt { place, reason: "its checksum does not fit".into() });
     assert!(error.to_string().starts_with("the event 5 of the session acme/ses_"), "{error}");
-    assert_eq!(load_all(&journal, &damaged, 6).await.unwrap(), all[1][6..]);
-    assert_eq!(load_all(&journal, &key("acme", 1), 0).await.unwrap(), all[0]);
+    assert_eq!(read_all(&journal, &damaged, 6).await.unwrap(), all[1][6..]);
+    assert_eq!(read_all(&journal, &key("acme", 1), 0).await.unwrap(), all[0]);
     // Those that are missing, in between and at the end, and one too many.
     for (damage, seq) in [
         ("DELETE FROM events WHERE session = 3 AND seq = 4", 4),
@@ -131,24 +131,24 @@ async fn a_damaged_event_is_named_and_others_are_read() {
     ] {
         assert!(database.execute(damage, []).unwrap() > 0);
         let session = if seq == 7 { key("acme", 1) } else { key("globex", 1) };
-        let error = load_all(&journal, &session, 0).await.unwrap_err();
+        let error = read_all(&journal, &session, 0).await.unwrap_err();
         let JournalError::Corrupt { place, .. } = error else { panic!("{error:?}") };
-        assert_eq!(place, Place::Event { session, seq });
+        assert_eq!(place, DamagedPart::Event { session, seq });
     }
 }
 
 /// The log is cut at any place: each session has its first events, without a hole, and goes on from there.
 #[tokio::test]
 async fn a_log_that_was_cut_leaves_whole_appends() {
-    let bed = OnDisk::new();
-    let journal = bed.journal();
+    let fixture = OnDisk::new();
+    let journal = fixture.journal();
     let key = key("acme", 1);
     journal.create(&key).await.unwrap();
     for append in 0..20 {
         let events: Vec<NewEvent> = (0..3).flat_map(|_| note(&"x".repeat(300 + append))).collect();
         journal.append(&key, 3 * append as u64, Epoch::NONE, events).await.unwrap();
     }
-    let read = |name: &str| fs::read(bed.folder().join(name)).unwrap();
+    let read = |name: &str| fs::read(fixture.folder().join(name)).unwrap();
     let (database, log) = (read("journal.sqlite"), read("journal.sqlite-wal"));
     assert!(log.len() > 100_000, "everything is in the log: {}", log.len());
     let mut seen = Vec::new();
@@ -158,7 +158,7 @@ async fn a_log_that_was_cut_leaves_whole_appends() {
         fs::write(copy.database(), &database).unwrap();
         fs::write(copy.folder().join("journal.sqlite-wal"), &log[..log.len() * part / 40]).unwrap();
         let journal = copy.journal();
-        let events = match load_all(&journal, &key, 0).await {
+        let events = match read_all(&journal, &key, 0).await {
             Ok(events) => events.len() as u64,
             Err(error) => {
                 assert_eq!(error.kind(), JournalErrorKind::NotFound, "{error:?}");
@@ -175,15 +175,15 @@ async fn a_log_that_was_cut_leaves_whole_appends() {
 }
 
 #[tokio::test]
-async fn a_large_body_that_is_gone_or_changed_is_told() {
-    let bed = OnDisk::new();
-    let journal = bed.journal();
+async fn a_missing_or_changed_large_body_is_an_error() {
+    let fixture = OnDisk::new();
+    let journal = fixture.journal();
     let key = key("acme", 1);
     journal.create(&key).await.unwrap();
     let large = |byte| vec![NewEvent::new("file", 1, vec![byte; 100_000])];
     journal.append(&key, 0, Epoch::NONE, large(1)).await.unwrap();
     journal.append(&key, 1, Epoch::NONE, large(2)).await.unwrap();
-    let contents = bed.folder().join("blobs/acme/plain");
+    let contents = fixture.folder().join("blobs/acme/plain");
     assert_eq!(files(&contents, ""), 2);
     let mut bodies = Vec::new();
     for folder in fs::read_dir(&contents).unwrap() {
@@ -192,33 +192,33 @@ async fn a_large_body_that_is_gone_or_changed_is_told() {
     for body in &bodies {
         let whole = fs::read(body).unwrap();
         fs::remove_file(body).unwrap();
-        let missing = load_all(&journal, &key, 0).await.unwrap_err();
+        let missing = read_all(&journal, &key, 0).await.unwrap_err();
         fs::write(body, &whole[1..]).unwrap();
-        let cut = load_all(&journal, &key, 0).await.unwrap_err();
+        let cut = read_all(&journal, &key, 0).await.unwrap_err();
         for (error, reason) in [(missing, "its body is missing"), (cut, "its body has another digest")] {
             let seq = u64::from(whole[0] - 1);
-            let place = Place::Event { session: key.clone(), seq };
+            let place = DamagedPart::Event { session: key.clone(), seq };
             assert_eq!(error, JournalError::Corrupt { place, reason: reason.into() });
         }
         fs::remove_file(body).unwrap();
         fs::write(body, &whole).unwrap();
     }
-    assert_eq!(load_all(&journal, &key, 0).await.unwrap().len(), 2);
+    assert_eq!(read_all(&journal, &key, 0).await.unwrap().len(), 2);
 }
 
 #[test]
 fn what_is_no_journal_is_refused_and_left_alone() {
-    let bed = OnDisk::new();
-    let refused = || SqliteJournal::open(&bed.folder(), options()).unwrap_err();
-    fs::create_dir(bed.folder()).unwrap();
+    let fixture = OnDisk::new();
+    let refused = || SqliteJournal::open(&fixture.folder(), options()).unwrap_err();
+    fs::create_dir(fixture.folder()).unwrap();
     let text = "These are notes and no database. ".repeat(100);
-    fs::write(bed.database(), &text).unwrap();
+    fs::write(fixture.database(), &text).unwrap();
     let error = refused();
     assert!(matches!(error, JournalError::NotAJournal { .. }), "{error:?}");
-    assert_eq!(fs::read_to_string(bed.database()).unwrap(), text);
+    assert_eq!(fs::read_to_string(fixture.database()).unwrap(), text);
 
-    fs::remove_file(bed.database()).unwrap();
-    let other = rusqlite::Connection::open(bed.database()).unwrap();
+    fs::remove_file(fixture.database()).unwrap();
+    let other = rusqlite::Connection::open(fixture.database()).unwrap();
     other.execute_batch("CREATE TABLE mine (x); INSERT INTO mine VALUES (1)").unwrap();
     let error = refused();
     assert!(error.to_string().contains("another program"), "{error}");
@@ -226,12 +226,12 @@ fn what_is_no_journal_is_refused_and_left_alone() {
     drop(other);
 
     for log in ["", "-wal", "-shm"] {
-        let _ = fs::remove_file(format!("{}{log}", bed.database().display()));
+        let _ = fs::remove_file(format!("{}{log}", fixture.database().display()));
     }
-    fs::create_dir(bed.database()).unwrap();
+    fs::create_dir(fixture.database()).unwrap();
     assert_eq!(refused().kind(), JournalErrorKind::Io);
     // A file where the folder should be.
-    let file = bed.folder().join("file");
+    let file = fixture.folder().join("file");
     fs::write(&file, "").unwrap();
     let error = SqliteJournal::open(&file, options()).unwrap_err();
     assert_eq!(error.kind(), JournalErrorKind::Io, "{error:?}");

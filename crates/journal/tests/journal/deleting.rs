@@ -1,12 +1,12 @@
 //! What is deleted goes, from the disk as well, also when the process ends in between.
 
 use conjure_base::TenantId;
-use conjure_journal::{Epoch, Journal as _, NewEvent, Snapshot, Swept};
+use conjure_journal::{Epoch, Journal as _, NewEvent, Snapshot, SweepReport};
 
 use crate::support::{OnDisk, files, key};
 
-fn count(bed: &OnDisk, table: &str) -> i64 {
-    let database = rusqlite::Connection::open(bed.database()).unwrap();
+fn count(fixture: &OnDisk, table: &str) -> i64 {
+    let database = rusqlite::Connection::open(fixture.database()).unwrap();
     database.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
 }
 
@@ -16,8 +16,8 @@ fn large(byte: u8) -> Vec<NewEvent> {
 
 #[tokio::test]
 async fn a_deleted_session_leaves_nothing_on_the_disk() {
-    let bed = OnDisk::new();
-    let journal = bed.journal();
+    let fixture = OnDisk::new();
+    let journal = fixture.journal();
     let (gone, stays) = (key("acme", 1), key("acme", 2));
     for key in [&gone, &stays] {
         journal.create(key).await.unwrap();
@@ -31,44 +31,44 @@ async fn a_deleted_session_leaves_nothing_on_the_disk() {
         .save_snapshot(&gone, Epoch::NONE, Snapshot { seq: 1, version: 1, body: vec![3; 100_000] })
         .await
         .unwrap();
-    assert_eq!((count(&bed, "events"), files(&bed.folder(), "/plain/")), (1_503, 3));
+    assert_eq!((count(&fixture, "events"), files(&fixture.folder(), "/plain/")), (1_503, 3));
     journal.delete_session(&gone).await.unwrap();
     // The sweep comes after what the deletion left.
-    assert_eq!(journal.sweep().await, Ok(Swept::default()));
-    assert_eq!((count(&bed, "events"), files(&bed.folder(), "/plain/")), (1, 1));
+    assert_eq!(journal.sweep().await, Ok(SweepReport::default()));
+    assert_eq!((count(&fixture, "events"), files(&fixture.folder(), "/plain/")), (1, 1));
     for table in ["snapshots", "garbage_sessions", "garbage_blobs"] {
-        assert_eq!(count(&bed, table), 0, "{table}");
+        assert_eq!(count(&fixture, table), 0, "{table}");
     }
     journal.close().await;
-    let database = std::fs::read(bed.database()).unwrap();
+    let database = std::fs::read(fixture.database()).unwrap();
     assert!(!database.windows(secret.len()).any(|bytes| bytes == secret.as_bytes()), "it is overwritten");
 }
 
 /// A deletion is one small transaction; what remains is noted in it, as a killed process would leave it.
 #[tokio::test]
 async fn what_a_deletion_left_is_removed_when_the_journal_is_opened_again() {
-    let bed = OnDisk::new();
-    let journal = bed.journal();
+    let fixture = OnDisk::new();
+    let journal = fixture.journal();
     let gone = key("acme", 1);
     journal.create(&gone).await.unwrap();
     journal.append(&gone, 0, Epoch::NONE, large(1)).await.unwrap();
     journal.close().await;
-    let database = rusqlite::Connection::open(bed.database()).unwrap();
+    let database = rusqlite::Connection::open(fixture.database()).unwrap();
     let deleted = "DELETE FROM sessions; INSERT INTO garbage_sessions VALUES (1); INSERT INTO garbage_blobs VALUES ('acme')";
     database.execute_batch(deleted).unwrap();
     drop(database);
     // The writer removes garbage before it waits for work; closing waits for the writer.
-    let journal = bed.journal();
+    let journal = fixture.journal();
     journal.sweep().await.unwrap();
-    assert_eq!((count(&bed, "events"), files(&bed.folder(), "/plain/")), (0, 0));
-    assert_eq!((count(&bed, "garbage_sessions"), count(&bed, "garbage_blobs")), (0, 0));
+    assert_eq!((count(&fixture, "events"), files(&fixture.folder(), "/plain/")), (0, 0));
+    assert_eq!((count(&fixture, "garbage_sessions"), count(&fixture, "garbage_blobs")), (0, 0));
 }
 
 /// Bodies are looked through where a deletion left some, and only then: that takes as long as the tenant has many.
 #[tokio::test]
 async fn a_session_without_large_bodies_is_deleted_without_looking_at_any() {
-    let bed = OnDisk::new();
-    let journal = bed.journal();
+    let fixture = OnDisk::new();
+    let journal = fixture.journal();
     let (small, has_body) = (key("acme", 1), key("acme", 2));
     for key in [&small, &has_body] {
         journal.create(key).await.unwrap();
@@ -77,48 +77,48 @@ async fn a_session_without_large_bodies_is_deleted_without_looking_at_any() {
     journal.append(&has_body, 0, Epoch::NONE, large(1)).await.unwrap();
     journal.close().await;
     // So that a look at the bodies would show.
-    let database = rusqlite::Connection::open(bed.database()).unwrap();
+    let database = rusqlite::Connection::open(fixture.database()).unwrap();
     database.execute_batch("UPDATE events SET blob = NULL, body = x'00' WHERE blob IS NOT NULL").unwrap();
     drop(database);
-    let journal = bed.journal();
+    let journal = fixture.journal();
     journal.delete_session(&small).await.unwrap();
     journal.close().await;
-    assert_eq!((count(&bed, "garbage_sessions"), files(&bed.folder(), "/plain/")), (0, 1));
+    assert_eq!((count(&fixture, "garbage_sessions"), files(&fixture.folder(), "/plain/")), (0, 1));
 }
 
 /// A body without an event is what a crash between the two leaves.
 #[tokio::test]
 async fn a_body_that_nothing_refers_to_is_swept_of_its_tenant_alone() {
-    let bed = OnDisk::new();
-    let journal = bed.journal();
+    let fixture = OnDisk::new();
+    let journal = fixture.journal();
     for tenant in ["acme", "globex"] {
         let key = key(tenant, 1);
         journal.create(&key).await.unwrap();
         journal.append(&key, 0, Epoch::NONE, large(1)).await.unwrap();
     }
-    let store = conjure_store::Store::open(&bed.folder().join("blobs/acme")).unwrap();
-    store.insert_bytes(&[7; 90_000], conjure_store::Variant::Plain).unwrap();
-    assert_eq!(journal.sweep().await, Ok(Swept { blobs: 1, bytes: 90_000 }));
-    assert_eq!(journal.sweep().await, Ok(Swept::default()));
-    assert_eq!(files(&bed.folder(), "/plain/"), 2);
+    let store = conjure_store::Store::open(&fixture.folder().join("blobs/acme")).unwrap();
+    store.insert_bytes(&[7; 90_000], conjure_store::FileMode::Plain).unwrap();
+    assert_eq!(journal.sweep().await, Ok(SweepReport { blobs: 1, bytes: 90_000 }));
+    assert_eq!(journal.sweep().await, Ok(SweepReport::default()));
+    assert_eq!(files(&fixture.folder(), "/plain/"), 2);
     // A tenant that goes takes its own bodies only.
     assert_eq!(journal.delete_tenant(&TenantId::new("acme").unwrap()).await, Ok(1));
     journal.sweep().await.unwrap();
-    assert_eq!(files(&bed.folder().join("blobs/acme"), "/plain/"), 0);
-    assert_eq!(files(&bed.folder().join("blobs/globex"), "/plain/"), 1);
+    assert_eq!(files(&fixture.folder().join("blobs/acme"), "/plain/"), 0);
+    assert_eq!(files(&fixture.folder().join("blobs/globex"), "/plain/"), 1);
 }
 
 /// Looking takes as long as a tenant has many bodies; nobody waits for that where nothing is to be removed.
 #[tokio::test]
 async fn a_sweep_without_anything_to_remove_needs_no_turn_at_writing() {
-    let bed = OnDisk::new();
-    let journal = bed.journal();
+    let fixture = OnDisk::new();
+    let journal = fixture.journal();
     let key = key("acme", 1);
     journal.create(&key).await.unwrap();
     journal.append(&key, 0, Epoch::NONE, large(1)).await.unwrap();
-    let other = rusqlite::Connection::open(bed.database()).unwrap();
+    let other = rusqlite::Connection::open(fixture.database()).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    assert_eq!(journal.sweep().await, Ok(Swept::default()));
+    assert_eq!(journal.sweep().await, Ok(SweepReport::default()));
     other.execute_batch("ROLLBACK").unwrap();
-    assert_eq!(files(&bed.folder(), "/plain/"), 1);
+    assert_eq!(files(&fixture.folder(), "/plain/"), 1);
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use conjure_base::Timestamp;
 use conjure_journal::{
-    Charge, Epoch, Journal as _, JournalError, MemoryJournal, NewEvent, Owner, ROW_BYTES, Snapshot,
-    SqliteJournal, SqliteOptions, Upcasting, Upcasts, load_all,
+    CounterIncrement, Epoch, Journal as _, JournalError, LeaseOwner, MemoryJournal, NewEvent, ROW_BYTES,
+    Snapshot, SqliteJournal, SqliteOptions, UpcastingJournal, Upcasts, read_all,
 };
 
 use crate::support::{OnDisk, key, note, options};
@@ -29,11 +29,11 @@ fn copy(from: &Path, to: &Path) {
 /// The database of format 1 was written by `examples/write_golden.rs`, once. What it holds is read by every later version.
 #[tokio::test]
 async fn a_journal_of_format_1_is_read_and_written() {
-    let bed = OnDisk::new();
-    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/1"), &bed.folder());
-    let journal = bed.journal();
+    let fixture = OnDisk::new();
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/1"), &fixture.folder());
+    let journal = fixture.journal();
     let first = key("acme", 0x0001_0203);
-    let events = load_all(&journal, &first, 0).await.unwrap();
+    let events = read_all(&journal, &first, 0).await.unwrap();
     let found: Vec<_> = events
         .iter()
         .map(|event| (event.seq, event.epoch.number(), event.kind.as_str(), event.version))
@@ -53,25 +53,25 @@ async fn a_journal_of_format_1_is_read_and_written() {
     assert_eq!(tenants.iter().map(conjure_base::TenantId::as_str).collect::<Vec<_>>(), ["acme", "globex"]);
     // And goes on.
     assert_eq!(journal.append(&first, 4, lease.epoch, note("more")).await, Ok(5));
-    assert_eq!(load_all(&journal, &key("globex", 7), 0).await.unwrap().len(), 0);
+    assert_eq!(read_all(&journal, &key("globex", 7), 0).await.unwrap().len(), 0);
 }
 
 /// The same with counters, which a journal of format 1 gets when it is opened.
 #[tokio::test]
 async fn counters_of_a_journal_of_format_2_are_read_and_those_of_format_1_begin_at_nothing() {
     for (format, [tokens, calls]) in [("1", [0, 0]), ("2", [1_234, 1]), ("3", [1_234, 1])] {
-        let bed = OnDisk::new();
-        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format), &bed.folder());
-        let journal = bed.journal();
+        let fixture = OnDisk::new();
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format), &fixture.folder());
+        let journal = fixture.journal();
         let first = key("acme", 0x0001_0203);
         let names = || vec!["tokens".to_owned(), "calls".to_owned()];
         assert_eq!(journal.counters(&first.tenant, names()).await, Ok(vec![tokens, calls]));
         let lease = journal.session(&first).await.unwrap().lease.unwrap();
-        let charges = vec![Charge::new("tokens", 6)];
-        assert_eq!(journal.append_charged(&first, 4, lease.epoch, note("more"), charges).await, Ok(5));
+        let charges = vec![CounterIncrement::new("tokens", 6)];
+        assert_eq!(journal.append_with_counters(&first, 4, lease.epoch, note("more"), charges).await, Ok(5));
         assert_eq!(journal.counters(&first.tenant, names()).await, Ok(vec![tokens + 6, calls]));
         journal.close().await;
-        assert_eq!(bed.journal().counters(&first.tenant, names()).await, Ok(vec![tokens + 6, calls]));
+        assert_eq!(fixture.journal().counters(&first.tenant, names()).await, Ok(vec![tokens + 6, calls]));
     }
 }
 
@@ -79,67 +79,66 @@ async fn counters_of_a_journal_of_format_2_are_read_and_those_of_format_1_begin_
 #[tokio::test]
 async fn what_a_tenant_has_recorded_is_the_same_in_a_journal_of_each_format() {
     for format in ["1", "2", "3"] {
-        let bed = OnDisk::new();
-        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format), &bed.folder());
-        let journal = bed.journal();
+        let fixture = OnDisk::new();
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format), &fixture.folder());
+        let journal = fixture.journal();
         let first = key("acme", 0x0001_0203);
         // A session, four events, a snapshot; one body lies in the tenant's store.
         let bytes = 6 * ROW_BYTES + 4 + 5 + 4 + 256 + 4 + 5 + 5;
-        assert_eq!(journal.recorded_bytes(&first.tenant).await, Ok(bytes), "format {format}");
-        assert_eq!(journal.recorded_bytes(&key("globex", 7).tenant).await, Ok(ROW_BYTES));
+        assert_eq!(journal.stored_bytes(&first.tenant).await, Ok(bytes), "format {format}");
+        assert_eq!(journal.stored_bytes(&key("globex", 7).tenant).await, Ok(ROW_BYTES));
         let lease = journal.session(&first).await.unwrap().lease.unwrap();
         journal.append(&first, 4, lease.epoch, note("more")).await.unwrap();
-        assert_eq!(journal.recorded_bytes(&first.tenant).await, Ok(bytes + ROW_BYTES + 8));
+        assert_eq!(journal.stored_bytes(&first.tenant).await, Ok(bytes + ROW_BYTES + 8));
     }
 }
 
 /// Its new format takes more room than it may have.
 #[tokio::test]
 async fn a_full_journal_of_format_2_is_opened() {
-    let bed = OnDisk::new();
-    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/2"), &bed.folder());
-    let database = rusqlite::Connection::open(bed.database()).unwrap();
+    let fixture = OnDisk::new();
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/2"), &fixture.folder());
+    let database = rusqlite::Connection::open(fixture.database()).unwrap();
     let sessions = "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 2000) \
         INSERT INTO sessions (tenant, session, events, epoch, lease_until, created, updated) \
         SELECT 'full', cast(printf('%016d', n) AS BLOB), 0, 0, 0, 0, 0 FROM n; VACUUM";
     database.execute_batch(sessions).unwrap();
     drop(database);
-    let max_bytes = fs::metadata(bed.database()).unwrap().len();
+    let max_bytes = fs::metadata(fixture.database()).unwrap().len();
     let full = SqliteOptions { max_bytes: Some(max_bytes), ..options() };
-    let journal = SqliteJournal::open(&bed.folder(), full).unwrap();
+    let journal = SqliteJournal::open(&fixture.folder(), full).unwrap();
     let full = key("full", 0).tenant;
     assert_eq!(journal.session_count(&full).await, Ok(2_000));
-    assert_eq!(journal.recorded_bytes(&full).await, Ok(2_000 * ROW_BYTES));
+    assert_eq!(journal.stored_bytes(&full).await, Ok(2_000 * ROW_BYTES));
 }
 
 #[tokio::test]
 async fn a_journal_of_a_later_format_is_refused_and_left_alone() {
-    let bed = OnDisk::new();
-    bed.journal().close().await;
-    let database = rusqlite::Connection::open(bed.database()).unwrap();
+    let fixture = OnDisk::new();
+    fixture.journal().close().await;
+    let database = rusqlite::Connection::open(fixture.database()).unwrap();
     database.execute_batch("PRAGMA user_version = 99").unwrap();
     drop(database);
-    let before = fs::read(bed.database()).unwrap();
-    let error = SqliteJournal::open(&bed.folder(), options()).unwrap_err();
-    let path = bed.database().canonicalize().unwrap();
-    assert_eq!(error, JournalError::FutureFormat { path, found: 99, known: 3 });
-    assert!(error.to_string().ends_with("use a later version"), "{error}");
-    assert_eq!(fs::read(bed.database()).unwrap(), before);
+    let before = fs::read(fixture.database()).unwrap();
+    let error = SqliteJournal::open(&fixture.folder(), options()).unwrap_err();
+    let path = fixture.database().canonicalize().unwrap();
+    assert_eq!(error, JournalError::NewerFormat { path, found: 99, known: 3 });
+    assert!(error.to_string().ends_with("use a newer version"), "{error}");
+    assert_eq!(fs::read(fixture.database()).unwrap(), before);
 }
 
 fn upcasts() -> Upcasts {
     // Version 1 said only who, version 2 also what; nothing changed for readers in version 3.
-    Upcasts::new().kind("greeting", 4).step("greeting", 1, |body| Ok([b"hello ", body].concat())).step(
-        "greeting",
-        3,
-        |body| match body.ends_with(b"?") {
+    Upcasts::new()
+        .with_kind("greeting", 4)
+        .with_step("greeting", 1, |body| Ok([b"hello ", body].concat()))
+        .with_step("greeting", 3, |body| match body.ends_with(b"?") {
             true => Err("it is a question".to_owned()),
             false => Ok([body, b"!"].concat()),
-        },
-    )
+        })
 }
 
-async fn greetings(versions: &[(u32, &str)]) -> Upcasting {
+async fn greetings(versions: &[(u32, &str)]) -> UpcastingJournal {
     let journal = MemoryJournal::new();
     journal.create(&key("acme", 1)).await.unwrap();
     let events = versions
@@ -147,35 +146,35 @@ async fn greetings(versions: &[(u32, &str)]) -> Upcasting {
         .map(|(version, body)| NewEvent::new("greeting", *version, body.as_bytes().to_vec()))
         .collect();
     journal.append(&key("acme", 1), 0, Epoch::NONE, events).await.unwrap();
-    Upcasting::new(Arc::new(journal), upcasts())
+    UpcastingJournal::new(Arc::new(journal), upcasts())
 }
 
 #[tokio::test]
 async fn old_events_are_read_as_new_ones() {
     let journal = greetings(&[(1, "ann"), (2, "hi ann"), (3, "hi ann"), (4, "hi ann!")]).await;
-    let events = load_all(&journal, &key("acme", 1), 0).await.unwrap();
+    let events = read_all(&journal, &key("acme", 1), 0).await.unwrap();
     let texts: Vec<_> = events.iter().map(|event| std::str::from_utf8(&event.body).unwrap()).collect();
     assert_eq!(texts, ["hello ann!", "hi ann!", "hi ann!", "hi ann!"]);
     assert!(events.iter().all(|event| event.version == 4));
 }
 
 #[tokio::test]
-async fn events_of_a_later_program_and_steps_that_fail_are_told() {
+async fn events_of_a_newer_program_and_failed_steps_are_errors() {
     let journal = greetings(&[(4, "hi!"), (5, "hi")]).await;
-    let error = load_all(&journal, &key("acme", 1), 0).await.unwrap_err();
+    let error = read_all(&journal, &key("acme", 1), 0).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the event 1 is of kind `greeting` in version 5, and this version knows those up to 4; use a later version"
+        "the event 1 is of kind `greeting` in version 5, and this version supports versions up to 4; use a newer version"
     );
     journal
         .append(&key("acme", 1), 2, Epoch::NONE, vec![NewEvent::new("other", 1, Vec::new())])
         .await
         .unwrap();
-    let error = load_all(&journal, &key("acme", 1), 2).await.unwrap_err();
-    let unknown = JournalError::FutureEvent { seq: 2, kind: "other".into(), version: 1, known: None };
+    let error = read_all(&journal, &key("acme", 1), 2).await.unwrap_err();
+    let unknown = JournalError::NewerEvent { seq: 2, kind: "other".into(), version: 1, known: None };
     assert_eq!(error, unknown);
     let journal = greetings(&[(2, "hi?")]).await;
-    let error = load_all(&journal, &key("acme", 1), 0).await.unwrap_err();
+    let error = read_all(&journal, &key("acme", 1), 0).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "the event 0 of kind `greeting` in version 3 cannot be read: it is a question"
@@ -185,7 +184,7 @@ async fn events_of_a_later_program_and_steps_that_fail_are_told() {
 #[test]
 fn owners_have_names_that_can_be_shown() {
     for text in ["", "a\nb", &"a".repeat(129)] {
-        assert!(Owner::new(text).is_err(), "{text:?}");
+        assert!(LeaseOwner::new(text).is_err(), "{text:?}");
     }
-    assert_eq!(Owner::new("host-1 (pid 7)").unwrap().as_str(), "host-1 (pid 7)");
+    assert_eq!(LeaseOwner::new("host-1 (pid 7)").unwrap().as_str(), "host-1 (pid 7)");
 }

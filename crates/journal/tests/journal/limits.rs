@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conjure_journal::{
-    Epoch, Journal as _, JournalErrorKind, MemoryJournal, NewEvent, SessionKey, SqliteOptions, load_all,
+    Epoch, Journal as _, JournalErrorKind, MemoryJournal, NewEvent, SessionKey, SqliteOptions, read_all,
 };
 use futures_util::future::join_all;
 
@@ -11,15 +11,15 @@ use crate::support::{OnDisk, key, note, options};
 
 /// While somebody else holds the database, calls wait; what is beyond the queue is refused at once, and done by nobody.
 #[tokio::test]
-async fn an_overload_is_told_at_once_and_spares_other_tenants() {
-    let bed = OnDisk::with(SqliteOptions { queue: 40, queue_per_tenant: 10, group: 1, ..options() });
-    let journal = bed.journal();
+async fn an_overload_fails_at_once_and_spares_other_tenants() {
+    let fixture = OnDisk::with(SqliteOptions { queue: 40, queue_per_tenant: 10, batch: 1, ..options() });
+    let journal = fixture.journal();
     let keys: Vec<SessionKey> = (0..30).map(|number| key("acme", number)).collect();
     let other = key("globex", 0);
     for key in keys.iter().chain([&other]) {
         journal.create(key).await.unwrap();
     }
-    let holder = rusqlite::Connection::open(bed.database()).unwrap();
+    let holder = rusqlite::Connection::open(fixture.database()).unwrap();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     let appends: Vec<_> = keys.iter().map(|key| journal.append(key, 0, Epoch::NONE, note("a"))).collect();
     let of_other = journal.append(&other, 0, Epoch::NONE, note("a"));
@@ -45,12 +45,12 @@ async fn an_overload_is_told_at_once_and_spares_other_tenants() {
 }
 
 #[tokio::test]
-async fn a_database_that_somebody_holds_for_too_long_is_told() {
-    let bed = OnDisk::with(SqliteOptions { busy_timeout: Duration::from_millis(1), ..options() });
-    let journal = bed.journal();
+async fn a_database_that_is_locked_for_too_long_is_an_error() {
+    let fixture = OnDisk::with(SqliteOptions { busy_timeout: Duration::from_millis(1), ..options() });
+    let journal = fixture.journal();
     let key = key("acme", 1);
     journal.create(&key).await.unwrap();
-    let holder = rusqlite::Connection::open(bed.database()).unwrap();
+    let holder = rusqlite::Connection::open(fixture.database()).unwrap();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     let error = journal.append(&key, 0, Epoch::NONE, note("a")).await.unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (JournalErrorKind::Locked, true));
@@ -63,9 +63,9 @@ async fn a_database_that_somebody_holds_for_too_long_is_told() {
 
 /// One body that does not fit fails alone, and what goes makes room.
 #[tokio::test]
-async fn a_database_that_is_full_is_told_and_keeps_what_it_has() {
-    let bed = OnDisk::with(SqliteOptions { max_bytes: Some(1 << 20), ..options() });
-    let journal = bed.journal();
+async fn a_full_database_is_an_error_and_keeps_its_data() {
+    let fixture = OnDisk::with(SqliteOptions { max_bytes: Some(1 << 20), ..options() });
+    let journal = fixture.journal();
     let (first, second) = (key("acme", 1), key("globex", 1));
     journal.create(&first).await.unwrap();
     journal.create(&second).await.unwrap();
@@ -78,9 +78,9 @@ async fn a_database_that_is_full_is_told_and_keeps_what_it_has() {
         }
     };
     assert_eq!(error.kind(), JournalErrorKind::DiskFull);
-    assert!(!error.is_retryable() && error.to_string().contains("make some"), "{error}");
+    assert!(!error.is_retryable() && error.to_string().contains("free some"), "{error}");
     assert!((15..26).contains(&total), "{total}");
-    assert_eq!(load_all(&journal, &first, 0).await.unwrap().len() as u64, total);
+    assert_eq!(read_all(&journal, &first, 0).await.unwrap().len() as u64, total);
     // In one group: what still fits is done.
     let results = join_all([
         journal.append(&first, total, Epoch::NONE, large()),
@@ -92,13 +92,13 @@ async fn a_database_that_is_full_is_told_and_keeps_what_it_has() {
     journal.delete_session(&first).await.unwrap();
     journal.sweep().await.unwrap();
     assert_eq!(journal.append(&second, 1, Epoch::NONE, large()).await, Ok(2));
-    assert_eq!(load_all(&journal, &second, 0).await.unwrap().len(), 2);
+    assert_eq!(read_all(&journal, &second, 0).await.unwrap().len(), 2);
 }
 
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused() {
-    let bed = OnDisk::with(SqliteOptions { largest_body: 1_000, ..options() });
-    let journal = bed.journal();
+    let fixture = OnDisk::with(SqliteOptions { max_body: 1_000, ..options() });
+    let journal = fixture.journal();
     let key = key("acme", 1);
     journal.create(&key).await.unwrap();
     let of = |size| vec![note("a").remove(0), NewEvent::new("note", 1, vec![0; size])];
@@ -110,8 +110,8 @@ async fn a_body_that_is_too_large_is_refused() {
 
 #[tokio::test]
 async fn a_closed_journal_does_what_it_accepted_and_accepts_no_more() {
-    let bed = OnDisk::new();
-    let journal = bed.journal();
+    let fixture = OnDisk::new();
+    let journal = fixture.journal();
     let key = key("acme", 1);
     journal.create(&key).await.unwrap();
     let appends: Vec<_> = (0..50).map(|seq| journal.append(&key, seq, Epoch::NONE, note("a"))).collect();
@@ -123,7 +123,7 @@ async fn a_closed_journal_does_what_it_accepted_and_accepts_no_more() {
         append.await.unwrap();
     }
     journal.close().await;
-    let events = load_all(&bed.journal(), &key, 0).await.unwrap();
+    let events = read_all(&fixture.journal(), &key, 0).await.unwrap();
     assert_eq!(events.len(), 50);
 }
 
@@ -134,7 +134,7 @@ async fn a_lease_ends_by_the_journals_clock() {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use conjure_base::{Clock, Deadline, SystemClock, Timestamp};
-    use conjure_journal::Owner;
+    use conjure_journal::LeaseOwner;
 
     #[derive(Debug, Default)]
     struct ByHand(AtomicU64);
@@ -164,12 +164,12 @@ async fn a_lease_ends_by_the_journals_clock() {
     let journal = MemoryJournal::with_clock(Arc::<ByHand>::clone(&clock));
     let key = key("acme", 1);
     journal.create(&key).await.unwrap();
-    let (one, other) = (Owner::new("one").unwrap(), Owner::new("other").unwrap());
-    let lease = journal.acquire(&key, &one, Duration::from_millis(100)).await.unwrap();
+    let (one, other) = (LeaseOwner::new("one").unwrap(), LeaseOwner::new("other").unwrap());
+    let lease = journal.acquire_lease(&key, &one, Duration::from_millis(100)).await.unwrap();
     assert_eq!(lease.until, Timestamp::from_millis(100));
     clock.0.store(99, Ordering::Relaxed);
-    let held = journal.acquire(&key, &other, Duration::from_millis(100)).await.unwrap_err();
+    let held = journal.acquire_lease(&key, &other, Duration::from_millis(100)).await.unwrap_err();
     assert_eq!(held.to_string(), "the session is leased by `one` until 1970-01-01T00:00:00.100Z");
     clock.0.store(100, Ordering::Relaxed);
-    journal.acquire(&key, &other, Duration::from_millis(100)).await.unwrap();
+    journal.acquire_lease(&key, &other, Duration::from_millis(100)).await.unwrap();
 }

@@ -5,9 +5,9 @@ mod conformance;
 #[cfg(test)]
 mod damage;
 #[cfg(test)]
-mod deleting;
+mod database_moved;
 #[cfg(test)]
-mod displaced;
+mod deleting;
 #[cfg(test)]
 mod formats;
 #[cfg(test)]

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::TenantId;
-use conjure_journal::conformance::Bed;
+use conjure_journal::conformance::JournalFixture;
 use conjure_journal::{
-    Charge, Epoch, Journal, JournalError, JournalErrorKind, NewEvent, Owner, SessionKey, Snapshot,
-    SqliteOptions, load_all,
+    CounterIncrement, Epoch, Journal, JournalError, JournalErrorKind, LeaseOwner, NewEvent, SessionKey,
+    Snapshot, SqliteOptions, read_all,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -95,7 +95,7 @@ struct Session {
 }
 
 struct Test<'a> {
-    bed: &'a dyn Bed,
+    fixture: &'a dyn JournalFixture,
     journal: Arc<dyn Journal>,
     keys: [SessionKey; 4],
     model: BTreeMap<SessionKey, Session>,
@@ -105,8 +105,8 @@ struct Test<'a> {
     count: u8,
 }
 
-fn owner(which: bool) -> Owner {
-    Owner::new(if which { "one" } else { "other" }).unwrap()
+fn owner(which: bool) -> LeaseOwner {
+    LeaseOwner::new(if which { "one" } else { "other" }).unwrap()
 }
 
 fn kind<T>(result: Result<T, JournalError>) -> Option<JournalErrorKind> {
@@ -150,7 +150,7 @@ impl Test<'_> {
                 self.append(key, sizes, off, under, is_dropped).await
             }
             Op::Acquire { owner: which } => {
-                let result = journal.acquire(key, &owner(which), HOUR).await;
+                let result = journal.acquire_lease(key, &owner(which), HOUR).await;
                 let Some(session) = self.model.get_mut(key) else {
                     assert_eq!(kind(result), Some(JournalErrorKind::NotFound));
                     return;
@@ -165,7 +165,7 @@ impl Test<'_> {
             }
             Op::Renew { under, time } => {
                 let epoch = self.epoch(key, under);
-                let result = journal.renew(key, epoch, time).await;
+                let result = journal.renew_lease(key, epoch, time).await;
                 let refusal = self.refusal(key, epoch);
                 match self.model.get_mut(key).and_then(|session| session.lease.as_mut()) {
                     Some(lease) if refusal.is_none() => {
@@ -177,7 +177,7 @@ impl Test<'_> {
             }
             Op::Release { under } => {
                 let epoch = self.epoch(key, under);
-                let result = journal.release(key, epoch).await;
+                let result = journal.release_lease(key, epoch).await;
                 let refusal = self.refusal(key, epoch);
                 match self.model.get_mut(key) {
                     Some(session) if refusal.is_none() && session.lease.is_some() => {
@@ -219,7 +219,7 @@ impl Test<'_> {
                 assert_eq!(journal.delete_tenant(&key.tenant).await, Ok(expected));
             }
             Op::Sweep => drop(journal.sweep().await.unwrap()),
-            Op::Reopen => self.journal = self.bed.open().await.unwrap(),
+            Op::Reopen => self.journal = self.fixture.open().await.unwrap(),
         }
     }
 
@@ -237,8 +237,8 @@ impl Test<'_> {
         let bodies: Vec<Vec<u8>> = sizes.into_iter().map(|size| self.body(size)).collect();
         let events = bodies.iter().map(|body| NewEvent::new("note", 1, body.clone())).collect();
         let amount = bodies.iter().map(|body| body.len() as u64).sum();
-        let charges = vec![Charge::new("bytes", amount)];
-        let append = self.journal.append_charged(key, expected, epoch, events, charges);
+        let charges = vec![CounterIncrement::new("bytes", amount)];
+        let append = self.journal.append_with_counters(key, expected, epoch, events, charges);
         let conflict = (expected != found).then_some(JournalErrorKind::Conflict);
         let refusal = self.refusal(key, epoch).or(conflict);
         let total = found + bodies.len() as u64;
@@ -271,11 +271,11 @@ impl Test<'_> {
     async fn compare(&self) {
         for key in &self.keys {
             let Some(session) = self.model.get(key) else {
-                let missing = load_all(&*self.journal, key, 0).await;
+                let missing = read_all(&*self.journal, key, 0).await;
                 assert_eq!(kind(missing), Some(JournalErrorKind::NotFound));
                 continue;
             };
-            let events = load_all(&*self.journal, key, 0).await.unwrap();
+            let events = read_all(&*self.journal, key, 0).await.unwrap();
             let events: Vec<_> = events.into_iter().map(|event| (event.epoch.number(), event.body)).collect();
             assert_eq!(events, session.events);
             let snapshot = self.journal.snapshot(key).await.unwrap();
@@ -297,13 +297,13 @@ impl Test<'_> {
     }
 }
 
-fn run(bed: &dyn Bed, calls: Vec<(usize, Op)>) {
+fn run(fixture: &dyn JournalFixture, calls: Vec<(usize, Op)>) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let keys = [key("acme", 1), key("acme", 2), key("globex", 1), key("globex", 2)];
-        let journal = bed.open().await.unwrap();
+        let journal = fixture.open().await.unwrap();
         let mut test = Test {
-            bed,
+            fixture,
             journal,
             keys: keys.clone(),
             model: BTreeMap::new(),

@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 
 use conjure_journal::{
-    Epoch, Journal as _, JournalError, JournalErrorKind, NewEvent, SqliteJournal, SqliteOptions, Weights,
+    Epoch, Journal as _, JournalError, JournalErrorKind, NewEvent, SqliteJournal, SqliteOptions,
+    TenantWeights,
 };
 use futures_util::future::try_join_all;
 
@@ -14,11 +15,11 @@ const BACKLOG: u64 = 120;
 
 /// Submits appends of two tenants to sessions that hold so many events while somebody else holds the database. Gives whose were
 /// done, in the order in which they were.
-async fn order(bed: &OnDisk, journal: &SqliteJournal, from: u64) -> Vec<String> {
+async fn order(fixture: &OnDisk, journal: &SqliteJournal, from: u64) -> Vec<String> {
     const SQL: &str = "
         SELECT tenant FROM events JOIN sessions ON sessions.id = events.session
         WHERE seq >= ? ORDER BY events.rowid";
-    let holder = rusqlite::Connection::open(bed.database()).unwrap();
+    let holder = rusqlite::Connection::open(fixture.database()).unwrap();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     // The writer has this one by then, or takes it first.
     let first = journal.create(&key("first", from.into()));
@@ -44,35 +45,35 @@ fn check(order: &[String], of_acme: usize) {
 
 #[tokio::test]
 async fn a_tenant_of_weight_three_gets_three_times_as_much_of_a_backlog() {
-    let bed = OnDisk::with(SqliteOptions { group: 1, ..options() });
-    let journal = bed.journal();
+    let fixture = OnDisk::with(SqliteOptions { batch: 1, ..options() });
+    let journal = fixture.journal();
     for tenant in ["acme", "globex"] {
         journal.create(&key(tenant, 1)).await.unwrap();
     }
-    check(&order(&bed, &journal, 0).await, 50);
-    let weights = Weights::default();
+    check(&order(&fixture, &journal, 0).await, 50);
+    let weights = TenantWeights::default();
     journal.set_weights(weights.clone());
     weights.set(&key("acme", 1).tenant, NonZeroU32::new(3));
-    check(&order(&bed, &journal, BACKLOG).await, 75);
+    check(&order(&fixture, &journal, BACKLOG).await, 75);
     // Opened again after it was lost it has the same weights, which are those of today.
-    journal.kill_writer();
+    journal.kill_writer_for_test();
     journal.close().await;
-    let again = journal.open_again().unwrap();
-    check(&order(&bed, &again, 2 * BACKLOG).await, 75);
+    let again = journal.reopen().unwrap();
+    check(&order(&fixture, &again, 2 * BACKLOG).await, 75);
     weights.set(&key("globex", 1).tenant, NonZeroU32::new(9));
-    check(&order(&bed, &again, 3 * BACKLOG).await, 25);
+    check(&order(&fixture, &again, 3 * BACKLOG).await, 25);
 }
 
 #[tokio::test]
 async fn bodies_of_one_tenant_leave_room_for_those_of_others() {
-    let small = SqliteOptions { group: 1, queue_bytes: 4_000, queue_bytes_per_tenant: 1_000, ..options() };
-    let bed = OnDisk::with(small);
-    let journal = bed.journal();
+    let small = SqliteOptions { batch: 1, queue_bytes: 4_000, queue_bytes_per_tenant: 1_000, ..options() };
+    let fixture = OnDisk::with(small);
+    let journal = fixture.journal();
     let of = |tenant, size| {
         let event = NewEvent::new("note", 1, vec![b'x'; size]);
         journal.append(&key(tenant, 1), u64::MAX, Epoch::NONE, vec![event])
     };
-    let holder = rusqlite::Connection::open(bed.database()).unwrap();
+    let holder = rusqlite::Connection::open(fixture.database()).unwrap();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     // None of them is recorded: there is no such session. But all of them wait.
     let flood: Vec<_> = (0..40).map(|_| of("acme", 300)).collect();

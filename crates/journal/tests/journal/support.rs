@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{SessionId, TenantId};
-use conjure_journal::conformance::{Bed, Failure};
+use conjure_journal::conformance::{CaseError, JournalFixture};
 use conjure_journal::{Journal, MemoryJournal, NewEvent, SessionKey, SqliteJournal, SqliteOptions};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -20,8 +20,8 @@ pub(crate) fn options() -> SqliteOptions {
 #[derive(Default)]
 pub(crate) struct InMemory(MemoryJournal);
 
-impl Bed for InMemory {
-    fn open(&self) -> BoxFuture<'_, Result<Arc<dyn Journal>, Failure>> {
+impl JournalFixture for InMemory {
+    fn open(&self) -> BoxFuture<'_, Result<Arc<dyn Journal>, CaseError>> {
         std::future::ready(Ok(Arc::new(self.0.clone()) as Arc<dyn Journal>)).boxed()
     }
 }
@@ -54,8 +54,8 @@ impl OnDisk {
     }
 }
 
-impl Bed for OnDisk {
-    fn open(&self) -> BoxFuture<'_, Result<Arc<dyn Journal>, Failure>> {
+impl JournalFixture for OnDisk {
+    fn open(&self) -> BoxFuture<'_, Result<Arc<dyn Journal>, CaseError>> {
         let opened = SqliteJournal::open(&self.folder(), self.options.clone());
         std::future::ready(match opened {
             Ok(journal) => Ok(Arc::new(journal) as Arc<dyn Journal>),

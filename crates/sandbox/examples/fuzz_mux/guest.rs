@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use conjure_guest::protocol::{
-    Captured, Decoder, ErrorCode, ExecEnd, ExecReply, FIRST_TUNNEL, Frame, FrameKind, GuestError,
-    LimitsReached, Open, PROTOCOL_VERSION, Reply, Request, RootsFound, RulesInForce, StreamId, Viewed,
+    CapturedOutput, Decoder, EnforcedRules, ErrorCode, ExecEnd, ExecReply, FIRST_TUNNEL, Frame, FrameKind,
+    GuestError, Open, OpenedRoots, PROTOCOL_VERSION, ReachedLimits, Reply, Request, StreamId, ViewReply,
     Welcome, encode_into,
 };
 use futures_util::FutureExt;
@@ -60,8 +60,8 @@ impl<'c> Guest<'c> {
 
     /// Greets, mostly as it must; whether it did.
     pub(crate) async fn greet(&mut self) -> bool {
-        let rules = RulesInForce::default();
-        let roots = RootsFound::default();
+        let rules = EnforcedRules::default();
+        let roots = OpenedRoots::default();
         let welcome = Welcome { version: PROTOCOL_VERSION, pid: 1, confinement: None, rules, roots };
         let welcome = serde_json::to_vec(&welcome).unwrap();
         let right = encode(FrameKind::Welcome, 0, &welcome);
@@ -423,7 +423,7 @@ impl Channel {
     fn reply(&self) -> Reply {
         let captured = |stream| {
             let total = self.bytes_of(stream).len() as u64;
-            Captured { total, head: total / 2, tail: total - total / 2, ..Captured::default() }
+            CapturedOutput { total, head: total / 2, tail: total - total / 2, ..CapturedOutput::default() }
         };
         match &self.open.request {
             Request::Exec(_) => Reply::Exec(ExecReply {
@@ -431,18 +431,18 @@ impl Channel {
                 stdout: captured(StreamId::Stdout),
                 stderr: captured(StreamId::Stderr),
                 duration_us: 1,
-                reached: LimitsReached::default(),
+                reached: ReachedLimits::default(),
             }),
             Request::View { .. } => {
                 let size = self.bytes_of(StreamId::Content).len() as u64;
                 let (first_line, last_line, total_lines) = (1, 1, 1);
-                Reply::View(Viewed::Text { first_line, last_line, total_lines, size, truncated: false })
+                Reply::View(ViewReply::Text { first_line, last_line, total_lines, size, truncated: false })
             }
             Request::Write { .. } | Request::Replace { .. } => {
                 Reply::Write { size: 1, existed: true, folders: 0 }
             }
-            Request::Provide { .. } => Reply::Provide { files: 1, bytes: 1 },
-            Request::Withdraw { .. } => Reply::Withdraw { was_there: true },
+            Request::Install { .. } => Reply::Install { files: 1, bytes: 1 },
+            Request::Remove { .. } => Reply::Remove { existed: true },
             Request::List { .. } => Reply::List { entries: Vec::new(), truncated: false },
             Request::Walk { .. } => {
                 Reply::Walk { entries: Vec::new(), unlisted: Vec::new(), next: Some(b"x".to_vec()) }
@@ -466,8 +466,8 @@ fn subject(open: &Open) -> &str {
         | Request::Walk { path, .. }
         | Request::Folder { path, .. }
         | Request::Read { path, .. }
-        | Request::Provide { name: path, .. }
-        | Request::Withdraw { name: path, .. } => path,
+        | Request::Install { name: path, .. }
+        | Request::Remove { name: path, .. } => path,
         Request::Pause | Request::Resume => panic!("no caller asks for that"),
     }
 }

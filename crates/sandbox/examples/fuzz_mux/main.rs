@@ -25,8 +25,8 @@ use campaign::Random;
 use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_guest::protocol::{StreamId, Welcome};
 use conjure_sandbox::{
-    ArtifactFolder, CallOptions, Command, Connection, Connector, ExecutionContext, Executor, Hello, Input,
-    Isolation, Layout, RunEvent, Sandbox, SandboxError, SandboxErrorKind, SandboxGuard, View,
+    ArtifactDir, CallOptions, Command, Connector, ExecutionContext, Executor, Hello, Input, Isolation,
+    Layout, RunEvent, Sandbox, SandboxError, SandboxErrorKind, SandboxGuard, StartedSandbox, View,
 };
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::{FutureExt, Stream, StreamExt, stream};
@@ -266,14 +266,13 @@ impl Connector for OneGuest {
         Isolation::NONE
     }
 
-    fn connect<'a>(&'a self, _: &'a ExecutionContext) -> BoxFuture<'a, Result<Connection, SandboxError>> {
+    fn connect<'a>(&'a self, _: &'a ExecutionContext) -> BoxFuture<'a, Result<StartedSandbox, SandboxError>> {
         let (reader, writer) = tokio::io::split(self.0.lock().unwrap().take().unwrap());
         let hello = Hello::default();
-        let layout =
-            Layout { workspace: "/".into(), read_only: Vec::new(), artifacts: ArtifactFolder::Nowhere };
+        let layout = Layout { workspace: "/".into(), read_only: Vec::new(), artifacts: ArtifactDir::None };
         let (reader, writer) = (Box::new(reader), Box::new(writer));
         let guard = Box::new(NoProcess);
-        let connection = Connection { reader, writer, hello, layout, proxy: None, guard };
+        let connection = StartedSandbox { reader, writer, hello, layout, proxy: None, guard };
         std::future::ready(Ok(connection)).boxed()
     }
 }
@@ -283,11 +282,11 @@ impl Connector for OneGuest {
 struct NoProcess;
 
 impl SandboxGuard for NoProcess {
-    fn greeted(&mut self, _: &Welcome) -> Isolation {
+    fn confirmed_isolation(&mut self, _: &Welcome) -> Isolation {
         Isolation::NONE
     }
 
-    fn ended(&mut self) -> BoxFuture<'_, String> {
+    fn wait(&mut self) -> BoxFuture<'_, String> {
         std::future::pending().boxed()
     }
 

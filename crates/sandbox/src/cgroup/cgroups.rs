@@ -15,7 +15,7 @@ use rustix::fs::Access;
 
 use super::group::{Cgroup, remove};
 use super::hierarchy::{Hierarchy, Version, hierarchies};
-use super::owner::Owner;
+use super::owner_process::OwnerProcess;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::isolation::{Boundary, Isolation};
 use crate::limits::Limits;
@@ -48,28 +48,28 @@ pub struct MissingController {
     /// Why not.
     pub reason: String,
     /// How to mend it.
-    pub remedy: &'static str,
+    pub hint: &'static str,
 }
 
 /// Where groups for sandboxes can be made, on this machine, by this process.
 #[derive(Debug, Clone)]
 pub struct Cgroups {
-    shared: Arc<Shared>,
+    shared: Arc<CgroupState>,
 }
 
 #[derive(Debug)]
-pub(super) struct Shared {
-    places: Vec<Place>,
+pub(super) struct CgroupState {
+    parents: Vec<ParentGroup>,
     missing: Vec<MissingController>,
-    owner: Option<Owner>,
+    owner: Option<OwnerProcess>,
     next: AtomicU64,
     /// Folders that wait for their last process to be gone.
-    leftovers: Mutex<Vec<PathBuf>>,
+    pending_removal: Mutex<Vec<PathBuf>>,
 }
 
 /// A group in which groups can be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ParentGroup {
     pub(super) version: Version,
     pub(super) folder: PathBuf,
     pub(super) controllers: Vec<Controller>,
@@ -81,36 +81,37 @@ impl Cgroups {
     #[must_use]
     pub fn detect() -> Self {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
-        Self::of(&hierarchies(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup")))
+        Self::from_hierarchies(&hierarchies(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup")))
     }
 
-    pub(super) fn of(hierarchies: &[Hierarchy]) -> Self {
-        let mut places = Vec::new();
+    pub(super) fn from_hierarchies(hierarchies: &[Hierarchy]) -> Self {
+        let mut parents = Vec::new();
         let mut missing = Vec::new();
         for controller in Controller::ALL {
-            match place_of(controller, hierarchies) {
+            match find_parent(controller, hierarchies) {
                 Ok((version, folder)) => {
-                    let known = places
-                        .iter_mut()
-                        .find(|place: &&mut Place| place.folder == folder && place.version == version);
+                    let known = parents.iter_mut().find(|parent: &&mut ParentGroup| {
+                        parent.folder == folder && parent.version == version
+                    });
                     match known {
-                        Some(place) => place.controllers.push(controller),
-                        None => places.push(Place { version, folder, controllers: vec![controller] }),
+                        Some(parent) => parent.controllers.push(controller),
+                        None => parents.push(ParentGroup { version, folder, controllers: vec![controller] }),
                     }
                 }
-                Err((reason, remedy)) => {
-                    missing.push(MissingController { controller: controller.name(), reason, remedy });
+                Err((reason, hint)) => {
+                    missing.push(MissingController { controller: controller.name(), reason, hint });
                 }
             }
         }
-        let owner = Owner::own().inspect_err(|error| tracing::warn!(%error, "no control groups")).ok();
-        let shared = Shared {
-            places: if owner.is_some() { places } else { Vec::new() },
+        let owner =
+            OwnerProcess::current().inspect_err(|error| tracing::warn!(%error, "no control groups")).ok();
+        let shared = CgroupState {
+            parents: if owner.is_some() { parents } else { Vec::new() },
             missing,
             owner,
             // Others in this process count, too.
             next: AtomicU64::new(RandomState::new().build_hasher().finish()),
-            leftovers: Mutex::default(),
+            pending_removal: Mutex::default(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -126,7 +127,7 @@ impl Cgroups {
     pub fn isolation(&self) -> Isolation {
         let has = |controller| {
             Boundary::enforced_if(
-                self.shared.places.iter().any(|place| place.controllers.contains(&controller)),
+                self.shared.parents.iter().any(|parent| parent.controllers.contains(&controller)),
             )
         };
         Isolation {
@@ -143,7 +144,7 @@ impl Cgroups {
     /// # Errors
     /// When a group cannot be made, or a limit not be set, where it should; nothing is left of it then.
     pub fn make(&self, limits: &Limits) -> Result<Cgroup, SandboxError> {
-        self.shared.remove_leftovers();
+        self.shared.remove_pending();
         let Some(owner) = &self.shared.owner else { return Ok(Cgroup::new(Arc::clone(&self.shared))) };
         loop {
             let name = owner.name(self.shared.next.fetch_add(1, Ordering::Relaxed));
@@ -156,10 +157,10 @@ impl Cgroups {
     /// Makes the group of this name; `None` when it is taken, by another value of this type in the same process.
     fn make_named(&self, name: &str, limits: &Limits) -> Result<Option<Cgroup>, SandboxError> {
         let mut group = Cgroup::new(Arc::clone(&self.shared));
-        for place in &self.shared.places {
-            let folder = place.folder.join(name);
+        for parent in &self.shared.parents {
+            let folder = parent.folder.join(name);
             match group.claim(folder.clone()) {
-                Ok(()) => group.limit(place, &folder, limits)?,
+                Ok(()) => group.limit(parent, &folder, limits)?,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
                 Err(error) => return Err(unavailable("cannot be made", &folder, &error)),
             }
@@ -171,12 +172,12 @@ impl Cgroups {
     /// long as what was killed needs to be gone, at most for a moment; a group that is not empty even then is removed at the
     /// next opportunity.
     pub fn sweep(&self) -> usize {
-        self.shared.remove_leftovers();
+        self.shared.remove_pending();
         let mut left: Vec<PathBuf> = Vec::new();
-        for place in &self.shared.places {
-            for entry in fs::read_dir(&place.folder).into_iter().flatten().flatten() {
+        for parent in &self.shared.parents {
+            for entry in fs::read_dir(&parent.folder).into_iter().flatten().flatten() {
                 let name = entry.file_name();
-                let owner = name.to_str().and_then(Owner::of);
+                let owner = name.to_str().and_then(OwnerProcess::parse);
                 if owner.is_some_and(|owner| owner.is_dead()) {
                     left.push(entry.path());
                 }
@@ -188,7 +189,7 @@ impl Cgroups {
             tracing::warn!(group = %folder.display(), "a dead host's group is not empty yet");
         }
         let removed = found - left.len();
-        self.shared.leftovers.lock().unwrap_or_else(PoisonError::into_inner).append(&mut left);
+        self.shared.pending_removal.lock().unwrap_or_else(PoisonError::into_inner).append(&mut left);
         removed
     }
 }
@@ -214,35 +215,35 @@ fn pause() {
     let _ = rustix::event::poll(&mut [], Some(&millisecond));
 }
 
-impl Shared {
+impl CgroupState {
     /// Removes the folder now, or at the next opportunity.
-    pub(super) fn retire(&self, folder: PathBuf) {
+    pub(super) fn remove_later(&self, folder: PathBuf) {
         if let Err(error) = remove(&folder) {
             tracing::debug!(%error, group = %folder.display(), "a group is not empty yet");
-            self.leftovers.lock().unwrap_or_else(PoisonError::into_inner).push(folder);
+            self.pending_removal.lock().unwrap_or_else(PoisonError::into_inner).push(folder);
         }
     }
 
-    fn remove_leftovers(&self) {
-        let mut leftovers = self.leftovers.lock().unwrap_or_else(PoisonError::into_inner);
-        leftovers.retain(|folder| remove(folder).is_err());
+    fn remove_pending(&self) {
+        let mut pending = self.pending_removal.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.retain(|folder| remove(folder).is_err());
     }
 }
 
-impl Drop for Shared {
+impl Drop for CgroupState {
     /// Nobody tries again afterwards, so what was just killed is waited for.
     fn drop(&mut self) {
-        remove_all(self.leftovers.get_mut().unwrap_or_else(PoisonError::into_inner));
+        remove_all(self.pending_removal.get_mut().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
 /// A version, and a group in which groups can be made.
-type Found = (Version, PathBuf);
+type ParentPath = (Version, PathBuf);
 /// Why there is none, and what would help.
-type Reason = (String, &'static str);
+type MissingReason = (String, &'static str);
 
 /// Where groups with this controller can be made.
-fn place_of(controller: Controller, hierarchies: &[Hierarchy]) -> Result<Found, Reason> {
+fn find_parent(controller: Controller, hierarchies: &[Hierarchy]) -> Result<ParentPath, MissingReason> {
     const DELEGATE: &str = "run the host under `systemd-run --user --scope -p Delegate=yes`, or as root";
     let name = controller.name();
     let one = hierarchies
@@ -262,7 +263,7 @@ fn place_of(controller: Controller, hierarchies: &[Hierarchy]) -> Result<Found, 
     let mut reason = format!("`{}` cannot be written by this user", hierarchy.own.display());
     // The nearest group that permits it: processes stay in the branch that they were started in.
     for folder in hierarchy.own.ancestors().take_while(|folder| folder.starts_with(&hierarchy.mount)) {
-        if !words(&folder.join("cgroup.controllers")).iter().any(|word| word == name) {
+        if !read_words(&folder.join("cgroup.controllers")).iter().any(|word| word == name) {
             reason = format!("the controller `{name}` is not available in `{}`", folder.display());
             continue;
         }
@@ -271,7 +272,8 @@ fn place_of(controller: Controller, hierarchies: &[Hierarchy]) -> Result<Found, 
             continue;
         }
         let control = folder.join("cgroup.subtree_control");
-        if words(&control).iter().any(|word| word == name) || fs::write(&control, format!("+{name}")).is_ok()
+        if read_words(&control).iter().any(|word| word == name)
+            || fs::write(&control, format!("+{name}")).is_ok()
         {
             return Ok((Version::Two, folder.to_owned()));
         }
@@ -281,7 +283,7 @@ fn place_of(controller: Controller, hierarchies: &[Hierarchy]) -> Result<Found, 
     Err((reason, DELEGATE))
 }
 
-fn words(path: &Path) -> Vec<String> {
+fn read_words(path: &Path) -> Vec<String> {
     fs::read_to_string(path).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
 }
 

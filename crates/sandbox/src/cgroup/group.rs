@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rustix::process::{Pid, Signal};
 
-use super::cgroups::{Controller, Place, Shared, unavailable};
+use super::cgroups::{CgroupState, Controller, ParentGroup, unavailable};
 use super::hierarchy::Version;
 use crate::error::SandboxError;
 use crate::limits::Limits;
@@ -28,11 +28,11 @@ const KILL_ROUNDS: usize = 20;
 #[derive(Debug)]
 pub struct Cgroup {
     folders: Vec<PathBuf>,
-    shared: Arc<Shared>,
+    shared: Arc<CgroupState>,
 }
 
 impl Cgroup {
-    pub(super) const fn new(shared: Arc<Shared>) -> Self {
+    pub(super) const fn new(shared: Arc<CgroupState>) -> Self {
         Self { folders: Vec::new(), shared }
     }
 
@@ -43,10 +43,15 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Sets the limits of the controllers of `place` in the folder that was claimed there.
-    pub(super) fn limit(&self, place: &Place, folder: &Path, limits: &Limits) -> Result<(), SandboxError> {
-        for controller in &place.controllers {
-            limit(*controller, place.version, folder, limits).map_err(|error| {
+    /// Sets the limits of the controllers of `parent` in the folder that was claimed there.
+    pub(super) fn limit(
+        &self,
+        parent: &ParentGroup,
+        folder: &Path,
+        limits: &Limits,
+    ) -> Result<(), SandboxError> {
+        for controller in &parent.controllers {
+            limit(*controller, parent.version, folder, limits).map_err(|error| {
                 let what = format!("does not take the limit of `{}`", controller.name());
                 unavailable(&what, folder, &error)
             })?;
@@ -64,7 +69,7 @@ impl Cgroup {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         for folder in self.folders.drain(..) {
-            self.shared.retire(folder);
+            self.shared.remove_later(folder);
         }
     }
 }

@@ -1,17 +1,17 @@
-//! Control groups: what the kernel limits for all processes of a sandbox together.
+//! Control groups: kernel limits for all processes of a sandbox together.
 
 mod cgroups;
 mod group;
 mod hierarchy;
 #[cfg(feature = "docker")]
-mod memory_kills;
-mod owner;
+mod oom_kills;
+mod owner_process;
 #[cfg(test)]
 mod tests;
 
 pub use cgroups::{Cgroups, MissingController};
 pub use group::Cgroup;
 #[cfg(feature = "docker")]
-pub(crate) use memory_kills::MemoryKills;
+pub(crate) use oom_kills::OomKillCounter;
 #[cfg(feature = "docker")]
-pub(crate) use owner::Owner;
+pub(crate) use owner_process::OwnerProcess;

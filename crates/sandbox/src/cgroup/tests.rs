@@ -17,7 +17,7 @@ fn hierarchy(version: Version, own: &str) -> Hierarchy {
 
 #[test]
 fn a_machine_without_groups_says_what_would_help() {
-    let none = Cgroups::of(&[]);
+    let none = Cgroups::from_hierarchies(&[]);
     assert_eq!(none.isolation(), Isolation::NONE);
     let reasons: Vec<_> = none.missing().iter().map(|it| (it.controller, it.reason.as_str())).collect();
     let reason = "no control groups are mounted";
@@ -26,10 +26,10 @@ fn a_machine_without_groups_says_what_would_help() {
     assert!(none.make(&Limits::default()).unwrap().folders().is_empty());
 
     // Nobody can make folders there, root neither.
-    let closed = Cgroups::of(&[hierarchy(Version::Two, "/proc/self/net")]);
+    let closed = Cgroups::from_hierarchies(&[hierarchy(Version::Two, "/proc/self/net")]);
     assert_eq!(closed.isolation(), Isolation::NONE);
     assert_eq!(closed.missing().len(), 3);
-    assert!(closed.missing()[0].remedy.contains("Delegate=yes"), "{:?}", closed.missing());
+    assert!(closed.missing()[0].hint.contains("Delegate=yes"), "{:?}", closed.missing());
 }
 
 #[test]

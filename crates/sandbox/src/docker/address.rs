@@ -1,4 +1,4 @@
-//! Where a container engine listens, and where to look for one.
+//! [`EngineAddress`]: the address of a container engine, and the usual addresses.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -22,27 +22,27 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum EngineAddress {
-    /// A socket of this machine. The engine is taken to have this machine's folders.
+    /// A Unix socket of this machine. The engine is assumed to have this machine's directories.
     Unix(PathBuf),
-    /// A host and port, without encryption: anybody who reaches it is as mighty as root there, and whoever is in between reads
-    /// and changes all of it. So the port of a tunnel (SSH, stunnel, a private network) is what belongs here; none is ever tried
-    /// that was not named. No folder is shared with the engine, and content travels through the guest
-    /// ([`crate::Sharing::Transferred`]).
+    /// A host and port, without encryption. Whoever can reach the port has the rights of root there, and whoever is in
+    /// between can read and change everything. So use the port of a tunnel (SSH, stunnel, a private network). A TCP
+    /// address is tried only when it is named. No directory is shared with the engine; content is copied through the
+    /// guest ([`crate::HostAccess::Copied`]).
     Tcp(String),
 }
 
-/// Where Docker and Podman listen when root runs them.
+/// The sockets of Docker and Podman run by root.
 const USUAL: [&str; 2] = ["/var/run/docker.sock", "/run/podman/podman.sock"];
 
-/// Where they listen below the folder of a user who runs them.
+/// Their sockets in the runtime directory of a user.
 const ROOTLESS: [&str; 2] = ["docker.sock", "podman/podman.sock"];
 
 impl EngineAddress {
-    /// Where to look, likeliest first: the address that `DOCKER_HOST` gives and no other, or else the usual sockets, those
-    /// below the folder that `XDG_RUNTIME_DIR` gives among them.
+    /// The addresses to try, likeliest first: only the one of `DOCKER_HOST`, or else the usual sockets, including those
+    /// in `XDG_RUNTIME_DIR`.
     ///
     /// # Errors
-    /// When the address cannot be understood, with what can.
+    /// When the address is malformed. The message lists the supported forms.
     pub fn candidates(docker_host: Option<&str>, runtime_folder: Option<&Path>) -> Result<Vec<Self>, String> {
         if let Some(host) = docker_host.filter(|host| !host.is_empty()) {
             return Ok(vec![host.parse()?]);
@@ -58,8 +58,8 @@ impl EngineAddress {
         matches!(self, Self::Unix(_))
     }
 
-    /// Sends one request without waiting for it longer than `patience` at any point, and without a runtime; yields the
-    /// status. For what must be done when nothing else can be.
+    /// Sends one request without a runtime, and returns the status. No step waits longer than `patience`. For removals
+    /// in `Drop`.
     pub(super) fn ask_blocking(&self, request: &str, patience: Duration) -> io::Result<u16> {
         let request = format!("{request} HTTP/1.0\r\nHost: engine\r\n\r\n");
         match self {

@@ -1,6 +1,7 @@
-//! A container's streams as the guest's: what it says, and what it complains about.
+//! [`AttachReader`]: the standard output of an attached container as the guest's stream, and [`StderrTail`]: the end of
+//! its standard error.
 //!
-//! State: the rest of a piece, and the last of the complaints, both forgotten with the sandbox.
+//! State: the rest of a chunk and the tail, in memory.
 
 use std::fmt;
 use std::io;
@@ -15,56 +16,56 @@ use futures_util::Stream;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::sync::CancellationToken;
 
-/// How much of what the guest complained about is kept: the end of it.
-const COMPLAINT: usize = 1024;
+/// The maximum bytes of the tail.
+const STDERR_TAIL_MAX: usize = 1024;
 
-/// What the guest complained about last, for the reason of its end. Clones are the same.
+/// The end of the guest's standard error, as the reason of its end. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Complaints {
-    said: Arc<Mutex<Vec<u8>>>,
-    /// Cancelled when nobody hears any more of them.
-    heard: CancellationToken,
+pub(super) struct StderrTail {
+    tail: Arc<Mutex<Vec<u8>>>,
+    /// Cancelled when the reader is dropped.
+    closed: CancellationToken,
 }
 
-impl Complaints {
+impl StderrTail {
     fn add(&self, bytes: &[u8]) {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.extend_from_slice(bytes.get(bytes.len().saturating_sub(COMPLAINT)..).unwrap_or_default());
-        let surplus = said.len().saturating_sub(COMPLAINT);
-        said.drain(..surplus);
+        let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.extend_from_slice(bytes.get(bytes.len().saturating_sub(STDERR_TAIL_MAX)..).unwrap_or_default());
+        let surplus = tail.len().saturating_sub(STDERR_TAIL_MAX);
+        tail.drain(..surplus);
     }
 
-    /// Waits until no more of them will come.
-    pub(super) async fn heard(&self) {
-        self.heard.cancelled().await;
+    /// Waits until standard error is closed.
+    pub(super) async fn wait_closed(&self) {
+        self.closed.cancelled().await;
     }
 
-    /// All of them, as text.
+    /// The tail as text.
     pub(super) fn text(&self) -> String {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&said).trim().to_owned()
+        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&tail).trim().to_owned()
     }
 }
 
-/// What the engine passes on of a container, piece by piece.
+/// The attach stream of the engine.
 type Output = Pin<Box<dyn Stream<Item = Result<LogOutput, Error>> + Send>>;
 
-/// What the guest says.
+/// The guest's standard output; standard error goes to the tail.
 pub(super) struct AttachReader {
     output: Output,
     rest: Bytes,
-    complaints: Complaints,
+    stderr_tail: StderrTail,
 }
 
 impl AttachReader {
-    pub(super) fn new(output: Output, complaints: Complaints) -> Self {
-        Self { output, rest: Bytes::new(), complaints }
+    pub(super) fn new(output: Output, stderr_tail: StderrTail) -> Self {
+        Self { output, rest: Bytes::new(), stderr_tail }
     }
 }
 
 impl Drop for AttachReader {
     fn drop(&mut self) {
-        self.complaints.heard.cancel();
+        self.stderr_tail.closed.cancel();
     }
 }
 
@@ -84,7 +85,7 @@ impl AsyncRead for AttachReader {
             match ready!(self.output.as_mut().poll_next(cx)) {
                 None => return Poll::Ready(Ok(())),
                 Some(Ok(LogOutput::StdOut { message })) => self.rest = message,
-                Some(Ok(LogOutput::StdErr { message })) => self.complaints.add(&message),
+                Some(Ok(LogOutput::StdErr { message })) => self.stderr_tail.add(&message),
                 Some(Ok(_)) => {
                     let error = "the engine mixes a container's streams, as it does for terminals";
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)));
@@ -106,10 +107,10 @@ mod tests {
 
     use super::*;
 
-    fn reader(pieces: Vec<LogOutput>) -> (AttachReader, Complaints) {
-        let complaints = Complaints::default();
+    fn reader(pieces: Vec<LogOutput>) -> (AttachReader, StderrTail) {
+        let stderr_tail = StderrTail::default();
         let output = Box::pin(stream::iter(pieces.into_iter().map(Ok)));
-        (AttachReader::new(output, complaints.clone()), complaints)
+        (AttachReader::new(output, stderr_tail.clone()), stderr_tail)
     }
 
     fn out(text: &'static str) -> LogOutput {
@@ -118,18 +119,18 @@ mod tests {
 
     #[tokio::test]
     async fn what_it_says_is_read_in_pieces_and_what_it_complains_about_is_kept_aside() {
-        let err = LogOutput::StdErr { message: Bytes::from(vec![b'x'; 3 * COMPLAINT]) };
+        let err = LogOutput::StdErr { message: Bytes::from(vec![b'x'; 3 * STDERR_TAIL_MAX]) };
         let last = LogOutput::StdErr { message: Bytes::from_static(b"the end\n") };
-        let (mut reader, complaints) = reader(vec![out("one"), err, out(""), out("two"), last]);
+        let (mut reader, stderr_tail) = reader(vec![out("one"), err, out(""), out("two"), last]);
         let mut two = [0; 2];
         reader.read_exact(&mut two).await.unwrap();
         let mut rest = String::new();
         reader.read_to_string(&mut rest).await.unwrap();
         assert_eq!((&two, rest.as_str()), (b"on", "etwo"));
-        assert!(complaints.text().ends_with("the end"));
-        assert_eq!(complaints.text().len(), COMPLAINT - 1);
+        assert!(stderr_tail.text().ends_with("the end"));
+        assert_eq!(stderr_tail.text().len(), STDERR_TAIL_MAX - 1);
         drop(reader);
-        complaints.heard().await;
+        stderr_tail.wait_closed().await;
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
-//! [`Docker`]: makes sandboxes that are containers.
+//! [`Docker`]: creates sandboxes that are containers.
 //!
-//! A connector holds the folder that its containers are made of, and shares the engine with others of its host
-//! ([`ContainerEngine`]). Both are looked for when the first container is asked for, and again when there was none.
+//! A connector has the directory of its containers' files, and shares the engine with the other connectors of the
+//! process ([`ContainerEngine`]). It looks for both when the first container is requested, and again if it found none.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,136 +11,143 @@ use std::sync::Arc;
 use bollard::container::AttachContainerResults;
 use bollard::models::ContainerCreateBody;
 use conjure_base::{Clock as _, SystemClock};
-use conjure_egress::{Egress, Policy};
+use conjure_egress::{Egress, EgressPolicy};
 use futures_util::future::BoxFuture;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, oneshot};
 
-use super::ability::{check_architecture, check_runtime, honest, most_processes};
 use super::address::EngineAddress;
-use super::attach::{AttachReader, Complaints};
-use super::engine::Engine;
-use super::facts::{DockerEnvironment, EngineKind, Swap};
-use super::failure::{no_engine, no_image};
-use super::first_process::FirstProcess;
-use super::guard::{ContainerGuard, Remains};
-use super::held::{Held, Keeper};
-use super::image_facts::ImageFacts;
-use super::labels::place_of;
-use super::meeting::{Meeting, Streams};
+use super::attach::{AttachReader, StderrTail};
+use super::capabilities::{actual_isolation, check_architecture, check_runtime, max_processes};
+use super::container_engine::{ContainerEngine, ContainerSweepReport};
+use super::container_handle::ContainerHandle;
+use super::container_plan::{ContainerPlan, PlanInputs, RemoteEnginePlan};
+use super::container_spec::{BindMount, ContainerSpec};
+use super::container_tracker::ContainerTracker;
+use super::engine_client::EngineClient;
+use super::engine_info::{DockerEnvironment, EngineKind, SwapSupport};
+use super::error_map::{no_engine, no_image};
+use super::guard::{ContainerGuard, ContainerResources};
+use super::guest_stream::{GuestListener, GuestStreams};
+use super::image_info::ImageInfo;
+use super::init_process::InitProcess;
 use super::options::DockerOptions;
-use super::premises::Premises;
-use super::prepare::{Elsewhere, Ingredients, Prepared};
-use super::shared::ContainerEngine;
-use super::spec::{Bound, Spec};
-use super::stock::{VOLUME, locate, stock_body, volume_of};
-use super::sweep::SweptContainers;
-use crate::connector::{Connection, Connector};
+use super::owner_labels::dir_label;
+use super::runtime_files::RuntimeFiles;
+use super::volume_container::{VOLUME, create_body, locate, volume_of};
+use crate::connector::{Connector, StartedSandbox};
 use crate::context::ExecutionContext;
-use crate::data::DataFolder;
+use crate::copy::CopyPlan;
+use crate::data_dir::DataDir;
 use crate::egress;
 use crate::error::{SandboxError, SandboxErrorKind};
-use crate::guest_process::{safe, text, unavailable};
+use crate::guest_process::{safe_env, unavailable, utf8_path};
+use crate::host_dirs::ContentDirs;
 use crate::isolation::{Boundary, Isolation};
-use crate::jail::{Lent, WORKSPACE, take_back};
-use crate::places::Shelves;
-use crate::transfer::Transfer;
-use crate::types::Layout;
+use crate::jail::{OwnershipLock, WORKSPACE, run_chown};
+use crate::layout::Layout;
 
-/// Runs the guest as the first process of a container, by Docker Engine 20.10 or later or Podman 4.0 or later, rootless too.
+/// Runs the guest as the first process of a container, with Docker Engine 20.10 or later or Podman 4.0 or later,
+/// rootless too.
 ///
-/// Any image works; what commands run must be in it, so `bash_tool` needs an image with `bash`. Commands see the image for
-/// reading only; `/workspace`, which they may write; `/tmp` and a home in memory; `/output`, the host's folder for output that was cut, for reading; skills at `/mnt/skills`, artifacts
-/// at `/artifacts`. There is no network interface but loopback; what the context's policy allows is reached through a proxy,
-/// which commands find by the usual variables, and which runs on the host. All capabilities are dropped, nothing gains
-/// privileges, two filters of system calls and Landlock hold, and the engine limits what all of it uses together.
+/// Any image works. The programs of commands must be in it, so `bash_tool` needs an image with `bash`. Commands see:
 ///
-/// What the engine does not enforce is open in `Sandbox::isolation`, and an error where the context's floor demands it.
-/// An engine at a TCP address, and one that maps users, has none of the host's folders. Then all content travels through the
-/// guest, and the layout is the same ([`crate::Sharing`]): the workspace must be a session's own ([`DataFolder::workspace`]),
-/// its files go in at the start and come back by [`crate::Executor::bring_back`]; volumes, allowed paths and read-only folders
-/// beside the shelves are refused.
+/// - the image, read-only;
+/// - `/workspace`, writable;
+/// - `/tmp` and a home in memory;
+/// - `/output`, the host's directory for output that was cut, read-only;
+/// - skills at `/mnt/skills` and artifacts at `/artifacts`.
 ///
-/// Containers are removed when their sandbox is over, whatever is dropped and when; what a host that was killed leaves is
-/// removed by [`Docker::sweep`], which also the first container on an engine calls for. Clones are the same connector. A host
-/// that has several gives all of them one [`ContainerEngine`]: it is looked for once, and no more containers are started on it
-/// at a time than it has processors for.
+/// There is no network interface but loopback. Commands reach what the context's policy allows through a proxy on the
+/// host, which they find by the usual variables. All capabilities are dropped, nothing gains privileges, two
+/// system-call filters and Landlock apply, and the engine limits the resources of the container as a whole.
+///
+/// `Sandbox::isolation` shows what the engine does not enforce, and it is an error where the context's floor demands
+/// it. An engine at a TCP address, and one that maps users, has none of the host's directories. Then all content is
+/// copied through the guest, with the same layout ([`crate::HostAccess`]): the workspace must be a session's own
+/// ([`DataDir::workspace`]), its files are copied in at the start and out by [`crate::Executor::copy_out`]. Volumes,
+/// allowed paths and read-only directories outside the content directories are refused.
+///
+/// A container is removed when its sandbox ends, whatever is dropped and when. [`Docker::sweep`] removes what a killed
+/// process leaves; the first container on an engine starts a sweep, too. Clones share the connector. A process with
+/// several connectors gives all of them one [`ContainerEngine`]: the engine is looked for once, and no more containers
+/// are started at a time than the machine has processors.
 #[derive(Debug, Clone)]
 pub struct Docker {
     engine: ContainerEngine,
     inner: Arc<Inner>,
-    /// What the ways out of all containers have in common.
+    /// The egress settings that all containers share.
     egress: Egress,
-    /// Where their places lie; `None`: in a temporary folder that goes with the last of the connector.
-    data: Option<DataFolder>,
-    premises: Arc<OnceCell<Premises>>,
+    /// The data directory of their sandbox directories; `None`: a temporary one that is removed with the connector.
+    data: Option<DataDir>,
+    runtime_files: Arc<OnceCell<RuntimeFiles>>,
 }
 
 #[derive(Debug)]
 struct Inner {
     options: DockerOptions,
-    /// Those of the host's variables that commands may see.
+    /// The host's variables that commands may see.
     environment: BTreeMap<String, String>,
 }
 
 impl Docker {
-    /// A connector; nothing is looked for yet. Of the host's variables, commands see the time zone.
+    /// Creates a connector. It does not look for the engine yet. Of the host's variables, commands see the time zone.
     pub fn new(
         options: DockerOptions,
         host_environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Self {
-        let engine = ContainerEngine::at(options.engine.clone());
-        let inner = Inner { options, environment: safe(host_environment) };
+        let engine = ContainerEngine::new(options.engine.clone());
+        let inner = Inner { options, environment: safe_env(host_environment) };
         Self {
             engine,
             inner: Arc::new(inner),
-            egress: Egress::new(Policy::None),
+            egress: Egress::new(EgressPolicy::None),
             data: None,
-            premises: Arc::default(),
+            runtime_files: Arc::default(),
         }
     }
 
-    /// On this engine, which its other connectors share, instead of that which the options name.
+    /// Uses this engine, which other connectors share, instead of the one of the options.
     #[must_use]
     pub fn with_engine(mut self, engine: ContainerEngine) -> Self {
         self.engine = engine;
         self
     }
 
-    /// With its folders and what skills hold in this data folder, which the engine must be able to reach.
+    /// Uses this data directory for its directories and content. The engine must be able to reach it.
     #[must_use]
-    pub fn with_data(mut self, data: DataFolder) -> Self {
-        (self.data, self.premises) = (Some(data), Arc::default());
+    pub fn with_data(mut self, data: DataDir) -> Self {
+        (self.data, self.runtime_files) = (Some(data), Arc::default());
         self
     }
 
-    /// With another resolver, observer, bounds or check of addresses for the connections of commands. Its policy and its
-    /// places are not used: each container has those of its context, and its own.
+    /// Uses this egress: its resolver, observer, bounds and check of addresses, for the connections of commands. Its
+    /// policy and data directory are not used: each container has those of its context, and its own.
     #[must_use]
     pub fn with_egress(mut self, egress: Egress) -> Self {
         self.egress = egress;
         self
     }
 
-    /// Looks for the engine, the image and the runtime, and says what it found.
+    /// Checks the engine, the image and the runtime, and describes them.
     ///
     /// # Errors
-    /// `EngineUnavailable`: no engine can be used; `ImageNotFound`: the engine is there, and the image is not;
-    /// `Unavailable`: no container can be made of it here. Each says what helps.
+    /// `EngineUnavailable`: no engine can be used; `ImageNotFound`: the engine lacks the image; `Unavailable`: no
+    /// container can be created from it here. Each error has a hint.
     pub async fn check_environment(&self) -> Result<DockerEnvironment, SandboxError> {
-        let keeper = self.engine.found().await?;
-        let (engine, options) = (&keeper.engine, &self.inner.options);
-        let facts = engine.facts();
+        let tracker = self.engine.found().await?;
+        let (engine, options) = (&tracker.engine, &self.inner.options);
+        let info = engine.info();
         let image = self.inner.image(engine).await?;
-        options.runtime.iter().try_for_each(|runtime| check_runtime(facts, runtime))?;
+        options.runtime.iter().try_for_each(|runtime| check_runtime(info, runtime))?;
         Ok(DockerEnvironment {
-            engine: facts.kind,
-            version: facts.version.clone(),
+            engine: info.kind,
+            version: info.version.clone(),
             address: engine.address().clone(),
-            is_rootless: facts.is_rootless,
-            sharing: facts.sharing(engine.address()),
+            is_rootless: info.is_rootless,
+            host_access: info.host_access(engine.address()),
             image_id: image.id,
-            runtime: options.runtime.clone().unwrap_or_else(|| facts.default_runtime.clone()),
-            isolation: facts.isolation(Boundary::Open, Swap::of(engine.address())),
+            runtime: options.runtime.clone().unwrap_or_else(|| info.default_runtime.clone()),
+            isolation: info.isolation(Boundary::Open, SwapSupport::detect(engine.address())),
         })
     }
 
@@ -148,136 +155,156 @@ impl Docker {
     ///
     /// # Errors
     /// When the engine cannot be asked. What cannot be removed is in the result.
-    pub async fn sweep(&self) -> Result<SweptContainers, SandboxError> {
+    pub async fn sweep(&self) -> Result<ContainerSweepReport, SandboxError> {
         if let Some(data) = &self.data {
             self.engine.learn(data.sandboxes());
         }
         self.engine.sweep().await
     }
 
-    async fn premises(&self) -> Result<&Premises, SandboxError> {
-        let made = self.premises.get_or_try_init(|| async {
+    async fn runtime_files(&self) -> Result<&RuntimeFiles, SandboxError> {
+        let made = self.runtime_files.get_or_try_init(|| async {
             let data = self.data.clone();
             let made = tokio::task::spawn_blocking(move || {
-                Premises::make(data.map_or_else(DataFolder::temporary, Ok)?)
+                RuntimeFiles::make(data.map_or_else(DataDir::temporary, Ok)?)
             });
             made.await.map_err(|error| unavailable("its preparation failed", error))?
         });
         made.await
     }
 
-    /// Looks at folders, and makes the container's place.
+    /// Resolves directories, and creates the sandbox directory of the container.
     async fn prepare(
         &self,
-        keeper: &Arc<Keeper>,
-        image: &ImageFacts,
+        tracker: &Arc<ContainerTracker>,
+        image: &ImageInfo,
         context: &ExecutionContext,
-    ) -> Result<Prepared, SandboxError> {
-        self.premises().await?;
-        let (inner, premises, keeper) =
-            (Arc::clone(&self.inner), Arc::clone(&self.premises), Arc::clone(keeper));
+    ) -> Result<ContainerPlan, SandboxError> {
+        self.runtime_files().await?;
+        let (inner, runtime_files, tracker) =
+            (Arc::clone(&self.inner), Arc::clone(&self.runtime_files), Arc::clone(tracker));
         let (image, context) = (image.clone(), context.clone());
         let prepared = tokio::task::spawn_blocking(move || {
-            let premises = premises.get().ok_or_else(|| no_engine("it was not looked for"))?;
-            let ingredients = Ingredients {
-                address: keeper.engine.address(),
-                facts: keeper.engine.facts(),
+            let runtime_files = runtime_files.get().ok_or_else(|| no_engine("it was not looked for"))?;
+            let inputs = PlanInputs {
+                address: tracker.engine.address(),
+                info: tracker.engine.info(),
                 image: &image,
                 options: &inner.options,
-                premises,
+                runtime_files,
                 environment: &inner.environment,
                 context: &context,
             };
-            ingredients.prepare()
+            inputs.prepare()
         });
         prepared.await.map_err(|error| unavailable("its preparation failed", error))?
     }
 }
 
 impl Connector for Docker {
-    /// As far as it is known without the engine: what containers of an ordinary one keep apart.
+    /// The boundaries of a container of an ordinary engine; the engine is not asked.
     fn isolation(&self) -> Isolation {
         Isolation::FULL
     }
 
     fn layout(&self, context: &ExecutionContext) -> Result<Layout, SandboxError> {
-        super::prepare::layout(&self.inner.options, context)
+        super::container_plan::layout(&self.inner.options, context)
     }
 
     fn connect<'a>(
         &'a self,
         context: &'a ExecutionContext,
-    ) -> BoxFuture<'a, Result<Connection, SandboxError>> {
+    ) -> BoxFuture<'a, Result<StartedSandbox, SandboxError>> {
         Box::pin(async move {
             let inner = &self.inner;
             let proxy = egress::proxy(&self.egress, &context.network)?;
-            // Whoever sweeps knows whose containers have their places here.
-            let premises = self.premises().await?;
-            self.engine.learn(premises.data.sandboxes());
-            let keeper = self.engine.keeper().await?;
-            let image = inner.image(&keeper.engine).await?;
-            let facts = keeper.engine.facts();
-            inner.options.runtime.iter().try_for_each(|runtime| check_runtime(facts, runtime))?;
-            let prepared = self.prepare(&keeper, &image, context).await?;
-            let Prepared { hello, layout, bound, meant, memory, people, place, elsewhere, left, disk } =
-                prepared;
-            let lent = left.iter().map(|left| left.folder.as_str()).chain(people.handed_over.folders());
-            let lent = Lent::take(lent).await?;
-            for left in &left {
-                take_back(left).await?;
+            // Sweeps on this engine check the locks of these directories from now on.
+            let runtime_files = self.runtime_files().await?;
+            self.engine.learn(runtime_files.data.sandboxes());
+            let tracker = self.engine.tracker().await?;
+            let image = inner.image(&tracker.engine).await?;
+            let info = tracker.engine.info();
+            inner.options.runtime.iter().try_for_each(|runtime| check_runtime(info, runtime))?;
+            let prepared = self.prepare(&tracker, &image, context).await?;
+            let ContainerPlan {
+                hello,
+                layout,
+                mounts,
+                expected_mounts,
+                tmpfs,
+                user,
+                sandbox_dir,
+                remote,
+                to_restore,
+                disk,
+            } = prepared;
+            let ownership_lock = to_restore
+                .iter()
+                .map(|to_restore| to_restore.folder.as_str())
+                .chain(user.ownership.folders());
+            let ownership_lock = OwnershipLock::lock(ownership_lock).await?;
+            for to_restore in &to_restore {
+                run_chown(to_restore).await?;
             }
-            let seccomp = match facts.kind {
+            let seccomp = match info.kind {
                 EngineKind::Docker => super::seccomp::profile().to_string(),
-                EngineKind::Podman => text(&premises.seccomp)?,
+                EngineKind::Podman => utf8_path(&runtime_files.seccomp)?,
             };
-            let spec = Spec {
-                engine: facts.kind,
+            let spec = ContainerSpec {
+                engine: info.kind,
                 image: &image,
                 limits: &context.limits,
-                user: &people.user,
-                numbers: people.numbers,
-                user_namespace: people.user_namespace,
+                user: &user.user,
+                ids: user.ids,
+                user_namespace: user.user_namespace,
                 runtime: inner.options.runtime.as_deref(),
                 seccomp: &seccomp,
-                bound: &bound,
-                memory: &memory,
-                has_ipv6: !keeper.engine.address().is_local() || Path::new("/proc/sys/net/ipv6").exists(),
-                most_processes: most_processes(),
+                mounts: &mounts,
+                tmpfs: &tmpfs,
+                has_ipv6: !tracker.engine.address().is_local() || Path::new("/proc/sys/net/ipv6").exists(),
+                max_processes: max_processes(),
             };
             let now = SystemClock.timestamp().millis() / 1000;
-            let bears = place.as_ref().and_then(|place| place_of(premises.data.sandboxes(), place));
+            let dir_label_value = sandbox_dir
+                .as_ref()
+                .and_then(|sandbox_dir| dir_label(runtime_files.data.sandboxes(), sandbox_dir));
             let digest = spec.digest(&inner.options, context.tenant.as_ref());
-            let labels = self.engine.host()?.labels(&inner.options, context, bears, &digest, now);
-            let elsewhere = elsewhere.map(|Elsewhere { archive, transfer }| {
-                (Filling { stock: stock_body(&image.id, labels.clone()), archive }, transfer)
+            let labels = self.engine.host()?.labels(&inner.options, context, dir_label_value, &digest, now);
+            let remote = remote.map(|RemoteEnginePlan { archive, copy_plan }| {
+                (VolumeFill { volume_container: create_body(&image.id, labels.clone()), archive }, copy_plan)
             });
-            let (filling, transfer) = elsewhere.unzip();
+            let (volume_fill, copy_plan) = remote.unzip();
             let mut body = spec.body(labels);
-            let meeting = place.as_ref().and_then(|place| arrange(keeper.engine.address(), &place.output()));
-            if meeting.is_some() {
-                body.cmd = Some(Meeting::arguments());
+            let guest_listener = sandbox_dir
+                .as_ref()
+                .and_then(|sandbox_dir| listen(tracker.engine.address(), &sandbox_dir.output()));
+            if guest_listener.is_some() {
+                body.cmd = Some(GuestListener::arguments());
             }
-            let isolation =
-                Isolation { disk, ..facts.isolation(people.identity, Swap::of(keeper.engine.address())) };
-            // Nobody begins who would have to wait for the others.
-            let permit = self.engine.turn().await?;
-            let remains = Remains {
-                held: keeper.hold(),
-                handed_over: people.handed_over,
-                workspace: place.is_some().then(|| source_of(&bound, WORKSPACE)).flatten(),
-                lent,
-                meant,
-                shelves: place.map(Shelves::new),
-                stock: filling.is_some().then(|| keeper.hold()),
-                _premises: Arc::clone(&self.premises) as _,
+            let isolation = Isolation {
+                disk,
+                ..info.isolation(user.identity, SwapSupport::detect(tracker.engine.address()))
             };
-            let recipe = Recipe { body, filling, isolation, transfer, meeting };
-            let started = start(remains, recipe, permit).await.map_err(|error| match error.kind() {
-                // By the name that it was asked for; it was made of what that was a moment ago.
-                SandboxErrorKind::ImageNotFound => no_image(&inner.options.image),
-                _ => error,
-            })?;
-            Ok(Connection {
+            // A container is created only when it can start at once.
+            let permit = self.engine.admit_start().await?;
+            let resources = ContainerResources {
+                handle: ContainerHandle::reserve(&tracker),
+                ownership: user.ownership,
+                workspace: sandbox_dir.is_some().then(|| source_of(&mounts, WORKSPACE)).flatten(),
+                ownership_lock,
+                expected_mounts,
+                content_dirs: sandbox_dir.map(ContentDirs::new),
+                volume_container: volume_fill.is_some().then(|| ContainerHandle::reserve(&tracker)),
+                _premises: Arc::clone(&self.runtime_files) as _,
+            };
+            let create_plan = CreatePlan { body, volume_fill, isolation, copy_plan, guest_listener };
+            let started =
+                start(resources, create_plan, permit).await.map_err(|error| match error.kind() {
+                    // The error names the image of the options; the request had its digest.
+                    SandboxErrorKind::ImageNotFound => no_image(&inner.options.image),
+                    _ => error,
+                })?;
+            Ok(StartedSandbox {
                 reader: started.streams.reader,
                 writer: started.streams.writer,
                 hello,
@@ -290,154 +317,167 @@ impl Connector for Docker {
 }
 
 impl Inner {
-    async fn image(&self, engine: &Engine) -> Result<ImageFacts, SandboxError> {
+    async fn image(&self, engine: &EngineClient) -> Result<ImageInfo, SandboxError> {
         let image = engine.image(&self.options.image).await?;
         image.architecture.as_deref().map_or(Ok(()), check_architecture)?;
-        ImageFacts::of(image)
+        ImageInfo::from_inspect(image)
     }
 }
 
-/// What of the host's is at this place in a container.
-fn source_of(bound: &[Bound], target: &str) -> Option<String> {
-    bound.iter().find(|bound| bound.target == target).map(|bound| bound.source.clone())
+/// The host path that is mounted at this target.
+fn source_of(bound: &[BindMount], target: &str) -> Option<String> {
+    bound.iter().find(|mount| mount.target == target).map(|mount| mount.source.clone())
 }
 
-/// A socket at which the guest is met. Where there can be none, the engine's streams do.
-fn arrange(engine: &EngineAddress, output: &Path) -> Option<Meeting> {
-    let arranged = engine.is_local().then(|| Meeting::arrange(output))?;
+/// Listens for the guest. Without a socket, the attach streams are used.
+fn listen(engine: &EngineAddress, output: &Path) -> Option<GuestListener> {
+    let arranged = engine.is_local().then(|| GuestListener::listen(output))?;
     arranged.inspect_err(|error| tracing::debug!(%error, "no socket can be had for a container")).ok()
 }
 
-/// A container that was started, and its streams.
-struct Started {
-    streams: Streams,
+/// A started container and its streams.
+struct StartedContainer {
+    streams: GuestStreams,
     guard: ContainerGuard,
 }
 
-/// What a container is made of.
-struct Recipe {
+/// What to create.
+struct CreatePlan {
     body: ContainerCreateBody,
-    /// Where it has none of the host's folders.
-    filling: Option<Filling>,
+    /// For an engine that has none of the host's directories.
+    volume_fill: Option<VolumeFill>,
     isolation: Isolation,
-    transfer: Option<Transfer>,
-    /// Where its guest is met, when it can be met at a socket.
-    meeting: Option<Meeting>,
+    copy_plan: Option<CopyPlan>,
+    /// The socket of its guest, where one is possible.
+    guest_listener: Option<GuestListener>,
 }
 
-/// The container that has its volume, and what goes there.
-struct Filling {
-    stock: ContainerCreateBody,
+/// The volume container, and the archive that fills it.
+struct VolumeFill {
+    volume_container: ContainerCreateBody,
     archive: Vec<u8>,
 }
 
-/// Makes and starts a container. Where nobody waits for it any more, it is removed as soon as the engine can: a question
-/// that was asked is not taken back, so what is asked runs to its end in a task.
+/// Creates and starts a container, in a task: a request to the engine cannot be taken back. If nobody waits for the
+/// container any more, it is removed as soon as the engine can.
 async fn start(
-    mut remains: Remains,
-    mut recipe: Recipe,
+    mut resources: ContainerResources,
+    mut create_plan: CreatePlan,
     permit: OwnedSemaphorePermit,
-) -> Result<Started, SandboxError> {
-    let keeper = Arc::clone(remains.held.keeper());
+) -> Result<StartedContainer, SandboxError> {
+    let tracker = Arc::clone(resources.handle.tracker());
     let (sender, receiver) = oneshot::channel();
-    let its_keeper = Arc::clone(&keeper);
-    keeper.run(async move {
-        let keeper = its_keeper;
-        let transfer = recipe.transfer.take();
-        let made = make(&mut remains, recipe, || sender.is_closed()).await;
+    let its_keeper = Arc::clone(&tracker);
+    tracker.run(async move {
+        let tracker = its_keeper;
+        let copy_plan = create_plan.copy_plan.take();
+        let made = make(&mut resources, create_plan, || sender.is_closed()).await;
         drop(permit);
         let result = match made {
-            Ok((streams, complaints, isolation)) => {
-                let first_process = match streams.came {
-                    Some(came) => FirstProcess::of_container(&keeper.engine, remains.held.name(), came).await,
+            Ok((streams, stderr_tail, isolation)) => {
+                let init_process = match streams.peer_pid {
+                    Some(peer_pid) => {
+                        InitProcess::for_container(&tracker.engine, resources.handle.name(), peer_pid).await
+                    }
                     None => None,
                 };
-                let way = streams.way;
-                let guard = ContainerGuard::new(remains, complaints, isolation, transfer, way, first_process);
-                Ok(Started { streams, guard })
+                let transport = streams.transport;
+                let guard = ContainerGuard::new(
+                    resources,
+                    stderr_tail,
+                    isolation,
+                    copy_plan,
+                    transport,
+                    init_process,
+                );
+                Ok(StartedContainer { streams, guard })
             }
             Err(error) => {
-                // Nothing is left of it when the error is told.
-                remains.clear().await;
+                // Nothing remains of it when the error is returned.
+                resources.remove_all().await;
                 Err(error)
             }
         };
-        // One that nobody takes is removed when it is dropped.
+        // A container that nobody receives is removed when it is dropped.
         let _ = sender.send(result);
     });
     receiver.await.unwrap_or_else(|error| Err(unavailable("the container's start was dropped", error)))
 }
 
 async fn make(
-    remains: &mut Remains,
-    recipe: Recipe,
+    resources: &mut ContainerResources,
+    create_plan: CreatePlan,
     is_unwanted: impl Fn() -> bool,
-) -> Result<(Streams, Complaints, Isolation), SandboxError> {
+) -> Result<(GuestStreams, StderrTail, Isolation), SandboxError> {
     let wanted = || {
         let unwanted = || SandboxError::new(SandboxErrorKind::Cancelled, "nobody waits for the container");
         if is_unwanted() { Err(unwanted()) } else { Ok(()) }
     };
-    let keeper = Arc::clone(remains.held.keeper());
-    remains.handed_over.hand_over().await?;
+    let tracker = Arc::clone(resources.handle.tracker());
+    resources.ownership.transfer().await?;
     wanted()?;
-    let Recipe { mut body, filling, isolation, meeting, .. } = recipe;
-    if let (Some(filling), Some(stock)) = (filling, &mut remains.stock) {
-        let engine = keeper.engine.facts().kind;
-        locate(&mut body, engine, &fill(stock, filling, &keeper.engine).await?);
+    let CreatePlan { mut body, volume_fill, isolation, guest_listener, .. } = create_plan;
+    if let (Some(volume_fill), Some(volume_container)) = (volume_fill, &mut resources.volume_container) {
+        let engine = tracker.engine.info().kind;
+        locate(&mut body, engine, &fill(volume_container, volume_fill, &tracker.engine).await?);
         wanted()?;
     }
-    let mut begun = begin(remains, body.clone(), &wanted).await;
+    let mut begun = create_and_start(resources, body.clone(), &wanted).await;
     if let Err(error) = &begun
-        && remains.stock.is_some()
+        && resources.volume_container.is_some()
         && error.to_string().contains("disable_ipv6")
     {
-        // The engine's machine has no IPv6, which nothing of it tells before.
-        remains.held.remove().await?;
-        remains.held = keeper.hold();
+        // The engine's machine has no IPv6, which only this failure shows.
+        resources.handle.remove().await?;
+        resources.handle = ContainerHandle::reserve(&tracker);
         if let Some(config) = &mut body.host_config {
             config.sysctls = None;
         }
-        begun = begin(remains, body, &wanted).await;
+        begun = create_and_start(resources, body, &wanted).await;
     }
     let (warnings, streams) = begun?;
-    let isolation = honest(isolation, &warnings);
-    let complaints = Complaints::default();
-    let output = AttachReader::new(streams.output, complaints.clone());
+    let isolation = actual_isolation(isolation, &warnings);
+    let stderr_tail = StderrTail::default();
+    let output = AttachReader::new(streams.output, stderr_tail.clone());
     let input = Box::new(streams.input);
-    let mut streams = match meeting {
-        Some(meeting) => keeper.engine.meet(meeting, output, input).await?,
-        None => Streams::of_engine(output, input),
+    let mut streams = match guest_listener {
+        Some(guest_listener) => tracker.engine.accept_guest(guest_listener, output, input).await?,
+        None => GuestStreams::of_engine(output, input),
     };
-    if let Some(mut output) = streams.complaints.take() {
-        // Until the container's end, or its removal.
-        keeper.run(async move {
+    if let Some(mut output) = streams.stderr_tail.take() {
+        // Reads to the end of the container or its removal.
+        tracker.run(async move {
             let said = tokio::io::copy(&mut output, &mut tokio::io::sink()).await;
             tracing::trace!(?said, "a guest complains no more");
         });
     }
-    Ok((streams, complaints, isolation))
+    Ok((streams, stderr_tail, isolation))
 }
 
-/// Makes the container and starts it. What the engine has to say, and the streams.
-async fn begin(
-    remains: &mut Remains,
+/// Creates and starts the container. Returns the engine's warnings and the attach streams.
+async fn create_and_start(
+    resources: &mut ContainerResources,
     body: ContainerCreateBody,
     wanted: impl Fn() -> Result<(), SandboxError>,
 ) -> Result<(Vec<String>, AttachContainerResults), SandboxError> {
-    let keeper = Arc::clone(remains.held.keeper());
-    let warnings = remains.held.make(body).await?;
-    let held: &Held = &remains.held;
+    let tracker = Arc::clone(resources.handle.tracker());
+    let warnings = resources.handle.create(body).await?;
+    let handle: &ContainerHandle = &resources.handle;
     wanted()?;
-    let streams = keeper.engine.attach(held.name()).await?;
+    let streams = tracker.engine.attach(handle.name()).await?;
     wanted()?;
-    keeper.engine.start(held.name()).await?;
+    tracker.engine.start(handle.name()).await?;
     Ok((warnings, streams))
 }
 
-/// Makes the container that has a volume, and fills it. Where the engine has that is yielded.
-async fn fill(stock: &mut Held, filling: Filling, engine: &Engine) -> Result<String, SandboxError> {
-    stock.make(filling.stock).await?;
-    engine.put(stock.name(), VOLUME, filling.archive).await?;
-    let found = engine.inspect(stock.name()).await?;
+/// Creates the volume container and fills it. Returns the path of the volume on the engine's machine.
+async fn fill(
+    volume_container: &mut ContainerHandle,
+    volume_fill: VolumeFill,
+    engine: &EngineClient,
+) -> Result<String, SandboxError> {
+    volume_container.create(volume_fill.volume_container).await?;
+    engine.upload(volume_container.name(), VOLUME, volume_fill.archive).await?;
+    let found = engine.inspect(volume_container.name()).await?;
     volume_of(found.and_then(|found| found.mounts))
 }

@@ -1,113 +1,115 @@
-//! Holds a container, and with it what it is made of, what was handed over to its user, and its place. All go with it, in
-//! this order.
+//! [`ContainerGuard`]: owns a container and its host resources. It releases them in this order: the container, the
+//! volume container, the changed owners, the sandbox directory.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_guest::protocol::{InForce, Welcome};
+use conjure_guest::protocol::{RuleStatus, Welcome};
 use futures_util::future::BoxFuture;
 
-use super::attach::Complaints;
-use super::first_process::{FirstProcess, Memory};
-use super::held::{Held, Keeper};
-use super::meant::Meant;
-use super::meeting::StreamWay;
-use crate::connector::{Follower, SandboxGuard};
+use super::attach::StderrTail;
+use super::container_handle::ContainerHandle;
+use super::container_tracker::ContainerTracker;
+use super::guest_stream::StreamTransport;
+use super::init_process::{InitProcess, OomStatus};
+use super::mount_check::ExpectedMounts;
+use crate::connector::{SandboxGuard, WorkspaceListener};
+use crate::content::ContentInstaller;
+use crate::copy::CopyPlan;
 use crate::error::SandboxError;
+use crate::host_dirs::ContentDirs;
 use crate::isolation::{Boundary, Isolation};
-use crate::jail::{HandedOver, Lent};
-use crate::places::Shelves;
-use crate::provision::Provider;
-use crate::transfer::Transfer;
+use crate::jail::{OwnershipLock, OwnershipTransfer};
 
-/// How long the last complaints of a guest that has ended are waited for.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long to wait for the rest of a guest's standard error after its end.
+const STDERR_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct ContainerGuard {
-    keeper: Arc<Keeper>,
-    complaints: Complaints,
+    tracker: Arc<ContainerTracker>,
+    stderr_tail: StderrTail,
     isolation: Isolation,
-    /// What must travel through the guest, until that was asked for.
-    transfer: Option<Transfer>,
-    /// How it ended, once that was seen.
+    /// What to copy through the guest, until it is taken.
+    copy_plan: Option<CopyPlan>,
+    /// How it ended, once that is known.
     how: Option<String>,
-    stream: StreamWay,
+    stream: StreamTransport,
     /// `None`: only the engine knows of its end.
-    first_process: Option<FirstProcess>,
-    greeted: Greeted,
-    watch: Watch,
-    /// `None` once all of it was given back.
-    remains: Option<Remains>,
+    init_process: Option<InitProcess>,
+    handshake: HandshakeState,
+    watch: WatchState,
+    /// `None` once everything was released.
+    resources: Option<ContainerResources>,
 }
 
-/// Who wants to know of the end.
+/// Whether the guest's stream is still open while the end is awaited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Watch {
-    /// Whoever speaks to the guest, for as long as that goes on.
+enum WatchState {
+    /// It is open.
     Open,
-    /// Whoever has seen the stream's end, or closed it.
-    Over,
+    /// It has ended or was closed.
+    Closed,
 }
 
-/// Whether the guest has greeted, and with that shown that it is the process that is watched.
+/// Whether the handshake has succeeded, which proves that the watched process is the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Greeted {
-    NotYet,
-    Yes,
+enum HandshakeState {
+    Pending,
+    Done,
 }
 
-/// How long an engine that cannot be asked is left alone.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The pause before an unreachable engine is asked again.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a container leaves when it has ended.
-pub(super) struct Remains {
-    pub(super) held: Held,
-    /// Taken back when nothing runs any more.
-    pub(super) handed_over: HandedOver,
-    /// The workspace's path on the host, where the engine has the host's folders.
+/// The resources to release after the end of a container.
+pub(super) struct ContainerResources {
+    pub(super) handle: ContainerHandle,
+    /// Undone when nothing runs any more.
+    pub(super) ownership: OwnershipTransfer,
+    /// The workspace's path on the host, where the engine has the host's directories.
     pub(super) workspace: Option<String>,
-    /// What of it nobody else hands over in the meantime.
-    pub(super) lent: Lent,
-    /// The folders that it must have.
-    pub(super) meant: Meant,
+    /// The lock on directories whose owner is changed.
+    pub(super) ownership_lock: OwnershipLock,
+    /// The directories that it must have.
+    pub(super) expected_mounts: ExpectedMounts,
     /// `None`: they are not on this machine.
-    pub(super) shelves: Option<Shelves>,
-    /// Where the engine has none of the host's folders: what the container is made of, which must outlive it.
-    pub(super) stock: Option<Held>,
-    /// What it was made of, which must be there for as long.
+    pub(super) content_dirs: Option<ContentDirs>,
+    /// For an engine that has none of the host's directories: the container with the volume, which must outlive this
+    /// one.
+    pub(super) volume_container: Option<ContainerHandle>,
+    /// The files that it mounts, which must exist as long as it does.
     pub(super) _premises: Arc<dyn Any + Send + Sync>,
 }
 
-impl fmt::Debug for Remains {
+impl fmt::Debug for ContainerResources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Remains").field("container", &self.held.name()).finish_non_exhaustive()
+        f.debug_struct("Remains").field("container", &self.handle.name()).finish_non_exhaustive()
     }
 }
 
-impl Remains {
-    /// Gives back what others may have next. Nothing may run in the container any more.
-    async fn give_back(&mut self) {
-        self.handed_over.take_back().await;
-        self.lent = Lent::default();
+impl ContainerResources {
+    /// Restores the owners of directories that others may use next. Nothing may run in the container any more.
+    async fn restore(&mut self) {
+        self.ownership.restore().await;
+        self.ownership_lock = OwnershipLock::default();
     }
 
-    /// Removes the container, and then the rest.
-    pub(super) async fn clear(&mut self) {
-        if let Err(error) = self.held.remove_patiently().await {
-            // Dropping it tries again; commands may run for as long.
-            tracing::warn!(%error, container = self.held.name(), "a container could not be removed yet");
+    /// Removes the container, and then the other resources.
+    pub(super) async fn remove_all(&mut self) {
+        if let Err(error) = self.handle.remove_retrying().await {
+            // Dropping the handle tries again. Commands may run until then.
+            tracing::warn!(%error, container = self.handle.name(), "a container could not be removed yet");
         }
-        if let Some(stock) = &mut self.stock
-            && let Err(error) = stock.remove_patiently().await
+        if let Some(volume_container) = &mut self.volume_container
+            && let Err(error) = volume_container.remove_retrying().await
         {
-            tracing::warn!(%error, container = stock.name(), "what a container was made of could not be removed yet");
+            tracing::warn!(%error, container = volume_container.name(), "what a container was made of could not be removed yet");
         }
-        self.give_back().await;
-        let Some(shelves) = self.shelves.clone() else { return };
-        let removed = tokio::task::spawn_blocking(move || shelves.remove()).await;
+        self.restore().await;
+        let Some(content_dirs) = self.content_dirs.clone() else { return };
+        let removed = tokio::task::spawn_blocking(move || content_dirs.remove()).await;
         if let Ok(Err(error)) = removed {
             tracing::warn!(%error, "a container's folder is left to be swept");
         }
@@ -116,75 +118,87 @@ impl Remains {
 
 impl ContainerGuard {
     pub(super) fn new(
-        remains: Remains,
-        complaints: Complaints,
+        resources: ContainerResources,
+        stderr_tail: StderrTail,
         isolation: Isolation,
-        transfer: Option<Transfer>,
-        stream: StreamWay,
-        first_process: Option<FirstProcess>,
+        copy_plan: Option<CopyPlan>,
+        stream: StreamTransport,
+        init_process: Option<InitProcess>,
     ) -> Self {
-        let keeper = Arc::clone(remains.held.keeper());
-        let (how, greeted, watch, remains) = (None, Greeted::NotYet, Watch::Open, Some(remains));
-        Self { keeper, complaints, isolation, transfer, how, stream, first_process, greeted, watch, remains }
+        let tracker = Arc::clone(resources.handle.tracker());
+        let (how, handshake, watch, resources) =
+            (None, HandshakeState::Pending, WatchState::Open, Some(resources));
+        Self {
+            tracker,
+            stderr_tail,
+            isolation,
+            copy_plan,
+            how,
+            stream,
+            init_process,
+            handshake,
+            watch,
+            resources,
+        }
     }
 
-    /// The first process, where its end is the container's for certain. Before the guest has greeted it is not; and whoever is told of
-    /// an end by then is waiting for nothing but its reason.
-    fn watched(&self) -> Option<&FirstProcess> {
-        self.first_process.as_ref().filter(|_| self.greeted == Greeted::Yes)
+    /// The init process, if its end is certainly the container's. Before the handshake it is not; then only the reason
+    /// of an end is of interest.
+    fn watched(&self) -> Option<&InitProcess> {
+        self.init_process.as_ref().filter(|_| self.handshake == HandshakeState::Done)
     }
 
-    /// Waits until nothing runs in the container, and says how it ended: in the engine's words, where they may be others than
-    /// that it did.
-    async fn how_it_ended(&self, name: &str, watch: Watch) -> String {
-        let told = self.as_told(name, watch);
+    /// Waits until nothing runs in the container, and describes its end: in the engine's words where the engine may
+    /// know more than that it ended.
+    async fn how_it_ended(&self, name: &str, watch: WatchState) -> String {
+        let told = self.exit_from_engine(name, watch);
         tokio::pin!(told);
         if let Some(first) = self.watched() {
             tokio::select! {
                 biased;
                 how = &mut told => return how,
                 () = first.ended() => match first.memory() {
-                    Memory::Sufficed => return self.in_its_words("its first process ended".to_owned()),
-                    Memory::Unknown => {}
+                    OomStatus::NoKills => return self.exit_from_stderr("its first process ended".to_owned()),
+                    OomStatus::Unknown => {}
                 }
             }
         }
         told.await
     }
 
-    /// The same, when the engine says so, and in its words.
-    async fn as_told(&self, name: &str, watch: Watch) -> String {
+    /// As [`Self::how_it_ended`], by the engine alone.
+    async fn exit_from_engine(&self, name: &str, watch: WatchState) -> String {
         let how = self.watch(name, watch).await;
-        // They may come another way than the news of its end.
-        let _ = tokio::time::timeout(LAST_WORDS, self.complaints.heard()).await;
-        self.in_its_words(how)
+        // Standard error and the exit arrive independently.
+        let _ = tokio::time::timeout(STDERR_TIMEOUT, self.stderr_tail.wait_closed()).await;
+        self.exit_from_stderr(how)
     }
 
-    fn in_its_words(&self, how: String) -> String {
-        match self.complaints.text().as_str() {
+    fn exit_from_stderr(&self, how: String) -> String {
+        match self.stderr_tail.text().as_str() {
             "" => how,
             complaint => format!("{how}: {complaint}"),
         }
     }
 
-    /// Waits until the container does not run, and says how it ended.
-    async fn watch(&self, name: &str, watch: Watch) -> String {
+    /// Waits for the engine to report the end of the container, and describes it.
+    async fn watch(&self, name: &str, watch: WatchState) -> String {
         loop {
-            match self.keeper.engine.ended(name).await {
+            match self.tracker.engine.wait_stopped(name).await {
                 Ok(()) => return self.describe(name).await,
-                // An engine that is gone has ended nothing: what runs goes on, and its stream tells its end.
-                Err(error) if self.stream == StreamWay::Socket && watch == Watch::Open => {
+                // An unreachable engine ends no container: it keeps running, and its stream shows its end.
+                Err(error) if self.stream == StreamTransport::Socket && watch == WatchState::Open => {
                     tracing::debug!(%error, container = name, "an engine does not tell of a container");
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(RETRY_PAUSE).await;
                 }
                 Err(error) => return error.to_string(),
             }
         }
     }
 
-    /// How a container that does not run any more has ended.
+    /// Describes how a stopped container has ended.
     async fn describe(&self, name: &str) -> String {
-        let state = match self.keeper.engine.inspect(name).await {
+        let state = match self.tracker.engine.inspect(name).await {
             Ok(Some(found)) => found.state.unwrap_or_default(),
             Ok(None) => return "its container was removed by somebody else".to_owned(),
             Err(error) => return format!("how it ended cannot be told: {error}"),
@@ -201,42 +215,43 @@ impl ContainerGuard {
 }
 
 impl SandboxGuard for ContainerGuard {
-    fn greeted(&mut self, welcome: &Welcome) -> Isolation {
-        self.greeted = Greeted::Yes;
-        let syscalls = Boundary::enforced_if(welcome.rules.syscalls == InForce::Yes);
-        let files = Boundary::enforced_if(welcome.rules.files == InForce::Yes);
-        // Nothing else keeps commands from the folder of the output that was cut, which is the host's disk.
+    fn confirmed_isolation(&mut self, welcome: &Welcome) -> Isolation {
+        self.handshake = HandshakeState::Done;
+        let syscalls = Boundary::enforced_if(welcome.rules.syscalls == RuleStatus::Enforced);
+        let files = Boundary::enforced_if(welcome.rules.files == RuleStatus::Enforced);
+        // Only this rule keeps commands from the output directory, which is on the host's disk.
         let disk = if files == Boundary::Enforced { self.isolation.disk } else { Boundary::Open };
         Isolation { syscalls, files, disk, ..self.isolation }
     }
 
-    fn admit(&self, welcome: &Welcome) -> Result<(), SandboxError> {
-        self.remains.as_ref().map_or(Ok(()), |remains| remains.meant.check(&welcome.roots))
+    fn verify(&self, welcome: &Welcome) -> Result<(), SandboxError> {
+        self.resources.as_ref().map_or(Ok(()), |resources| resources.expected_mounts.check(&welcome.roots))
     }
 
-    fn provider(&self) -> Option<Arc<dyn Provider>> {
-        let remains = self.remains.as_ref()?;
-        Some(Arc::new(remains.shelves.clone()?))
+    fn content_installer(&self) -> Option<Arc<dyn ContentInstaller>> {
+        let resources = self.resources.as_ref()?;
+        Some(Arc::new(resources.content_dirs.clone()?))
     }
 
-    fn follower(&self) -> Option<Arc<dyn Follower>> {
-        let remains = self.remains.as_ref()?;
-        Some(remains.handed_over.follower(remains.workspace.as_deref()?))
+    fn workspace_listener(&self) -> Option<Arc<dyn WorkspaceListener>> {
+        let resources = self.resources.as_ref()?;
+        Some(resources.ownership.workspace_listener(resources.workspace.as_deref()?))
     }
 
-    fn transfer(&mut self) -> Option<Transfer> {
-        self.transfer.take()
+    fn copy_plan(&mut self) -> Option<CopyPlan> {
+        self.copy_plan.take()
     }
 
-    fn ended(&mut self) -> BoxFuture<'_, String> {
+    fn wait(&mut self) -> BoxFuture<'_, String> {
         Box::pin(async {
             if let Some(how) = &self.how {
                 return how.clone();
             }
-            let Some(name) = self.remains.as_ref().map(|remains| remains.held.name().to_owned()) else {
+            let Some(name) = self.resources.as_ref().map(|resources| resources.handle.name().to_owned())
+            else {
                 return "it was ended".to_owned();
             };
-            let watch = std::mem::replace(&mut self.watch, Watch::Over);
+            let watch = std::mem::replace(&mut self.watch, WatchState::Closed);
             let how = self.how_it_ended(&name, watch).await;
             self.how = Some(how.clone());
             how
@@ -245,8 +260,8 @@ impl SandboxGuard for ContainerGuard {
 
     fn kill(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            if let Some(remains) = &mut self.remains
-                && let Err(error) = remains.held.remove().await
+            if let Some(resources) = &mut self.resources
+                && let Err(error) = resources.handle.remove().await
             {
                 tracing::warn!(%error, "a container could not be killed yet");
             }
@@ -255,20 +270,20 @@ impl SandboxGuard for ContainerGuard {
 
     fn release(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            let is_over = self.watched().is_some_and(FirstProcess::has_ended);
-            match &mut self.remains {
-                Some(remains) if is_over => remains.give_back().await,
-                _ => self.clear().await,
+            let is_over = self.watched().is_some_and(InitProcess::has_ended);
+            match &mut self.resources {
+                Some(resources) if is_over => resources.restore().await,
+                _ => self.remove_leftovers().await,
             }
         })
     }
 
-    fn clear(&mut self) -> BoxFuture<'_, ()> {
+    fn remove_leftovers(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            if let Some(remains) = &mut self.remains {
-                remains.clear().await;
+            if let Some(resources) = &mut self.resources {
+                resources.remove_all().await;
             }
-            self.remains = None;
+            self.resources = None;
         })
     }
 }
@@ -276,8 +291,8 @@ impl SandboxGuard for ContainerGuard {
 impl Drop for ContainerGuard {
     /// Where nobody waits for the end any more.
     fn drop(&mut self) {
-        if let Some(mut remains) = self.remains.take() {
-            self.keeper.run(async move { remains.clear().await });
+        if let Some(mut resources) = self.resources.take() {
+            self.tracker.run(async move { resources.remove_all().await });
         }
     }
 }

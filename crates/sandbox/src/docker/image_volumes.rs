@@ -1,38 +1,42 @@
-//! Where an image wants volumes, and what it has there instead: memory of a size.
+//! Replaces the volumes of an image by memory file systems with a size.
 //!
-//! An engine makes a volume wherever the image wants one and nothing is mounted at exactly that path, also within what is
-//! mounted: room on its disk that nobody counts, which would be there for commands to write. So every path has a mount, or the
-//! image is refused.
+//! An engine creates a volume wherever the image declares one and nothing is mounted at exactly that path, also inside
+//! other mounts. Commands could fill it without being counted. So every such path gets a mount, or the image is
+//! refused.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::spec::{Bound, OWN_MEMORY};
-use crate::error::{SandboxError, SandboxErrorKind};
+use super::container_spec::{BindMount, OWN_MEMORY};
+use super::image_info::unusable;
+use crate::error::SandboxError;
 use crate::jail::RESERVED;
 
-/// What nothing is mounted in, or over.
+/// Paths that nothing may be mounted in or over.
 const CLOSED: [&str; 3] = ["/dev", "/proc", "/sys"];
 
-/// What a sandbox has no use of itself, and no file of an image.
+/// A path that neither the sandbox nor a file of an image needs.
 const FREE: &str = "/run";
 
-/// Where memory must be for an image that wants these volumes, in a container with these folders of the host's.
+/// The paths that need a memory file system for these volumes, in a container with these mounts.
 ///
 /// # Errors
-/// `Unavailable` where that would hide what the host has there, or what commands need of the image.
-pub(super) fn in_memory(volumes: &BTreeSet<String>, bound: &[Bound]) -> Result<Vec<String>, SandboxError> {
+/// `Unavailable` where that would hide a mount, or files of the image that commands need.
+pub(super) fn in_memory(
+    volumes: &BTreeSet<String>,
+    bound: &[BindMount],
+) -> Result<Vec<String>, SandboxError> {
     let is_mounted =
-        |path: &str| OWN_MEMORY.contains(&path) || bound.iter().any(|bound| bound.target == path);
+        |path: &str| OWN_MEMORY.contains(&path) || bound.iter().any(|mount| mount.target == path);
     let mut places = Vec::new();
     for volume in volumes.iter().filter(|path| !is_mounted(path)) {
         let path = Path::new(volume);
-        let within = bound.iter().map(|bound| bound.target.as_str()).chain(CLOSED);
+        let within = bound.iter().map(|mount| mount.target.as_str()).chain(CLOSED);
         if let Some(own) = within.into_iter().find(|own| path.starts_with(own)) {
             return Err(unusable(volume, &format!("and `{own}` is the sandbox's own")));
         }
-        let held = bound.iter().map(|bound| bound.target.as_str()).chain(RESERVED);
-        if let Some(own) = held.into_iter().find(|own| *own != FREE && Path::new(own).starts_with(path)) {
+        let handle = bound.iter().map(|mount| mount.target.as_str()).chain(RESERVED);
+        if let Some(own) = handle.into_iter().find(|own| *own != FREE && Path::new(own).starts_with(path)) {
             return Err(unusable(
                 volume,
                 &format!("which would take the place of the sandbox's own `{own}`"),
@@ -43,23 +47,16 @@ pub(super) fn in_memory(volumes: &BTreeSet<String>, bound: &[Bound]) -> Result<V
     Ok(places)
 }
 
-/// An image that cannot be used for a volume that it wants.
-pub(super) fn unusable(volume: &str, why: &str) -> SandboxError {
-    let message = format!(
-        "the image wants a volume at `{volume}`, {why}; take an image without that `VOLUME`, or build this one without it"
-    );
-    SandboxError::new(SandboxErrorKind::Unavailable, message)
-}
-
 #[cfg(test)]
 mod tests {
+    use crate::error::SandboxErrorKind;
     use conjure_guest::protocol::Access;
 
     use super::*;
 
     fn of(volume: &str) -> Result<Vec<String>, SandboxError> {
         let bound = ["/workspace", "/output", "/mnt/skills", "/artifacts", "/etc/passwd", "/srv/allowed"]
-            .map(|target| Bound {
+            .map(|target| BindMount {
                 source: format!("/host{target}"),
                 target: target.to_owned(),
                 access: Access::ReadWrite,

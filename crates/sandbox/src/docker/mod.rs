@@ -1,46 +1,46 @@
-//! Containers, by the API of Docker Engine or Podman: the one folder that speaks to an engine.
+//! Containers, through the API of Docker Engine or Podman. Only this directory talks to an engine.
 
-mod ability;
 mod address;
-mod archive;
 mod attach;
+mod capabilities;
 mod connector;
-mod engine;
-mod facts;
-mod failure;
-mod first_process;
-mod guard;
-mod held;
-mod image;
-mod image_facts;
-mod image_volumes;
-mod labels;
-mod last;
-mod listing;
-mod meant;
-mod meeting;
-mod options;
-mod people;
-mod podman;
-mod premises;
-mod prepare;
+mod container_engine;
+mod container_handle;
+mod container_plan;
+mod container_spec;
+mod container_tracker;
+mod container_user;
+mod drop_budget;
+mod engine_client;
+mod engine_info;
+mod error_map;
 #[cfg(test)]
-mod scripted;
+mod fake_engine;
+mod guard;
+mod guest_stream;
+mod image;
+mod image_info;
+mod image_volumes;
+mod init_process;
+mod libpod;
+mod list_containers;
+mod mount_check;
+mod options;
+mod owner_labels;
+mod pending_removal;
+mod runtime_files;
 mod seccomp;
-mod shared;
-mod spec;
-mod stock;
-mod sweep;
+mod tar;
 mod transport;
+mod volume_container;
 
 pub use address::EngineAddress;
 pub use connector::Docker;
-pub use facts::{DockerEnvironment, EngineKind};
+pub use container_engine::{ContainerEngine, ContainerSweepReport};
+pub use engine_info::{DockerEnvironment, EngineKind};
 pub use image::{
     BuiltImage, ImageError, ImageErrorKind, ImageName, ImageOptions, ImagePackages, ImageProgress,
     ImageSource, build_image,
 };
-pub use options::{DockerOptions, Volume};
+pub use options::{DockerOptions, HostMount};
 pub use seccomp::profile as seccomp_profile;
-pub use shared::ContainerEngine;
-pub use sweep::SweptContainers;

@@ -1,4 +1,4 @@
-//! What a host says about its containers.
+//! [`DockerOptions`]: the embedder's choices for its containers.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,29 +9,28 @@ use conjure_guest::protocol::Access;
 
 use super::address::EngineAddress;
 
-/// The image that containers are made of where none is named (specification 5.8).
+/// The default image (specification 5.8).
 const IMAGE: &str = "conjure/sandbox:latest";
 
-/// What a host says about its containers (specification 5.8, 9.2). How much they may use is in the context, as for every
-/// kind of sandbox: 512 MiB and one processor unless it says otherwise.
+/// The embedder's choices for its containers (specification 5.8, 9.2). Resource limits are in the context, as for every
+/// kind of sandbox: 512 MiB and one processor by default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DockerOptions {
-    /// Where the engine listens; the first that answers is taken. Empty: the usual sockets of this machine.
+    /// The addresses of the engine; the first that answers is used. Empty: the usual sockets of this machine.
     pub engine: Vec<EngineAddress>,
-    /// The image, which the engine must have: nothing is downloaded. `conjure/sandbox:latest` by default.
+    /// The image. The engine must have it: nothing is downloaded. `conjure/sandbox:latest` by default.
     pub image: String,
-    /// As whom commands run, `USER` or `USER:GROUP`, names of the image or numbers. `None`: as the workspace's owner; where
-    /// that is root, as somebody who owns nothing, who has the files until the container is over.
+    /// The user of commands, `USER` or `USER:GROUP`, as names of the image or ids. `None`: the owner of the workspace;
+    /// if that is root, a user that owns nothing, who gets the files until the container ends.
     pub user: Option<String>,
-    /// The runtime that runs them, such as `runsc` or `kata`; `None`: the engine's own choice.
+    /// The OCI runtime, such as `runsc` or `kata`; `None`: the engine's default.
     pub runtime: Option<String>,
-    /// Further folders of the host.
-    pub volumes: Vec<Volume>,
-    /// Further labels. Those of Conjure's own, which begin with `conjure.`, cannot be set; whose a container is, its context
-    /// says.
+    /// Further host directories to mount.
+    pub volumes: Vec<HostMount>,
+    /// Further labels. Labels that begin with `conjure.` cannot be set; the context determines them.
     pub labels: BTreeMap<String, String>,
-    /// How old a container may become until hosts of other machines, who cannot know whether its host lives, take it for
-    /// left behind. Nothing renews it: it must be longer than any sandbox lives.
+    /// The age at which another machine may remove a container, because it cannot know whether the owning process is
+    /// alive. Nothing renews it, so it must be longer than any sandbox lives.
     pub lease: Duration,
 }
 
@@ -49,19 +48,19 @@ impl Default for DockerOptions {
     }
 }
 
-/// A folder of the host's in containers, for reading only unless it says otherwise.
+/// A host directory that is mounted in containers, read-only by default.
 ///
 /// ```
-/// use conjure_sandbox::{Access, Volume};
+/// use conjure_sandbox::{Access, HostMount};
 ///
-/// let volume: Volume = "/srv/data:/data".parse()?;
+/// let volume: HostMount = "/srv/data:/data".parse()?;
 /// assert_eq!(volume.access, Access::ReadOnly);
-/// assert_eq!("/srv/out:/out:rw".parse::<Volume>()?.access, Access::ReadWrite);
+/// assert_eq!("/srv/out:/out:rw".parse::<HostMount>()?.access, Access::ReadWrite);
 /// # Ok::<(), String>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Volume {
-    /// The folder on the host, which must exist.
+pub struct HostMount {
+    /// The directory on the host, which must exist.
     pub host: PathBuf,
     /// Its absolute path in containers.
     pub target: PathBuf,
@@ -69,7 +68,7 @@ pub struct Volume {
     pub access: Access,
 }
 
-impl FromStr for Volume {
+impl FromStr for HostMount {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -97,10 +96,10 @@ mod tests {
 
     #[test]
     fn a_volume_is_read_only_unless_it_says_otherwise() {
-        let volume: Volume = "/a:/b:ro".parse().unwrap();
+        let volume: HostMount = "/a:/b:ro".parse().unwrap();
         assert_eq!((volume.host, volume.target), ("/a".into(), "/b".into()));
         for text in ["", "/a", "a:/b", "/a:b", "/a:/b:rwx", "/a:/b:ro:z"] {
-            assert!(text.parse::<Volume>().unwrap_err().contains("is no volume"), "{text}");
+            assert!(text.parse::<HostMount>().unwrap_err().contains("is no volume"), "{text}");
         }
     }
 }

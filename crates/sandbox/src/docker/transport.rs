@@ -1,7 +1,7 @@
-//! The way to an engine: a connection for each question. What comes back has a bound, for whatever answers there is not always
-//! an engine, and the client keeps an answer whole.
+//! HTTP transport to an engine: one connection for each request. Answers have a size limit: the peer is not always an
+//! engine, and the client keeps a whole answer in memory.
 //!
-//! State: the connections that are open, each with its task, which ends with the answer, or with who waits for it.
+//! State: the open connections, each with its task, which ends with the answer or with its reader.
 
 use std::io;
 use std::pin::Pin;
@@ -23,13 +23,13 @@ use tokio_util::task::TaskTracker;
 
 use super::address::EngineAddress;
 
-/// The longest answer: a list of some ten thousand containers.
-const LONGEST: u64 = 64 << 20;
+/// The size limit of an answer: a list of some ten thousand containers.
+const MAX_BODY: u64 = 64 << 20;
 
-/// The longest answer that tells how work goes on, which is read line by line.
-const LONGEST_TOLD: u64 = 256 << 20;
+/// The size limit of a progress stream, which is read line by line.
+const MAX_STREAM: u64 = 256 << 20;
 
-/// A client of the engine at this address. What is asked of it may take as long as `patience`.
+/// A client of the engine at this address. Requests may take as long as `patience`.
 pub(super) fn client(address: &EngineAddress, patience: Duration) -> Result<Client, Error> {
     let transport = Transport { address: address.clone(), tasks: TaskTracker::new() };
     let ask = move |request| {
@@ -58,17 +58,17 @@ impl Transport {
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         mut request: BollardRequest,
     ) -> Result<Response<Incoming>, Error> {
-        let kind = Kind::of(request.uri().path());
-        let left = Arc::new(AtomicU64::new(kind.longest()));
-        let stream = TokioIo::new(Bounded { stream, left: Arc::clone(&left) });
+        let kind = EngineReplyKind::for_path(request.uri().path());
+        let left = Arc::new(AtomicU64::new(kind.max_bytes()));
+        let stream = TokioIo::new(LimitedReader { stream, left: Arc::clone(&left) });
         let (mut sender, connection) = http1::handshake(stream).await?;
         self.tasks.spawn(async move {
             if let Err(error) = connection.with_upgrades().await {
-                // Who asked is told.
+                // The caller gets the error.
                 tracing::trace!(%error, "a connection to the engine broke");
             }
         });
-        // A server is asked for a path, not for an address.
+        // HTTP/1.1 requests name a path, not a URL.
         let path = request.uri().path_and_query().map(|path| path.as_str().parse());
         if let Some(path) = path {
             *request.uri_mut() = path?;
@@ -81,51 +81,51 @@ impl Transport {
         };
         request.headers_mut().insert(HOST, host);
         let response = sender.send_request(request).await?;
-        if kind == Kind::Streams
+        if kind == EngineReplyKind::Upgrade
             && matches!(response.status(), StatusCode::OK | StatusCode::SWITCHING_PROTOCOLS)
         {
-            // From now on it is a container's, and is kept nowhere.
+            // From now on the connection carries a container's streams, which are not kept.
             left.store(u64::MAX, Ordering::Relaxed);
         }
         Ok(response)
     }
 }
 
-/// What comes back.
+/// The kind of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Answer,
-    /// How the work goes on.
-    Told,
-    /// A container's streams.
-    Streams,
+enum EngineReplyKind {
+    Body,
+    /// A progress stream.
+    Stream,
+    /// The streams of a container.
+    Upgrade,
 }
 
-impl Kind {
-    fn of(path: &str) -> Self {
+impl EngineReplyKind {
+    fn for_path(path: &str) -> Self {
         let ends = |end| path.ends_with(end);
         match path {
-            _ if ends("/attach") => Self::Streams,
-            _ if ends("/build") || ends("/images/create") => Self::Told,
-            _ => Self::Answer,
+            _ if ends("/attach") => Self::Upgrade,
+            _ if ends("/build") || ends("/images/create") => Self::Stream,
+            _ => Self::Body,
         }
     }
 
-    const fn longest(self) -> u64 {
+    const fn max_bytes(self) -> u64 {
         match self {
-            Self::Told => LONGEST_TOLD,
-            Self::Answer | Self::Streams => LONGEST,
+            Self::Stream => MAX_STREAM,
+            Self::Body | Self::Upgrade => MAX_BODY,
         }
     }
 }
 
-/// A stream of which no more is read than is left.
-struct Bounded<S> {
+/// A stream with a limit of bytes to read.
+struct LimitedReader<S> {
     stream: S,
     left: Arc<AtomicU64>,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for LimitedReader<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -147,7 +147,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for LimitedReader<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
@@ -183,26 +183,26 @@ mod tests {
     async fn no_more_is_read_than_is_left_and_what_is_a_containers_has_no_bound() {
         let left = |bytes| Arc::new(AtomicU64::new(bytes));
         let mut read = Vec::new();
-        let mut bounded = Bounded { stream: &[7; 100][..], left: left(100) };
+        let mut bounded = LimitedReader { stream: &[7; 100][..], left: left(100) };
         bounded.read_to_end(&mut read).await.unwrap();
         assert_eq!(read.len(), 100);
-        let mut bounded = Bounded { stream: &[7; 101][..], left: left(100) };
+        let mut bounded = LimitedReader { stream: &[7; 101][..], left: left(100) };
         let error = bounded.read_to_end(&mut Vec::new()).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
-        let mut bounded = Bounded { stream: &[7; 101][..], left: left(u64::MAX) };
+        let mut bounded = LimitedReader { stream: &[7; 101][..], left: left(u64::MAX) };
         assert_eq!(bounded.read_to_end(&mut read).await.unwrap(), 101);
     }
 
     #[test]
     fn what_comes_back_is_known_by_what_is_asked() {
         for (path, kind) in [
-            ("/v1.41/containers/conjure-1/attach", Kind::Streams),
-            ("/v1.41/build", Kind::Told),
-            ("/v1.41/images/create", Kind::Told),
-            ("/v1.41/containers/json", Kind::Answer),
-            ("/v1.41/containers/build/json", Kind::Answer),
+            ("/v1.41/containers/conjure-1/attach", EngineReplyKind::Upgrade),
+            ("/v1.41/build", EngineReplyKind::Stream),
+            ("/v1.41/images/create", EngineReplyKind::Stream),
+            ("/v1.41/containers/json", EngineReplyKind::Body),
+            ("/v1.41/containers/build/json", EngineReplyKind::Body),
         ] {
-            assert_eq!(Kind::of(path), kind, "{path}");
+            assert_eq!(EngineReplyKind::for_path(path), kind, "{path}");
         }
     }
 }

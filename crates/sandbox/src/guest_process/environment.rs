@@ -7,7 +7,7 @@ use std::ffi::OsString;
 const ALLOWED: [&str; 7] = ["PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME", "SHELL"];
 
 /// The allowed ones among the host's variables. What is not UTF-8 is left out.
-pub(crate) fn safe(host: impl IntoIterator<Item = (OsString, OsString)>) -> BTreeMap<String, String> {
+pub(crate) fn safe_env(host: impl IntoIterator<Item = (OsString, OsString)>) -> BTreeMap<String, String> {
     let mut safe: BTreeMap<_, _> = host
         .into_iter()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -34,7 +34,7 @@ mod tests {
             ("ANTHROPIC_API_KEY", "secret"),
             ("LD_PRELOAD", "/evil.so"),
         ];
-        let safe = safe(host.map(|(name, value)| (name.into(), value.into())));
+        let safe = safe_env(host.map(|(name, value)| (name.into(), value.into())));
         let names: Vec<_> = safe.keys().map(String::as_str).collect();
         assert_eq!(names, ["LC_ALL", "PATH", "TERM"]);
         assert_eq!(safe["TERM"], "dumb");
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn what_is_not_utf_8_is_left_out_and_a_path_is_always_there() {
-        let safe = safe([("HOME".into(), OsString::from_vec(vec![0xff]))]);
+        let safe = safe_env([("HOME".into(), OsString::from_vec(vec![0xff]))]);
         let names: Vec<_> = safe.keys().map(String::as_str).collect();
         assert_eq!(names, ["PATH", "TERM"]);
     }

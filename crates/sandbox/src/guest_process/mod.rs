@@ -1,16 +1,16 @@
-//! The guest as a child process of the host: what the kinds of sandbox that need no daemon have in common.
+//! The guest as a child process of the host, for kinds of sandbox that need no daemon.
 
+mod context_path;
 mod environment;
-mod folders;
+mod guest_binary;
 mod process;
-mod program;
 mod start;
 
-pub(crate) use environment::safe;
-pub(crate) use folders::{absent, folder, text, unavailable};
-pub(crate) use process::GuestProcess;
+pub(crate) use context_path::{missing_dir, resolve_dir, unavailable, utf8_path};
+pub(crate) use environment::safe_env;
 #[cfg(feature = "docker")]
-pub(crate) use program::bytes as program;
+pub(crate) use guest_binary::bytes as program;
+pub(crate) use process::GuestProcess;
 #[cfg(feature = "jail")]
-pub(crate) use start::own;
-pub(crate) use start::{Private, Started, start};
+pub(crate) use start::run_chown_helper;
+pub(crate) use start::{PrivateDir, SpawnedGuest, start};

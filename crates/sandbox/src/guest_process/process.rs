@@ -18,28 +18,28 @@ use crate::connector::SandboxGuard;
 use crate::isolation::Isolation;
 
 /// How much of what the guest complained about goes into an error: the end of it.
-const COMPLAINT: usize = 1024;
+const STDERR_TAIL_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct GuestProcess {
     child: Child,
     /// Its standard error; `None` once it ended.
-    complaints: Option<ChildStderr>,
+    stderr: Option<ChildStderr>,
     /// What came of it, for the reason of the guest's end.
-    said: Vec<u8>,
+    stderr_tail: Vec<u8>,
     /// Spilled output; removed with the sandbox, after the guest was killed. `None`: by somebody else.
     _folder: Option<TempDir>,
 }
 
 impl GuestProcess {
     pub(crate) fn new(mut child: Child, folder: Option<TempDir>) -> Self {
-        let complaints = child.stderr.take();
-        Self { child, complaints, said: Vec::new(), _folder: folder }
+        let stderr = child.stderr.take();
+        Self { child, stderr, stderr_tail: Vec::new(), _folder: folder }
     }
 
     /// Asks the process that was started to end, by SIGTERM. Whether it still runs.
     #[cfg(feature = "jail")]
-    pub(crate) fn ask_to_end(&self) -> bool {
+    pub(crate) fn send_sigterm(&self) -> bool {
         // It has its number until it was waited for, which is when tokio forgets it.
         let pid = self.child.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
         pid.is_some_and(|pid| {
@@ -68,18 +68,18 @@ impl GuestProcess {
 
     /// Listens until nobody has its standard error any more: the guest, where it is not the process that was started
     /// but one in a jail, and the workers that access files for it. Commands never have it.
-    async fn listen(complaints: &mut Option<ChildStderr>, said: &mut Vec<u8>) {
-        while let Some(pipe) = complaints {
-            let mut piece = [0; COMPLAINT];
+    async fn read_stderr(stderr: &mut Option<ChildStderr>, stderr_tail: &mut Vec<u8>) {
+        while let Some(pipe) = stderr {
+            let mut piece = [0; STDERR_TAIL_MAX];
             match pipe.read(&mut piece).await {
                 Ok(length @ 1..) => {
-                    said.extend_from_slice(&piece[..length]);
-                    said.drain(..said.len().saturating_sub(COMPLAINT));
+                    stderr_tail.extend_from_slice(&piece[..length]);
+                    stderr_tail.drain(..stderr_tail.len().saturating_sub(STDERR_TAIL_MAX));
                 }
-                Ok(0) => *complaints = None,
+                Ok(0) => *stderr = None,
                 Err(error) => {
                     tracing::debug!(%error, "what the guest complains about cannot be read");
-                    *complaints = None;
+                    *stderr = None;
                 }
             }
         }
@@ -87,20 +87,20 @@ impl GuestProcess {
 }
 
 impl SandboxGuard for GuestProcess {
-    fn greeted(&mut self, _: &Welcome) -> Isolation {
+    fn confirmed_isolation(&mut self, _: &Welcome) -> Isolation {
         Isolation::NONE
     }
 
-    fn ended(&mut self) -> BoxFuture<'_, String> {
+    fn wait(&mut self) -> BoxFuture<'_, String> {
         Box::pin(async {
             // At the same time: a guest whose complaints nobody reads would have to wait with them.
             let (status, ()) =
-                tokio::join!(self.child.wait(), Self::listen(&mut self.complaints, &mut self.said));
+                tokio::join!(self.child.wait(), Self::read_stderr(&mut self.stderr, &mut self.stderr_tail));
             let how = match status {
                 Ok(status) => describe(status),
                 Err(error) => format!("its end cannot be seen: {error}"),
             };
-            match String::from_utf8_lossy(&self.said).trim() {
+            match String::from_utf8_lossy(&self.stderr_tail).trim() {
                 "" => how,
                 complaint => format!("{how}: {complaint}"),
             }
@@ -112,7 +112,7 @@ impl SandboxGuard for GuestProcess {
             if let Err(error) = self.child.start_kill() {
                 tracing::warn!(%error, "failed to kill the guest");
             }
-            self.ended().await;
+            self.wait().await;
         })
     }
 }

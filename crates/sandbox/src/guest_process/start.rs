@@ -9,25 +9,25 @@ use std::process::Stdio;
 use tempfile::TempDir;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use super::folders::unavailable;
+use super::context_path::unavailable;
+use super::guest_binary;
 use super::process::GuestProcess;
-use super::program;
 #[cfg(feature = "jail")]
 use crate::connector::SandboxGuard as _;
 use crate::error::SandboxError;
 #[cfg(feature = "jail")]
-use crate::places::Place;
+use crate::host_dirs::SandboxDir;
 
 /// A folder for what belongs to one sandbox and is none of its commands' business.
 #[derive(Debug)]
-pub(crate) struct Private {
+pub(crate) struct PrivateDir {
     path: PathBuf,
     output: PathBuf,
     /// Goes when this is dropped. `None`: somebody else sees to it.
     folder: Option<TempDir>,
 }
 
-impl Private {
+impl PrivateDir {
     /// Makes the folder; blocks.
     pub(crate) fn make() -> Result<Self, SandboxError> {
         let private = |error| unavailable("no private folder can be made (TMPDIR names where)", error);
@@ -43,13 +43,13 @@ impl Private {
     }
 
     /// Where what the sandbox is given may be put; not there yet.
-    pub(crate) fn shelves(&self) -> PathBuf {
+    pub(crate) fn content_dirs(&self) -> PathBuf {
         self.path.join("shelves")
     }
 
     /// A place, which is removed by whoever holds it.
     #[cfg(feature = "jail")]
-    pub(crate) fn of_place(place: &Place) -> Self {
+    pub(crate) fn for_sandbox_dir(place: &SandboxDir) -> Self {
         Self { path: place.path().to_owned(), output: place.output(), folder: None }
     }
 
@@ -61,63 +61,63 @@ impl Private {
 
 /// A guest that was started and has not been greeted yet.
 #[derive(Debug)]
-pub(crate) struct Started {
+pub(crate) struct SpawnedGuest {
     pub(crate) reader: ChildStdout,
     pub(crate) writer: ChildStdin,
     pub(crate) process: GuestProcess,
 }
 
 /// Starts the guest with these arguments.
-pub(crate) async fn start(arguments: &[&str], private: Private) -> Result<Started, SandboxError> {
-    let Private { path: place, output: _, folder } = private;
-    let child = match from_memory(arguments) {
+pub(crate) async fn start(arguments: &[&str], private: PrivateDir) -> Result<SpawnedGuest, SandboxError> {
+    let PrivateDir { path: place, output: _, folder } = private;
+    let child = match spawn_from_memfd(arguments) {
         Ok(child) => child,
-        Err(_) => from_folder(arguments, place).await?,
+        Err(_) => spawn_from_dir(arguments, place).await?,
     };
-    started(child, folder)
+    into_spawned(child, folder)
 }
 
-fn from_memory(arguments: &[&str]) -> io::Result<Child> {
-    program::in_memory().and_then(|path| spawn(&path, arguments)).inspect_err(|error| {
+fn spawn_from_memfd(arguments: &[&str]) -> io::Result<Child> {
+    guest_binary::as_memfd().and_then(|path| spawn(&path, arguments)).inspect_err(|error| {
         tracing::debug!(%error, "the guest cannot be run from memory, a private file it is");
     })
 }
 
-async fn from_folder(arguments: &[&str], place: PathBuf) -> Result<Child, SandboxError> {
-    let written = tokio::task::spawn_blocking(move || program::in_folder(&place)).await;
+async fn spawn_from_dir(arguments: &[&str], place: PathBuf) -> Result<Child, SandboxError> {
+    let written = tokio::task::spawn_blocking(move || guest_binary::as_file(&place)).await;
     written
         .unwrap_or_else(|error| Err(io::Error::other(error)))
         .and_then(|path| spawn(&path, arguments))
         .map_err(|error| unavailable("the guest cannot be started", error))
 }
 
-fn started(mut child: Child, folder: Option<TempDir>) -> Result<Started, SandboxError> {
+fn into_spawned(mut child: Child, folder: Option<TempDir>) -> Result<SpawnedGuest, SandboxError> {
     let (Some(reader), Some(writer)) = (child.stdout.take(), child.stdin.take()) else {
         return Err(unavailable("the guest has no stream", "its pipes are missing"));
     };
-    Ok(Started { reader, writer, process: GuestProcess::new(child, folder) })
+    Ok(SpawnedGuest { reader, writer, process: GuestProcess::new(child, folder) })
 }
 
-/// Has the guest's program change the owners of files, as `question` (a `TakeBack` in JSON) says.
+/// Has the guest's program change the owners of files, as `question` (a `ChownRequest` in JSON) says.
 #[cfg(feature = "jail")]
-pub(crate) async fn own(question: Vec<u8>) -> Result<(), SandboxError> {
+pub(crate) async fn run_chown_helper(question: Vec<u8>) -> Result<(), SandboxError> {
     use tokio::io::AsyncWriteExt as _;
 
     let failed = |error| unavailable("the files of a sandbox cannot be taken back", error);
     let arguments = ["own"];
     // It has a folder only where it must: that of a host that is killed stays.
-    let (child, folder) = match from_memory(&arguments) {
+    let (child, folder) = match spawn_from_memfd(&arguments) {
         Ok(child) => (child, None),
         Err(_) => {
-            let private = tokio::task::spawn_blocking(Private::make).await;
+            let private = tokio::task::spawn_blocking(PrivateDir::make).await;
             let private = private.map_err(|error| unavailable("its preparation failed", error))??;
-            (from_folder(&arguments, private.path).await?, private.folder)
+            (spawn_from_dir(&arguments, private.path).await?, private.folder)
         }
     };
-    let Started { reader: _reader, mut writer, mut process } = started(child, folder)?;
+    let SpawnedGuest { reader: _reader, mut writer, mut process } = into_spawned(child, folder)?;
     writer.write_all(&question).await.map_err(failed)?;
     drop(writer);
-    match process.ended().await {
+    match process.wait().await {
         end if end == "exit code 0" => Ok(()),
         end => Err(failed(io::Error::other(end))),
     }

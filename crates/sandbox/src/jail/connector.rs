@@ -1,180 +1,186 @@
-//! [`Jail`]: makes sandboxes in namespaces of their own.
+//! [`Jail`]: creates sandboxes in namespaces of their own.
 //!
-//! It decides what a jail is made of, and the guest carries it out (`conjure_guest::protocol::JailSpec`). A connector
-//! holds what it found on the machine: interpreters, and where control groups can be made.
+//! The connector decides the contents of a jail, and the guest sets it up (`conjure_guest::protocol::JailSpec`). A
+//! connector holds what it detected on the machine: interpreters, and where control groups can be created.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
-use conjure_egress::{Egress, Policy};
+use conjure_egress::{Egress, EgressPolicy};
 use conjure_guest::protocol::{
-    Access, CommandRules, Counted, DiskUsage, FileRule, FileRules, Hello, JailSpec, OutputFolder, Place,
-    ProcessLimits, Quota, Root, SyscallRule, TakeBack,
+    Access, ChownRequest, CommandRules, DiskUsage, FileRule, FileRules, Hello, JailSpec, MountEntry,
+    OutputMount, ProcessLimits, Quota, QuotaBasis, Root, SyscallRule,
 };
 use futures_util::future::BoxFuture;
 
+use super::dir_lock::OwnershipLock;
 use super::environment::variables;
-use super::folders::{self, Folders};
-use super::guard::{Holdings, JailGuard};
-use super::hand_back::{HandedOver, take_back};
-use super::identity::Runner;
-use super::interpreters::{Installation, SYSTEM, elsewhere};
-use super::lent::Lent;
-use super::root::{self, DEVICES, HOSTNAME, OUTPUT, WORKSPACE, WRITABLE};
+use super::guard::{JailGuard, JailResources};
+use super::interpreters::{Installation, SYSTEM, outside_system_dirs};
+use super::mounts::{self, JailMounts};
+use super::ownership::{OwnershipTransfer, run_chown};
+use super::rootfs::{self, DEVICES, HOSTNAME, OUTPUT, WORKSPACE, WRITABLE};
+use super::user::JailUser;
 use crate::cgroup::Cgroups;
-use crate::connector::{Connection, Connector};
+use crate::connector::{Connector, StartedSandbox};
 use crate::context::ExecutionContext;
-use crate::data::DataFolder;
+use crate::data_dir::DataDir;
 use crate::egress;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::gateway::Proxy;
-use crate::guest_process::{Private, Started, safe, start, text, unavailable};
+use crate::guest_process::{PrivateDir, SpawnedGuest, safe_env, start, unavailable, utf8_path};
+use crate::host_dirs::{ContentDirs, mount_limited};
 use crate::isolation::{Boundary, Isolation};
+use crate::layout::Layout;
 use crate::limits::{DiskLimit, Limits};
-use crate::places::{Shelves, mount_limited};
-use crate::types::Layout;
 
-/// Runs the guest in fresh namespaces (user, mount, pid, network, ipc, uts, cgroup), without a daemon and without root.
+/// Runs the guest in new namespaces (user, mount, pid, network, ipc, uts, cgroup), without a daemon and without root.
 ///
-/// Commands see a root of their own, for reading only: the machine's programs and libraries, a small `/etc`, `/dev` and
-/// `/proc` of their own; `/workspace`, which they may write; `/tmp` and a home in memory; skills at `/mnt/skills`.
-/// There is no network interface but loopback; what the context's policy allows is reached through a proxy, which
-/// commands find by the usual variables, and which runs on the host. All capabilities are dropped, system calls that administer a machine
-/// are refused, and what all of it uses together is limited where control groups can be made ([`Cgroups::missing`]).
+/// Commands see a root of their own, read-only: the machine's programs and libraries, a small `/etc`, and their own
+/// `/dev` and `/proc`. They may write `/workspace`, and `/tmp` and a home in memory. Skills are at `/mnt/skills`. There
+/// is no network interface but loopback. Commands reach what the context's policy allows through a proxy on the host,
+/// which they find by the usual variables. All capabilities are dropped, system calls that administer a machine are
+/// refused, and control groups limit the resources of the whole jail, where they can be created ([`Cgroups::missing`]).
 /// A host that is root runs each jail as another user that owns nothing; files in the workspace stay the host's.
 ///
-/// What is shared at `/mnt/skills/NAME` or `/artifacts/NAME` is a snapshot, taken when the sandbox is made: linked from the
-/// store of the data folder ([`Jail::with_data`]), or copied where that lies on another file system. More can be put there
-/// later ([`crate::Executor::provide`]). What is shared elsewhere is the host's folder itself.
+/// A directory shared at `/mnt/skills/NAME` or `/artifacts/NAME` is a snapshot, taken when the sandbox is created:
+/// hard-linked from the store of the data directory ([`Jail::with_data`]), or copied where the store is on another file
+/// system. More content can be installed later ([`crate::Executor::install_content`]). A directory shared elsewhere is
+/// mounted itself.
 ///
-/// The workspace has a quota, which the guest keeps by looking often: what commands write meanwhile is more than it, and the
-/// next thing that happens is that all of them end. Or the kernel keeps it, where that is asked for ([`DiskLimit::Kernel`]). In a workspace of the data folder all counts, in any other what is
-/// added to it. Further folders to write have none, so with those the disk is open.
+/// The workspace has a quota. By default the guest checks it often: commands can exceed it for a moment, and then all
+/// of them are ended. The kernel enforces it on request ([`DiskLimit::Kernel`]). In a workspace of the data directory
+/// all files count, in any other only added ones. Further writable directories have no quota, so with them the disk
+/// boundary is open.
 ///
-/// What the machine does not permit is open in `Sandbox::isolation`, and an error where the context's floor
-/// demands it; without user namespaces there is no jail at all.
+/// `Sandbox::isolation` shows the boundaries that the machine does not permit; they are an error where the context's
+/// floor demands them. Without user namespaces there is no jail.
 #[derive(Debug, Clone)]
 pub struct Jail {
-    machine: Arc<Machine>,
+    host: Arc<JailHost>,
 }
 
-/// What does not change from jail to jail.
+/// What all jails of the connector share.
 #[derive(Debug, Clone)]
-struct Machine {
+struct JailHost {
     environment: BTreeMap<String, String>,
-    /// What the ways out of all jails have in common.
+    /// The egress settings of all jails.
     egress: Egress,
     installations: Vec<Installation>,
-    places: Vec<Place>,
+    mounts: Vec<MountEntry>,
     cgroups: Cgroups,
     /// `None`: each jail has a temporary one.
-    data: Option<DataFolder>,
+    data: Option<DataDir>,
 }
 
 impl Jail {
-    /// Looks at the machine, and takes of the host's variables the language and the time zone for commands, and
-    /// `PATH` to find interpreters that are not installed with the system. Does some hundred accesses to files.
+    /// Detects the machine's facts. Of the host's variables, commands get the language and the time zone; `PATH` finds
+    /// interpreters that are not installed with the system. Does some hundred file accesses.
     pub fn new(host_environment: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let host: Vec<(OsString, OsString)> = host_environment.into_iter().collect();
         let path = host.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
-        let installations = elsewhere(path.filter(|path| *path != OsStr::new("")), &SYSTEM);
-        let machine = Machine {
-            places: root::machine(&installations),
-            environment: safe(host),
-            egress: Egress::new(Policy::None),
+        let installations = outside_system_dirs(path.filter(|path| *path != OsStr::new("")), &SYSTEM);
+        let host = JailHost {
+            mounts: rootfs::host_mounts(&installations),
+            environment: safe_env(host),
+            egress: Egress::new(EgressPolicy::None),
             installations,
             cgroups: Cgroups::detect(),
             data: None,
         };
-        // What hosts that were killed left behind.
-        machine.cgroups.sweep();
-        Self { machine: Arc::new(machine) }
+        // Removes the groups of killed processes.
+        host.cgroups.sweep();
+        Self { host: Arc::new(host) }
     }
 
-    /// With another resolver, observer, bounds or check of addresses for the connections of commands. Its policy and its
-    /// places are not used: each jail has those of its context, and its own.
+    /// Uses this egress: its resolver, observer, bounds and check of addresses, for the connections of commands. Its
+    /// policy and data directory are not used: each jail has those of its context, and its own.
     #[must_use]
     pub fn with_egress(mut self, egress: Egress) -> Self {
-        Arc::make_mut(&mut self.machine).egress = egress;
+        Arc::make_mut(&mut self.host).egress = egress;
         self
     }
 
-    /// With sandboxes that read out of this folder's store, and have their own folders in it. Without one, each sandbox has
-    /// a temporary one, and reads its skills from the disk anew.
+    /// Uses this data directory: sandboxes read from its store, and have their directories in it. Without one, each
+    /// sandbox has a temporary data directory, and reads its skills from the disk again.
     #[must_use]
-    pub fn with_data(mut self, data: DataFolder) -> Self {
-        Arc::make_mut(&mut self.machine).data = Some(data);
+    pub fn with_data(mut self, data: DataDir) -> Self {
+        Arc::make_mut(&mut self.host).data = Some(data);
         self
     }
 
-    /// Makes jails for somebody else, with this data folder. What was found on the machine is not looked for again; neither has a part in
-    /// the other's data, nor in what looks up names for the other's commands.
+    /// A connector with another data directory and the same facts of the machine. The two share no data and no name
+    /// resolution.
     #[must_use]
-    pub fn apart(&self, data: DataFolder) -> Self {
-        let machine =
-            Machine { egress: Egress::new(Policy::None), data: Some(data), ..Machine::clone(&self.machine) };
-        Self { machine: Arc::new(machine) }
+    pub fn for_data_dir(&self, data: DataDir) -> Self {
+        let host = JailHost {
+            egress: Egress::new(EgressPolicy::None),
+            data: Some(data),
+            ..JailHost::clone(&self.host)
+        };
+        Self { host: Arc::new(host) }
     }
 
-    /// Where control groups can be made, and why not where they cannot.
+    /// The control groups of the machine, and why some are missing.
     #[must_use]
     pub fn cgroups(&self) -> &Cgroups {
-        &self.machine.cgroups
+        &self.host.cgroups
     }
 }
 
 impl Connector for Jail {
     fn isolation(&self) -> Isolation {
-        self.machine.isolation(Runner::choose())
+        self.host.isolation(JailUser::choose())
     }
 
     fn layout(&self, context: &ExecutionContext) -> Result<Layout, SandboxError> {
-        folders::layout(context)
+        mounts::layout(context)
     }
 
     fn connect<'a>(
         &'a self,
         context: &'a ExecutionContext,
-    ) -> BoxFuture<'a, Result<Connection, SandboxError>> {
+    ) -> BoxFuture<'a, Result<StartedSandbox, SandboxError>> {
         Box::pin(async move {
-            let (machine, wanted) = (Arc::clone(&self.machine), context.clone());
-            let prepared = tokio::task::spawn_blocking(move || machine.prepare(&wanted)).await;
-            let Prepared { hello, layout, proxy, left, private, holdings } =
-                prepared.map_err(|error| unavailable("its preparation failed", error))??;
-            // What seems to be left may be a container's, just now.
-            let lent = Lent::take(left.iter().map(|left| left.folder.as_str())).await?;
-            for left in &left {
-                take_back(left).await?;
+            let (host, wanted) = (Arc::clone(&self.host), context.clone());
+            let planned = tokio::task::spawn_blocking(move || host.prepare(&wanted)).await;
+            let JailPlan { hello, layout, proxy, to_restore, private, resources } =
+                planned.map_err(|error| unavailable("its preparation failed", error))??;
+            // Files that look left over may belong to a running container.
+            let lock =
+                OwnershipLock::lock(to_restore.iter().map(|to_restore| to_restore.folder.as_str())).await?;
+            for to_restore in &to_restore {
+                run_chown(to_restore).await?;
             }
-            drop(lent);
-            let Started { reader, writer, process } = start(&["jail"], private).await?;
-            Ok(Connection {
+            drop(lock);
+            let SpawnedGuest { reader, writer, process } = start(&["jail"], private).await?;
+            Ok(StartedSandbox {
                 reader: Box::new(reader),
                 writer: Box::new(writer),
                 hello,
                 layout,
                 proxy,
-                guard: Box::new(JailGuard::new(process, holdings)),
+                guard: Box::new(JailGuard::new(process, resources)),
             })
         })
     }
 }
 
-/// A jail without its guest.
+/// The plan of a jail, with its resources.
 #[derive(Debug)]
-struct Prepared {
+struct JailPlan {
     hello: Hello,
     layout: Layout,
     proxy: Option<Proxy>,
-    left: Vec<TakeBack>,
-    private: Private,
-    holdings: Holdings,
+    to_restore: Vec<ChownRequest>,
+    private: PrivateDir,
+    resources: JailResources,
 }
 
-impl Machine {
-    /// What a jail on this machine keeps apart, if its guest can close itself in.
-    fn isolation(&self, runner: Runner) -> Isolation {
+impl JailHost {
+    /// The boundaries of a jail on this machine, if its guest can set it up.
+    fn isolation(&self, runner: JailUser) -> Isolation {
         let groups = self.cgroups.isolation();
         Isolation {
             filesystem: Boundary::Enforced,
@@ -188,53 +194,60 @@ impl Machine {
         }
     }
 
-    /// Looks at folders, and makes the private one and the control group; blocks.
-    fn prepare(&self, context: &ExecutionContext) -> Result<Prepared, SandboxError> {
+    /// Resolves directories, and creates the private one and the control group; blocks.
+    fn prepare(&self, context: &ExecutionContext) -> Result<JailPlan, SandboxError> {
         let proxy = egress::proxy(&self.egress, &context.network)?;
-        let runner = Runner::choose();
-        let data = self.data.clone().map_or_else(DataFolder::temporary, Ok)?;
-        let place = data.sandboxes().make()?;
+        let runner = JailUser::choose();
+        let data = self.data.clone().map_or_else(DataDir::temporary, Ok)?;
+        let sandbox_dir = data.sandboxes().create()?;
         if context.limits.disk_limit() == DiskLimit::Kernel {
             limit_by_kernel(&data, context)?;
         }
-        let shelves = folders::Shelves { data: &data, place: Some(&place) };
-        let Folders { places, mut roots, layout, writable, left, workspace, .. } =
-            Folders::of(context, runner, shelves)?;
-        let private = Private::of_place(&place);
+        let content_dirs = mounts::ContentSource { data: &data, dir: Some(&sandbox_dir) };
+        let JailMounts { mounts, mut roots, layout, writable, to_restore, workspace, .. } =
+            JailMounts::from_context(context, runner, content_dirs)?;
+        let private = PrivateDir::for_sandbox_dir(&sandbox_dir);
         let cgroup = self.cgroups.make(&context.limits)?;
         let limits = &context.limits;
-        let output =
-            OutputFolder { source: text(private.output())?, path: OUTPUT.to_owned(), owner: runner.own() };
-        let kinds = places.iter().map(|place| &place.is);
-        let handed_over = HandedOver::of(runner, kinds, Some((&output.source, output.owner)));
+        let output = OutputMount {
+            source: utf8_path(private.output())?,
+            path: OUTPUT.to_owned(),
+            owner: runner.host_dirs_owner(),
+        };
+        let kinds = mounts.iter().map(|mount| &mount.kind);
+        let ownership = OwnershipTransfer::from_mounts(runner, kinds, Some((&output.source, output.owner)));
         roots.push(Root { path: OUTPUT.to_owned(), access: Access::ReadOnly });
-        // Files that a command left in memory can be viewed and edited like those of the workspace.
+        // File calls also reach files in memory file systems.
         roots.extend(WRITABLE.map(|path| Root { path: path.to_owned(), access: Access::ReadWrite }));
         let jail = JailSpec {
             identity: runner.identity(),
             hostname: HOSTNAME.to_owned(),
-            places: [self.places.clone(), root::own(limits), places].concat(),
+            mounts: [self.mounts.clone(), rootfs::own_mounts(limits), mounts].concat(),
             output: Some(output),
-            cgroups: cgroup.folders().iter().map(|folder| text(folder)).collect::<Result<_, _>>()?,
+            cgroups: cgroup.folders().iter().map(|folder| utf8_path(folder)).collect::<Result<_, _>>()?,
         };
         let hello = Hello {
             roots,
             workdir: WORKSPACE.to_owned(),
             env: variables(&self.environment, &self.installations, limits, &context.environment),
             spill_dir: Some(OUTPUT.to_owned()),
-            // What the kernel limits is not watched.
+            // The guest does not check what the kernel limits.
             quota: (limits.disk_limit() == DiskLimit::Watched).then(|| Quota {
                 path: WORKSPACE.to_owned(),
                 allowed: DiskUsage { bytes: limits.disk(), inodes: limits.inodes() },
-                // What a user has there already is not the sandbox's.
-                counted: if data.is_workspace(&workspace) { Counted::Everything } else { Counted::Growth },
+                // Files that the user has there already do not count.
+                basis: if data.is_workspace(&workspace) {
+                    QuotaBasis::Everything
+                } else {
+                    QuotaBasis::Growth
+                },
             }),
             rules: rules(limits, writable),
             jail: Some(jail),
             ..Hello::default()
         };
         let isolation = Isolation {
-            // Nobody watches over the others.
+            // Further writable directories have no quota.
             disk: match limits.disk_limit() {
                 _ if !context.allowed_paths.is_empty() => Boundary::Open,
                 DiskLimit::Watched => Boundary::Watched,
@@ -242,15 +255,16 @@ impl Machine {
             },
             ..self.isolation(runner)
         };
-        let (workspace, shelves) = (text(&workspace)?, Shelves::new(place));
-        let holdings = Holdings { handed_over, workspace, isolation, shelves, cgroup: Some(cgroup), data };
-        Ok(Prepared { hello, layout, proxy, left, private, holdings })
+        let (workspace, content_dirs) = (utf8_path(&workspace)?, ContentDirs::new(sandbox_dir));
+        let resources =
+            JailResources { ownership, workspace, isolation, content_dirs, cgroup: Some(cgroup), data };
+        Ok(JailPlan { hello, layout, proxy, to_restore, private, resources })
     }
 }
 
-/// Has the kernel limit the workspace.
-fn limit_by_kernel(data: &DataFolder, context: &ExecutionContext) -> Result<(), SandboxError> {
-    let workspace = folders::workspace(&context.workspace)?;
+/// Mounts the workspace as a file system with a size limit.
+fn limit_by_kernel(data: &DataDir, context: &ExecutionContext) -> Result<(), SandboxError> {
+    let workspace = mounts::workspace(&context.workspace)?;
     if data.is_own_workspace(&workspace) {
         return mount_limited(&workspace, &context.limits);
     }
@@ -259,7 +273,7 @@ fn limit_by_kernel(data: &DataFolder, context: &ExecutionContext) -> Result<(), 
     Err(SandboxError::new(SandboxErrorKind::Unsupported, message))
 }
 
-/// What commands may not do, beyond what the namespaces forbid.
+/// The rules for commands, beyond the namespaces.
 fn rules(limits: &Limits, writable: Vec<String>) -> CommandRules {
     let own = WRITABLE.into_iter().chain(["/proc", "/dev/pts"]).map(str::to_owned);
     let files = FileRules {

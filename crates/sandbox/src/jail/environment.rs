@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::identity::{HOME, NAME};
 use super::interpreters::{Installation, SYSTEM};
+use super::user::{HOME, NAME};
 use crate::limits::Limits;
 
 /// How many threads libraries start, which would otherwise count the machine's processors.
@@ -18,13 +18,13 @@ const THREADS: [&str; 7] = [
     "GOMAXPROCS",
 ];
 
-/// The variables. `host` holds those of the host's that commands may see anywhere; `own` is what the context says,
+/// The variables. `host` holds those of the host's that commands may see anywhere; `overrides` is what the context says,
 /// and wins.
 pub(super) fn variables(
     host: &BTreeMap<String, String>,
     installations: &[Installation],
     limits: &Limits,
-    own: &BTreeMap<String, String>,
+    overrides: &BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
     // The system's own first: what is elsewhere is there for what the system lacks.
     let elsewhere = installations.iter().filter_map(|found| found.programs.to_str());
@@ -45,13 +45,16 @@ pub(super) fn variables(
     .collect();
     let shown = host.iter().filter(|(name, value)| is_shown(name, value));
     variables.extend(shown.map(|(name, value)| (name.clone(), value.clone())));
-    variables.extend(own.clone());
+    variables.extend(overrides.clone());
     variables
 }
 
 /// Those of a sandbox that has no programs of the host's.
 #[cfg(feature = "docker")]
-pub(crate) fn usual(host: &BTreeMap<String, String>, limits: &Limits) -> BTreeMap<String, String> {
+pub(crate) fn default_variables(
+    host: &BTreeMap<String, String>,
+    limits: &Limits,
+) -> BTreeMap<String, String> {
     variables(host, &[], limits, &BTreeMap::new())
 }
 
@@ -84,9 +87,9 @@ mod tests {
             ("TZ", "/x"),
         ]);
         let limits = Limits::default().with_cpus(1.5).unwrap();
-        let own = pairs(&[("LOGNAME", "me"), ("MINE", "1")]);
+        let overrides = pairs(&[("LOGNAME", "me"), ("MINE", "1")]);
         let found = Installation { parts: Vec::new(), programs: "/opt/node/bin".into() };
-        let seen = variables(&host, &[found], &limits, &own);
+        let seen = variables(&host, &[found], &limits, &overrides);
         assert_eq!(seen["HOME"], "/home/sandbox");
         assert_eq!(
             seen["PATH"],

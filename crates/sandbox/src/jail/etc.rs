@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use conjure_guest::protocol::{Access, Bind, Content, Links, Missing, Owner, Place, PlaceKind};
+use conjure_guest::protocol::{
+    Access, Bind, BindContent, IfMissing, MountEntry, MountKind, OwnerMapping, SymlinkPolicy,
+};
 
-use super::identity::{HOME, INSIDE, NAME};
+use super::user::{HOME, INSIDE, NAME};
 
 /// What is shown of the host's `/etc`, where it exists: nothing in it is anybody's secret.
 const SHOWN: [&str; 31] = [
@@ -46,8 +48,8 @@ const SHOWN: [&str; 31] = [
 const SHOWN_BEGINNINGS: [&str; 5] = ["python3", "java-", "ImageMagick-", "ruby", "php"];
 
 /// The places of `/etc`. `hosts` and its kin are the jail's own: names are resolved by the host alone.
-pub(super) fn places(etc: &Path, hostname: &str) -> Vec<Place> {
-    let mut places = vec![Place { path: "/etc".to_owned(), is: PlaceKind::Folder { mode: 0o755 } }];
+pub(super) fn mounts(etc: &Path, hostname: &str) -> Vec<MountEntry> {
+    let mut mounts = vec![MountEntry { path: "/etc".to_owned(), kind: MountKind::Folder { mode: 0o755 } }];
     let listed = fs::read_dir(etc).into_iter().flatten().flatten();
     let by_beginning = listed
         .filter_map(|entry| entry.file_name().into_string().ok())
@@ -59,58 +61,58 @@ pub(super) fn places(etc: &Path, hostname: &str) -> Vec<Place> {
         let bind = Bind {
             source: format!("{}/{name}", etc.display()),
             access: Access::ReadOnly,
-            content: Content::Data,
-            links: Links::Followed,
-            missing: Missing::LeftOut,
-            owner: Owner::Kept,
+            content: BindContent::Data,
+            links: SymlinkPolicy::Follow,
+            missing: IfMissing::Skip,
+            owner: OwnerMapping::Unchanged,
         };
-        places.push(Place { path: format!("/etc/{name}"), is: PlaceKind::Bind(bind) });
+        mounts.push(MountEntry { path: format!("/etc/{name}"), kind: MountKind::Bind(bind) });
     }
     // What the time zone and the system are is a link into `/usr`.
     for name in ["localtime", "os-release"] {
         let file = etc.join(name);
         if let Some(target) = fs::read_link(&file).ok().and_then(|target| target.to_str().map(str::to_owned))
         {
-            places.push(Place { path: format!("/etc/{name}"), is: PlaceKind::Link { target } });
+            mounts.push(MountEntry { path: format!("/etc/{name}"), kind: MountKind::Link { target } });
         } else if let Ok(content) = fs::read_to_string(&file) {
-            places.push(made(name, content));
+            mounts.push(generated_file(name, content));
         } else if file.exists() {
             let bind = Bind {
                 source: file.display().to_string(),
                 access: Access::ReadOnly,
-                content: Content::Data,
-                links: Links::Followed,
-                missing: Missing::LeftOut,
-                owner: Owner::Kept,
+                content: BindContent::Data,
+                links: SymlinkPolicy::Follow,
+                missing: IfMissing::Skip,
+                owner: OwnerMapping::Unchanged,
             };
-            places.push(Place { path: format!("/etc/{name}"), is: PlaceKind::Bind(bind) });
+            mounts.push(MountEntry { path: format!("/etc/{name}"), kind: MountKind::Bind(bind) });
         }
     }
-    places.extend([
-        made(
+    mounts.extend([
+        generated_file(
             "passwd",
             format!(
                 "root:x:0:0:root:/root:/usr/sbin/nologin\n{NAME}:x:{INSIDE}:{INSIDE}::{HOME}:/bin/bash\n\
                  nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
             ),
         ),
-        made("group", format!("root:x:0:\n{NAME}:x:{INSIDE}:\nnogroup:x:65534:\n")),
-        made("hostname", format!("{hostname}\n")),
-        made("hosts", format!("127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {hostname}\n")),
+        generated_file("group", format!("root:x:0:\n{NAME}:x:{INSIDE}:\nnogroup:x:65534:\n")),
+        generated_file("hostname", format!("{hostname}\n")),
+        generated_file("hosts", format!("127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {hostname}\n")),
         // No names of the network: nobody could be asked.
-        made(
+        generated_file(
             "nsswitch.conf",
             "passwd: files\ngroup: files\nshadow: files\nhosts: files\nnetworks: files\nprotocols: files\n\
              services: files\nrpc: files\n"
                 .to_owned(),
         ),
-        made("resolv.conf", String::new()),
+        generated_file("resolv.conf", String::new()),
     ]);
-    places
+    mounts
 }
 
-fn made(name: &str, content: String) -> Place {
-    Place { path: format!("/etc/{name}"), is: PlaceKind::File { mode: 0o644, content } }
+fn generated_file(name: &str, content: String) -> MountEntry {
+    MountEntry { path: format!("/etc/{name}"), kind: MountKind::File { mode: 0o644, content } }
 }
 
 #[cfg(test)]
@@ -127,13 +129,17 @@ mod tests {
         }
         std::os::unix::fs::symlink("/usr/share/zoneinfo/Europe/Paris", etc.path().join("localtime")).unwrap();
         fs::write(etc.path().join("os-release"), "NAME=x\n").unwrap();
-        let places = places(etc.path(), "box");
-        let named = |wanted: fn(&PlaceKind) -> bool| -> Vec<&str> {
-            places.iter().filter(|place| wanted(&place.is)).map(|place| place.path.as_str()).collect()
+        let mounts = mounts(etc.path(), "box");
+        let named = |wanted: fn(&MountKind) -> bool| -> Vec<&str> {
+            mounts
+                .iter()
+                .filter(|mount_entry| wanted(&mount_entry.kind))
+                .map(|mount_entry| mount_entry.path.as_str())
+                .collect()
         };
-        assert_eq!(named(|is| matches!(is, PlaceKind::Bind(_))), ["/etc/python3.11", "/etc/ssl/certs"]);
-        assert_eq!(named(|is| matches!(is, PlaceKind::Link { .. })), ["/etc/localtime"]);
-        let files = named(|is| matches!(is, PlaceKind::File { .. }));
+        assert_eq!(named(|is| matches!(is, MountKind::Bind(_))), ["/etc/python3.11", "/etc/ssl/certs"]);
+        assert_eq!(named(|is| matches!(is, MountKind::Link { .. })), ["/etc/localtime"]);
+        let files = named(|is| matches!(is, MountKind::File { .. }));
         assert_eq!(
             files,
             ["os-release", "passwd", "group", "hostname", "hosts", "nsswitch.conf", "resolv.conf"]

@@ -1,69 +1,68 @@
-//! Holds a jail: its first process, its folder, what was handed over to its user, its control group. All go with it, in
-//! this order.
+//! [`JailGuard`]: owns a jail and its host resources. It releases them in this order: the process, the directory, the
+//! changed owners, the control group.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_guest::protocol::{InForce, SetupFailure, Welcome};
+use conjure_guest::protocol::{RuleStatus, SetupError, Welcome};
 use futures_util::future::BoxFuture;
 
-use super::hand_back::HandedOver;
-use super::remedy::{Facts, explained};
+use super::ownership::OwnershipTransfer;
+use super::setup_hint::{NamespaceFacts, with_hint};
 use crate::cgroup::Cgroup;
-use crate::connector::{Follower, SandboxGuard};
-use crate::data::DataFolder;
+use crate::connector::{SandboxGuard, WorkspaceListener};
+use crate::content::ContentInstaller;
+use crate::data_dir::DataDir;
 use crate::error::SandboxError;
 use crate::guest_process::GuestProcess;
+use crate::host_dirs::ContentDirs;
 use crate::isolation::{Boundary, Isolation};
-use crate::places::Shelves;
-use crate::provision::Provider;
 
-/// How long the process outside may take to end the jail, until it is killed itself. Usually it takes some
-/// milliseconds.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// How long the outer process may take to end the jail before it is killed. Usually it takes some milliseconds.
+const DROP_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(super) struct JailGuard {
-    /// The process outside, which ends with the one inside, and the one inside with it.
+    /// The outer process. It ends with the inner one, and the inner one with it.
     process: GuestProcess,
-    holdings: Holdings,
+    resources: JailResources,
 }
 
-/// What a jail has on the host.
+/// The resources of a jail on the host.
 #[derive(Debug)]
-pub(super) struct Holdings {
-    /// Taken back when nothing runs any more.
-    pub(super) handed_over: HandedOver,
+pub(super) struct JailResources {
+    /// Undone when nothing runs any more.
+    pub(super) ownership: OwnershipTransfer,
     /// The workspace's path on the host.
     pub(super) workspace: String,
-    /// What the machine's control groups and the choice of user give.
+    /// The boundaries, from the control groups of the machine and the user of the jail.
     pub(super) isolation: Isolation,
     /// Removed when nothing runs any more.
-    pub(super) shelves: Shelves,
-    /// Removed when nothing is in it any more. `None` once it was.
+    pub(super) content_dirs: ContentDirs,
+    /// Removed when it has no processes any more. `None` once it was.
     pub(super) cgroup: Option<Cgroup>,
-    /// Which may be temporary.
+    /// Kept because it may be temporary.
     #[expect(dead_code, reason = "held, and not looked at")]
-    pub(super) data: DataFolder,
+    pub(super) data: DataDir,
 }
 
 impl JailGuard {
-    pub(super) const fn new(process: GuestProcess, holdings: Holdings) -> Self {
-        Self { process, holdings }
+    pub(super) const fn new(process: GuestProcess, resources: JailResources) -> Self {
+        Self { process, resources }
     }
 }
 
-fn remove(shelves: &Shelves) {
-    if let Err(error) = shelves.remove() {
+fn remove(content_dirs: &ContentDirs) {
+    if let Err(error) = content_dirs.remove() {
         tracing::warn!(%error, "a sandbox's folder is left to be swept");
     }
 }
 
-/// Beside the runtime's threads.
-async fn remove_beside(shelves: &Shelves, cgroup: Option<Cgroup>) {
-    let shelves = shelves.clone();
+/// Removes them on a blocking thread.
+async fn remove_in_background(content_dirs: &ContentDirs, cgroup: Option<Cgroup>) {
+    let content_dirs = content_dirs.clone();
     let removed = tokio::task::spawn_blocking(move || {
-        remove(&shelves);
+        remove(&content_dirs);
         drop(cgroup);
     });
     if let Err(error) = removed.await {
@@ -72,66 +71,66 @@ async fn remove_beside(shelves: &Shelves, cgroup: Option<Cgroup>) {
 }
 
 impl SandboxGuard for JailGuard {
-    fn greeted(&mut self, welcome: &Welcome) -> Isolation {
-        let paths = welcome.confinement.iter().flat_map(|confinement| &confinement.handed_over);
-        self.holdings.handed_over.remember(paths);
-        let syscalls = Boundary::enforced_if(welcome.rules.syscalls == InForce::Yes);
-        let files = Boundary::enforced_if(welcome.rules.files == InForce::Yes);
-        Isolation { syscalls, files, ..self.holdings.isolation }
+    fn confirmed_isolation(&mut self, welcome: &Welcome) -> Isolation {
+        let paths = welcome.confinement.iter().flat_map(|confinement| &confinement.chowned_paths);
+        self.resources.ownership.remember(paths);
+        let syscalls = Boundary::enforced_if(welcome.rules.syscalls == RuleStatus::Enforced);
+        let files = Boundary::enforced_if(welcome.rules.files == RuleStatus::Enforced);
+        Isolation { syscalls, files, ..self.resources.isolation }
     }
 
-    fn provider(&self) -> Option<Arc<dyn Provider>> {
-        Some(Arc::new(self.holdings.shelves.clone()))
+    fn content_installer(&self) -> Option<Arc<dyn ContentInstaller>> {
+        Some(Arc::new(self.resources.content_dirs.clone()))
     }
 
-    fn follower(&self) -> Option<Arc<dyn Follower>> {
-        Some(self.holdings.handed_over.follower(&self.holdings.workspace))
+    fn workspace_listener(&self) -> Option<Arc<dyn WorkspaceListener>> {
+        Some(self.resources.ownership.workspace_listener(&self.resources.workspace))
     }
 
-    fn explain(&self, failure: &SetupFailure) -> SandboxError {
-        explained(failure, &Facts::of_machine())
+    fn describe_setup_error(&self, failure: &SetupError) -> SandboxError {
+        with_hint(failure, &NamespaceFacts::detect())
     }
 
-    fn ended(&mut self) -> BoxFuture<'_, String> {
-        self.process.ended()
+    fn wait(&mut self) -> BoxFuture<'_, String> {
+        self.process.wait()
     }
 
     fn kill(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            // The process outside kills the one inside, and is gone when all of the jail is.
-            if self.process.ask_to_end() {
+            // The outer process kills the inner one, and ends when the whole jail has ended.
+            if self.process.send_sigterm() {
                 tokio::select! {
-                    _ = self.process.ended() => {}
-                    () = tokio::time::sleep(PATIENCE) => self.process.kill().await,
+                    _ = self.process.wait() => {}
+                    () = tokio::time::sleep(DROP_TIMEOUT) => self.process.kill().await,
                 }
             }
         })
     }
 
-    /// The folder, too: that the process outside has ended does not say for certain that the last command inside has, a moment later.
+    /// Removes the directory too: the last command may end a moment after the outer process.
     fn release(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            remove_beside(&self.holdings.shelves, None).await;
-            self.holdings.handed_over.take_back().await;
+            remove_in_background(&self.resources.content_dirs, None).await;
+            self.resources.ownership.restore().await;
         })
     }
 
-    /// The kernel takes up to ten milliseconds for a control group, for which the next sandbox does not wait.
-    fn clear(&mut self) -> BoxFuture<'_, ()> {
+    /// The kernel takes up to ten milliseconds to remove a control group. The next sandbox does not wait for that.
+    fn remove_leftovers(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            let cgroup = self.holdings.cgroup.take();
-            remove_beside(&self.holdings.shelves, cgroup).await;
+            let cgroup = self.resources.cgroup.take();
+            remove_in_background(&self.resources.content_dirs, cgroup).await;
         })
     }
 }
 
 impl Drop for JailGuard {
-    /// Where nobody waited for the end, because the runtime goes: what follows, the folder and the control group, can
-    /// only be removed when nothing runs any more.
+    /// When the runtime shuts down, nobody waited for the end: the directory and the control group can be removed only
+    /// after it.
     fn drop(&mut self) {
-        if self.process.ask_to_end() {
-            self.process.wait_blocking(PATIENCE);
+        if self.process.send_sigterm() {
+            self.process.wait_blocking(DROP_TIMEOUT);
         }
-        remove(&self.holdings.shelves);
+        remove(&self.resources.content_dirs);
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct Installation {
 
 /// The installations of the interpreters that the system itself does not have, as `path` (the host's `PATH`) finds
 /// them. Scripts that only lead to a program (a version manager's) are passed over.
-pub(super) fn elsewhere(path: Option<&OsStr>, system: &[&str]) -> Vec<Installation> {
+pub(super) fn outside_system_dirs(path: Option<&OsStr>, system: &[&str]) -> Vec<Installation> {
     let mut found: Vec<Installation> = WANTED
         .iter()
         .filter(|name| !system.iter().any(|folder| is_program(&Path::new(folder).join(name))))
@@ -124,9 +124,9 @@ mod tests {
         let prefix = root.join("versions/3.12");
         let parts = vec![prefix.join("bin"), prefix.join("lib")];
         let expected = Installation { programs: prefix.join("bin"), parts };
-        assert_eq!(elsewhere(Some(&path), &[]), [expected]);
+        assert_eq!(outside_system_dirs(Some(&path), &[]), [expected]);
         let system = root.join("links");
-        assert_eq!(elsewhere(Some(&path), &[system.to_str().unwrap()]), []);
-        assert_eq!(elsewhere(None, &[]), []);
+        assert_eq!(outside_system_dirs(Some(&path), &[system.to_str().unwrap()]), []);
+        assert_eq!(outside_system_dirs(None, &[]), []);
     }
 }

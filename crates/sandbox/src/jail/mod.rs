@@ -1,34 +1,35 @@
 //! The jail: the guest in namespaces of its own, made by the library itself, without a daemon and without root.
 
 mod connector;
+mod dir_lock;
 mod environment;
 mod etc;
-mod folders;
 mod guard;
-mod hand_back;
-mod identity;
 mod interpreters;
-mod lent;
-mod remedy;
-mod root;
+mod mounts;
+mod ownership;
+mod rootfs;
+mod setup_hint;
+mod user;
 
 pub use connector::Jail;
 
-// What is given to sandboxes that were made for nobody yet.
-pub(crate) use folders::{Belongings, has_shelves_only};
+// Shared with warm sandboxes.
+pub(crate) use mounts::{ClaimContent, needs_only_content_dirs};
 
-// What containers have in common with jails: where things lie, whose they are, what commands see.
+// Shared with containers: paths, owners, environment.
 #[cfg(feature = "docker")]
-pub(crate) use environment::usual as usual_variables;
+pub(crate) use dir_lock::OwnershipLock;
 #[cfg(feature = "docker")]
-pub(crate) use folders::{
-    CLOSED, Folders, Kept, RESERVED, Shelves as FromShelves, inner, layout as jail_layout, refused,
+pub(crate) use environment::default_variables;
+#[cfg(feature = "docker")]
+pub(crate) use mounts::{
+    CLOSED, ContentSource, JailMounts, RESERVED, SourceMode, layout as jail_layout, path_not_allowed,
+    sandbox_target,
 };
 #[cfg(feature = "docker")]
-pub(crate) use hand_back::{HandedOver, take_back};
+pub(crate) use ownership::{OwnershipTransfer, run_chown};
 #[cfg(feature = "docker")]
-pub(crate) use identity::{HOME, NAME, Runner, stranger};
+pub(crate) use rootfs::{DEVICES, HOSTNAME, OUTPUT, WORKSPACE, WRITABLE};
 #[cfg(feature = "docker")]
-pub(crate) use lent::Lent;
-#[cfg(feature = "docker")]
-pub(crate) use root::{DEVICES, HOSTNAME, OUTPUT, WORKSPACE, WRITABLE};
+pub(crate) use user::{HOME, JailUser, NAME, unused_uid};

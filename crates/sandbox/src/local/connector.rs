@@ -1,22 +1,27 @@
-//! [`Local`]: makes sandboxes that are plain child processes.
+//! [`Local`]: creates sandboxes that are plain child processes.
+//!
+//! State of a sandbox: its process, and a temporary directory. Both end with the sandbox. After a crash of this process the
+//! guest ends by itself, and the directory stays among the temporary files.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
-use conjure_guest::protocol::{Access, Hello, Root};
+use conjure_guest::protocol::{Access, Hello, Root, Welcome};
 use futures_util::future::BoxFuture;
 
-use super::guard::LocalGuard;
-use crate::connector::{Connection, Connector};
+use crate::connector::{Connector, SandboxGuard, StartedSandbox};
+use crate::content::{ContentDir, ContentInstaller};
 use crate::context::{ExecutionContext, SharedFolder};
 use crate::error::SandboxError;
-use crate::guest_process::{Private, Started, absent, folder, safe, start, text, unavailable};
+use crate::guest_process::{
+    GuestProcess, PrivateDir, SpawnedGuest, missing_dir, resolve_dir, safe_env, start, unavailable, utf8_path,
+};
+use crate::host_dirs::{ContentDirs, SandboxDirs};
 use crate::isolation::Isolation;
-use crate::places::{Places, Shelves};
-use crate::provision::Shelf;
-use crate::types::{ArtifactFolder, Layout};
+use crate::layout::{ArtifactDir, Layout};
 
 /// Runs the guest as a child process of the host, for trusted use.
 ///
@@ -34,7 +39,7 @@ impl Local {
     /// variables, commands see `PATH`, `HOME`, `LANG`, `LC_*`, `TZ`, `USER`, `LOGNAME` and `SHELL`, and besides
     /// what the context says.
     pub fn without_isolation(host_environment: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
-        Self { environment: safe(host_environment) }
+        Self { environment: safe_env(host_environment) }
     }
 }
 
@@ -50,72 +55,121 @@ impl Connector for Local {
     fn connect<'a>(
         &'a self,
         context: &'a ExecutionContext,
-    ) -> BoxFuture<'a, Result<Connection, SandboxError>> {
+    ) -> BoxFuture<'a, Result<StartedSandbox, SandboxError>> {
         Box::pin(async move {
             let mut env = self.environment.clone();
             env.extend(context.environment.clone());
             let wanted = context.clone();
-            let prepared = tokio::task::spawn_blocking(move || prepare(&wanted, env)).await;
-            let prepared = prepared.map_err(|error| unavailable("its preparation failed", error))??;
-            let Prepared { hello, layout, private, shelves } = prepared;
-            let Started { reader, writer, process } = start(&[], private).await?;
-            Ok(Connection {
+            let planned = tokio::task::spawn_blocking(move || prepare(&wanted, env)).await;
+            let planned = planned.map_err(|error| unavailable("its preparation failed", error))??;
+            let LocalPlan { hello, layout, private, content_dirs } = planned;
+            let SpawnedGuest { reader, writer, process } = start(&[], private).await?;
+            Ok(StartedSandbox {
                 reader: Box::new(reader),
                 writer: Box::new(writer),
                 hello,
                 layout,
                 // Commands reach the network by themselves.
                 proxy: None,
-                guard: Box::new(LocalGuard { shelves, process }),
+                guard: Box::new(LocalGuard { content_dirs, process }),
             })
         })
     }
 }
 
+/// Owns a sandbox that is a child process, and the directory of its artifacts.
+#[derive(Debug)]
+struct LocalGuard {
+    /// Removed before the process's directory, which contains it.
+    content_dirs: ContentDirs,
+    process: GuestProcess,
+}
+
+impl SandboxGuard for LocalGuard {
+    fn confirmed_isolation(&mut self, welcome: &Welcome) -> Isolation {
+        self.process.confirmed_isolation(welcome)
+    }
+
+    fn content_installer(&self) -> Option<Arc<dyn ContentInstaller>> {
+        Some(Arc::new(self.content_dirs.clone()))
+    }
+
+    fn wait(&mut self) -> BoxFuture<'_, String> {
+        self.process.wait()
+    }
+
+    fn kill(&mut self) -> BoxFuture<'_, ()> {
+        self.process.kill()
+    }
+
+    fn remove_leftovers(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            let content_dirs = self.content_dirs.clone();
+            match tokio::task::spawn_blocking(move || content_dirs.remove()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "the artifacts of a sandbox are left"),
+                Err(error) => tracing::warn!(%error, "the artifacts of a sandbox are left"),
+            }
+        })
+    }
+}
+
+impl Drop for LocalGuard {
+    /// Who puts something there just now may have the shelves, too.
+    fn drop(&mut self) {
+        if let Err(error) = self.content_dirs.remove() {
+            tracing::warn!(%error, "the artifacts of a sandbox are left");
+        }
+    }
+}
+
 /// A sandbox without its guest.
 #[derive(Debug)]
-struct Prepared {
+struct LocalPlan {
     hello: Hello,
     layout: Layout,
-    private: Private,
-    shelves: Shelves,
+    private: PrivateDir,
+    content_dirs: ContentDirs,
 }
 
 /// Everything is where the host has it; blocks.
 fn layout(context: &ExecutionContext) -> Result<Layout, SandboxError> {
-    let workspace = folder("workspace", &context.workspace)?;
+    let workspace = resolve_dir("workspace", &context.workspace)?;
     let mut read_only = Vec::new();
     for SharedFolder { host: given, .. } in &context.read_only {
-        let path = folder("read-only folder", given)?;
+        let path = resolve_dir("read-only folder", given)?;
         // A folder may be asked for by the name that the host gave it, or by what it really is.
         if *given != path {
             read_only.push((path.clone(), path.clone()));
         }
         read_only.push((given.clone(), path));
     }
-    Ok(Layout { workspace, read_only, artifacts: ArtifactFolder::PerSandbox })
+    Ok(Layout { workspace, read_only, artifacts: ArtifactDir::PerSandbox })
 }
 
 /// Looks at folders and makes the private one; blocks.
-fn prepare(context: &ExecutionContext, env: BTreeMap<String, String>) -> Result<Prepared, SandboxError> {
+fn prepare(context: &ExecutionContext, env: BTreeMap<String, String>) -> Result<LocalPlan, SandboxError> {
     let layout = layout(context)?;
-    let workdir = text(&layout.workspace)?;
+    let workdir = utf8_path(&layout.workspace)?;
     let mut roots = vec![Root { path: workdir.clone(), access: Access::ReadWrite }];
     for path in &context.allowed_paths {
-        let path = fs::canonicalize(path).map_err(|error| absent("allowed path", path, &error))?;
-        roots.push(Root { path: text(&path)?, access: Access::ReadWrite });
+        let path = fs::canonicalize(path).map_err(|error| missing_dir("allowed path", path, &error))?;
+        roots.push(Root { path: utf8_path(&path)?, access: Access::ReadWrite });
     }
     let mut shared: Vec<&Path> = layout.read_only.iter().map(|(_, path)| path.as_path()).collect();
     // Once for both names.
     shared.dedup();
     for path in shared {
-        roots.push(Root { path: text(path)?, access: Access::ReadOnly });
+        roots.push(Root { path: utf8_path(path)?, access: Access::ReadOnly });
     }
-    let private = Private::make()?;
-    let spill = text(private.output())?;
+    let private = PrivateDir::make()?;
+    let spill = utf8_path(private.output())?;
     roots.push(Root { path: spill.clone(), access: Access::ReadOnly });
-    let place = Places::in_folder(private.shelves())?.make()?;
-    roots.push(Root { path: text(&place.shelf(Shelf::Artifacts))?, access: Access::ReadOnly });
+    let sandbox_dir = SandboxDirs::open_dir(private.content_dirs())?.create()?;
+    roots.push(Root {
+        path: utf8_path(&sandbox_dir.content_dir(ContentDir::Artifacts))?,
+        access: Access::ReadOnly,
+    });
     let hello = Hello { roots, workdir, env, spill_dir: Some(spill), ..Hello::default() };
-    Ok(Prepared { hello, layout, private, shelves: Shelves::in_the_open(place) })
+    Ok(LocalPlan { hello, layout, private, content_dirs: ContentDirs::with_copies(sandbox_dir) })
 }

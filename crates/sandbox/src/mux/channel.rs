@@ -26,13 +26,13 @@ pub(super) struct Channel {
     /// The end, until the call has taken it.
     pub(super) done: Option<Result<Reply, GuestError>>,
     /// When the guest must have said `Done`; after it, the guest is taken for dead.
-    pub(super) overdue: Deadline,
-    pub(super) owner: Owner,
+    pub(super) deadline: Deadline,
+    pub(super) owner: ChannelOwner,
 }
 
 /// Who takes what comes in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum ChannelOwner {
     /// A call.
     Call,
     /// Nobody: the call was dropped. What comes in until `Done` is thrown away.
@@ -52,10 +52,10 @@ pub(super) struct Outgoing {
     queued: usize,
     /// The most that waits, whatever the guest grants.
     queue: usize,
-    /// What the guest granted beyond `data`.
+    /// What the guest granted beyond `data_dir`.
     credit: u64,
-    end: End,
-    cancel: Cancel,
+    end: EndState,
+    cancel: CancelState,
     /// Whether the channel stands in the queue of those with a control frame to write.
     pub(super) in_control: bool,
     /// Whether it stands in the queue of those with content to write.
@@ -65,7 +65,7 @@ pub(super) struct Outgoing {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum EndState {
     Open,
     /// `Eof` follows the last content.
     Due,
@@ -73,7 +73,7 @@ enum End {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cancel {
+enum CancelState {
     No,
     Due,
     /// It follows the `Eof`.
@@ -87,7 +87,7 @@ pub(super) struct Incoming {
     /// Content; never more than was granted. Each buffer holds one run or several.
     buffers: VecDeque<BytesMut>,
     /// Which stream the content belongs to, in order: the runs of the first buffer, then those of the next.
-    runs: VecDeque<Run>,
+    runs: VecDeque<StreamRun>,
     /// What the guest may still send.
     credit: u64,
     pub(super) waiter: Option<Waker>,
@@ -95,20 +95,20 @@ pub(super) struct Incoming {
 
 /// Bytes of one stream, one after the other in one buffer.
 #[derive(Debug)]
-struct Run {
+struct StreamRun {
     stream: StreamId,
     /// At least 1, at most [`DATA_MAX`].
     length: u32,
 }
 
 impl Channel {
-    pub(super) fn new(open: Vec<u8>, credit: u32, overdue: Deadline) -> Self {
+    pub(super) fn new(open: Vec<u8>, credit: u32, deadline: Deadline) -> Self {
         Self {
             outgoing: Outgoing::new(Some(open), 0, QUEUE),
             incoming: Incoming { credit: credit.into(), ..Incoming::default() },
             done: None,
-            overdue,
-            owner: Owner::Call,
+            deadline,
+            owner: ChannelOwner::Call,
         }
     }
 }
@@ -123,8 +123,8 @@ impl Outgoing {
             queued: 0,
             queue,
             credit: credit as u64,
-            end: End::Open,
-            cancel: Cancel::No,
+            end: EndState::Open,
+            cancel: CancelState::No,
             in_control: false,
             in_data: false,
             waiter: None,
@@ -133,7 +133,7 @@ impl Outgoing {
 
     /// Whether content may still follow.
     pub(super) fn is_open(&self) -> bool {
-        self.end == End::Open && self.cancel == Cancel::No
+        self.end == EndState::Open && self.cancel == CancelState::No
     }
 
     /// How much content credit, the queue and one frame allow.
@@ -168,31 +168,31 @@ impl Outgoing {
     /// No more content follows what was accepted.
     pub(super) fn finish(&mut self) {
         if self.is_open() {
-            self.end = End::Due;
+            self.end = EndState::Due;
         }
     }
 
     /// The operation is to end; content that was not written is dropped. Whether that is news.
     pub(super) fn cancel(&mut self) -> bool {
         self.drop_data();
-        self.end = End::Written;
-        let news = self.cancel == Cancel::No;
+        self.end = EndState::Written;
+        let news = self.cancel == CancelState::No;
         if news {
-            self.cancel = Cancel::Due;
+            self.cancel = CancelState::Due;
         }
         news
     }
 
     /// Nobody cares any more: without an end of the content it is as if cancelled; what was ended is still written,
-    /// and the `Cancel` after it.
+    /// and the `CancelState` after it.
     pub(super) fn release(&mut self) {
         match (self.end, self.cancel) {
-            (End::Due, Cancel::No) => self.cancel = Cancel::AfterEnd,
-            (End::Written, Cancel::No) => self.cancel = Cancel::Due,
-            (End::Open, _) => {
+            (EndState::Due, CancelState::No) => self.cancel = CancelState::AfterEnd,
+            (EndState::Written, CancelState::No) => self.cancel = CancelState::Due,
+            (EndState::Open, _) => {
                 self.cancel();
             }
-            (_, Cancel::Due | Cancel::AfterEnd | Cancel::Written) => {}
+            (_, CancelState::Due | CancelState::AfterEnd | CancelState::Written) => {}
         }
     }
 
@@ -200,8 +200,8 @@ impl Outgoing {
     pub(super) fn close(&mut self) {
         self.drop_data();
         self.grant = 0;
-        self.end = End::Written;
-        self.cancel = Cancel::Written;
+        self.end = EndState::Written;
+        self.cancel = CancelState::Written;
     }
 
     fn drop_data(&mut self) {
@@ -210,10 +210,10 @@ impl Outgoing {
     }
 
     pub(super) fn has_data(&self) -> bool {
-        !self.data.is_empty() || self.end == End::Due
+        !self.data.is_empty() || self.end == EndState::Due
     }
 
-    /// Appends what must not wait: `Open`, credit, `Cancel`. `false` when a payload is too long for a frame, which
+    /// Appends what must not wait: `Open`, credit, `CancelState`. `false` when a payload is too long for a frame, which
     /// was ruled out when the channel was opened.
     pub(super) fn write_control(&mut self, id: u32, buffer: &mut Vec<u8>) -> bool {
         let mut fits = true;
@@ -224,8 +224,8 @@ impl Outgoing {
         if grant > 0 {
             fits &= encode_into(buffer, FrameKind::Credit, id, &grant.to_le_bytes()).is_ok();
         }
-        if self.cancel == Cancel::Due {
-            self.cancel = Cancel::Written;
+        if self.cancel == CancelState::Due {
+            self.cancel = CancelState::Written;
             fits &= encode_into(buffer, FrameKind::Cancel, id, &[]).is_ok();
         }
         fits
@@ -238,11 +238,11 @@ impl Outgoing {
             self.queued -= piece.len();
             fits &= encode_data_into(buffer, id, StreamId::Content, &piece).is_ok();
         }
-        if self.data.is_empty() && self.end == End::Due {
-            self.end = End::Written;
+        if self.data.is_empty() && self.end == EndState::Due {
+            self.end = EndState::Written;
             fits &= encode_into(buffer, FrameKind::Eof, id, &[]).is_ok();
-            if self.cancel == Cancel::AfterEnd {
-                self.cancel = Cancel::Written;
+            if self.cancel == CancelState::AfterEnd {
+                self.cancel = CancelState::Written;
                 fits &= encode_into(buffer, FrameKind::Cancel, id, &[]).is_ok();
             }
         }
@@ -267,18 +267,18 @@ impl Incoming {
             buffer.extend_from_slice(content);
             match self.runs.back_mut().filter(|run| run.stream == stream) {
                 Some(run) => run.length += length,
-                None => self.runs.push_back(Run { stream, length }),
+                None => self.runs.push_back(StreamRun { stream, length }),
             }
         } else {
             let mut buffer = BytesMut::from(Bytes::from(payload));
             buffer.advance(1);
             self.buffers.push_back(buffer);
-            self.runs.push_back(Run { stream, length });
+            self.runs.push_back(StreamRun { stream, length });
         }
     }
 
     pub(super) fn pop(&mut self) -> Option<(StreamId, Bytes)> {
-        let Run { stream, length } = self.runs.pop_front()?;
+        let StreamRun { stream, length } = self.runs.pop_front()?;
         let length = length as usize;
         let buffer = self.buffers.front_mut()?;
         let piece = if length == buffer.len() {
@@ -301,8 +301,9 @@ impl Incoming {
 
     /// Bytes of memory that the content takes.
     #[cfg(test)]
-    pub(super) fn held(&self) -> usize {
-        let lists = self.runs.capacity() * size_of::<Run>() + self.buffers.capacity() * size_of::<BytesMut>();
+    pub(super) fn buffered_bytes(&self) -> usize {
+        let lists =
+            self.runs.capacity() * size_of::<StreamRun>() + self.buffers.capacity() * size_of::<BytesMut>();
         lists + self.buffers.iter().map(BytesMut::capacity).sum::<usize>()
     }
 

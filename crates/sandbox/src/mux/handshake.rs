@@ -1,7 +1,7 @@
 //! The first words: the host says what the sandbox is, the guest that it is ready.
 
 use conjure_guest::protocol::{
-    Decoder, FrameKind, Hello, PROTOCOL_VERSION, SetupFailure, Welcome, encode_into,
+    Decoder, FrameKind, Hello, PROTOCOL_VERSION, SetupError, Welcome, encode_into,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -9,14 +9,14 @@ use crate::error::{SandboxError, SandboxErrorKind};
 
 /// A guest that did not greet as it must.
 #[derive(Debug)]
-pub(crate) enum Failed {
+pub(crate) enum HandshakeError {
     /// It could not confine itself, and said why.
-    SetUp(SetupFailure),
+    SetUp(SetupError),
     /// Its stream ended, or it said anything but a greeting of this version.
     Other(SandboxError),
 }
 
-impl From<SandboxError> for Failed {
+impl From<SandboxError> for HandshakeError {
     fn from(error: SandboxError) -> Self {
         Self::Other(error)
     }
@@ -31,7 +31,7 @@ pub(crate) async fn shake_hands(
     reader: &mut (dyn AsyncRead + Send + Unpin),
     writer: &mut (dyn AsyncWrite + Send + Unpin),
     hello: &Hello,
-) -> Result<(Welcome, Decoder), Failed> {
+) -> Result<(Welcome, Decoder), HandshakeError> {
     let payload = serde_json::to_vec(hello).map_err(failed)?;
     let mut bytes = Vec::new();
     encode_into(&mut bytes, FrameKind::Hello, 0, &payload).map_err(failed)?;
@@ -51,7 +51,7 @@ pub(crate) async fn shake_hands(
     };
     match (frame.kind, frame.channel) {
         (FrameKind::Welcome, 0) => {}
-        (FrameKind::Done, 0) => return Err(Failed::SetUp(frame.json().map_err(failed)?)),
+        (FrameKind::Done, 0) => return Err(HandshakeError::SetUp(frame.json().map_err(failed)?)),
         (kind, _) => return Err(failed(format!("its first frame is {kind:?} instead of a greeting")).into()),
     }
     let welcome: Welcome = frame.json().map_err(failed)?;

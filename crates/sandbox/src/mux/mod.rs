@@ -1,19 +1,19 @@
-//! The host's side of the frame protocol: many calls, and the guest's tunnels, over one byte stream.
+//! The host side of the frame protocol: many calls, and the guest's tunnels, over one byte stream.
 //!
-//! [`multiplexer`] is the protocol as a pure state machine, [`link`] shares it between calls and tasks, and
-//! [`supervisor`] holds the tasks that move the bytes and the guard that ends the guest.
+//! [`multiplexer`] is the protocol as a pure state machine, [`shared`] shares it between calls and tasks, and [`tasks`]
+//! moves the bytes and ends the guest.
 
 mod channel;
 mod handshake;
-mod link;
 mod multiplexer;
-mod supervisor;
+mod shared;
+mod tasks;
 mod tunnel_stream;
 mod tunnels;
 
-pub(crate) use handshake::{Failed, shake_hands};
-pub(crate) use link::{Call, Event, Link, Tunnelling};
-pub(crate) use supervisor::{GRACE, supervise};
+pub(crate) use handshake::{HandshakeError, shake_hands};
+pub(crate) use shared::{Call, Event, SharedMux, TunnelPolicy};
+pub(crate) use tasks::{GRACE, run_tasks};
 pub use tunnel_stream::TunnelStream;
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use conjure_guest::protocol::{
     Frame, FrameError, FrameKind, GuestError, Open, PAYLOAD_MAX, Reply, StreamId, TUNNEL_WINDOW, is_tunnel,
 };
 
-use super::channel::{Channel, Outgoing, Owner};
-use super::tunnels::{Read, TunnelViolation, Tunnelling, Tunnels};
+use super::channel::{Channel, ChannelOwner, Outgoing};
+use super::tunnels::{TunnelPolicy, TunnelRead, TunnelViolation, Tunnels};
 use crate::error::{SandboxError, SandboxErrorKind};
 
 /// How much is handed to the stream at once. It bounds how long a control frame waits behind content.
@@ -67,15 +67,15 @@ pub(super) struct Multiplexer {
 }
 
 impl Multiplexer {
-    pub(super) fn new(tunnelling: Tunnelling) -> Self {
-        Self { tunnels: Tunnels::new(tunnelling), ..Self::default() }
+    pub(super) fn new(tunnel_policy: TunnelPolicy) -> Self {
+        Self { tunnels: Tunnels::new(tunnel_policy), ..Self::default() }
     }
 
     /// Opens a channel.
     ///
     /// # Errors
     /// When the sandbox is lost, or the request is longer than a frame.
-    pub(super) fn open(&mut self, open: &Open, overdue: Deadline) -> Result<u32, SandboxError> {
+    pub(super) fn open(&mut self, open: &Open, deadline: Deadline) -> Result<u32, SandboxError> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
@@ -95,7 +95,7 @@ impl Multiplexer {
             SandboxError::new(SandboxErrorKind::Lost, "the sandbox has served all calls that it can number")
         })?;
         self.last = id;
-        self.channels.insert(id, Channel::new(payload, open.credit, overdue));
+        self.channels.insert(id, Channel::new(payload, open.credit, deadline));
         self.control_due(id);
         Ok(id)
     }
@@ -122,7 +122,7 @@ impl Multiplexer {
                 if !channel.incoming.spend(content.len()) {
                     return Err(Violation::Credit(id));
                 }
-                if channel.owner == Owner::Call {
+                if channel.owner == ChannelOwner::Call {
                     channel.incoming.push(stream, frame.payload);
                     self.wakes.extend(channel.incoming.waiter.take());
                 }
@@ -139,7 +139,7 @@ impl Multiplexer {
                 self.wakes.extend(channel.outgoing.waiter.take());
                 self.wakes.extend(channel.incoming.waiter.take());
                 channel.done = Some(reply);
-                if channel.owner == Owner::Nobody {
+                if channel.owner == ChannelOwner::Nobody {
                     self.channels.remove(&id);
                 }
             }
@@ -188,7 +188,7 @@ impl Multiplexer {
     /// The next event of a call. After `Done` or `Lost` the channel is gone.
     pub(super) fn poll_event(&mut self, id: u32, cx: &mut Context<'_>) -> Poll<Event> {
         let Some(channel) = self.channels.get_mut(&id) else {
-            return Poll::Ready(Event::Lost(self.failure.clone().unwrap_or_else(already_taken)));
+            return Poll::Ready(Event::Lost(self.failure.clone().unwrap_or_else(already_finished)));
         };
         if let Some((stream, bytes)) = channel.incoming.pop() {
             return Poll::Ready(Event::Data(stream, bytes));
@@ -239,10 +239,10 @@ impl Multiplexer {
         }
     }
 
-    /// The guest is to end the operation and say `Done` until `overdue`.
-    pub(super) fn cancel(&mut self, id: u32, overdue: Deadline) {
+    /// The guest is to end the operation and say `Done` until `deadline`.
+    pub(super) fn cancel(&mut self, id: u32, deadline: Deadline) {
         if let Some(channel) = self.channels.get_mut(&id).filter(|channel| channel.done.is_none()) {
-            channel.overdue = channel.overdue.earlier(overdue);
+            channel.deadline = channel.deadline.min(deadline);
             if channel.outgoing.cancel() {
                 self.control_due(id);
             }
@@ -250,16 +250,16 @@ impl Multiplexer {
     }
 
     /// Nobody waits for this channel any more.
-    pub(super) fn abandon(&mut self, id: u32, overdue: Deadline) {
+    pub(super) fn abandon(&mut self, id: u32, deadline: Deadline) {
         let Some(channel) = self.channels.get_mut(&id) else { return };
         // A request that was never written needs no cancelling, one that is done neither.
         if channel.outgoing.open.is_some() || channel.done.is_some() || self.failure.is_some() {
             self.channels.remove(&id);
             return;
         }
-        channel.owner = Owner::Nobody;
+        channel.owner = ChannelOwner::Nobody;
         channel.incoming.discard();
-        self.cancel(id, overdue);
+        self.cancel(id, deadline);
     }
 
     /// The sandbox is lost: every call ends with this error, if it has not ended. The first reason stands.
@@ -268,7 +268,7 @@ impl Multiplexer {
             return;
         }
         self.failure = Some(error);
-        self.channels.retain(|_, channel| channel.owner == Owner::Call);
+        self.channels.retain(|_, channel| channel.owner == ChannelOwner::Call);
         for channel in self.channels.values_mut() {
             channel.outgoing.close();
             self.wakes.extend(channel.outgoing.waiter.take());
@@ -284,8 +284,8 @@ impl Multiplexer {
     }
 
     /// The moments at which calls without an answer make the guest dead.
-    pub(super) fn overdues(&self) -> impl Iterator<Item = Deadline> {
-        self.channels.values().filter(|channel| channel.done.is_none()).map(|channel| channel.overdue)
+    pub(super) fn deadlines(&self) -> impl Iterator<Item = Deadline> {
+        self.channels.values().filter(|channel| channel.done.is_none()).map(|channel| channel.deadline)
     }
 
     /// Who is to be woken, once the lock is released.
@@ -313,7 +313,7 @@ impl Multiplexer {
         }
     }
 
-    pub(super) fn poll_read_tunnel(&mut self, id: u32, cx: &mut Context<'_>) -> Poll<Read> {
+    pub(super) fn poll_read_tunnel(&mut self, id: u32, cx: &mut Context<'_>) -> Poll<TunnelRead> {
         self.tunnels.poll_read(id, cx)
     }
 
@@ -356,8 +356,8 @@ impl Multiplexer {
     }
 
     #[cfg(test)]
-    pub(super) fn held(&self) -> usize {
-        self.channels.values().map(|channel| channel.incoming.held()).sum()
+    pub(super) fn buffered_bytes(&self) -> usize {
+        self.channels.values().map(|channel| channel.incoming.buffered_bytes()).sum()
     }
 
     fn control_due(&mut self, id: u32) {
@@ -380,6 +380,6 @@ impl Multiplexer {
     }
 }
 
-fn already_taken() -> SandboxError {
+fn already_finished() -> SandboxError {
     SandboxError::new(SandboxErrorKind::BadRequest, "the call has ended already")
 }

@@ -23,9 +23,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::multiplexer::{Event, Multiplexer};
 use crate::{
-    ArtifactFolder, Boundary, CallOptions, Command, CommandEnd, Connection, Connector, ExecutionContext,
-    Executor, Hello, Isolation, Layout, Proxy, RunEvent, Sandbox, SandboxError, SandboxErrorKind,
-    SandboxGuard, SetupFailure, SetupStep,
+    ArtifactDir, Boundary, CallOptions, Command, CommandEnd, Connector, ExecutionContext, Executor, Hello,
+    Isolation, Layout, Proxy, RunEvent, Sandbox, SandboxError, SandboxErrorKind, SandboxGuard, SetupError,
+    SetupStep, StartedSandbox,
 };
 
 /// The same cases every time. After a change to the state machine, run more of them with another seed.
@@ -105,11 +105,11 @@ impl Drop for FakeGuard {
 }
 
 impl SandboxGuard for FakeGuard {
-    fn greeted(&mut self, _: &Welcome) -> Isolation {
+    fn confirmed_isolation(&mut self, _: &Welcome) -> Isolation {
         Isolation::NONE
     }
 
-    fn ended(&mut self) -> BoxFuture<'_, String> {
+    fn wait(&mut self) -> BoxFuture<'_, String> {
         std::future::pending().boxed()
     }
 
@@ -130,12 +130,11 @@ impl Connector for FakeConnector {
         Isolation::FULL
     }
 
-    fn connect<'a>(&'a self, _: &'a ExecutionContext) -> BoxFuture<'a, Result<Connection, SandboxError>> {
+    fn connect<'a>(&'a self, _: &'a ExecutionContext) -> BoxFuture<'a, Result<StartedSandbox, SandboxError>> {
         let (stream, guard) = self.made.lock().unwrap().take().expect("connected once");
         let (reader, writer) = tokio::io::split(stream);
-        let layout =
-            Layout { workspace: "/".into(), read_only: Vec::new(), artifacts: ArtifactFolder::Nowhere };
-        let connection = Connection {
+        let layout = Layout { workspace: "/".into(), read_only: Vec::new(), artifacts: ArtifactDir::None };
+        let connection = StartedSandbox {
             reader: Box::new(reader),
             writer: Box::new(writer),
             hello: Hello::default(),

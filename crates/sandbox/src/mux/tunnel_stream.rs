@@ -12,8 +12,8 @@ use bytes::{Buf, Bytes};
 use conjure_guest::protocol::TUNNEL_WINDOW;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::link::Link;
-use super::tunnels::Read;
+use super::shared::SharedMux;
+use super::tunnels::TunnelRead;
 
 /// A connection that a command made to the proxy of its sandbox, seen from the host.
 ///
@@ -23,7 +23,7 @@ use super::tunnels::Read;
 /// `shutdown`, the client gets what was written, and what it still writes is thrown away.
 #[derive(Debug)]
 pub struct TunnelStream {
-    link: Arc<Link>,
+    link: Arc<SharedMux>,
     channel: u32,
     /// What was taken and not read yet.
     piece: Bytes,
@@ -32,7 +32,7 @@ pub struct TunnelStream {
 }
 
 impl TunnelStream {
-    pub(super) const fn new(link: Arc<Link>, channel: u32) -> Self {
+    pub(super) const fn new(link: Arc<SharedMux>, channel: u32) -> Self {
         Self { link, channel, piece: Bytes::new(), taken: 0 }
     }
 
@@ -56,9 +56,9 @@ impl AsyncRead for TunnelStream {
         if self.piece.is_empty() && buffer.remaining() > 0 {
             let channel = self.channel;
             match ready!(self.link.on_tunnels(|multiplexer| multiplexer.poll_read_tunnel(channel, cx))) {
-                Read::Bytes(piece) => self.piece = piece,
-                Read::End => return Poll::Ready(Ok(())),
-                Read::Reset => return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+                TunnelRead::Bytes(piece) => self.piece = piece,
+                TunnelRead::End => return Poll::Ready(Ok(())),
+                TunnelRead::Reset => return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
             }
         }
         let length = self.piece.len().min(buffer.remaining());

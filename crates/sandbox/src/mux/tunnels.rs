@@ -17,7 +17,7 @@ use super::multiplexer::Violation;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TunnelViolation {
     #[error("the guest opened a tunnel in a sandbox that has no proxy")]
-    Unasked,
+    NotAllowed,
     #[error("the guest opened tunnel {channel}, and the next one is {next}")]
     Number { channel: u32, next: u64 },
     #[error("the guest opened more than {TUNNELS_MAX} tunnels at a time")]
@@ -30,17 +30,17 @@ pub(super) enum TunnelViolation {
 
 /// Whether the guest may open tunnels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Tunnelling {
+pub(crate) enum TunnelPolicy {
     /// It must not: the sandbox has no proxy.
     #[default]
-    Refused,
+    Reject,
     /// It may: they are taken.
-    Taken,
+    Accept,
 }
 
 /// What a reader of a tunnel finds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Read {
+pub(super) enum TunnelRead {
     /// Content; not empty.
     Bytes(Bytes),
     /// The client writes no more.
@@ -52,7 +52,7 @@ pub(super) enum Read {
 /// The tunnels of one stream.
 #[derive(Debug, Default)]
 pub(super) struct Tunnels {
-    tunnelling: Tunnelling,
+    tunnel_policy: TunnelPolicy,
     tunnels: BTreeMap<u32, Tunnel>,
     /// Those that nobody has taken yet, in order.
     offered: VecDeque<u32>,
@@ -67,13 +67,13 @@ pub(super) struct Tunnels {
 struct Tunnel {
     outgoing: Outgoing,
     incoming: Incoming,
-    guest: Guest,
-    holder: Holder,
+    guest: GuestSide,
+    holder: TunnelHolder,
 }
 
 /// How far the guest is with a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Guest {
+enum GuestSide {
     /// It may send content.
     Open,
     /// It sends no more content.
@@ -86,7 +86,7 @@ enum Guest {
 
 /// Who has a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Holder {
+enum TunnelHolder {
     /// Nobody yet.
     Offered,
     /// A stream.
@@ -95,15 +95,15 @@ enum Holder {
     Nobody,
 }
 
-impl Guest {
-    const fn is_over(self) -> bool {
+impl GuestSide {
+    const fn is_closed(self) -> bool {
         matches!(self, Self::Done | Self::Reset)
     }
 }
 
 impl Tunnels {
-    pub(super) fn new(tunnelling: Tunnelling) -> Self {
-        Self { tunnelling, ..Self::default() }
+    pub(super) fn new(tunnel_policy: TunnelPolicy) -> Self {
+        Self { tunnel_policy, ..Self::default() }
     }
 
     /// Takes a frame of the guest; who is to be woken is added to `wakes`.
@@ -118,9 +118,9 @@ impl Tunnels {
         let tunnel = self
             .tunnels
             .get_mut(&id)
-            .filter(|tunnel| !tunnel.guest.is_over())
+            .filter(|tunnel| !tunnel.guest.is_closed())
             .ok_or(Violation::Channel { kind, channel: id })?;
-        if tunnel.guest == Guest::Ended && matches!(kind, FrameKind::Data | FrameKind::Eof) {
+        if tunnel.guest == GuestSide::Ended && matches!(kind, FrameKind::Data | FrameKind::Eof) {
             return Err(TunnelViolation::AfterEnd { kind, channel: id }.into());
         }
         match kind {
@@ -132,7 +132,7 @@ impl Tunnels {
                 if !tunnel.incoming.spend(content.len()) {
                     return Err(Violation::Credit(id));
                 }
-                if tunnel.holder == Holder::Stream {
+                if tunnel.holder == TunnelHolder::Stream {
                     tunnel.incoming.push(stream, frame.payload);
                     wakes.extend(tunnel.incoming.waiter.take());
                 }
@@ -144,19 +144,20 @@ impl Tunnels {
                 wakes.extend(tunnel.outgoing.waiter.take());
             }
             FrameKind::Eof => {
-                tunnel.guest = Guest::Ended;
+                tunnel.guest = GuestSide::Ended;
                 wakes.extend(tunnel.incoming.waiter.take());
             }
             _ => {
                 if !frame.payload.is_empty() {
                     return Err(TunnelViolation::Content { channel: id }.into());
                 }
-                tunnel.guest = if tunnel.guest == Guest::Ended { Guest::Done } else { Guest::Reset };
+                tunnel.guest =
+                    if tunnel.guest == GuestSide::Ended { GuestSide::Done } else { GuestSide::Reset };
                 tunnel.outgoing.close();
                 wakes.extend(tunnel.outgoing.waiter.take());
                 wakes.extend(tunnel.incoming.waiter.take());
                 self.live -= 1;
-                if tunnel.holder != Holder::Stream {
+                if tunnel.holder != TunnelHolder::Stream {
                     self.offered.retain(|offered| *offered != id);
                     self.tunnels.remove(&id);
                 }
@@ -167,8 +168,8 @@ impl Tunnels {
 
     fn opened(&mut self, id: u32, credit: u32, wakes: &mut Vec<Waker>) -> Result<(), Violation> {
         let next = u64::from(FIRST_TUNNEL) + u64::from(self.opened);
-        if self.tunnelling == Tunnelling::Refused {
-            return Err(TunnelViolation::Unasked.into());
+        if self.tunnel_policy == TunnelPolicy::Reject {
+            return Err(TunnelViolation::NotAllowed.into());
         }
         if u64::from(id) != next {
             return Err(TunnelViolation::Number { channel: id, next }.into());
@@ -181,8 +182,8 @@ impl Tunnels {
         let tunnel = Tunnel {
             outgoing: Outgoing::new(None, credit, TUNNEL_WINDOW as usize),
             incoming: Incoming::default(),
-            guest: Guest::Open,
-            holder: Holder::Offered,
+            guest: GuestSide::Open,
+            holder: TunnelHolder::Offered,
         };
         self.tunnels.insert(id, tunnel);
         self.offered.push_back(id);
@@ -198,9 +199,9 @@ impl Tunnels {
     /// The next tunnel that nobody has; it is the caller's from here on, who owes a [`Tunnels::release`].
     pub(super) fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<u32> {
         while let Some(id) = self.offered.pop_front() {
-            let tunnel = self.tunnels.get_mut(&id).filter(|tunnel| tunnel.holder == Holder::Offered);
+            let tunnel = self.tunnels.get_mut(&id).filter(|tunnel| tunnel.holder == TunnelHolder::Offered);
             if let Some(tunnel) = tunnel {
-                tunnel.holder = Holder::Stream;
+                tunnel.holder = TunnelHolder::Stream;
                 return Poll::Ready(id);
             }
         }
@@ -210,25 +211,26 @@ impl Tunnels {
 
     /// The guest may send this much more. Whether it can, and somebody takes it.
     pub(super) fn grant(&mut self, id: u32, bytes: u32) -> bool {
-        let is_read = |tunnel: &&mut Tunnel| tunnel.guest == Guest::Open && tunnel.holder == Holder::Stream;
+        let is_read =
+            |tunnel: &&mut Tunnel| tunnel.guest == GuestSide::Open && tunnel.holder == TunnelHolder::Stream;
         let Some(tunnel) = self.tunnels.get_mut(&id).filter(is_read) else { return false };
         tunnel.incoming.extend(bytes);
         tunnel.outgoing.grant = tunnel.outgoing.grant.saturating_add(bytes);
         true
     }
 
-    pub(super) fn poll_read(&mut self, id: u32, cx: &mut Context<'_>) -> Poll<Read> {
-        let Some(tunnel) = self.tunnels.get_mut(&id) else { return Poll::Ready(Read::Reset) };
+    pub(super) fn poll_read(&mut self, id: u32, cx: &mut Context<'_>) -> Poll<TunnelRead> {
+        let Some(tunnel) = self.tunnels.get_mut(&id) else { return Poll::Ready(TunnelRead::Reset) };
         if let Some((_, bytes)) = tunnel.incoming.pop() {
-            return Poll::Ready(Read::Bytes(bytes));
+            return Poll::Ready(TunnelRead::Bytes(bytes));
         }
         match tunnel.guest {
-            Guest::Open => {
+            GuestSide::Open => {
                 tunnel.incoming.waiter = Some(cx.waker().clone());
                 Poll::Pending
             }
-            Guest::Ended | Guest::Done => Poll::Ready(Read::End),
-            Guest::Reset => Poll::Ready(Read::Reset),
+            GuestSide::Ended | GuestSide::Done => Poll::Ready(TunnelRead::End),
+            GuestSide::Reset => Poll::Ready(TunnelRead::Reset),
         }
     }
 
@@ -250,10 +252,10 @@ impl Tunnels {
     /// The holder has gone.
     pub(super) fn release(&mut self, id: u32) {
         let Some(tunnel) = self.tunnels.get_mut(&id) else { return };
-        if tunnel.guest.is_over() {
+        if tunnel.guest.is_closed() {
             self.tunnels.remove(&id);
         } else {
-            tunnel.holder = Holder::Nobody;
+            tunnel.holder = TunnelHolder::Nobody;
             tunnel.incoming.discard();
             tunnel.outgoing.release();
         }
@@ -261,13 +263,13 @@ impl Tunnels {
 
     /// The sandbox is lost: every tunnel is as if reset. What came in before can still be read.
     pub(super) fn fail(&mut self, wakes: &mut Vec<Waker>) {
-        self.tunnelling = Tunnelling::Refused;
+        self.tunnel_policy = TunnelPolicy::Reject;
         self.offered.clear();
         self.live = 0;
-        self.tunnels.retain(|_, tunnel| tunnel.holder == Holder::Stream);
+        self.tunnels.retain(|_, tunnel| tunnel.holder == TunnelHolder::Stream);
         for tunnel in self.tunnels.values_mut() {
-            if !tunnel.guest.is_over() {
-                tunnel.guest = Guest::Reset;
+            if !tunnel.guest.is_closed() {
+                tunnel.guest = GuestSide::Reset;
             }
             tunnel.outgoing.close();
             wakes.extend(tunnel.outgoing.waiter.take());

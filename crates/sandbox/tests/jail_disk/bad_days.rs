@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 
 use conjure_sandbox::{
-    Command, DataFolder, ExecutionContext, Executor, Provision, SandboxError, SandboxErrorKind, SharedFolder,
-    Shelf,
+    Command, ContentDir, ContentItem, DataDir, ExecutionContext, Executor, SandboxError, SandboxErrorKind,
+    SharedFolder,
 };
-use conjure_store::Variant;
+use conjure_store::FileMode;
 use futures_util::{FutureExt as _, future};
 
 use crate::bed::{Bed, is_root, names, open};
@@ -29,14 +29,14 @@ impl Drop for Killed {
 #[tokio::test]
 async fn part_a_host_that_is_killed() {
     let Some(path) = told() else { return };
-    let data = DataFolder::open(Path::new(&path)).unwrap();
+    let data = DataDir::open(Path::new(&path)).unwrap();
     let workspace = data.workspace().unwrap();
     let kept = data.workspace().unwrap();
     fs::write(kept.path().join("file"), "kept").unwrap();
     kept.keep().unwrap();
     let sandbox = open(&data, &ExecutionContext::new(workspace.path())).await.unwrap();
     let bed = Bed { sandbox, workspace, data, _folder: tempfile::tempdir().unwrap() };
-    bed.provide(bed.tree("skill", &[("SKILL.md", "# Hello")])).await.unwrap();
+    bed.install_content(bed.tree("skill", &[("SKILL.md", "# Hello")])).await.unwrap();
     bed.run("mkdir -m 000 closed; seq 100000").await;
     let mark = format!("{path}-sleeper");
     let sleeper = format!("exec -a {mark} sleep 1000");
@@ -69,11 +69,11 @@ async fn what_a_killed_host_leaves_is_swept() {
     assert_eq!(names(&sandboxes).len(), 1);
     assert_eq!(names(&path.join("workspaces")).len(), 2);
     // While it lives, nobody takes anything from it.
-    drop(DataFolder::open(&path).unwrap());
+    drop(DataDir::open(&path).unwrap());
     assert_eq!(names(&sandboxes).len(), 1);
     drop(host);
     until("nothing of it runs", || bearing(path.to_str().unwrap()).is_empty()).await;
-    let data = DataFolder::open(&path).unwrap();
+    let data = DataDir::open(&path).unwrap();
     assert_eq!(names(&sandboxes), [""; 0]);
     let left = names(&path.join("workspaces"));
     assert_eq!(left.len(), 1, "{left:?}");
@@ -118,7 +118,7 @@ async fn part_a_full_disk() {
 }
 
 async fn on_a_small_disk(path: &Path, shared: &SharedFolder) -> Result<(), SandboxError> {
-    let data = DataFolder::open(path)?;
+    let data = DataDir::open(path)?;
     let made = in_a_small_data_folder(&data, shared).await;
     for folder in ["sandboxes", "workspaces", "store/temporary"] {
         assert_eq!(names(&path.join(folder)), [""; 0], "{made:?}");
@@ -126,17 +126,18 @@ async fn on_a_small_disk(path: &Path, shared: &SharedFolder) -> Result<(), Sandb
     made
 }
 
-async fn in_a_small_data_folder(data: &DataFolder, shared: &SharedFolder) -> Result<(), SandboxError> {
+async fn in_a_small_data_folder(data: &DataDir, shared: &SharedFolder) -> Result<(), SandboxError> {
     let workspace = data.workspace()?;
     let large = vec![b'x'; 64 * 1024];
     let read_only = vec![shared.clone()];
     let context = ExecutionContext { read_only, ..ExecutionContext::new(workspace.path()) };
     let sandbox = open(data, &context).await?;
     let store = data.store();
-    let given = match store.insert_bytes(&large, Variant::Plain) {
+    let given = match store.insert_bytes(&large, FileMode::Plain) {
         Ok(inserted) => {
-            let file = Provision::file(Shelf::Artifacts, "file", store, inserted.digest, Variant::Plain);
-            sandbox.provide(file, options()).await.map(drop)
+            let file =
+                ContentItem::file(ContentDir::Artifacts, "file", store, inserted.digest, FileMode::Plain);
+            sandbox.install_content(file, options()).await.map(drop)
         }
         Err(error) => {
             assert_eq!(error.kind(), conjure_store::StoreErrorKind::NoSpace, "{error}");

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use conjure_sandbox::{
-    Command, CommandEnd, DataFolder, ExecutionContext, Executor, Jail, Provision, Sandbox, SandboxError,
-    Shelf,
+    Command, CommandEnd, ContentDir, ContentItem, DataDir, ExecutionContext, Executor, Jail, Sandbox,
+    SandboxError,
 };
-use conjure_store::{TreeOptions, Variant};
+use conjure_store::{FileMode, TreeOptions};
 use tempfile::TempDir;
 
 use crate::support::{PatientClock, host, options, soon, text};
@@ -19,8 +19,8 @@ pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) struct Bed {
     // The first that goes.
     pub(crate) sandbox: Sandbox,
-    pub(crate) workspace: conjure_sandbox::PrivateWorkspace,
-    pub(crate) data: DataFolder,
+    pub(crate) workspace: conjure_sandbox::OwnedWorkspace,
+    pub(crate) data: DataDir,
     pub(crate) _folder: TempDir,
 }
 
@@ -30,7 +30,7 @@ pub(crate) async fn bed() -> Bed {
 
 pub(crate) async fn bed_with(change: impl FnOnce(&mut ExecutionContext)) -> Bed {
     let folder = tempfile::tempdir().unwrap();
-    let data = DataFolder::open(&folder.path().join("data")).unwrap();
+    let data = DataDir::open(&folder.path().join("data")).unwrap();
     let workspace = data.workspace().unwrap();
     let mut context = ExecutionContext::new(workspace.path());
     change(&mut context);
@@ -38,7 +38,7 @@ pub(crate) async fn bed_with(change: impl FnOnce(&mut ExecutionContext)) -> Bed 
     Bed { sandbox, workspace, data, _folder: folder }
 }
 
-pub(crate) fn jail(data: &DataFolder) -> Jail {
+pub(crate) fn jail(data: &DataDir) -> Jail {
     test_support::need_user_namespaces();
     Jail::new(host()).with_data(data.clone())
 }
@@ -47,7 +47,7 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-pub(crate) async fn open(data: &DataFolder, context: &ExecutionContext) -> Result<Sandbox, SandboxError> {
+pub(crate) async fn open(data: &DataDir, context: &ExecutionContext) -> Result<Sandbox, SandboxError> {
     Sandbox::open(&jail(data), context, Arc::new(PatientClock), soon(120)).await
 }
 
@@ -68,7 +68,7 @@ impl Bed {
         }
     }
 
-    pub(crate) fn tree(&self, name: &str, files: &[(&str, &str)]) -> Provision {
+    pub(crate) fn tree(&self, name: &str, files: &[(&str, &str)]) -> ContentItem {
         let source = tempfile::tempdir().unwrap();
         for (path, text) in files {
             let path = source.path().join(path);
@@ -77,17 +77,17 @@ impl Bed {
         }
         let store = self.data.store();
         let tree = store.insert_tree(source.path(), &TreeOptions::default()).unwrap();
-        Provision::tree(Shelf::Skills, name, store, tree)
+        ContentItem::tree(ContentDir::Skills, name, store, tree)
     }
 
-    pub(crate) fn file(&self, name: &str, content: &[u8]) -> Provision {
+    pub(crate) fn file(&self, name: &str, content: &[u8]) -> ContentItem {
         let store = self.data.store();
-        let digest = store.insert_bytes(content, Variant::Plain).unwrap().digest;
-        Provision::file(Shelf::Artifacts, name, store, digest, Variant::Plain)
+        let digest = store.insert_bytes(content, FileMode::Plain).unwrap().digest;
+        ContentItem::file(ContentDir::Artifacts, name, store, digest, FileMode::Plain)
     }
 
-    pub(crate) async fn provide(&self, provision: Provision) -> Result<String, SandboxError> {
-        let path = self.sandbox.provide(provision, options()).await?;
+    pub(crate) async fn install_content(&self, item: ContentItem) -> Result<String, SandboxError> {
+        let path = self.sandbox.install_content(item, options()).await?;
         Ok(path.to_str().unwrap().to_owned())
     }
 }

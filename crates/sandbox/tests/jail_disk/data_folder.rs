@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-use conjure_sandbox::{Connector as _, DataFolder, SandboxErrorKind};
+use conjure_sandbox::{Connector as _, DataDir, SandboxErrorKind};
 
 use crate::bed::jail;
 
@@ -12,21 +12,21 @@ fn a_data_folder_that_cannot_be_had_is_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
-    let error = DataFolder::open(&file.join("data")).unwrap_err();
+    let error = DataDir::open(&file.join("data")).unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::Unavailable, "{error}");
     let shared = folder.path().join("shared");
     fs::create_dir_all(shared.join("store")).unwrap();
     fs::set_permissions(shared.join("store"), fs::Permissions::from_mode(0o777)).unwrap();
-    let error = DataFolder::open(&shared).unwrap_err();
+    let error = DataDir::open(&shared).unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::Unavailable, "{error}");
     // By a link, it is the folder that it leads to.
     let (real, link) = (folder.path().join("real"), folder.path().join("link"));
     fs::create_dir(&real).unwrap();
     symlink(&real, &link).unwrap();
-    assert_eq!(DataFolder::open(&link).unwrap().path(), fs::canonicalize(&real).unwrap());
-    assert!(jail(&DataFolder::open(&real).unwrap()).isolation().disk == conjure_sandbox::Boundary::Watched);
+    assert_eq!(DataDir::open(&link).unwrap().path(), fs::canonicalize(&real).unwrap());
+    assert!(jail(&DataDir::open(&real).unwrap()).isolation().disk == conjure_sandbox::Boundary::Watched);
     // A temporary one goes, with all that is in it.
-    let temporary = DataFolder::temporary().unwrap();
+    let temporary = DataDir::temporary().unwrap();
     let path = temporary.path().to_owned();
     let workspace = temporary.workspace().unwrap();
     fs::write(workspace.path().join("file"), "").unwrap();
@@ -39,7 +39,7 @@ fn a_data_folder_that_cannot_be_had_is_refused_with_the_reason() {
 #[test]
 fn a_workspace_with_a_name_stays_until_it_is_removed() {
     let folder = tempfile::tempdir().unwrap();
-    let data = DataFolder::open(folder.path()).unwrap();
+    let data = DataDir::open(folder.path()).unwrap();
     let path = data.named_workspace("ses_1").unwrap();
     let around = path.parent().unwrap();
     assert_eq!(fs::metadata(around).unwrap().permissions().mode() & 0o777, 0o700);
@@ -49,7 +49,7 @@ fn a_workspace_with_a_name_stays_until_it_is_removed() {
     fs::set_permissions(path.join("deep"), fs::Permissions::from_mode(0o000)).unwrap();
     drop(data);
     // Opening it sweeps what has no name.
-    let data = DataFolder::open(folder.path()).unwrap();
+    let data = DataDir::open(folder.path()).unwrap();
     assert_eq!(data.named_workspace("ses_1").unwrap(), path);
     assert_eq!(fs::read_to_string(path.join("file")).unwrap(), "kept");
     assert_eq!((data.remove_workspace("ses_1"), data.remove_workspace("ses_1")), (Ok(true), Ok(false)));

@@ -46,8 +46,8 @@ async fn what_commands_leave_is_the_host_s_to_read_and_goes_whatever_it_is() {
 async fn two_at_once_see_nothing_of_each_other() {
     let (one, other) = future::join(bed(), bed()).await;
     for (bed, name) in [(&one, "one"), (&other, "other")] {
-        bed.provide(bed.file(name, name.as_bytes())).await.unwrap();
-        bed.provide(bed.tree(name, &[("SKILL.md", name)])).await.unwrap();
+        bed.install_content(bed.file(name, name.as_bytes())).await.unwrap();
+        bed.install_content(bed.tree(name, &[("SKILL.md", name)])).await.unwrap();
         bed.run(&format!("echo {name} > {name}; echo {name} > /tmp/{name}; seq 100000")).await;
     }
     // Two of one tenant, too.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use conjure_sandbox::{
-    Boundary, Command, CommandEnd, DataFolder, DiskLimit, ExecutionContext, Executor as _, Limits,
+    Boundary, Command, CommandEnd, DataDir, DiskLimit, ExecutionContext, Executor as _, Limits,
     SandboxErrorKind,
 };
 
@@ -35,7 +35,7 @@ fn skip() {
 #[tokio::test]
 async fn the_kernel_refuses_what_is_beyond_and_the_workspace_outlives_the_sandbox() {
     let folder = tempfile::tempdir().unwrap();
-    let data = DataFolder::open(&folder.path().join("data")).unwrap();
+    let data = DataDir::open(&folder.path().join("data")).unwrap();
     let workspace = data.named_workspace("session").unwrap();
     let context = context(&workspace);
     if !is_root() || !can_loop() {
@@ -85,7 +85,7 @@ async fn a_workspace_that_goes_by_itself_leaves_no_mount() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let data = DataFolder::open(&folder.path().join("data")).unwrap();
+    let data = DataDir::open(&folder.path().join("data")).unwrap();
     let workspace = data.workspace().unwrap();
     let path = workspace.path().to_owned();
     let sandbox = open(&data, &context(&path)).await.unwrap();
@@ -100,7 +100,7 @@ async fn a_workspace_that_goes_by_itself_leaves_no_mount() {
 #[tokio::test]
 async fn what_the_kernel_cannot_limit_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    let data = DataFolder::open(&folder.path().join("data")).unwrap();
+    let data = DataDir::open(&folder.path().join("data")).unwrap();
     let own = tempfile::tempdir().unwrap();
     assert_eq!(open(&data, &context(own.path())).await.unwrap_err().kind(), SandboxErrorKind::Unsupported);
     if is_root() && can_loop() {

@@ -6,16 +6,16 @@
 
 mod bad_days;
 mod bed;
+mod content;
 mod data_folder;
 mod folders;
-mod given;
 mod kernel_limit;
 mod quota;
 mod quota_attacks;
-mod spares;
 #[expect(dead_code, reason = "a part of it is used here")]
 #[path = "../support/mod.rs"]
 mod support;
+mod warm_sandboxes;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

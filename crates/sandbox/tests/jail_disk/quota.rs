@@ -3,7 +3,7 @@
 use std::fs;
 
 use conjure_sandbox::{
-    Command, CommandEnd, DataFolder, ExecutionContext, Executor, Limits, QuotaExcess, SandboxErrorKind,
+    Command, CommandEnd, DataDir, ExecutionContext, Executor, Limits, QuotaExcess, SandboxErrorKind,
 };
 
 use crate::bed::{Bed, MIB, bed_with, open};
@@ -65,7 +65,7 @@ async fn in_a_folder_of_the_user_s_own_what_is_added_counts() {
     let own = tempfile::tempdir().unwrap();
     fs::write(own.path().join("large"), vec![b'x'; 10 << 20]).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let data = DataFolder::open(&folder.path().join("data")).unwrap();
+    let data = DataDir::open(&folder.path().join("data")).unwrap();
     let mut context = ExecutionContext::new(own.path());
     small(&mut context);
     let sandbox = open(&data, &context).await.unwrap();

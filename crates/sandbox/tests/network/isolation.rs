@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use conjure_base::SystemClock;
-use conjure_egress::{Egress, Policy};
+use conjure_egress::{Egress, EgressPolicy};
 use conjure_sandbox::{ExecutionContext, NetworkPolicy, Sandbox, SandboxErrorKind};
 
-use crate::place::Place;
+use crate::connector_fixture::ConnectorFixture;
 use crate::support::soon;
 use crate::web::{allowing, plain};
 
@@ -94,11 +94,11 @@ for address in ("127.0.0.1", "0.0.0.0"):
 
 #[tokio::test]
 async fn what_is_no_host_is_refused_before_anything_is_made() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = ConnectorFixture::new() else { return };
     let workspace = tempfile::tempdir().unwrap();
     let network = NetworkPolicy::Limited(vec!["good.example".to_owned(), "https://example.com/".to_owned()]);
     let context = ExecutionContext { network, ..ExecutionContext::new(workspace.path()) };
-    let connector = place.connector(Egress::new(Policy::None));
+    let connector = place.connector(Egress::new(EgressPolicy::None));
     let opened = Sandbox::open(&*connector, &context, Arc::new(SystemClock), soon(120)).await;
     let error = opened.unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::BadRequest);

@@ -8,13 +8,13 @@
 #[cfg(test)]
 mod clients;
 #[cfg(test)]
+mod connector_fixture;
+#[cfg(test)]
 mod isolation;
 #[cfg(test)]
 #[expect(dead_code, reason = "of the servers and names there, some are used here")]
 #[path = "../../../egress/tests/it/support.rs"]
 mod outside;
-#[cfg(test)]
-mod place;
 #[expect(dead_code, reason = "a part of it is used here")]
 #[path = "../support/mod.rs"]
 mod support;

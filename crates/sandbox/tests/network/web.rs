@@ -3,15 +3,15 @@
 use std::sync::{Arc, Mutex};
 
 use base64::Engine;
-use conjure_egress::{Egress, Observe, Policy, Refusal, Target, WebPorts};
+use conjure_egress::{Egress, EgressObserver, EgressPolicy, Refusal, Target, WebPorts};
 use conjure_sandbox::{
     Command, CommandEnd, CommandOutcome, Connector, ExecutionContext, Executor, NetworkPolicy, Sandbox,
     SandboxError,
 };
 use tempfile::TempDir;
 
+use crate::connector_fixture::ConnectorFixture;
 use crate::outside::{Server, authority, egress, tls_server};
-use crate::place::Place;
 use crate::support::{PatientClock, options, soon, text};
 
 /// What is asked of every server that answers at once.
@@ -27,7 +27,7 @@ impl Notes {
     }
 }
 
-impl Observe for Notes {
+impl EgressObserver for Notes {
     fn refused(&self, refusal: &Refusal) {
         self.0.lock().unwrap().push(refusal.to_string());
     }
@@ -40,16 +40,17 @@ pub(crate) struct Web {
     pub(crate) notes: Arc<Notes>,
     _workspace: TempDir,
     /// Goes last.
-    _place: Place,
+    _place: ConnectorFixture,
 }
 
 /// A sandbox under this policy; `None` where this machine has none. `root.pem` in its workspace is the authority that
 /// `certificate` names.
 pub(crate) async fn sandbox(network: NetworkPolicy, ports: WebPorts, certificate: &[u8]) -> Option<Web> {
-    let place = Place::new()?;
+    let place = ConnectorFixture::new()?;
     let notes = Arc::new(Notes::default());
-    let pattern: Egress =
-        egress(Policy::None).with_observer(Arc::clone(&notes) as Arc<dyn Observe>).with_web_ports(ports);
+    let pattern: Egress = egress(EgressPolicy::None)
+        .with_observer(Arc::clone(&notes) as Arc<dyn EgressObserver>)
+        .with_web_ports(ports);
     let workspace = tempfile::tempdir().unwrap();
     std::fs::write(workspace.path().join("root.pem"), pem(certificate)).unwrap();
     let context = ExecutionContext { network, ..ExecutionContext::new(workspace.path()) };

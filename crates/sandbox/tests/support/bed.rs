@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_sandbox::{
-    CallOptions, Command, CommandEnd, CommandOutcome, ExecutionContext, Executor, Limits, Sandbox,
-    SandboxError, SandboxErrorKind, Sharing,
+    CallOptions, Command, CommandEnd, CommandOutcome, ExecutionContext, Executor, HostAccess, Limits,
+    Sandbox, SandboxError, SandboxErrorKind,
 };
 
 use super::kind::{Kind, Workspace};
@@ -68,7 +68,7 @@ impl Bed {
 
     /// Whether the host's workspace is the sandbox's.
     fn is_shared(&self) -> bool {
-        self.sandbox.sharing() == Sharing::Shared
+        self.sandbox.host_access() == HostAccess::Mounted
     }
 
     /// Puts a file into the workspace, as the host, where that is its.

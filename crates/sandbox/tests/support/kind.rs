@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use conjure_sandbox::{Connector, PrivateWorkspace};
+use conjure_sandbox::{Connector, OwnedWorkspace};
 use tempfile::TempDir;
 
 /// A kind of sandbox that the tests are about.
@@ -39,7 +39,7 @@ pub(crate) trait Kind {
 pub(crate) enum Workspace {
     Folder(TempDir),
     /// The session's own, in a data folder.
-    Private(PrivateWorkspace),
+    Private(OwnedWorkspace),
 }
 
 impl Workspace {

@@ -16,7 +16,7 @@ mod kind;
 mod patience;
 mod processes;
 #[cfg(feature = "jail")]
-pub(crate) mod spares;
+pub(crate) mod warm_sandboxes;
 
 pub(crate) use again::{Killed, again, again_copied, copied, told};
 pub(crate) use bed::{Bed, bash, bash_in, opened, options, said, soon, text, until, until_nobody_goes_on};

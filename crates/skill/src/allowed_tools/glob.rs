@@ -1,12 +1,13 @@
-//! Patterns of paths.
+//! Path patterns.
 
 use std::fmt;
 
-use super::rule::AllowRuleError;
+use super::error::AllowRuleError;
 
-/// A pattern of paths: `*` and `?` within a segment, `**` as a segment for any number of them, none included.
+/// A path pattern: `*` and `?` match within a segment, a segment `**` matches any number of segments, including
+/// none.
 ///
-/// An absolute pattern fits absolute paths, a relative one relative paths. What a path leads through is not looked at.
+/// An absolute pattern matches absolute paths, a relative one relative paths. Links in a path are not resolved.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Glob {
     is_absolute: bool,
@@ -48,7 +49,7 @@ impl Glob {
         Ok(Self { is_absolute: text.starts_with('/'), segments: segments.into() })
     }
 
-    /// Whether a path fits. The time it takes grows with the product of both lengths.
+    /// Whether a path matches. The cost is proportional to the product of both lengths.
     #[must_use]
     pub fn matches(&self, path: &str) -> bool {
         if path.contains("://") || path.starts_with('~') || path.contains(char::is_control) {
@@ -58,7 +59,7 @@ impl Glob {
         if names.is_empty() || names.contains(&"..") || path.starts_with('/') != self.is_absolute {
             return false;
         }
-        // `fits[n]`: whether the segments so far fit the first `n` names.
+        // `fits[n]`: whether the segments so far match the first `n` names.
         let mut fits = vec![false; names.len() + 1];
         fits[0] = true;
         for segment in &self.segments {
@@ -89,12 +90,12 @@ impl fmt::Display for Glob {
     }
 }
 
-/// The segments of a path that say something.
+/// The segments of a path, without empty ones and `.`.
 fn segments_of(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|segment| !segment.is_empty() && *segment != ".")
 }
 
-/// Whether a name fits a segment with `*` and `?`. After a failure only the last `*` takes more.
+/// Whether a name matches a segment with `*` and `?`. After a mismatch, only the last `*` is extended.
 fn is_like(name: &str, like: &str) -> bool {
     let (name, like): (Vec<char>, Vec<char>) = (name.chars().collect(), like.chars().collect());
     let (mut n, mut l) = (0, 0);

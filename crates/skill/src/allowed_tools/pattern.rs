@@ -1,31 +1,32 @@
-//! What a rule says of a call's subject: a command line or a path.
+//! The pattern of a rule, which matches the subject of a call: a command line or a path.
 
 use std::fmt;
 
+use super::error::AllowRuleError;
 use super::glob::Glob;
-use super::rule::AllowRuleError;
 
-/// Characters that make more of a command line than one simple command, or of a word more than it says.
+/// Characters that make a command line more than one simple command, or that expand a word.
 const SHELL: &[char] = &[';', '&', '|', '<', '>', '$', '(', ')', '`', '{', '}'];
-/// Characters that a prefix must not have besides, since words would no longer end where they seem to.
+/// Additional characters that a prefix must not contain, since they move the ends of words.
 const QUOTING: &[char] = &['\'', '"', '\\', '#', '*', '?', '[', ']', '!', '~', '='];
 
-/// Of which calls of its tool a rule speaks.
+/// The calls of a tool that a rule matches.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Pattern {
-    /// One simple command that begins with these words; with none, any simple command. Written `git log:*`, which is
-    /// also read from `git log *`. A command line with a character that joins commands, sends output elsewhere or
-    /// puts another text in its place is no simple command, not even where the character is quoted.
+    /// One simple command that begins with these words. Without words: any simple command. Written `git log:*`;
+    /// `git log *` is accepted, too. A command line with a character that joins commands, redirects output or
+    /// substitutes text is not a simple command, even if the character is quoted.
     CommandPrefix(String),
-    /// A path that fits: `*` and `?` within a segment, `**` for any segments. One with a `..` or a scheme fits none.
+    /// A path that matches: `*` and `?` within a segment, `**` for any segments. A path with `..` or a scheme
+    /// never matches.
     Path(Glob),
     /// The whole subject is this text.
     Exact(String),
 }
 
 impl Pattern {
-    /// The pattern of a shell's command line.
+    /// Parses the pattern of a shell command.
     pub(super) fn of_command(text: &str) -> Result<Self, AllowRuleError> {
         let prefix = match text {
             "*" => Some(""),
@@ -45,12 +46,12 @@ impl Pattern {
         }
     }
 
-    /// The pattern of a file tool's path.
+    /// Parses the pattern of a file tool's path.
     pub(super) fn of_path(text: &str) -> Result<Self, AllowRuleError> {
         Glob::new(text).map(Self::Path)
     }
 
-    /// The pattern of a tool that is not known here: the text itself, if it seems to mean no more than itself.
+    /// Parses the pattern of an unknown tool: the literal text, if it has no special characters.
     pub(super) fn of_other(text: &str) -> Result<Self, AllowRuleError> {
         if text.contains(|c: char| c == '*' || c.is_control()) {
             let reason =
@@ -60,7 +61,7 @@ impl Pattern {
         Ok(Self::Exact(text.to_owned()))
     }
 
-    /// Whether a call's subject fits.
+    /// Whether a call's subject matches.
     #[must_use]
     pub fn matches(&self, subject: &str) -> bool {
         match self {
@@ -82,7 +83,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Whether a character stands for itself in any shell, whatever is around it, or only quotes.
+/// Whether a character is literal in any shell and any context, or only quotes.
 fn is_plain(c: char) -> bool {
     !SHELL.contains(&c) && (c == '\t' || !c.is_control())
 }

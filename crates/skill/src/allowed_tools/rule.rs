@@ -1,11 +1,12 @@
-//! One rule: a tool, and of which of its calls it speaks.
+//! One rule: a tool, and a pattern for its calls.
 
 use std::fmt;
 use std::str::FromStr;
 
+use super::error::AllowRuleError;
 use super::pattern::Pattern;
 
-/// What other systems call the tools that we have under another name.
+/// The names that other systems use for our tools.
 const NAMES: [(&str, &str); 5] = [
     ("Bash", BASH),
     ("Read", "view"),
@@ -20,55 +21,28 @@ const FILE_TOOLS: [&str; 3] = ["view", "create_file", "str_replace"];
 
 /// A rule of an `allowed-tools`: `TOOL`, or `TOOL(PATTERN)`.
 ///
-/// Its text form is read back as the same rule, and has our tools' names: `Bash(git:*)` becomes `bash_tool(git:*)`.
+/// Its text form parses to the same rule, and uses our tool names: `Bash(git:*)` becomes `bash_tool(git:*)`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct AllowRule {
     tool: String,
     pattern: Option<Pattern>,
 }
 
-/// Why a rule is not understood.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum AllowRuleError {
-    /// What stands where a tool's name is expected is none.
-    #[error("a tool's name is letters, digits and `_`, `-`, `.`, `:`, `/`, without wildcards")]
-    Tool,
-    /// The parentheses do not fit together.
-    #[error("write it as `TOOL` or `TOOL(PATTERN)`, the last character being the closing parenthesis")]
-    Parentheses,
-    /// There is nothing between the parentheses.
-    #[error("there is no pattern between its parentheses; leave them out to mean every call")]
-    EmptyPattern,
-    /// The pattern cannot be understood.
-    #[error("{reason}")]
-    Pattern {
-        /// What is understood instead.
-        reason: &'static str,
-    },
-    /// It is longer than any rule needs to be.
-    #[error("it has more than {limit} characters")]
-    TooLong {
-        /// The most characters.
-        limit: usize,
-    },
-}
-
 impl AllowRule {
-    /// The tool's name, as ours where it is one of ours.
+    /// The tool's name, translated to ours where there is one.
     #[must_use]
     pub fn tool(&self) -> &str {
         &self.tool
     }
 
-    /// Of which calls it speaks; none when of all.
+    /// The pattern of the calls. `None`: all calls of the tool.
     #[must_use]
     pub const fn pattern(&self) -> Option<&Pattern> {
         self.pattern.as_ref()
     }
 
-    /// Whether it speaks of a call of this tool. The subject is what the call is about: the command line of
-    /// `bash_tool`, the path of a file tool. A rule with a pattern speaks of no call without a subject.
+    /// Whether the rule matches a call of this tool. The subject is the command line of `bash_tool`, or the path
+    /// of a file tool. A rule with a pattern matches no call without a subject.
     #[must_use]
     pub fn matches(&self, tool: &str, subject: Option<&str>) -> bool {
         self.tool == tool
@@ -118,7 +92,7 @@ impl fmt::Display for AllowRule {
     }
 }
 
-/// Whether every parenthesis has its partner.
+/// Whether all parentheses match.
 fn is_balanced(text: &str) -> bool {
     let mut depth = 0_usize;
     for c in text.chars() {

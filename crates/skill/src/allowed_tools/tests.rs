@@ -32,7 +32,7 @@ fn rules_are_read_as_people_write_them() {
 }
 
 #[test]
-fn what_is_not_understood_is_told_and_approves_nothing() {
+fn invalid_rules_are_reported_and_approve_nothing() {
     check("Bash( Read Write", &[], 1);
     check("Bash) Read", &["view"], 1);
     check("Bash() (git) Bash(a)b", &[], 3);

@@ -4,6 +4,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use tempfile::TempDir;
 
 use super::*;
+use crate::LinkPolicy;
 use crate::unprivileged;
 
 /// A folder with skills at these paths; each is named as its folder.
@@ -24,7 +25,7 @@ fn write_skill(root: &Path, path: &str, description: &str) {
 }
 
 fn find_in(path: &Path) -> Discovery {
-    discover(&[Scope::named(path)], Bounds::default(), Mode::Lenient)
+    discover(&[Scope::named(path)], DiscoveryLimits::default(), Mode::Lenient)
 }
 
 fn names(discovery: &Discovery) -> Vec<&str> {
@@ -41,7 +42,7 @@ fn skills_are_found_at_every_level_in_the_order_of_paths() {
     let found = find_in(temp.path());
     assert_eq!(names(&found), ["z", "a", "b", "c"]);
     assert_eq!(found.diagnostics, []);
-    let folders = scan_directory(temp.path(), Bounds::default()).unwrap();
+    let folders = scan_directory(temp.path(), DiscoveryLimits::default()).unwrap();
     let roots: Vec<_> = found.skills.iter().map(|skill| skill.root_dir().to_owned()).collect();
     assert_eq!(folders, roots);
     assert_eq!(found.into_catalog().len(), 4);
@@ -79,7 +80,7 @@ fn of_two_with_one_name_the_higher_rank_stays() {
         Scope { path: user.path().to_owned(), kind: ScopeKind::User, trust: Trust::Trusted },
         Scope { path: project.path().to_owned(), kind: ScopeKind::Project, trust: Trust::Trusted },
     ];
-    let found = discover(&scopes, Bounds::default(), Mode::Lenient);
+    let found = discover(&scopes, DiscoveryLimits::default(), Mode::Lenient);
     let project_root = project.path().canonicalize().unwrap();
     assert_eq!(names(&found), ["a", "b", "c"]);
     assert!(found.skills[..2].iter().all(|skill| skill.root_dir().starts_with(&project_root)));
@@ -87,14 +88,14 @@ fn of_two_with_one_name_the_higher_rank_stays() {
     assert_eq!(rules(&found), [RuleId::NameCollision, RuleId::NameCollision]);
     // The same scope twice is no collision.
     let twice = [scopes[0].clone(), scopes[0].clone()];
-    assert_eq!(discover(&twice, Bounds::default(), Mode::Lenient).diagnostics, []);
+    assert_eq!(discover(&twice, DiscoveryLimits::default(), Mode::Lenient).diagnostics, []);
 }
 
 #[test]
 fn an_untrusted_scope_is_not_loaded() {
     let temp = folder_with(&["a"]);
     let scope = Scope { path: temp.path().to_owned(), kind: ScopeKind::Project, trust: Trust::Untrusted };
-    let found = discover(&[scope], Bounds::default(), Mode::Lenient);
+    let found = discover(&[scope], DiscoveryLimits::default(), Mode::Lenient);
     assert_eq!((names(&found), rules(&found)), (vec![], vec![RuleId::ScopeUntrusted]));
 }
 
@@ -104,9 +105,9 @@ fn a_missing_scope_is_an_error_when_it_was_named() {
     let absent = temp.path().join("absent");
     assert_eq!(rules(&find_in(&absent)), [RuleId::PathMissing]);
     let scope = Scope { kind: ScopeKind::User, ..Scope::named(&absent) };
-    assert_eq!(discover(&[scope], Bounds::default(), Mode::Lenient).diagnostics, []);
+    assert_eq!(discover(&[scope], DiscoveryLimits::default(), Mode::Lenient).diagnostics, []);
     assert!(matches!(load_all([&absent]), Err(SkillError::NotFound { missing: Missing::Path, .. })));
-    assert!(scan_directory(&absent, Bounds::default()).is_err());
+    assert!(scan_directory(&absent, DiscoveryLimits::default()).is_err());
     let file = temp.path().join("file");
     fs::write(&file, "").unwrap();
     assert_eq!(rules(&find_in(&file)), [RuleId::NotADirectory]);
@@ -130,14 +131,14 @@ fn links_are_followed_once_and_never_in_circles() {
 }
 
 #[test]
-fn links_that_lead_out_are_not_followed_where_they_may_not_and_that_is_told() {
+fn forbidden_links_out_of_a_scope_are_not_followed_and_are_reported() {
     let (temp, elsewhere) = (folder_with(&["group/b"]), folder_with(&["c", "deep/d"]));
     symlink("group", temp.path().join("again")).unwrap();
     symlink(elsewhere.path().join("c"), temp.path().join("c")).unwrap();
     symlink(elsewhere.path(), temp.path().join("group/elsewhere")).unwrap();
     fs::write(elsewhere.path().join("p.skill"), "no package").unwrap();
     symlink(elsewhere.path().join("p.skill"), temp.path().join("p.skill")).unwrap();
-    let bounds = Bounds { links: Links::WithinScope, ..Bounds::default() };
+    let bounds = DiscoveryLimits { links: LinkPolicy::WithinScope, ..DiscoveryLimits::default() };
     let found = discover(&[Scope::named(temp.path())], bounds, Mode::Lenient);
     assert_eq!(names(&found), ["b"]);
     assert_eq!(rules(&found), [RuleId::ScopeLink; 3]);
@@ -151,7 +152,7 @@ fn bounds_cut_off_the_deepest_and_say_so() {
     let within = |depth, directories| {
         discover(
             &[Scope::named(temp.path())],
-            Bounds { depth, directories, ..Bounds::default() },
+            DiscoveryLimits { depth, directories, ..DiscoveryLimits::default() },
             Mode::Lenient,
         )
     };
@@ -163,8 +164,8 @@ fn bounds_cut_off_the_deepest_and_say_so() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_and_hides_no_other() {
-    unprivileged::check("discovery::tests::what_cannot_be_read_is_told_and_hides_no_other", || {
+fn unreadable_folders_are_reported_and_hide_no_other_skill() {
+    unprivileged::check("discovery::tests::unreadable_folders_are_reported_and_hide_no_other_skill", || {
         let (temp, elsewhere) = (folder_with(&["a", "locked/b", "shut/c"]), folder_with(&["deep/d"]));
         symlink(elsewhere.path().join("deep/d"), temp.path().join("d")).unwrap();
         let root = temp.path().canonicalize().unwrap();

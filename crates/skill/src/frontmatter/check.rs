@@ -1,8 +1,9 @@
-//! The rules of the fields, with the reference validator's messages in its order.
+//! Checks the rules of the fields, with the messages and the order of the reference validator.
 
-use conjure_base::judged;
+use conjure_base::text::classify_chars;
 
-use super::{Findings, Folder, Frontmatter, Mode};
+use super::document::{Frontmatter, Mode};
+use super::findings::Findings;
 use crate::allowed_tools::AllowedTools;
 use crate::diagnostic::{RuleId, Severity};
 use crate::manifest;
@@ -10,29 +11,38 @@ use crate::metadata::Metadata;
 use crate::name::{self, NameProblem, SkillName};
 use crate::yaml::{Mark, Node, Value};
 
-/// The most code points a valid description has.
+/// The maximum length of a description in code points.
 pub const MAX_DESCRIPTION_CHARS: usize = 1024;
 const MAX_COMPATIBILITY_CHARS: usize = 500;
 
-/// So many unknown fields are named, each with at most so many characters: a hostile file has thousands.
+/// The maximum number of unknown fields to name, and of characters of each: a hostile file has thousands.
 const MAX_NAMED_FIELDS: usize = 10;
 const MAX_FIELD_NAME_CHARS: usize = 64;
 
 /// The fields of the format, sorted as the reference lists them.
 const FIELDS: [&str; 6] = ["allowed-tools", "compatibility", "description", "license", "metadata", "name"];
 
-/// Where a field that is missing would stand.
+/// The position of a missing field.
 const START: Mark = Mark { line: 1, column: 1 };
 
-/// Checks a document and takes its fields. What breaks a rule is in `findings`; there are no fields when one that
-/// cannot be done without is missing.
+/// The expected name of a skill: that of its folder.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ExpectedName<'a> {
+    /// The text comes from no file.
+    Unknown,
+    /// The last segment of the folder's path.
+    Named(&'a str),
+}
+
+/// Checks a document and returns its fields. Violations are added to `findings`. `None` when a required field is
+/// missing.
 pub(super) fn check(
     root: Node,
     mode: Mode,
-    folder: Folder<'_>,
+    folder: ExpectedName<'_>,
     findings: &mut Findings<'_>,
 ) -> Option<Frontmatter> {
-    let mut rules = Rules { mode, findings };
+    let mut rules = FieldRules { mode, findings };
     let Value::Mapping(entries) = root.value else {
         rules.error(RuleId::FrontmatterNotMapping, "SKILL.md frontmatter must be a YAML mapping", root.mark);
         return None;
@@ -41,11 +51,11 @@ pub(super) fn check(
     let mut unknown = Vec::new();
     let has_manifest = entries.iter().any(|(key, ..)| manifest::declares_manifest(key));
     for (key, mark, value) in entries {
-        // Whether it may be here is for a strict reader to say.
+        // A strict reader reports fields that are not allowed here.
         if has_manifest && mode == Mode::Lenient && manifest::is_manifest_field(&key) {
             continue;
         }
-        match fields.slot(&key) {
+        match fields.field_mut(&key) {
             Some(slot) => *slot = Some(value),
             None => unknown.push((key, mark)),
         }
@@ -68,7 +78,7 @@ pub(super) fn check(
     })
 }
 
-/// The name of an unknown field, for people.
+/// The name of an unknown field, for messages.
 fn shortened(name: &str) -> String {
     let mut short: String = name.chars().take(MAX_FIELD_NAME_CHARS).collect();
     if short.len() < name.len() {
@@ -89,7 +99,7 @@ struct Fields {
 }
 
 impl Fields {
-    fn slot(&mut self, key: &str) -> Option<&mut Option<Node>> {
+    fn field_mut(&mut self, key: &str) -> Option<&mut Option<Node>> {
         match key {
             "name" => Some(&mut self.name),
             "description" => Some(&mut self.description),
@@ -102,13 +112,13 @@ impl Fields {
     }
 }
 
-/// The rules, weighed by the mode.
-struct Rules<'a, 'f> {
+/// Checks the rules of the mode.
+struct FieldRules<'a, 'f> {
     mode: Mode,
     findings: &'a mut Findings<'f>,
 }
 
-impl Rules<'_, '_> {
+impl FieldRules<'_, '_> {
     fn unknown_fields(&mut self, mut unknown: Vec<(String, Mark)>) {
         let Some((_, mark)) = unknown.first() else { return };
         let mark = *mark;
@@ -134,7 +144,7 @@ impl Rules<'_, '_> {
         }
     }
 
-    fn name(&mut self, node: Option<Node>, folder: Folder<'_>) -> Option<SkillName> {
+    fn name(&mut self, node: Option<Node>, folder: ExpectedName<'_>) -> Option<SkillName> {
         let Some(node) = node else {
             let message = "Missing required field in frontmatter: name";
             return self.name_of_folder(RuleId::NameMissing, message, START, folder);
@@ -158,7 +168,7 @@ impl Rules<'_, '_> {
             let severity = if name.is_some() { self.severity() } else { Severity::Error };
             self.add(problem.rule(), severity, problem.to_string(), mark);
         }
-        if let Folder::Named(folder) = folder {
+        if let ExpectedName::Named(folder) = folder {
             let normal = name::normalised(text);
             if name::nfkc(folder) != normal {
                 let message = format!("Directory name '{folder}' must match skill name '{normal}'");
@@ -168,16 +178,16 @@ impl Rules<'_, '_> {
         name
     }
 
-    /// A lenient reader takes the folder's name when the file does not say one.
+    /// A lenient reader uses the folder's name if the file has none.
     fn name_of_folder(
         &mut self,
         rule: RuleId,
         message: &str,
         mark: Mark,
-        folder: Folder<'_>,
+        folder: ExpectedName<'_>,
     ) -> Option<SkillName> {
         let name = match (self.mode, folder) {
-            (Mode::Lenient, Folder::Named(folder)) => SkillName::lenient(folder).ok(),
+            (Mode::Lenient, ExpectedName::Named(folder)) => SkillName::lenient(folder).ok(),
             _ => None,
         };
         match &name {
@@ -204,14 +214,14 @@ impl Rules<'_, '_> {
             self.error(RuleId::DescriptionEmpty, "Field 'description' must be a non-empty string", node.mark);
             return None;
         };
-        // Measured before the space around it is removed, as the reference does.
+        // The length includes the surrounding space, as in the reference.
         let chars = node.as_text().map_or(0, |text| text.chars().count());
         if chars > MAX_DESCRIPTION_CHARS {
             let message =
                 format!("Description exceeds {MAX_DESCRIPTION_CHARS} character limit ({chars} chars)");
             self.add(RuleId::DescriptionTooLong, self.severity(), message, node.mark);
         }
-        if let Some((found, _)) = judged(stripped).find(|(_, deceives)| *deceives) {
+        if let Some((found, _)) = classify_chars(stripped).find(|(_, deceives)| *deceives) {
             let message = format!(
                 "the description has characters that are not seen or turn others round, such as U+{:04X}; models are told it \
                  without them",
@@ -242,8 +252,8 @@ impl Rules<'_, '_> {
         Some(text.to_owned())
     }
 
-    /// A field that the format calls text and the reference does not check: what is something else is a warning in
-    /// both modes, and its texts are joined by spaces.
+    /// A field that must be text according to the format, and that the reference does not check. Another value is
+    /// a warning in both modes, and its texts are joined by spaces.
     fn text(&mut self, field: &str, node: Option<Node>) -> Option<String> {
         let node = node?;
         if node.as_text().is_none() {
@@ -253,7 +263,7 @@ impl Rules<'_, '_> {
         Some(plain(&node))
     }
 
-    /// The rules are kept as they were written; of what is not understood the author is told.
+    /// The text is kept as written. Invalid rules are reported to the author.
     fn allowed_tools(&mut self, node: Option<Node>) -> Option<String> {
         let mark = node.as_ref().map_or(START, |node| node.mark);
         let text = self.text("allowed-tools", node)?;
@@ -287,7 +297,7 @@ impl Rules<'_, '_> {
         }
     }
 
-    /// What breaks a rule of the format is an error to a strict reader and a warning to a lenient one.
+    /// A violation is an error in strict mode, and a warning in lenient mode.
     const fn severity(&self) -> Severity {
         match self.mode {
             Mode::Strict => Severity::Error,

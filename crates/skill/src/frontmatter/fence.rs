@@ -1,38 +1,38 @@
-//! Where the frontmatter begins and ends.
+//! Finds the start and the end of the frontmatter.
 //!
-//! It begins with `---` as the file's first three characters and ends at the next line that begins with `---`. The
-//! reference implementation ends it at the next `---` wherever that stands, even in the middle of a description: its
-//! known defect, and the one place where we cut differently.
+//! It starts with `---` at the start of the file, and ends at the next line that begins with `---`. The reference
+//! implementation ends it at the next `---` anywhere, even within a description. That is a known defect, and our
+//! only deviation.
 
-use super::{MAX_FRONTMATTER_BYTES, Mode};
+use super::document::{MAX_FRONTMATTER_BYTES, Mode};
 use crate::diagnostic::{Diagnostic, Position, RuleId, Severity};
 
 const FENCE: &[u8] = b"---";
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// A `SKILL.md` cut at its fences.
+/// A `SKILL.md`, split at its fences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fence<'a> {
     /// The line of the first fence, counted from 1.
     pub(crate) line: u32,
     /// The text between the fences, from right after the first to the last line end.
     pub(crate) yaml: &'a str,
-    /// All after the three hyphens of the second.
+    /// Everything after the three hyphens of the second fence.
     pub(crate) body: &'a str,
 }
 
-/// What the beginning of a file tells about its frontmatter.
+/// The result of scanning the start of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scan {
     /// It does not begin with `---`.
     Missing,
-    /// It may begin, and does not end within these bytes.
+    /// It begins, but does not end within these bytes.
     Open,
-    /// The text between the fences is from `start` to before `end`, in bytes.
+    /// The text between the fences, as byte offsets: from `start` to before `end`.
     Closed { start: usize, end: usize },
 }
 
-/// Looks for the fences in the first bytes of a file, whose line ends may be any.
+/// Searches the fences in the first bytes of a file, with any line ends.
 pub(crate) fn scan(bytes: &[u8], mode: Mode) -> Scan {
     let first = match mode {
         Mode::Strict => 0,
@@ -54,7 +54,7 @@ pub(crate) fn scan(bytes: &[u8], mode: Mode) -> Scan {
     Scan::Open
 }
 
-/// How many bytes a lenient reader skips before the first fence: a byte order mark and blank lines.
+/// The number of bytes that a lenient reader skips before the first fence: a byte order mark and blank lines.
 fn prologue(bytes: &[u8]) -> usize {
     let mark = if bytes.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
     let blank = bytes[mark..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
@@ -62,8 +62,8 @@ fn prologue(bytes: &[u8]) -> usize {
     if on_a_new_line { mark + blank } else { mark }
 }
 
-/// Cuts a file, or as much of its beginning as holds the frontmatter, at its fences. Line ends are `\n`. What a lenient
-/// reader skipped is a finding.
+/// Splits a file at its fences. `content` need only contain the frontmatter. Line ends are `\n`. Text that a
+/// lenient reader skips is a finding.
 pub(crate) fn split<'a>(
     content: &'a str,
     mode: Mode,

@@ -1,15 +1,15 @@
-//! What a skill takes: inputs and environment variables.
+//! The inputs of a skill: values and environment variables.
 
 use serde_json::Value;
 
 use crate::schema::Schema;
 
-/// Whether something can be left out.
+/// Whether an input is required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Need {
+pub enum Requirement {
     /// The skill fails without it.
     Required,
-    /// The skill does without it.
+    /// The skill works without it.
     Optional,
 }
 
@@ -18,20 +18,20 @@ pub enum Need {
 pub struct Input {
     pub(super) name: String,
     pub(super) description: Option<String>,
-    pub(super) need: Need,
+    pub(super) requirement: Requirement,
     pub(super) schema: Schema,
     pub(super) sensitive: bool,
 }
 
-/// The environment variable by which scripts know an input: `CONJURE_INPUT_` and its name in capitals, with `_` for
-/// whatever is neither a letter nor a digit of ASCII.
+/// Returns the environment variable for an input: `CONJURE_INPUT_` and the name in capitals. Characters other than
+/// ASCII letters and digits become `_`.
 #[must_use]
 pub fn input_variable(name: &str) -> String {
     let capital = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     format!("CONJURE_INPUT_{}", name.chars().map(capital).collect::<String>())
 }
 
-/// The value of an input as its variable holds it: a text as it is, others as JSON.
+/// Returns the value of an input for its variable: texts unchanged, other values as JSON.
 #[must_use]
 pub fn input_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
@@ -50,19 +50,19 @@ impl Input {
         self.description.as_deref()
     }
 
-    /// Whether it can be left out.
+    /// Whether it is required.
     #[must_use]
-    pub const fn need(&self) -> Need {
-        self.need
+    pub const fn requirement(&self) -> Requirement {
+        self.requirement
     }
 
-    /// What its values must be like; without one in the manifest, any value is.
+    /// The schema of its values. Without one in the manifest, any value is valid.
     #[must_use]
     pub const fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    /// Whether its value is kept out of everything that is recorded or shown.
+    /// Whether its value is redacted in all records and output.
     #[must_use]
     pub const fn sensitive(&self) -> bool {
         self.sensitive
@@ -74,7 +74,7 @@ impl Input {
 pub struct EnvVariable {
     pub(super) name: String,
     pub(super) description: Option<String>,
-    pub(super) need: Need,
+    pub(super) requirement: Requirement,
     pub(super) sensitive: bool,
 }
 
@@ -91,13 +91,13 @@ impl EnvVariable {
         self.description.as_deref()
     }
 
-    /// Whether it can be left out.
+    /// Whether it is required.
     #[must_use]
-    pub const fn need(&self) -> Need {
-        self.need
+    pub const fn requirement(&self) -> Requirement {
+        self.requirement
     }
 
-    /// Whether its value is kept out of everything that is recorded or shown.
+    /// Whether its value is redacted in all records and output.
     #[must_use]
     pub const fn sensitive(&self) -> bool {
         self.sensitive

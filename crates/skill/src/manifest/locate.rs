@@ -1,33 +1,33 @@
-//! Where in a YAML text a field stands.
+//! Finds the position of a field in a YAML text.
 //!
-//! The library that reads all of YAML keeps no places. Manifests are written in blocks, so a field is found by the
-//! indentation of the lines; where somebody writes otherwise, the place is that of what it is in.
+//! The YAML library provides no positions. Manifests use block style, so indentation locates a field. In other
+//! styles, the position is that of the enclosing field.
 
 use std::fmt::Write as _;
 
 use crate::yaml::Mark;
 
-/// One step from a value into it.
+/// One step into a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum PathStep {
     Key(String),
     Item(usize),
 }
 
-/// A path for people: `inputs.required[0].schema`.
-pub(super) fn shown(path: &[Step]) -> String {
+/// Formats a path for messages: `inputs.required[0].schema`.
+pub(super) fn display_path(path: &[PathStep]) -> String {
     let mut shown = String::new();
     for step in path {
         let _ = match step {
-            Step::Key(key) if shown.is_empty() => write!(shown, "{key}"),
-            Step::Key(key) => write!(shown, ".{key}"),
-            Step::Item(index) => write!(shown, "[{index}]"),
+            PathStep::Key(key) if shown.is_empty() => write!(shown, "{key}"),
+            PathStep::Key(key) => write!(shown, ".{key}"),
+            PathStep::Item(index) => write!(shown, "[{index}]"),
         };
     }
     shown
 }
 
-/// A line that says something.
+/// A line that is not empty.
 #[derive(Debug, Clone, Copy)]
 struct Line<'a> {
     number: u32,
@@ -35,14 +35,14 @@ struct Line<'a> {
     text: &'a str,
 }
 
-/// The place of what a path leads to, as deep as it can be followed.
-pub(super) fn locate(text: &str, path: &[Step]) -> Mark {
+/// Returns the position of a path, as deep as it can be followed.
+pub(super) fn locate(text: &str, path: &[PathStep]) -> Mark {
     let mut mark = Mark { line: 1, column: 1 };
     let mut lines: Vec<Line<'_>> = (1..).zip(text.split('\n')).filter_map(line).collect();
     for step in path {
         let found = match step {
-            Step::Key(key) => entry(&lines, key),
-            Step::Item(index) => item(&lines, *index),
+            PathStep::Key(key) => entry(&lines, key),
+            PathStep::Item(index) => item(&lines, *index),
         };
         let Some((at, inner)) = found else { break };
         let column = u32::try_from(at.indent).unwrap_or(u32::MAX).saturating_add(1);
@@ -58,12 +58,12 @@ fn line((number, text): (u32, &str)) -> Option<Line<'_>> {
     is_said.then(|| Line { number, indent: text.len() - said.len(), text: said })
 }
 
-/// The line of a key, and the lines of its value.
+/// Finds the line of a key, and the lines of its value.
 fn entry<'a>(lines: &[Line<'a>], key: &str) -> Option<(Line<'a>, Vec<Line<'a>>)> {
     let indent = lines.first()?.indent;
     let start = lines.iter().position(|line| line.indent == indent && is_key(line.text, key))?;
     let below = &lines[start + 1..];
-    // The items of a list may stand as far left as the key.
+    // The items of a list may have the same indentation as the key.
     let belongs = |line: &Line<'_>| line.indent > indent || (line.indent == indent && is_item(line.text));
     let count = below.iter().take_while(|line| belongs(line)).count();
     Some((lines[start], below[..count].to_vec()))
@@ -80,7 +80,7 @@ fn is_item(text: &str) -> bool {
     text == "-" || text.starts_with("- ")
 }
 
-/// The line of an item of a list, and the lines of its value, the first without the dash.
+/// Finds the line of a list item, and the lines of its value, the first without the dash.
 fn item<'a>(lines: &[Line<'a>], index: usize) -> Option<(Line<'a>, Vec<Line<'a>>)> {
     let indent = lines.first()?.indent;
     let mut starts = (0..lines.len()).filter(|at| lines[*at].indent == indent && is_item(lines[*at].text));

@@ -1,4 +1,4 @@
-//! What a skill makes.
+//! The outputs of a skill.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,27 +6,27 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::path::{self, Base, PathProblem};
+use super::path::{self, PathBase, PathProblem};
 use crate::allowed_tools::Glob;
 
-/// Files that a skill makes.
+/// Files that a skill creates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputFile {
     pub(super) pattern: OutputPattern,
-    pub(super) base: Base,
+    pub(super) base: PathBase,
     pub(super) description: Option<String>,
 }
 
 impl OutputFile {
-    /// Where.
+    /// The path pattern.
     #[must_use]
     pub const fn pattern(&self) -> &OutputPattern {
         &self.pattern
     }
 
-    /// What the pattern is relative to.
+    /// The base of the pattern.
     #[must_use]
-    pub const fn base(&self) -> Base {
+    pub const fn base(&self) -> PathBase {
         self.base
     }
 
@@ -37,7 +37,7 @@ impl OutputFile {
     }
 }
 
-/// Something else that a skill makes: what it prints, a state that it changes.
+/// Another output of a skill, such as printed text or a changed state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputArtifact {
     pub(super) name: String,
@@ -58,26 +58,26 @@ impl OutputArtifact {
     }
 }
 
-/// A path in which `{{name}}` stands for the value of an input.
+/// A path pattern, in which `{{name}}` stands for the value of an input.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OutputPattern {
-    parts: Vec<Part>,
+    parts: Vec<PatternPart>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Part {
+enum PatternPart {
     Text(String),
     Variable(String),
 }
 
-/// Why a pattern cannot be used.
+/// Why a pattern is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutputPatternError {
-    /// A `{{` is not closed, or nothing stands between the braces.
+    /// A `{{` is not closed, or the braces are empty.
     #[error("`{{{{` and `}}}}` stand around the name of an input")]
     Braces,
-    /// No input has this name.
+    /// There is no input of this name.
     #[error("`{{{{{name}}}}}` names no input of this manifest")]
     UnknownVariable {
         /// The name.
@@ -89,19 +89,19 @@ pub enum OutputPatternError {
         /// Its name.
         name: String,
     },
-    /// The input's value is a list or an object, which has no place in a path.
+    /// The input's value is a list or an object, which cannot be part of a path.
     #[error("the value of the input `{name}` is a list or an object, which has no place in a path")]
     NotScalar {
         /// Its name.
         name: String,
     },
-    /// The path leads elsewhere.
+    /// The path leads out of its base.
     #[error("{0}")]
     Path(#[from] PathProblem),
 }
 
 impl OutputPattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     pub(super) fn new(text: &str) -> Result<Self, OutputPatternError> {
         let mut parts = Vec::new();
         let mut rest = text;
@@ -112,32 +112,32 @@ impl OutputPattern {
                 return Err(OutputPatternError::Braces);
             }
             if !before.is_empty() {
-                parts.push(Part::Text(before.to_owned()));
+                parts.push(PatternPart::Text(before.to_owned()));
             }
-            parts.push(Part::Variable(name.to_owned()));
+            parts.push(PatternPart::Variable(name.to_owned()));
             rest = after;
         }
         if !rest.is_empty() {
-            parts.push(Part::Text(rest.to_owned()));
+            parts.push(PatternPart::Text(rest.to_owned()));
         }
         let pattern = Self { parts };
-        // Any name will do for what a value may be: the text around it must not lead out by itself.
-        path::check(&pattern.filled(|_| Some("x".to_owned())).unwrap_or_default())?;
+        // Any value will do for this check: the text around it must not lead out.
+        path::check(&pattern.substitute(|_| Some("x".to_owned())).unwrap_or_default())?;
         Ok(pattern)
     }
 
-    /// The names that stand between braces, in the order of the text.
+    /// Returns the names of the inputs in the pattern, in its order.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Variable(name) => Some(name.as_str()),
-            Part::Text(_) => None,
+            PatternPart::Variable(name) => Some(name.as_str()),
+            PatternPart::Text(_) => None,
         })
     }
 
-    /// The path for these values: texts as they are, numbers and truths as JSON writes them.
+    /// Substitutes the values: texts unchanged, numbers and booleans as JSON.
     ///
     /// # Errors
-    /// When an input has no value or one that has no place in a path, or the path leads out of its base with it.
+    /// When an input has no value or one that cannot be part of a path, or the path leads out of its base.
     pub fn expand(&self, values: &BTreeMap<String, Value>) -> Result<String, OutputPatternError> {
         for name in self.variables() {
             match values.get(name) {
@@ -150,7 +150,7 @@ impl OutputPattern {
                 Some(_) => {}
             }
         }
-        let path = self.filled(|name| match values.get(name)? {
+        let path = self.substitute(|name| match values.get(name)? {
             Value::String(text) => Some(text.clone()),
             other => Some(other.to_string()),
         });
@@ -159,12 +159,12 @@ impl OutputPattern {
         Ok(path)
     }
 
-    /// Whether a file is one of these, by its path relative to the base. In the pattern `*` and `?` stand for any part of a name, and
-    /// `**` for any folders; a name with other special characters only for itself.
+    /// Whether a file matches. `path` is relative to the base. In the pattern, `*` and `?` match within a name,
+    /// and `**` matches any folders. A name with other special characters matches only itself.
     ///
     /// # Errors
     /// As for [`OutputPattern::expand`].
-    pub fn fits(&self, values: &BTreeMap<String, Value>, path: &Path) -> Result<bool, OutputPatternError> {
+    pub fn matches(&self, values: &BTreeMap<String, Value>, path: &Path) -> Result<bool, OutputPatternError> {
         let expected = self.expand(values)?;
         let Some(path) = path.to_str() else { return Ok(false) };
         Ok(match Glob::new(&expected) {
@@ -173,10 +173,10 @@ impl OutputPattern {
         })
     }
 
-    fn filled(&self, mut value: impl FnMut(&str) -> Option<String>) -> Option<String> {
+    fn substitute(&self, mut value: impl FnMut(&str) -> Option<String>) -> Option<String> {
         let parts = self.parts.iter().map(|part| match part {
-            Part::Text(text) => Some(text.clone()),
-            Part::Variable(name) => value(name),
+            PatternPart::Text(text) => Some(text.clone()),
+            PatternPart::Variable(name) => value(name),
         });
         parts.collect()
     }
@@ -185,8 +185,8 @@ impl OutputPattern {
 impl fmt::Display for OutputPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.parts.iter().try_for_each(|part| match part {
-            Part::Text(text) => f.write_str(text),
-            Part::Variable(name) => write!(f, "{{{{{name}}}}}"),
+            PatternPart::Text(text) => f.write_str(text),
+            PatternPart::Variable(name) => write!(f, "{{{{{name}}}}}"),
         })
     }
 }

@@ -1,22 +1,22 @@
-//! Relative paths, and what they are relative to.
+//! Relative paths and their bases.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a path of a manifest is relative to.
+/// The base of a path in a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Base {
+pub enum PathBase {
     /// The folder of `SKILL.md`.
     SkillRoot,
     /// The root of the Git repository that the workspace lies in, else the workspace.
     RepoRoot,
-    /// The folder in which commands run.
+    /// The working directory of commands.
     Cwd,
 }
 
-impl Base {
+impl PathBase {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::SkillRoot, Self::RepoRoot, Self::Cwd];
 
@@ -31,17 +31,17 @@ impl Base {
     }
 }
 
-impl fmt::Display for Base {
+impl fmt::Display for PathBase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-/// Why a path is refused.
+/// Why a path is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathProblem {
-    /// There is nothing, or nothing but dots.
+    /// It is empty, or consists only of dots.
     #[error("it names nothing beneath its base")]
     Empty,
     /// It begins with `/`.
@@ -58,7 +58,7 @@ pub enum PathProblem {
     Control,
 }
 
-/// Checks that a path names something beneath its base.
+/// Checks that a path stays beneath its base.
 pub(super) fn check(path: &str) -> Result<(), PathProblem> {
     if path.starts_with('/') {
         return Err(PathProblem::Absolute);

@@ -1,36 +1,36 @@
-//! What must be there before a skill can run.
+//! The requirements of a skill on the machine.
 
-use super::path::Base;
+use super::path::PathBase;
 use crate::version::Version;
 
-/// A command that must be in the path.
+/// A command that must be in `PATH`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CommandNeed {
+pub struct RequiredCommand {
     pub(super) command: String,
     pub(super) min_version: Option<Version>,
     pub(super) max_version: Option<Version>,
 }
 
-impl CommandNeed {
+impl RequiredCommand {
     /// Its name.
     #[must_use]
     pub fn command(&self) -> &str {
         &self.command
     }
 
-    /// The oldest version that will do.
+    /// The oldest accepted version.
     #[must_use]
     pub const fn min_version(&self) -> Option<&Version> {
         self.min_version.as_ref()
     }
 
-    /// The newest version that will do.
+    /// The newest accepted version.
     #[must_use]
     pub const fn max_version(&self) -> Option<&Version> {
         self.max_version.as_ref()
     }
 
-    /// Whether it matters which version the command has.
+    /// Whether the version matters.
     #[must_use]
     pub const fn has_bounds(&self) -> bool {
         self.min_version.is_some() || self.max_version.is_some()
@@ -39,22 +39,22 @@ impl CommandNeed {
 
 /// A file that must exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileNeed {
+pub struct RequiredFile {
     pub(super) path: String,
-    pub(super) base: Base,
+    pub(super) base: PathBase,
     pub(super) description: Option<String>,
 }
 
-impl FileNeed {
+impl RequiredFile {
     /// Its path, relative to the base and beneath it.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// What the path is relative to.
+    /// The base of the path.
     #[must_use]
-    pub const fn base(&self) -> Base {
+    pub const fn base(&self) -> PathBase {
         self.base
     }
 

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -62,32 +63,36 @@ fn every_example_is_read_alike_from_both_places() {
 }
 
 #[test]
-fn the_worklog_example_says_what_it_says() {
+fn the_worklog_example_is_parsed() {
     let skill = fixture("sidecar/worklog");
     let manifest = skill.manifest().unwrap();
     assert_eq!((manifest.version().to_string(), manifest.skill_version()), ("1.0".to_owned(), Some("1.0.0")));
-    let inputs: Vec<_> =
-        manifest.inputs().iter().map(|input| (input.name(), input.need(), input.sensitive())).collect();
+    let inputs: Vec<_> = manifest
+        .inputs()
+        .iter()
+        .map(|input| (input.name(), input.requirement(), input.sensitive()))
+        .collect();
     assert_eq!(
         inputs,
         [
-            ("session_date", Need::Required, false),
-            ("topic", Need::Optional, false),
-            ("output_dir", Need::Optional, false),
-            ("api_key", Need::Optional, true),
+            ("session_date", Requirement::Required, false),
+            ("topic", Requirement::Optional, false),
+            ("output_dir", Requirement::Optional, false),
+            ("api_key", Requirement::Optional, true),
         ]
     );
     assert_eq!(manifest.input("topic").unwrap().schema().default_value(), Some(&json!("session")));
-    let env: Vec<_> = manifest.env().iter().map(|one| (one.name(), one.need(), one.sensitive())).collect();
-    assert_eq!(env, [("PROJECT", Need::Optional, false), ("API_TOKEN", Need::Optional, true)]);
+    let env: Vec<_> =
+        manifest.env().iter().map(|one| (one.name(), one.requirement(), one.sensitive())).collect();
+    assert_eq!(env, [("PROJECT", Requirement::Optional, false), ("API_TOKEN", Requirement::Optional, true)]);
     let commands = manifest.commands();
     assert_eq!(commands[0].command(), "git");
     assert_eq!(commands[0].min_version().unwrap().to_string(), "2.40");
     assert!(!commands[1].has_bounds());
     let file = &manifest.files()[0];
-    assert_eq!((file.path(), file.base()), ("scripts/extract-metrics.sh", Base::SkillRoot));
+    assert_eq!((file.path(), file.base()), ("scripts/extract-metrics.sh", PathBase::SkillRoot));
     let output = &manifest.output_files()[0];
-    assert_eq!(output.base(), Base::RepoRoot);
+    assert_eq!(output.base(), PathBase::RepoRoot);
     let values =
         [("output_dir", json!("docs")), ("session_date", json!("2025-01-01")), ("topic", json!("x"))];
     let values = values.map(|(name, value)| (name.to_owned(), value)).into();
@@ -133,7 +138,7 @@ fn a_name_of_an_input_forges_nothing() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn errors_are_reported_with_their_position() {
     check(
         "inputs:\n  required:\n    - name: a b\n    - description: d\n    - name: ok\n      schema:\n        type: text\n",
         "4:7: error[manifest-name]: `inputs.required[0].name`: an input's name is letters, digits, `_`, `-` and `.`; it has 1 \
@@ -207,7 +212,7 @@ fn a_value_does_not_lead_a_pattern_out() {
 }
 
 #[test]
-fn a_manifest_stands_in_one_place() {
+fn two_manifests_are_refused() {
     let declared = "manifest_version: \"1.0\"\nsensitive: true\n";
     let both = skill(declared, Some(declared));
     let error = Skill::load(both.path().join("a"), Mode::Lenient).unwrap_err();

@@ -1,16 +1,15 @@
-//! The container: which entries a ZIP archive has, when all its parts agree.
+//! Reads the entries of a ZIP archive, if all its parts agree.
 //!
-//! Pure, over the bytes of the whole file. A ZIP file says most things twice, in a central directory and before each
-//! entry, and readers differ in what they believe; here both must say the same, the entries must lie one behind the
-//! other from the first byte to the directory, and the directory must reach to the end record. What is refused by
-//! this and still occurs in practice: archives with a program before them, and the ZIP64 form of the end record,
-//! which only archives beyond every limit need.
+//! Pure, over the bytes of the whole file. A ZIP file stores most facts twice, in the central directory and before
+//! each entry, and readers differ in which they use. Here both must agree. The entries must be contiguous from the
+//! first byte to the directory, and the directory must reach to the end record. This refuses two forms that still
+//! occur: archives after a program, and the ZIP64 end record, which only archives beyond all limits need.
 
 use std::ops::Range;
 
-use crate::package::bytes::Bytes;
+use crate::package::byte_reader::ByteReader;
 use crate::package::limits::PackageLimits;
-use crate::package::problem::{PackageProblem, Refusal};
+use crate::package::problem::{PackageEntryError, PackageProblem};
 
 pub(crate) const LOCAL_HEADER: u32 = 0x0403_4b50;
 pub(crate) const CENTRAL_HEADER: u32 = 0x0201_4b50;
@@ -31,7 +30,7 @@ const EXTRA_UNICODE_PATH: u16 = 0x7075;
 const EXTRA_AES: u16 = 0x9901;
 const METHOD_AES: u16 = 99;
 
-/// What a 32-bit field holds when the number stands in the ZIP64 field.
+/// The value of a 32-bit field when the number is in the ZIP64 field.
 const IN_ZIP64: u32 = u32::MAX;
 
 const FILE_TYPE: u32 = 0o170_000;
@@ -47,62 +46,65 @@ pub(crate) enum Method {
     Deflated,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MemberKind {
+pub(crate) enum ZipEntryKind {
     File,
     Folder,
 }
 
-/// One entry, as both its headers say.
+/// One validated entry, according to both of its headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Member {
-    /// Its path, without the slash that ends a folder's. Not checked yet.
+pub(crate) struct ZipEntry {
+    /// Its path, without the final slash of a folder. Not validated yet.
     pub(crate) path: Box<str>,
-    pub(crate) kind: MemberKind,
+    pub(crate) kind: ZipEntryKind,
     pub(crate) method: Method,
-    /// Where its compressed bytes lie.
+    /// The range of its compressed bytes.
     pub(crate) data: Range<usize>,
-    /// How many bytes it claims to hold.
+    /// Its declared size in bytes.
     pub(crate) size: u64,
     pub(crate) crc: u32,
-    /// Its permissions, when the packer knew any.
+    /// Its permissions, if the packer stored any.
     pub(crate) permissions: Option<u32>,
 }
 
-/// All entries of an archive, in the order in which they lie in it.
-pub(crate) fn members(archive: &[u8], limits: &PackageLimits) -> Result<Vec<Member>, Refusal> {
+/// Reads all entries of an archive, in archive order.
+pub(crate) fn read_entries(
+    archive: &[u8],
+    limits: &PackageLimits,
+) -> Result<Vec<ZipEntry>, PackageEntryError> {
     let end = EndRecord::find(archive)?;
     if end.entries > limits.entries {
         return Err(PackageProblem::Limit { what: "entries", limit: limits.entries as u64 }.into());
     }
-    let mut central = Bytes(&archive[end.directory.clone()]);
+    let mut central = ByteReader(&archive[end.directory.clone()]);
     let mut headers = Vec::new();
     for _ in 0..end.entries {
         headers.push(CentralHeader::read(&mut central)?);
     }
     if !central.0.is_empty() {
-        return Err(contradiction("its directory has more entries than it says").into());
+        return Err(inconsistent("its directory has more entries than it says").into());
     }
     headers.sort_by_key(|header| header.offset);
     if let Some(beyond) = headers.iter().find(|header| header.offset >= end.directory.start as u64) {
-        return Err(truncated("the place where it begins").of_entry(beyond.shown_name()));
+        return Err(truncated("the place where it begins").in_entry(beyond.shown_name()));
     }
     let ends = headers.iter().skip(1).map(|header| header.offset).chain([end.directory.start as u64]);
     let ends: Vec<u64> = ends.collect();
     if headers.first().map_or(end.directory.start as u64, |first| first.offset) != 0 {
-        return Err(contradiction("it has bytes before its first entry").into());
+        return Err(inconsistent("it has bytes before its first entry").into());
     }
     let mut members = Vec::with_capacity(headers.len());
     for (index, (header, end)) in headers.iter().zip(ends).enumerate() {
         let next = headers.get(index + 1).map(|next| next.shown_name());
         let member = header.locate(archive, end, next);
-        members.push(member.map_err(|problem| problem.of_entry(header.shown_name()))?);
+        members.push(member.map_err(|problem| problem.in_entry(header.shown_name()))?);
     }
     Ok(members)
 }
 
-const fn contradiction(what: &'static str) -> PackageProblem {
+const fn inconsistent(what: &'static str) -> PackageProblem {
     PackageProblem::Contradiction { what }
 }
 
@@ -114,14 +116,14 @@ const fn truncated(what: &'static str) -> PackageProblem {
 #[derive(Debug)]
 struct EndRecord {
     entries: usize,
-    /// Where the central directory lies.
+    /// The offset of the central directory.
     directory: Range<usize>,
 }
 
 impl EndRecord {
-    /// Finds the one end record whose comment ends with the file. Two of them would be two archives in one. Some readers
-    /// take the last place that is signed as an end record, whatever stands there, and others the last one whose
-    /// comment fits: both must be the same place.
+    /// Finds the only end record whose comment ends with the file. Two such records would make two archives of one
+    /// file. Some readers use the last end signature, others the last record whose comment fits. Both must be the
+    /// same.
     fn find(archive: &[u8]) -> Result<Self, PackageProblem> {
         let last = archive.len().checked_sub(END_BYTES).ok_or(PackageProblem::NotAnArchive)?;
         let first = last.saturating_sub(usize::from(u16::MAX));
@@ -137,7 +139,7 @@ impl EndRecord {
         let mut fitting = signed.iter().copied().filter(fits);
         match (fitting.next(), fitting.next()) {
             (Some(start), None) if signed.last() == Some(&start) => Self::read(archive, start),
-            (Some(_), _) => Err(contradiction("it has two end records")),
+            (Some(_), _) => Err(inconsistent("it has two end records")),
             (None, _) if !signed.is_empty() => Err(truncated("the end of its last record")),
             (None, _) if archive.starts_with(&LOCAL_HEADER.to_le_bytes()) => Err(truncated("its end record")),
             (None, _) => Err(PackageProblem::NotAnArchive),
@@ -146,7 +148,7 @@ impl EndRecord {
 
     fn read(archive: &[u8], start: usize) -> Result<Self, PackageProblem> {
         let cut = || truncated("the end of its last record");
-        let mut bytes = Bytes(&archive[start + 4..]);
+        let mut bytes = ByteReader(&archive[start + 4..]);
         let disks = [bytes.u16().ok_or_else(cut)?, bytes.u16().ok_or_else(cut)?];
         let entries = [bytes.u16().ok_or_else(cut)?, bytes.u16().ok_or_else(cut)?];
         let (size, offset) = (bytes.u32().ok_or_else(cut)?, bytes.u32().ok_or_else(cut)?);
@@ -163,9 +165,9 @@ impl EndRecord {
                 Ok(Self { entries: usize::from(entries[0]), directory: offset..end })
             }
             Some(end) if end < start => {
-                Err(contradiction("bytes lie between its directory and its end record"))
+                Err(inconsistent("bytes lie between its directory and its end record"))
             }
-            _ => Err(contradiction("its directory lies beyond its end record")),
+            _ => Err(inconsistent("its directory lies beyond its end record")),
         }
     }
 }
@@ -184,19 +186,19 @@ struct CentralHeader<'a> {
 }
 
 impl<'a> CentralHeader<'a> {
-    fn read(bytes: &mut Bytes<'a>) -> Result<Self, Refusal> {
+    fn read(bytes: &mut ByteReader<'a>) -> Result<Self, PackageEntryError> {
         let cut = || truncated("a part of its directory");
         if bytes.u32() != Some(CENTRAL_HEADER) {
-            return Err(contradiction(
+            return Err(inconsistent(
                 "its directory has fewer entries than it says, or other bytes among them",
             )
             .into());
         }
-        // The version that wrote it, and the one that is needed to read it.
+        // The version that created it, and the version needed to read it.
         bytes.take(4).ok_or_else(cut)?;
         let flags = bytes.u16().ok_or_else(cut)?;
         let method = bytes.u16().ok_or_else(cut)?;
-        // When it was changed.
+        // The modification time.
         bytes.take(4).ok_or_else(cut)?;
         let crc = bytes.u32().ok_or_else(cut)?;
         let compressed = bytes.u32().ok_or_else(cut)?;
@@ -222,15 +224,20 @@ impl<'a> CentralHeader<'a> {
             attributes,
             offset: offset.into(),
         };
-        header.complete([size, compressed, offset], extra, disk).map_err(|problem| {
+        header.with_extra_fields([size, compressed, offset], extra, disk).map_err(|problem| {
             // Most packers write UTF-8, so this is the name, or shows what is wrong with it.
-            problem.of_entry(String::from_utf8_lossy(name))
+            problem.in_entry(String::from_utf8_lossy(name))
         })
     }
 
-    /// Reads what stands in the extra fields.
-    fn complete(mut self, fields: [u32; 3], extra: &[u8], disk: u16) -> Result<Self, PackageProblem> {
-        let extra = Extra::read(extra, self.name)?;
+    /// Applies the extra fields.
+    fn with_extra_fields(
+        mut self,
+        fields: [u32; 3],
+        extra: &[u8],
+        disk: u16,
+    ) -> Result<Self, PackageProblem> {
+        let extra = ExtraFields::read(extra, self.name)?;
         let [size, compressed, offset] = extra.widen(fields)?;
         (self.size, self.compressed, self.offset) = (size, compressed, offset);
         if disk != 0 {
@@ -239,13 +246,13 @@ impl<'a> CentralHeader<'a> {
         Ok(self)
     }
 
-    /// The name as it can be shown, whether or not it is accepted, without the slash that ends a folder's.
+    /// The name for messages, without the final slash of a folder.
     fn shown_name(&self) -> Box<str> {
         String::from_utf8_lossy(self.name.strip_suffix(b"/").unwrap_or(self.name)).into()
     }
 
-    /// Finds the entry's bytes, which must end where the next one begins.
-    fn locate(&self, archive: &[u8], end: u64, next: Option<Box<str>>) -> Result<Member, PackageProblem> {
+    /// Finds the entry's bytes. They must end where the next entry begins.
+    fn locate(&self, archive: &[u8], end: u64, next: Option<Box<str>>) -> Result<ZipEntry, PackageProblem> {
         self.check_flags()?;
         let (path, kind) = self.path_and_kind()?;
         let method = match self.method {
@@ -254,7 +261,7 @@ impl<'a> CentralHeader<'a> {
             _ => return Err(PackageProblem::Unsupported { what: "another compression than deflate" }),
         };
         if method == Method::Stored && self.size != self.compressed {
-            return Err(contradiction("it is not compressed, and has two sizes"));
+            return Err(inconsistent("it is not compressed, and has two sizes"));
         }
         let range = usize::try_from(self.offset).ok().zip(usize::try_from(end).ok());
         let within = range.and_then(|(start, end)| Some((archive.get(start..end)?, end)));
@@ -263,16 +270,16 @@ impl<'a> CentralHeader<'a> {
             Some(other) => PackageProblem::Overlap { other: other.clone() },
             None => truncated("a part of its content"),
         };
-        let mut bytes = Bytes(within);
+        let mut bytes = ByteReader(within);
         self.check_local_header(&mut bytes).map_err(|fault| match fault {
-            LocalFault::Short => overlap(),
-            LocalFault::Problem(problem) => problem,
+            LocalHeaderError::Short => overlap(),
+            LocalHeaderError::Problem(problem) => problem,
         })?;
         let data_start = end - bytes.0.len();
         let compressed = usize::try_from(self.compressed).ok();
         let data = compressed.and_then(|count| bytes.take(count)).ok_or_else(overlap)?;
         self.check_after(bytes)?;
-        Ok(Member {
+        Ok(ZipEntry {
             path,
             kind,
             method,
@@ -293,51 +300,51 @@ impl<'a> CentralHeader<'a> {
         Ok(())
     }
 
-    fn path_and_kind(&self) -> Result<(Box<str>, MemberKind), PackageProblem> {
+    fn path_and_kind(&self) -> Result<(Box<str>, ZipEntryKind), PackageProblem> {
         if self.flags & UTF8 == 0 && !self.name.is_ascii() {
             return Err(PackageProblem::Encoding);
         }
         let name = std::str::from_utf8(self.name).map_err(|_| PackageProblem::Encoding)?;
         let (path, by_name) = match name.strip_suffix('/') {
-            Some(path) => (path, MemberKind::Folder),
-            None => (name, MemberKind::File),
+            Some(path) => (path, ZipEntryKind::Folder),
+            None => (name, ZipEntryKind::File),
         };
-        // Readers look at these bits whichever system is said to have set them.
+        // Readers use these bits, whichever system the entry declares.
         let by_mode = match (self.attributes >> 16) & FILE_TYPE {
             0 if self.attributes & DOS_DIRECTORY == 0 => by_name,
-            0 | DIRECTORY => MemberKind::Folder,
-            REGULAR => MemberKind::File,
+            0 | DIRECTORY => ZipEntryKind::Folder,
+            REGULAR => ZipEntryKind::File,
             LINK => return Err(PackageProblem::Link),
             _ => return Err(PackageProblem::SpecialFile),
         };
-        if by_mode != by_name || (by_name == MemberKind::Folder && self.size != 0) {
+        if by_mode != by_name || (by_name == ZipEntryKind::Folder && self.size != 0) {
             return Err(PackageProblem::FileAndFolder);
         }
-        // Nobody reads them, so nobody would see what is hidden there.
-        if by_name == MemberKind::Folder && (self.compressed != 0 || self.crc != 0) {
-            return Err(contradiction("it is a folder and holds bytes"));
+        // No reader uses these fields, so hidden data would go unnoticed.
+        if by_name == ZipEntryKind::Folder && (self.compressed != 0 || self.crc != 0) {
+            return Err(inconsistent("it is a folder and holds bytes"));
         }
         Ok((path.into(), by_name))
     }
 
-    /// Compares the header before the entry with this one.
-    fn check_local_header(&self, bytes: &mut Bytes<'_>) -> Result<(), LocalFault> {
+    /// Compares the local header with this one.
+    fn check_local_header(&self, bytes: &mut ByteReader<'_>) -> Result<(), LocalHeaderError> {
         const ALIKE: u16 = ENCRYPTED | HAS_DESCRIPTOR | PATCH | UTF8;
-        let differs = |what| Err(LocalFault::Problem(contradiction(what)));
-        if bytes.u32().ok_or(LocalFault::Short)? != LOCAL_HEADER {
+        let differs = |what| Err(LocalHeaderError::Problem(inconsistent(what)));
+        if bytes.u32().ok_or(LocalHeaderError::Short)? != LOCAL_HEADER {
             return differs("its directory points to something that is no entry");
         }
-        bytes.take(2).ok_or(LocalFault::Short)?;
-        let flags = bytes.u16().ok_or(LocalFault::Short)?;
-        let method = bytes.u16().ok_or(LocalFault::Short)?;
-        bytes.take(4).ok_or(LocalFault::Short)?;
-        let crc = bytes.u32().ok_or(LocalFault::Short)?;
-        let compressed = bytes.u32().ok_or(LocalFault::Short)?;
-        let size = bytes.u32().ok_or(LocalFault::Short)?;
-        let name_bytes = bytes.u16().ok_or(LocalFault::Short)?;
-        let extra_bytes = bytes.u16().ok_or(LocalFault::Short)?;
-        let name = bytes.take(usize::from(name_bytes)).ok_or(LocalFault::Short)?;
-        let extra = bytes.take(usize::from(extra_bytes)).ok_or(LocalFault::Short)?;
+        bytes.take(2).ok_or(LocalHeaderError::Short)?;
+        let flags = bytes.u16().ok_or(LocalHeaderError::Short)?;
+        let method = bytes.u16().ok_or(LocalHeaderError::Short)?;
+        bytes.take(4).ok_or(LocalHeaderError::Short)?;
+        let crc = bytes.u32().ok_or(LocalHeaderError::Short)?;
+        let compressed = bytes.u32().ok_or(LocalHeaderError::Short)?;
+        let size = bytes.u32().ok_or(LocalHeaderError::Short)?;
+        let name_bytes = bytes.u16().ok_or(LocalHeaderError::Short)?;
+        let extra_bytes = bytes.u16().ok_or(LocalHeaderError::Short)?;
+        let name = bytes.take(usize::from(name_bytes)).ok_or(LocalHeaderError::Short)?;
+        let extra = bytes.take(usize::from(extra_bytes)).ok_or(LocalHeaderError::Short)?;
         if name != self.name {
             return differs("its name is another one in the directory");
         }
@@ -347,8 +354,8 @@ impl<'a> CentralHeader<'a> {
         if method != self.method {
             return differs("its compression is another one in the directory");
         }
-        let extra = Extra::read(extra, self.name).map_err(LocalFault::Problem)?;
-        let [size, compressed, _] = extra.widen([size, compressed, 0]).map_err(LocalFault::Problem)?;
+        let extra = ExtraFields::read(extra, self.name).map_err(LocalHeaderError::Problem)?;
+        let [size, compressed, _] = extra.widen([size, compressed, 0]).map_err(LocalHeaderError::Problem)?;
         let later = self.flags & HAS_DESCRIPTOR != 0;
         let agree = |local: u64, central: u64| local == central || (later && local == 0);
         if !agree(size, self.size) || !agree(compressed, self.compressed) {
@@ -360,16 +367,16 @@ impl<'a> CentralHeader<'a> {
         Ok(())
     }
 
-    /// Checks what lies between the entry's content and the next entry: its descriptor, if it has one.
-    fn check_after(&self, mut bytes: Bytes<'_>) -> Result<(), PackageProblem> {
+    /// Checks the bytes between the entry's content and the next entry: its data descriptor, if it has one.
+    fn check_after(&self, mut bytes: ByteReader<'_>) -> Result<(), PackageProblem> {
         if self.flags & HAS_DESCRIPTOR == 0 {
             return if bytes.0.is_empty() {
                 Ok(())
             } else {
-                Err(contradiction("bytes that belong to nothing follow it"))
+                Err(inconsistent("bytes that belong to nothing follow it"))
             };
         }
-        let wrong = contradiction("its sizes are other ones behind its content");
+        let wrong = inconsistent("its sizes are other ones behind its content");
         let length = bytes.0.len();
         if matches!(length, 16 | 24) && bytes.u32() != Some(DESCRIPTOR) {
             return Err(wrong);
@@ -389,34 +396,34 @@ impl<'a> CentralHeader<'a> {
 }
 
 /// Why a local header is refused.
-enum LocalFault {
-    /// The next entry begins before it ends.
+enum LocalHeaderError {
+    /// The next entry begins before this one ends.
     Short,
     Problem(PackageProblem),
 }
 
-/// What the extra fields of a header say that matters.
+/// The relevant extra fields of a header.
 #[derive(Debug, Default)]
-struct Extra<'a> {
-    zip64: Option<Bytes<'a>>,
+struct ExtraFields<'a> {
+    zip64: Option<ByteReader<'a>>,
 }
 
-impl<'a> Extra<'a> {
+impl<'a> ExtraFields<'a> {
     fn read(extra: &'a [u8], name: &[u8]) -> Result<Self, PackageProblem> {
-        let broken = || contradiction("its extra fields have other lengths than they say");
-        let mut bytes = Bytes(extra);
+        let broken = || inconsistent("its extra fields have other lengths than they say");
+        let mut bytes = ByteReader(extra);
         let mut found = Self::default();
         while !bytes.0.is_empty() {
             let id = bytes.u16().ok_or_else(broken)?;
             let length = bytes.u16().ok_or_else(broken)?;
             let data = bytes.take(usize::from(length)).ok_or_else(broken)?;
             match id {
-                EXTRA_ZIP64 if found.zip64.replace(Bytes(data)).is_some() => {
-                    return Err(contradiction("it has two ZIP64 fields"));
+                EXTRA_ZIP64 if found.zip64.replace(ByteReader(data)).is_some() => {
+                    return Err(inconsistent("it has two ZIP64 fields"));
                 }
-                // A version, the checksum of the name, and the name that other readers would see.
+                // A version, the checksum of the name, and a name that other readers would use.
                 EXTRA_UNICODE_PATH if data.get(5..) != Some(name) => {
-                    return Err(contradiction("it has a second, other path"));
+                    return Err(inconsistent("it has a second, other path"));
                 }
                 EXTRA_AES => return Err(PackageProblem::Encrypted),
                 _ => {}
@@ -425,13 +432,13 @@ impl<'a> Extra<'a> {
         Ok(found)
     }
 
-    /// Replaces the fields that say so by those of the ZIP64 field: sizes and offset, in its order.
+    /// Replaces saturated fields by those of the ZIP64 field: sizes and offset, in its order.
     fn widen(&self, fields: [u32; 3]) -> Result<[u64; 3], PackageProblem> {
         let Some(mut zip64) = self.zip64 else { return Ok(fields.map(u64::from)) };
         let mut wide = [0; 3];
         for (wide, field) in wide.iter_mut().zip(fields) {
             *wide = match field {
-                IN_ZIP64 => zip64.u64().ok_or_else(|| contradiction("its ZIP64 field is too short"))?,
+                IN_ZIP64 => zip64.u64().ok_or_else(|| inconsistent("its ZIP64 field is too short"))?,
                 narrow => narrow.into(),
             };
         }

@@ -1,4 +1,4 @@
-//! The path of an entry: relative, of plain segments, and the same file on every system.
+//! Validates entry paths: relative, of plain segments, and naming the same file on every system.
 
 use caseless::Caseless as _;
 use unicode_normalization::UnicodeNormalization as _;
@@ -6,13 +6,13 @@ use unicode_normalization::UnicodeNormalization as _;
 use crate::package::limits::PackageLimits;
 use crate::package::problem::PackageProblem;
 
-/// The most bytes of a segment on the file systems in use.
+/// The maximum length of a segment in bytes on common file systems.
 const MAX_SEGMENT_BYTES: usize = 255;
 
-/// Names that stand for devices on Windows, with any ending.
+/// Device names on Windows, with any extension.
 const DEVICES: [&str; 6] = ["CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"];
 
-/// Checks the path of an entry, without the slash that ends a folder's.
+/// Checks the path of an entry, without the final slash of a folder.
 pub(crate) fn check(path: &str, limits: &PackageLimits) -> Result<(), PackageProblem> {
     let refused = |reason| Err(PackageProblem::UnsafePath { reason });
     if path.len() > limits.path_bytes {
@@ -67,14 +67,14 @@ fn check_segment(segment: &str) -> Result<(), PackageProblem> {
     Ok(())
 }
 
-/// Control characters, and those that change the direction or the lines of a text.
+/// Whether the character is a control character, or changes the direction or the lines of a text.
 fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{200E}' | '\u{200F}' | '\u{61C}')
 }
 
-/// Characters that stand for nothing to see, with which two names look like one: what Unicode calls *default
-/// ignorable*, and the marks of annotations. [Variation selectors](is_variation) are not among them.
+/// Whether the character is invisible, so that two names look alike: Unicode's *default ignorable* characters and
+/// interlinear annotation marks. [Variation selectors](is_variation) are not included.
 const fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{AD}' | '\u{34F}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}' | '\u{180B}'..='\u{180F}'
@@ -82,8 +82,8 @@ const fn is_invisible(c: char) -> bool {
         | '\u{FFF0}'..='\u{FFFB}' | '\u{1BCA0}'..='\u{1BCA3}' | '\u{1D173}'..='\u{1D17A}' | '\u{E0000}'..='\u{E0FFF}')
 }
 
-/// What makes a character an emoji, or another variant of itself: it occurs in honest names, and some file systems
-/// pass over it.
+/// Whether the character selects an emoji or another variant of the previous one. It occurs in honest names, and
+/// some file systems ignore it.
 const fn is_variation(c: &char) -> bool {
     matches!(c, '\u{FE00}'..='\u{FE0F}')
 }
@@ -102,9 +102,9 @@ fn is_device(segment: &str) -> bool {
     is_port && is_digit && digits.next().is_none()
 }
 
-/// What two segments have in common that are one name on some file system. File systems differ in what they pass over,
-/// so this is coarser than any of them: the full case folding of the compatibility form (Unicode 3.13, D146), of the
-/// uppercase form, since some compare that one.
+/// Returns a key that is equal for two segments that are one name on some file system. File systems ignore
+/// different things, so the key is coarser than any of them: the full case folding of the compatibility form
+/// (Unicode 3.13, D146), of the uppercase form, since some compare that.
 pub(crate) fn collision_key(segment: &str) -> String {
     if segment.is_ascii() {
         return segment.to_ascii_lowercase();

@@ -1,24 +1,21 @@
-//! Unpacking a package into a private folder.
+//! Unpacks a package into a private folder.
 //!
-//! State: one folder on disk for each [`Extracted`], beneath the system's folder for temporary files or one that the
-//! host names. It goes with the last clone of its handle, and before that when unpacking fails. A process that is
-//! killed leaves its folders behind, named `conjure-skill-…`; nothing reads them again.
+//! State: one folder on disk for each [`UnpackedPackage`], beneath the system's temporary folder or one that the
+//! embedder chooses. The last clone of its handle removes it, as does a failure. A killed process leaves its
+//! folders behind, named `conjure-skill-…`. Nothing reads them again.
 
 use std::fs::Permissions;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use tempfile::TempDir;
-
+use crate::beneath::DirHandle;
 use crate::diagnostic::Diagnostic;
 use crate::error::SkillError;
-use crate::files::Folder;
 use crate::frontmatter::Mode;
-use crate::package::budget::Budget;
-use crate::package::inflate::Fault;
-use crate::package::limits::PackageLimits;
+use crate::package::inflate::InflateError;
+use crate::package::limits::{DiskBudget, PackageLimits};
+use crate::package::origin::PackageOrigin;
 use crate::package::reader::{Package, PackageFile};
 use crate::skill::Skill;
 
@@ -26,32 +23,32 @@ const PREFIX: &str = "conjure-skill-";
 const OWNER_ONLY: u32 = 0o700;
 const ANY_EXECUTE: u32 = 0o111;
 
-/// A package that was unpacked into a private folder. Cloning is cheap; the folder goes with the last clone.
+/// A package that was unpacked into a private folder. Cloning is cheap. The last clone removes the folder.
 #[derive(Debug, Clone)]
-pub struct Extracted {
-    origin: Origin,
+pub struct UnpackedPackage {
+    origin: PackageOrigin,
     folder: PathBuf,
 }
 
-impl Extracted {
-    /// The skill's folder, absolute and resolved, named as the skill.
+impl UnpackedPackage {
+    /// The skill's folder: absolute, resolved, and named like the skill.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.folder
     }
 
-    /// Loads the skill in it. The skill keeps the folder too.
+    /// Loads the skill in it. The skill keeps the folder, too.
     ///
     /// # Errors
-    /// As [`Skill::load`]. What is wrong with the frontmatter or the manifest is said of the file in the package.
+    /// As [`Skill::load`]. Errors of the frontmatter or the manifest name the file in the package.
     pub fn load(&self, mode: Mode) -> Result<Skill, SkillError> {
         Skill::load(&self.folder, mode)
             .map(|skill| skill.unpacked_from(self.origin.clone()))
             .map_err(|error| error.moved(|path| self.origin.path_in_package(path)))
     }
 
-    /// All findings about the skill in it, as [`validate`](crate::validate) has them, but for the paths: they are of
-    /// the `SKILL.md` in the package.
+    /// Returns all findings about the skill, like [`validate`](crate::validate). Their paths are those of the
+    /// `SKILL.md` in the package.
     #[must_use]
     pub fn validate(&self, mode: Mode) -> Vec<Diagnostic> {
         match self.load(mode) {
@@ -61,70 +58,37 @@ impl Extracted {
     }
 }
 
-/// What keeps an unpacked folder, and where it is from.
-#[derive(Debug, Clone)]
-pub(crate) struct Origin(Arc<Unpacked>);
-
-#[derive(Debug)]
-struct Unpacked {
-    package: PathBuf,
-    disk_bytes: u64,
-    /// Removed when this is dropped.
-    folder: TempDir,
-}
-
-impl Origin {
-    /// The package.
-    pub(crate) fn package(&self) -> &Path {
-        &self.0.package
-    }
-
-    /// The path that people know instead of that of the skill's main file, which is in the private folder.
-    pub(crate) fn path_in_package(&self, file: &Path) -> PathBuf {
-        self.package().join(file.file_name().unwrap_or_default())
-    }
-
-    /// How much room the folder takes.
-    pub(crate) fn disk_bytes(&self) -> u64 {
-        self.0.disk_bytes
-    }
-}
-
-/// Two skills from one unpacked folder are from the same.
-impl PartialEq for Origin {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.package == other.0.package && self.0.folder.path() == other.0.folder.path()
-    }
-}
-
-impl Eq for Origin {}
-
-/// Unpacks a package into a private folder beneath the system's folder for temporary files, with the default limits.
+/// Unpacks a package into a private folder beneath the system's temporary folder, with the default limits.
 ///
 /// # Errors
 /// As [`Package::open`] and [`Package::extract`].
-pub fn extract_skill_file(path: impl AsRef<Path>) -> Result<Extracted, SkillError> {
+pub fn extract_skill_file(path: impl AsRef<Path>) -> Result<UnpackedPackage, SkillError> {
     Package::open(path, PackageLimits::default())?.extract(None)
 }
 
-/// Loads the skill in a package, with the default limits. Its folder is a private one beneath the system's folder for
-/// temporary files, and goes with the last clone of the skill.
+/// Loads the skill in a package, with the default limits. It is unpacked into a private folder beneath the
+/// system's temporary folder. The last clone of the skill removes it.
 ///
 /// # Errors
+/// As [`Package::open`], [`Package::extract`] and [`Skill::load`].
 /// As [`Package::open`], [`Package::extract`] and [`Skill::load`].
 pub fn load_skill_file(path: impl AsRef<Path>, mode: Mode) -> Result<Skill, SkillError> {
     open_valid(path.as_ref(), mode)?.extract(None)?.load(mode)
 }
 
-/// The same, as long as there is room for it.
-pub(crate) fn load_package_within(path: &Path, mode: Mode, budget: &mut Budget) -> Result<Skill, SkillError> {
+/// The same, within a disk budget.
+pub(crate) fn load_package_within(
+    path: &Path,
+    mode: Mode,
+    budget: &mut DiskBudget,
+) -> Result<Skill, SkillError> {
     let package = open_valid(path, mode)?;
     budget.take(path, package.disk_bytes())?;
     let loaded = package.extract(None).and_then(|extracted| extracted.load(mode));
-    loaded.inspect_err(|_| budget.give_back(package.disk_bytes()))
+    loaded.inspect_err(|_| budget.release(package.disk_bytes()))
 }
 
-/// What is wrong with the frontmatter is said of the package, before anything of it is on disk.
+/// Opens a package and validates its frontmatter, before anything is written to disk.
 fn open_valid(path: &Path, mode: Mode) -> Result<Package, SkillError> {
     let package = Package::open(path, PackageLimits::default())?;
     package.frontmatter(mode)?;
@@ -132,14 +96,14 @@ fn open_valid(path: &Path, mode: Mode) -> Result<Package, SkillError> {
 }
 
 impl Package {
-    /// Unpacks the skill into a new private folder beneath `parent`, or else beneath the system's folder for temporary
-    /// files. Only its owner may use the files. A file is executable when the package says so; when the package says
-    /// nothing of permissions, when it begins with `#!`.
+    /// Unpacks the skill into a new private folder beneath `parent`, or else beneath the system's temporary
+    /// folder. Only its owner may access the files. A file is executable when the package says so. If the package
+    /// has no permissions, a file is executable when it begins with `#!`.
     ///
     /// # Errors
-    /// When a file's content is not what was packed, the frontmatter cannot be read even leniently, the top folder is
-    /// not named as the skill, or the operating system refuses. Nothing is left on disk then.
-    pub fn extract(&self, parent: Option<&Path>) -> Result<Extracted, SkillError> {
+    /// When the content of a file is corrupt, the frontmatter is invalid even in lenient mode, the top folder is
+    /// not named like the skill, or the system refuses. Nothing is left on disk then.
+    pub fn extract(&self, parent: Option<&Path>) -> Result<UnpackedPackage, SkillError> {
         let frontmatter = self.frontmatter(Mode::Lenient)?;
         let mut builder = tempfile::Builder::new();
         builder.prefix(PREFIX).permissions(Permissions::from_mode(OWNER_ONLY));
@@ -150,11 +114,11 @@ impl Package {
         let failed = |source| SkillError::Write { path: self.path().to_owned(), source };
         let private = made.map_err(failed)?;
         let resolved = private.path().canonicalize().map_err(failed)?;
-        let root = Folder::open(&resolved)?;
+        let root = DirHandle::open(&resolved)?;
         let name = Path::new(frontmatter.name().as_str());
         root.create_folders(name)?;
         let folder = resolved.join(name);
-        let root = Folder::open(&folder)?;
+        let root = DirHandle::open(&folder)?;
         for path in self.folders() {
             root.create_folders(path)?;
         }
@@ -165,11 +129,11 @@ impl Package {
             self.write(&root, &file)?;
         }
         let (package, disk_bytes) = (self.path().to_owned(), self.disk_bytes());
-        let origin = Origin(Arc::new(Unpacked { package, disk_bytes, folder: private }));
-        Ok(Extracted { origin, folder })
+        let origin = PackageOrigin::new(package, disk_bytes, private);
+        Ok(UnpackedPackage { origin, folder })
     }
 
-    fn write(&self, root: &Folder, file: &PackageFile<'_>) -> Result<(), SkillError> {
+    fn write(&self, root: &DirHandle, file: &PackageFile<'_>) -> Result<(), SkillError> {
         let failed = |source| SkillError::Write { path: file.path().to_owned(), source };
         let mut target = root.create_file(file.path())?;
         let mut start: Vec<u8> = Vec::with_capacity(2);
@@ -178,8 +142,8 @@ impl Package {
             target.write_all(piece)
         })
         .map_err(|fault| match fault {
-            Fault::Package(problem) => self.refuse(problem.of_entry(file.member.path.clone())),
-            Fault::Sink(source) => failed(source),
+            InflateError::Package(problem) => self.refuse(problem.in_entry(file.member.path.clone())),
+            InflateError::Sink(source) => failed(source),
         })?;
         let is_executable = match file.member.permissions {
             Some(permissions) => permissions & ANY_EXECUTE != 0,

@@ -1,29 +1,29 @@
-//! The content of an entry, counted while it is inflated: what the headers claim is never trusted.
+//! Inflates the content of entries, and counts it meanwhile: declared sizes are never trusted.
 
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
-use crate::package::archive::{Member, Method};
+use crate::package::archive::{Method, ZipEntry};
 use crate::package::limits::PackageLimits;
 use crate::package::problem::PackageProblem;
 
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Why the content of an entry did not arrive.
+/// Why the content of an entry could not be read.
 #[derive(Debug)]
-pub(crate) enum Fault<E> {
+pub(crate) enum InflateError<E> {
     Package(PackageProblem),
-    /// The sink did not take it.
+    /// The sink failed.
     Sink(E),
 }
 
-impl<E> From<PackageProblem> for Fault<E> {
+impl<E> From<PackageProblem> for InflateError<E> {
     fn from(problem: PackageProblem) -> Self {
         Self::Package(problem)
     }
 }
 
-/// Checks what an entry claims, before anything of it is inflated.
-pub(crate) fn check_claims(member: &Member, limits: &PackageLimits) -> Result<(), PackageProblem> {
+/// Checks the declared sizes of an entry, before anything is inflated.
+pub(crate) fn check_declared_sizes(member: &ZipEntry, limits: &PackageLimits) -> Result<(), PackageProblem> {
     if member.size > limits.entry_bytes {
         return Err(PackageProblem::Limit { what: "bytes", limit: limits.entry_bytes });
     }
@@ -38,27 +38,27 @@ const fn check_ratio(size: u64, compressed: u64, limits: &PackageLimits) -> Resu
     }
 }
 
-/// Gives the content of an entry to a sink, piece by piece. Never more than the claimed bytes, and only when they turn
-/// out to be what was packed does this succeed.
+/// Writes the content of an entry to a sink, in chunks. It never writes more than the declared size, and succeeds
+/// only if the checksum is correct.
 pub(crate) fn unpack<E>(
-    member: &Member,
+    member: &ZipEntry,
     archive: &[u8],
     limits: &PackageLimits,
     sink: &mut impl FnMut(&[u8]) -> Result<(), E>,
-) -> Result<(), Fault<E>> {
+) -> Result<(), InflateError<E>> {
     let data = &archive[member.data.clone()];
     let mut crc = Crc::new();
     let mut size = 0;
     let mut take = |piece: &[u8], size: &mut u64| {
         *size += piece.len() as u64;
         if *size > member.size {
-            return Err(Fault::Package(PackageProblem::Contradiction {
+            return Err(InflateError::Package(PackageProblem::Contradiction {
                 what: "it holds more bytes than it claims",
             }));
         }
         check_ratio(*size, data.len() as u64, limits)?;
         crc.update(piece);
-        sink(piece).map_err(Fault::Sink)
+        sink(piece).map_err(InflateError::Sink)
     };
     match member.method {
         Method::Stored => {
@@ -77,8 +77,11 @@ pub(crate) fn unpack<E>(
     Ok(())
 }
 
-fn inflate<E>(mut data: &[u8], mut take: impl FnMut(&[u8]) -> Result<(), Fault<E>>) -> Result<(), Fault<E>> {
-    let corrupt = |what| Fault::Package(PackageProblem::Corrupt { what });
+fn inflate<E>(
+    mut data: &[u8],
+    mut take: impl FnMut(&[u8]) -> Result<(), InflateError<E>>,
+) -> Result<(), InflateError<E>> {
+    let corrupt = |what| InflateError::Package(PackageProblem::Corrupt { what });
     let mut state = Decompress::new(false);
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {

@@ -1,97 +1,99 @@
-//! Which entries of an archive are the skill's files, and where they lie in its folder.
+//! Finds the skill's files among the entries of an archive, and their paths in the skill's folder.
 //!
-//! Packers in use put every entry below `name/`; others put `SKILL.md` at the root. Both are read.
+//! Most packers put all entries below `name/`; others put `SKILL.md` at the root. Both are accepted.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use unicode_normalization::UnicodeNormalization as _;
 
-use crate::package::archive::{Member, MemberKind};
+use crate::package::archive::{ZipEntry, ZipEntryKind};
 use crate::package::entry_path;
 use crate::package::limits::PackageLimits;
-use crate::package::problem::{PackageProblem, Refusal};
+use crate::package::problem::{PackageEntryError, PackageProblem};
 use crate::skill::SKILL_FILES;
 
-/// Where Apple's packer puts what only its own systems want. It is no part of the skill.
+/// The folder for metadata of macOS, which is no part of the skill.
 const APPLE_FOLDER: &str = "__MACOSX";
 
-/// Where the skill lies in its package.
+/// The location of the skill in its package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// `SKILL.md` lies at the root.
+    /// `SKILL.md` is at the root.
     AtRoot,
-    /// It lies in this folder.
+    /// `SKILL.md` is in this folder.
     InFolder(Box<str>),
 }
 
 impl Layout {
-    /// The layout of these entries, whose paths must be fit for it: see [`Tree`].
-    pub(crate) fn of(members: &[Member]) -> Result<Self, Refusal> {
-        let mut candidates: Vec<&Member> = members.iter().filter(|member| is_candidate(member)).collect();
+    /// Detects the layout. The paths of the entries must be valid: see [`PathTree`].
+    pub(crate) fn detect(members: &[ZipEntry]) -> Result<Self, PackageEntryError> {
+        let mut candidates: Vec<&ZipEntry> = members.iter().filter(|member| is_candidate(member)).collect();
         candidates.sort_by_key(|member| (member.path.matches('/').count(), &member.path));
         let skill_file = match candidates[..] {
             [] => return Err(PackageProblem::NoSkillFile.into()),
             [only] => only,
             [first, second, ..] => {
                 let problem = PackageProblem::TwoSkillFiles { other: first.path.clone() };
-                return Err(problem.of_entry(second.path.clone()));
+                return Err(problem.in_entry(second.path.clone()));
             }
         };
         let Some((folder, _)) = skill_file.path.split_once('/') else { return Ok(Self::AtRoot) };
         let layout = Self::InFolder(folder.into());
         let outside = members.iter().find(|member| {
-            layout.relative(&member.path).is_none() && !is_apples(&member.path) && *member.path != *folder
+            layout.relative(&member.path).is_none()
+                && !is_macos_metadata(&member.path)
+                && *member.path != *folder
         });
         match outside {
             None => Ok(layout),
             Some(member) => {
-                Err(PackageProblem::OutsideFolder { folder: folder.into() }.of_entry(member.path.clone()))
+                Err(PackageProblem::OutsideFolder { folder: folder.into() }.in_entry(member.path.clone()))
             }
         }
     }
 
-    /// The path that an entry has in the skill's folder, if it is one of the skill's.
+    /// Returns the path of an entry in the skill's folder, if it belongs to the skill.
     pub(crate) fn relative<'a>(&self, path: &'a str) -> Option<&'a Path> {
         match self {
-            Self::AtRoot if is_apples(path) => None,
+            Self::AtRoot if is_macos_metadata(path) => None,
             Self::AtRoot => Some(Path::new(path)),
             Self::InFolder(folder) => path.strip_prefix(&**folder)?.strip_prefix('/').map(Path::new),
         }
     }
 
-    /// Checks that the top folder is named as the skill.
-    pub(crate) fn check_name(&self, name: &str) -> Result<(), Refusal> {
+    /// Checks that the top folder is named like the skill.
+    pub(crate) fn check_name(&self, name: &str) -> Result<(), PackageEntryError> {
         match self {
             Self::InFolder(folder) if folder.nfkc().ne(name.chars()) => {
-                Err(PackageProblem::FolderName { name: name.into() }.of_entry(folder.clone()))
+                Err(PackageProblem::FolderName { name: name.into() }.in_entry(folder.clone()))
             }
             _ => Ok(()),
         }
     }
 }
 
-/// Whether an entry could be taken for the skill's main file by some reader: a `SKILL.md` at the root, or in a folder
-/// there. One that lies deeper is a file like any other.
-fn is_candidate(member: &Member) -> bool {
+/// Whether some reader could take an entry for the skill's main file: a `SKILL.md` at the root or in a top folder.
+/// A deeper one is an ordinary file.
+fn is_candidate(member: &ZipEntry) -> bool {
     let segments: Vec<_> = member.path.splitn(3, '/').collect();
     let name = match segments[..] {
         [name] => name,
         [folder, name] if folder != APPLE_FOLDER => name,
         _ => return false,
     };
-    member.kind == MemberKind::File && SKILL_FILES.contains(&name)
+    member.kind == ZipEntryKind::File && SKILL_FILES.contains(&name)
 }
 
-fn is_apples(path: &str) -> bool {
+fn is_macos_metadata(path: &str) -> bool {
     path.split('/').next() == Some(APPLE_FOLDER)
 }
 
-/// The folders and files that entries have named so far, to find those that are there twice, on any file system, and to
-/// count also the folders that only the paths beneath them name.
+/// The paths of all entries so far. It finds duplicates on any file system, and counts folders without an entry of
+/// their own.
 #[derive(Debug, Default)]
-pub(crate) struct Tree {
-    /// By the node of the folder and the name's [collision key](entry_path::collision_key).
+pub(crate) struct PathTree {
+    /// By the node of the folder, and the name's [collision key](entry_path::collision_key).
     nodes: HashMap<(usize, String), Node>,
 }
 
@@ -99,13 +101,13 @@ pub(crate) struct Tree {
 struct Node {
     id: usize,
     name: Box<str>,
-    kind: MemberKind,
-    /// Whether an entry of its own named it, and not only one beneath it.
+    kind: ZipEntryKind,
+    /// Whether it has an entry of its own, and not only entries beneath it.
     is_entry: bool,
 }
 
-impl Tree {
-    /// How many files and folders there are.
+impl PathTree {
+    /// The number of files and folders.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -114,7 +116,7 @@ impl Tree {
     pub(crate) fn add(
         &mut self,
         path: &str,
-        kind: MemberKind,
+        kind: ZipEntryKind,
         limits: &PackageLimits,
     ) -> Result<(), PackageProblem> {
         entry_path::check(path, limits)?;
@@ -123,7 +125,7 @@ impl Tree {
         let mut walked = 0;
         while let Some(segment) = segments.next() {
             let is_entry = segments.peek().is_none();
-            let kind = if is_entry { kind } else { MemberKind::Folder };
+            let kind = if is_entry { kind } else { ZipEntryKind::Folder };
             let id = self.nodes.len() + 1;
             let is_full = self.nodes.len() >= limits.entries;
             let key = (folder, entry_path::collision_key(segment));

@@ -4,57 +4,58 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use crate::beneath::{DirHandle, EntryKind};
 use crate::error::SkillError;
-use crate::files::{EntryKind, Folder};
 use crate::frontmatter::Mode;
-use crate::package::EXTENSION;
-use crate::package::archive::MemberKind;
-use crate::package::layout::Tree;
+use crate::package::archive::ZipEntryKind;
+use crate::package::atomic_file::{AtomicFile, check_replaceable};
+use crate::package::layout::PathTree;
 use crate::package::limits::PackageLimits;
-use crate::package::output::{Output, check_replaceable};
-use crate::package::problem::{PackageProblem, Refusal};
+use crate::package::problem::{PackageEntryError, PackageProblem};
+use crate::package::reader::EXTENSION;
 use crate::package::writer::{ArchiveWriter, Permission};
 use crate::resources::walk;
 use crate::skill::Skill;
 
-/// Folders that are left out wherever they are.
-const LEFT_OUT_FOLDERS: [&str; 3] = [".git", "__pycache__", "node_modules"];
-/// The folder that is left out at the root only: what tests a skill is no part of it.
-const LEFT_OUT_AT_ROOT: &str = "evals";
-const LEFT_OUT_FILE: &str = ".DS_Store";
-const LEFT_OUT_EXTENSION: &str = "pyc";
+/// Folders that are skipped anywhere.
+const SKIPPED_FOLDERS: [&str; 3] = [".git", "__pycache__", "node_modules"];
+/// The folder that is skipped only at the root: tests of a skill are no part of it.
+const SKIPPED_AT_ROOT: &str = "evals";
+const SKIPPED_FILE: &str = ".DS_Store";
+const SKIPPED_EXTENSION: &str = "pyc";
 
-/// What was packed.
+/// The result of packing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Packed {
+pub struct PackReport {
     /// The skill.
     pub skill: Skill,
-    /// The file that was written; none when it went to a writer.
+    /// The file that was written. `None` when a writer was given.
     pub output: Option<PathBuf>,
-    /// The packed files, relative to the skill's folder, in their order.
+    /// The packed files, relative to the skill's folder, sorted.
     pub files: Vec<PathBuf>,
-    /// The files that were left out, in the order of paths. Of folders that are left out everywhere, nothing is listed.
-    pub left_out: Vec<PathBuf>,
-    /// The bytes of all files, uncompressed.
+    /// The skipped files, sorted by path. Files in skipped folders are not listed.
+    pub skipped: Vec<PathBuf>,
+    /// The total size of all files in bytes, uncompressed.
     pub total_bytes: u64,
-    /// The bytes of the package.
+    /// The size of the package in bytes.
     pub package_bytes: u64,
 }
 
-/// Packs a skill: the folder, or whose `SKILL.md` it is. The same files give the same bytes, whenever and by whomever
-/// they are packed. All lie below a folder named as the skill. Left out are `.git`, `__pycache__`, `node_modules`,
-/// `*.pyc`, `.DS_Store`, and `evals` at the root. A link within the skill is packed as the file that it leads to.
+/// Packs a skill. `skill` is its folder or its `SKILL.md`. The same files always result in the same bytes. All
+/// files are below a folder named like the skill. `.git`, `__pycache__`, `node_modules`, `*.pyc`, `.DS_Store`, and
+/// `evals` at the root are skipped. A link within the skill is packed as the file that it leads to.
 ///
 /// # Errors
-/// When the skill is not [strictly valid](Mode::Strict); when a file cannot be read, is no plain file or a link to
-/// something else than a file of the skill; when a path or a size is one that a reader with these limits would refuse;
-/// or when the writer fails.
+/// - The skill is not [strictly valid](Mode::Strict).
+/// - A file cannot be read, is not a regular file, or is a link to something else than a file of the skill.
+/// - A path or size exceeds a limit.
+/// - The writer fails.
 pub fn pack(
     skill: impl AsRef<Path>,
     target: &mut impl Write,
     limits: PackageLimits,
-) -> Result<Packed, SkillError> {
-    Plan::of(Skill::load(skill, Mode::Strict)?, limits)?.write(target)
+) -> Result<PackReport, SkillError> {
+    PackPlan::new(Skill::load(skill, Mode::Strict)?, limits)?.write(target)
 }
 
 /// Packs a skill into a file, which is there whole or not at all, also when the process is killed meanwhile; a plain file
@@ -86,8 +87,8 @@ pub fn pack_file(
     skill: impl AsRef<Path>,
     output: impl AsRef<Path>,
     limits: PackageLimits,
-) -> Result<Packed, SkillError> {
-    let plan = Plan::of(Skill::load(skill, Mode::Strict)?, limits)?;
+) -> Result<PackReport, SkillError> {
+    let plan = PackPlan::new(Skill::load(skill, Mode::Strict)?, limits)?;
     let mut output = output.as_ref().to_owned();
     if output.is_dir() {
         output.push(format!("{}.{EXTENSION}", plan.skill.name()));
@@ -99,68 +100,68 @@ pub fn pack_file(
         let reason = "a package cannot lie in the skill that is packed: name another place".to_owned();
         return Err(SkillError::InvalidStructure { path: output, reason });
     }
-    // Said before anything is compressed.
+    // Check it before anything is compressed.
     check_replaceable(&output).map_err(failed)?;
-    let mut file = Output::create_in(&parent).map_err(failed)?;
+    let mut file = AtomicFile::create_in(&parent).map_err(failed)?;
     let packed = plan.write(&mut file).map_err(|error| match error {
         SkillError::Write { source, .. } => failed(source),
         other => other,
     })?;
     file.publish(&output).map_err(failed)?;
-    Ok(Packed { output: Some(output), ..packed })
+    Ok(PackReport { output: Some(output), ..packed })
 }
 
-/// The files that go into a package, all fit for it.
-struct Plan {
+/// The files of a package, all valid.
+struct PackPlan {
     skill: Skill,
-    root: Folder,
+    root: DirHandle,
     limits: PackageLimits,
-    /// The path of each in the skill's folder, by its path in the package.
+    /// The path of each file in the skill's folder, by its path in the package.
     files: BTreeMap<String, PathBuf>,
-    left_out: Vec<PathBuf>,
+    skipped: Vec<PathBuf>,
 }
 
-impl Plan {
-    fn of(skill: Skill, limits: PackageLimits) -> Result<Self, SkillError> {
-        let root = Folder::open(skill.root_dir())?;
-        let mut plan = Self { skill, root, limits, files: BTreeMap::new(), left_out: Vec::new() };
-        let mut tree = Tree::default();
+impl PackPlan {
+    fn new(skill: Skill, limits: PackageLimits) -> Result<Self, SkillError> {
+        let root = DirHandle::open(skill.root_dir())?;
+        let mut plan = Self { skill, root, limits, files: BTreeMap::new(), skipped: Vec::new() };
+        let mut tree = PathTree::default();
         let root_dir = plan.skill.root_dir().to_owned();
         let mut found = Vec::new();
-        walk(&plan.root, &root_dir, &LEFT_OUT_FOLDERS, |path, kind| {
+        walk(&plan.root, &root_dir, &SKIPPED_FOLDERS, |path, kind| {
             found.push((path, kind));
             Ok(())
         })?;
         found.sort();
         for (path, kind) in found {
-            if is_left_out(&path) {
-                plan.left_out.push(path);
+            if is_skipped(&path) {
+                plan.skipped.push(path);
                 continue;
             }
-            let refused = |refusal: Refusal| {
-                let Refusal { entry, problem } = refusal;
+            let refused = |refusal: PackageEntryError| {
+                let PackageEntryError { entry, problem } = refusal;
                 SkillError::InvalidPackage { path: root_dir.clone(), entry, problem }
             };
             let entry = match path.to_str() {
                 Some(path) => format!("{}/{path}", plan.skill.name()),
-                None => return Err(refused(PackageProblem::Encoding.of_entry(path.to_string_lossy()))),
+                None => return Err(refused(PackageProblem::Encoding.in_entry(path.to_string_lossy()))),
             };
             let checked = match kind {
                 EntryKind::Other => Err(PackageProblem::SpecialFile),
-                _ => tree.add(&entry, MemberKind::File, &limits),
+                _ => tree.add(&entry, ZipEntryKind::File, &limits),
             };
-            checked.map_err(|problem| refused(problem.of_entry(&*entry)))?;
+            checked.map_err(|problem| refused(problem.in_entry(&*entry)))?;
             plan.files.insert(entry, path);
         }
         Ok(plan)
     }
 
-    fn write(self, target: &mut impl Write) -> Result<Packed, SkillError> {
-        let Self { skill, root, limits, files, left_out } = self;
+    fn write(self, target: &mut impl Write) -> Result<PackReport, SkillError> {
+        let Self { skill, root, limits, files, skipped: left_out } = self;
         let mut writer = ArchiveWriter::new(target);
         let mut total_bytes = 0_u64;
         for (entry, path) in &files {
-            // A folder beneath which a link leads, or anything else than a file of the skill, is refused here.
+            // A folder that is reached by a link, or anything that is no file of the skill, is refused here.
             let mut file = root.open_file(path)?;
             let content = file.read_all(limits.entry_bytes.min(limits.total_bytes - total_bytes));
             let content = content.map_err(|error| match error {
@@ -185,7 +186,7 @@ impl Plan {
         let package_bytes = writer
             .finish()
             .map_err(|source| SkillError::Write { path: skill.root_dir().to_owned(), source })?;
-        // Many long paths can make a package larger than the files in it.
+        // Many long paths can make a package larger than its files.
         if package_bytes > limits.archive_bytes {
             return Err(SkillError::TooLarge {
                 path: skill.root_dir().to_owned(),
@@ -193,12 +194,12 @@ impl Plan {
             });
         }
         let files = files.into_values().collect();
-        Ok(Packed { skill, output: None, files, left_out, total_bytes, package_bytes })
+        Ok(PackReport { skill, output: None, files, skipped: left_out, total_bytes, package_bytes })
     }
 }
 
-fn is_left_out(path: &Path) -> bool {
-    path.starts_with(LEFT_OUT_AT_ROOT) && path.components().nth(1).is_some()
-        || path.file_name().is_some_and(|name| name == LEFT_OUT_FILE)
-        || path.extension().is_some_and(|extension| extension == LEFT_OUT_EXTENSION)
+fn is_skipped(path: &Path) -> bool {
+    path.starts_with(SKIPPED_AT_ROOT) && path.components().nth(1).is_some()
+        || path.file_name().is_some_and(|name| name == SKIPPED_FILE)
+        || path.extension().is_some_and(|extension| extension == SKIPPED_EXTENSION)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Declares the kinds of problems with their stable names, so that the two cannot drift apart.
+/// Declares the kinds of problems with their stable names.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
         /// The kind of a [`PackageProblem`].
@@ -27,15 +27,15 @@ kinds! {
     NotAnArchive = "not-an-archive",
     /// It ends too early.
     Truncated = "truncated",
-    /// Two places of it contradict each other, or it has bytes that belong to nothing.
+    /// Two parts contradict each other, or there are unused bytes.
     Contradiction = "contradiction",
-    /// What is stored is not what was packed.
+    /// The content is corrupt.
     Corrupt = "corrupt",
     /// A limit is exceeded.
     Limit = "limit",
-    /// The path leads out, or means something else on another system.
+    /// The path leads out, or has another meaning on another system.
     UnsafePath = "unsafe-path",
-    /// The path is not marked as UTF-8, or is none.
+    /// The path is not UTF-8, or not marked as such.
     Encoding = "encoding",
     /// It is a link.
     Link = "link",
@@ -43,15 +43,15 @@ kinds! {
     SpecialFile = "special-file",
     /// It is encrypted.
     Encrypted = "encrypted",
-    /// It uses a part of ZIP that is not supported.
+    /// It uses an unsupported ZIP feature.
     Unsupported = "unsupported",
-    /// Two entries have one path, or paths that are one on some file systems.
+    /// Two entries have the same path, or paths that are equal on some file systems.
     Duplicate = "duplicate",
-    /// A path is a file's and a folder's.
+    /// A path is both a file and a folder.
     FileAndFolder = "file-and-folder",
-    /// Which `SKILL.md` is the skill's is not clear, or there is none.
+    /// There is no `SKILL.md`, or it is ambiguous.
     SkillFile = "skill-file",
-    /// The top folder is not named as the skill.
+    /// The top folder is not named like the skill.
     FolderName = "folder-name",
 }
 
@@ -61,7 +61,7 @@ impl fmt::Display for PackageProblemKind {
     }
 }
 
-/// Why a package is refused: a fragment that fits after the entry's name.
+/// Why a package is refused. The message follows the entry's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackageProblem {
@@ -74,39 +74,39 @@ pub enum PackageProblem {
         /// What is missing.
         what: &'static str,
     },
-    /// Two places of it contradict each other, or it has bytes that belong to nothing.
+    /// Two parts contradict each other, or there are unused bytes.
     #[error("contradicts itself: {what}")]
     Contradiction {
-        /// What does not fit.
+        /// What is inconsistent.
         what: &'static str,
     },
     /// It shares bytes with another entry.
-    #[error("shares bytes with the entry `{}`", shown(other))]
+    #[error("shares bytes with the entry `{}`", display_name(other))]
     Overlap {
         /// The other entry.
         other: Box<str>,
     },
-    /// What is stored is not what was packed.
+    /// The content is corrupt.
     #[error("is damaged: {what}; get the package again")]
     Corrupt {
-        /// What is wrong with it.
+        /// What is corrupt.
         what: &'static str,
     },
     /// A limit is exceeded.
     #[error("has more than the limit of {limit} {what}")]
     Limit {
-        /// What is limited, with its unit.
+        /// The limited quantity, with its unit.
         what: &'static str,
         /// The limit.
         limit: u64,
     },
-    /// The path leads out, or means something else on another system.
+    /// The path leads out, or has another meaning on another system.
     #[error("has a path that is refused: {reason}")]
     UnsafePath {
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
-    /// The path is not marked as UTF-8, or is none.
+    /// The path is not UTF-8, or not marked as such.
     #[error("has a path that is not marked as UTF-8 or is not: pack it again with a tool that writes UTF-8")]
     Encoding,
     /// It is a link.
@@ -118,41 +118,41 @@ pub enum PackageProblem {
     /// It is encrypted.
     #[error("is encrypted: pack it without a password")]
     Encrypted,
-    /// It uses a part of ZIP that is not supported.
+    /// It uses an unsupported ZIP feature.
     #[error("needs {what}, which is not supported: pack it with deflate")]
     Unsupported {
-        /// What it uses.
+        /// The feature.
         what: &'static str,
     },
-    /// Two entries have one path.
+    /// Two entries have the same path.
     #[error("is there twice")]
     Duplicate,
-    /// Two paths differ only in case or in their Unicode form, which some file systems do not tell apart.
-    #[error("differs from `{}` only in case or Unicode form", shown(other))]
+    /// Two paths differ only in case or Unicode form, which some file systems ignore.
+    #[error("differs from `{}` only in case or Unicode form", display_name(other))]
     Collision {
-        /// The path that came first.
+        /// The first of the two paths.
         other: Box<str>,
     },
-    /// A path is a file's and a folder's.
+    /// A path is both a file and a folder.
     #[error("is both a file and a folder")]
     FileAndFolder,
     /// There is no `SKILL.md`.
     #[error("has no `SKILL.md`, neither at its root nor in one folder at its root")]
     NoSkillFile,
-    /// There is more than one `SKILL.md` that could be the skill's.
-    #[error("is a second `SKILL.md` beside `{}`: a package holds one skill", shown(other))]
+    /// More than one `SKILL.md` could be the skill's.
+    #[error("is a second `SKILL.md` beside `{}`: a package holds one skill", display_name(other))]
     TwoSkillFiles {
         /// The first one.
         other: Box<str>,
     },
-    /// It lies beside the skill's folder.
-    #[error("lies outside of the skill's folder `{}`", shown(folder))]
+    /// It is outside the skill's folder.
+    #[error("lies outside of the skill's folder `{}`", display_name(folder))]
     OutsideFolder {
         /// The skill's folder.
         folder: Box<str>,
     },
-    /// The top folder is not named as the skill.
-    #[error("is not named as its skill, `{}`: rename the folder or change the `name`", shown(name))]
+    /// The top folder is not named like the skill.
+    #[error("is not named as its skill, `{}`: rename the folder or change the `name`", display_name(name))]
     FolderName {
         /// The skill's name.
         name: Box<str>,
@@ -185,28 +185,28 @@ impl PackageProblem {
     }
 }
 
-/// A problem with the entry that it is about; without one it is the package's as a whole.
+/// A problem with its entry. `None`: the whole package.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct PackageEntryError {
     pub(crate) entry: Option<Box<str>>,
     pub(crate) problem: PackageProblem,
 }
 
 impl PackageProblem {
-    /// The problem of this entry.
-    pub(crate) fn of_entry(self, entry: impl Into<Box<str>>) -> Refusal {
-        Refusal { entry: Some(entry.into()), problem: self }
+    /// Names the entry of the problem.
+    pub(crate) fn in_entry(self, entry: impl Into<Box<str>>) -> PackageEntryError {
+        PackageEntryError { entry: Some(entry.into()), problem: self }
     }
 }
 
-impl From<PackageProblem> for Refusal {
+impl From<PackageProblem> for PackageEntryError {
     fn from(problem: PackageProblem) -> Self {
         Self { entry: None, problem }
     }
 }
 
-/// A name from a stranger, fit for a line of a message: bounded, and without what could break the line.
-pub(crate) fn shown(name: &str) -> String {
+/// Shortens a name from an untrusted source, and removes what could break the line of a message.
+pub(crate) fn display_name(name: &str) -> String {
     const MAX_CHARS: usize = 120;
     let mut shown: String = name.chars().take(MAX_CHARS).flat_map(char::escape_debug).collect();
     if name.chars().nth(MAX_CHARS).is_some() {

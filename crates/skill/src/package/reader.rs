@@ -1,39 +1,48 @@
-//! A package that was read and found sound, in memory.
+//! A validated package, in memory.
 
 use std::convert::Infallible;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use conjure_base::Digest;
 
+use crate::beneath::open_named;
 use crate::error::SkillError;
-use crate::files::open_named;
-use crate::frontmatter::{Folder, Frontmatter, Mode};
-use crate::package::archive::{self, Member, MemberKind};
-use crate::package::budget::disk_bytes;
-use crate::package::inflate::{self, Fault};
-use crate::package::layout::{Layout, Tree};
+use crate::frontmatter::{ExpectedName, Frontmatter, Mode};
+use crate::package::archive::{self, ZipEntry, ZipEntryKind};
+use crate::package::inflate::{self, InflateError};
+use crate::package::layout::{Layout, PathTree};
 use crate::package::limits::PackageLimits;
-use crate::package::problem::{PackageProblem, Refusal};
+use crate::package::limits::disk_bytes;
+use crate::package::problem::{PackageEntryError, PackageProblem};
 use crate::skill::{SKILL_FILES, text};
 
-/// A package whose container is sound: every path is safe and there once, everything that it claims is within the
-/// limits. Its files are inflated, and found to be what was packed, when they are read.
+/// The file name extension of packages.
+pub(crate) const EXTENSION: &str = "skill";
+
+/// Whether a file of this name counts as a package.
+pub(crate) fn is_package_name(name: &OsStr) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == EXTENSION)
+}
+
+/// A package with a valid container: every path is safe and unique, and all declared sizes are within the limits.
+/// The content of a file is inflated and checked when it is read.
 #[derive(Debug)]
 pub struct Package {
     path: PathBuf,
     archive: Vec<u8>,
     limits: PackageLimits,
     layout: Layout,
-    /// How much room it takes when it is unpacked, as it claims.
+    /// The disk space that it needs when unpacked, according to the declared sizes.
     disk_bytes: u64,
-    /// The skill's files and folders, in the order in which they lie in the archive.
-    members: Vec<Member>,
+    /// The skill's files and folders, in archive order.
+    members: Vec<ZipEntry>,
 }
 
 /// A file of a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackageFile<'a> {
-    pub(crate) member: &'a Member,
+    pub(crate) member: &'a ZipEntry,
     path: &'a Path,
 }
 
@@ -44,7 +53,7 @@ impl<'a> PackageFile<'a> {
         self.path
     }
 
-    /// Its size in bytes, uncompressed, as the package claims it.
+    /// Its declared uncompressed size in bytes.
     #[must_use]
     pub const fn size(&self) -> u64 {
         self.member.size
@@ -52,18 +61,18 @@ impl<'a> PackageFile<'a> {
 }
 
 impl Package {
-    /// Reads a package.
+    /// Opens a package.
     ///
     /// # Errors
-    /// When it is no plain file, cannot be read, or is refused: [`SkillError::InvalidPackage`] with the entry and the
-    /// reason.
+    /// When it is not a regular file, cannot be read, or is refused: [`SkillError::InvalidPackage`] with the entry
+    /// and the reason.
     pub fn open(path: impl AsRef<Path>, limits: PackageLimits) -> Result<Self, SkillError> {
         let path = path.as_ref();
         let archive = open_named(path)?.read_all(limits.archive_bytes)?;
         Self::from_bytes(archive, path, limits)
     }
 
-    /// The package that these bytes are. `path` is where they are from; nothing is read there.
+    /// Creates a package from bytes. `path` is only used in messages.
     ///
     /// # Errors
     /// As [`Package::open`].
@@ -84,35 +93,35 @@ impl Package {
         }
     }
 
-    /// Where it was read.
+    /// The path it was read from.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The digest of its bytes. That of the skill in it is another: see
+    /// The digest of the package's bytes. The digest of its skill is different: see
     /// [`SkillDigests::skill`](crate::SkillDigests::skill).
     #[must_use]
     pub fn digest(&self) -> Digest {
-        Digest::of(&self.archive)
+        Digest::of_bytes(&self.archive)
     }
 
-    /// The skill's files, in the order in which they lie in the package.
+    /// Returns the skill's files, in archive order.
     pub fn files(&self) -> impl Iterator<Item = PackageFile<'_>> {
-        self.of_kind(MemberKind::File).map(|(path, member)| PackageFile { member, path })
+        self.of_kind(ZipEntryKind::File).map(|(path, member)| PackageFile { member, path })
     }
 
-    /// How much room it takes on disk when it is unpacked.
+    /// The disk space that it needs when unpacked, in bytes.
     pub(crate) const fn disk_bytes(&self) -> u64 {
         self.disk_bytes
     }
 
-    /// The paths of the folders that have entries of their own.
+    /// Returns the folders that have entries of their own.
     pub(crate) fn folders(&self) -> impl Iterator<Item = &Path> {
-        self.of_kind(MemberKind::Folder).map(|(path, _)| path)
+        self.of_kind(ZipEntryKind::Folder).map(|(path, _)| path)
     }
 
-    fn of_kind(&self, kind: MemberKind) -> impl Iterator<Item = (&Path, &Member)> {
+    fn of_kind(&self, kind: ZipEntryKind) -> impl Iterator<Item = (&Path, &ZipEntry)> {
         let members = self.members.iter().filter(move |member| member.kind == kind);
         members.filter_map(|member| Some((self.layout.relative(&member.path)?, member)))
     }
@@ -120,7 +129,7 @@ impl Package {
     /// Reads a file, by its path relative to the skill's folder.
     ///
     /// # Errors
-    /// When it does not exist, or its content is not what was packed.
+    /// When it does not exist, or its content is corrupt.
     pub fn read(&self, relative: impl AsRef<Path>) -> Result<Vec<u8>, SkillError> {
         let relative = relative.as_ref();
         let Some(file) = self.files().find(|file| file.path == relative) else {
@@ -132,30 +141,30 @@ impl Package {
             Ok::<_, Infallible>(())
         })
         .map_err(|fault| match fault {
-            Fault::Package(problem) => self.refuse(problem.of_entry(file.member.path.clone())),
-            Fault::Sink(never) => match never {},
+            InflateError::Package(problem) => self.refuse(problem.in_entry(file.member.path.clone())),
+            InflateError::Sink(never) => match never {},
         })?;
         Ok(content)
     }
 
-    /// Reads the frontmatter, and checks that the top folder, if there is one, is named as the skill. In lenient mode the
-    /// folder's name is taken when the frontmatter has none.
+    /// Reads the frontmatter, and checks that the top folder, if there is one, is named like the skill. In lenient
+    /// mode, the folder's name replaces a missing name.
     ///
     /// # Errors
     /// As [`Package::read`], and when the frontmatter breaks a rule of the mode.
     pub fn frontmatter(&self, mode: Mode) -> Result<Frontmatter, SkillError> {
         let mut names =
             SKILL_FILES.iter().filter(|name| self.files().any(|file| file.path == Path::new(name)));
-        // The layout was found by this file.
+        // The layout requires this file.
         let name = names.next().unwrap_or(&SKILL_FILES[0]);
         let content = self.read(name)?;
         let document = match text(&content, SKILL_FILES[0]) {
             Ok(content) => {
-                // A lenient reader takes the folder's name when the file does not say one. That both agree is checked
-                // below, in either mode.
+                // A lenient reader uses the folder's name if the file has none. The check below compares both in
+                // either mode.
                 let folder = match (&self.layout, mode) {
-                    (Layout::InFolder(folder), Mode::Lenient) => Folder::Named(folder),
-                    _ => Folder::Unknown,
+                    (Layout::InFolder(folder), Mode::Lenient) => ExpectedName::Named(folder),
+                    _ => ExpectedName::Unknown,
                 };
                 Frontmatter::parse_in(content, mode, folder).map_err(|error| error.diagnostics)
             }
@@ -171,30 +180,30 @@ impl Package {
         Ok(frontmatter)
     }
 
-    /// Gives the content of a file to a sink.
+    /// Writes the content of a file to a sink.
     pub(crate) fn unpack<E>(
         &self,
         file: &PackageFile<'_>,
         sink: &mut impl FnMut(&[u8]) -> Result<(), E>,
-    ) -> Result<(), Fault<E>> {
+    ) -> Result<(), InflateError<E>> {
         inflate::unpack(file.member, &self.archive, &self.limits, sink)
     }
 
-    /// The failure that a problem of this package is.
-    pub(crate) fn refuse(&self, refusal: Refusal) -> SkillError {
+    /// Converts a problem of this package to an error.
+    pub(crate) fn refuse(&self, refusal: PackageEntryError) -> SkillError {
         refused(&self.path, refusal)
     }
 }
 
-/// The layout, the entries, and how much room they take on disk, when nothing is wrong with them.
-fn check(archive: &[u8], limits: &PackageLimits) -> Result<(Layout, Vec<Member>, u64), Refusal> {
-    let members = archive::members(archive, limits)?;
-    let mut tree = Tree::default();
+/// Validates an archive. Returns its layout, its entries, and the disk space that they need.
+fn check(archive: &[u8], limits: &PackageLimits) -> Result<(Layout, Vec<ZipEntry>, u64), PackageEntryError> {
+    let members = archive::read_entries(archive, limits)?;
+    let mut tree = PathTree::default();
     let mut total = 0_u64;
     for member in &members {
         let checked = tree
             .add(&member.path, member.kind, limits)
-            .and_then(|()| inflate::check_claims(member, limits))
+            .and_then(|()| inflate::check_declared_sizes(member, limits))
             .and_then(|()| {
                 total = total.saturating_add(member.size);
                 if total <= limits.total_bytes {
@@ -205,15 +214,15 @@ fn check(archive: &[u8], limits: &PackageLimits) -> Result<(Layout, Vec<Member>,
                     limit: limits.total_bytes,
                 })
             });
-        checked.map_err(|problem| problem.of_entry(member.path.clone()))?;
+        checked.map_err(|problem| problem.in_entry(member.path.clone()))?;
     }
-    let layout = Layout::of(&members)?;
-    let files = members.iter().filter(|member| member.kind == MemberKind::File);
+    let layout = Layout::detect(&members)?;
+    let files = members.iter().filter(|member| member.kind == ZipEntryKind::File);
     let folders = tree.len().saturating_sub(files.clone().count()) as u64;
     let disk_bytes = files.map(|member| disk_bytes(member.size)).sum::<u64>() + folders * disk_bytes(0);
     Ok((layout, members, disk_bytes))
 }
 
-fn refused(path: &Path, Refusal { entry, problem }: Refusal) -> SkillError {
+fn refused(path: &Path, PackageEntryError { entry, problem }: PackageEntryError) -> SkillError {
     SkillError::InvalidPackage { path: path.to_owned(), entry, problem }
 }

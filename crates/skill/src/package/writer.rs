@@ -1,7 +1,7 @@
-//! Writing a ZIP archive whose bytes depend on nothing but the files in it.
+//! Writes a ZIP archive whose bytes depend only on the files.
 //!
-//! No time of day, no user, no machine: every entry bears the first moment that the format can tell, and permissions
-//! that say no more than whether it may be executed.
+//! They do not depend on time, user or machine: every entry has the earliest time of the format, and permissions
+//! only say whether it is executable.
 
 use std::io::{self, Write};
 
@@ -13,14 +13,14 @@ use crate::package::limits::PackageLimits;
 
 /// ZIP 2.0: folders and deflate.
 const VERSION: u16 = 20;
-/// Made on Unix: the upper half of the attributes are permissions.
+/// Created on Unix: the upper half of the attributes are permissions.
 const MADE_BY_UNIX: u16 = 3 << 8;
 /// 1980-01-01 00:00:00, time before date.
 const FIRST_MOMENT: [u8; 4] = [0, 0, 0x21, 0];
 const EXECUTABLE: u32 = 0o100_755;
 const PLAIN: u32 = 0o100_644;
 
-/// Whether a file may be executed.
+/// Whether a file is executable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Permission {
     Plain,
@@ -42,7 +42,8 @@ impl<W: Write> ArchiveWriter<W> {
         Self { target, written: 0, entries: 0, directory: Vec::new() }
     }
 
-    /// Adds a file. It is compressed, unless that makes it larger, or so small that a reader would take it for a bomb.
+    /// Adds a file. It is compressed, unless that makes it larger, or so small that a reader would take it for a
+    /// zip bomb.
     pub(crate) fn add(
         &mut self,
         path: &str,
@@ -93,7 +94,7 @@ impl<W: Write> ArchiveWriter<W> {
         Ok(())
     }
 
-    /// Writes the directory, and says how many bytes there are in all.
+    /// Writes the directory. Returns the total size in bytes.
     pub(crate) fn finish(mut self) -> io::Result<u64> {
         let offset = narrow::<u32, _>(self.written)?;
         let directory = std::mem::take(&mut self.directory);

@@ -1,20 +1,20 @@
-//! The values that a skill's inputs have.
+//! The input values of a skill.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::manifest::{Input, Manifest, Need};
-use crate::schema::{Disclosure, Mismatch};
+use crate::manifest::{Input, Manifest, Requirement};
+use crate::schema::{Disclosure, SchemaMismatch};
 
 /// Values by the name of the input.
 pub type Inputs = BTreeMap<String, Value>;
 
-/// What is wrong with the inputs that were given. No message has a value that is sensitive.
+/// A problem of the given inputs. No message contains a sensitive value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputProblem {
-    /// An input that is required was not given.
+    /// A required input is missing.
     #[error("the input `{name}` is required and was not given{}", describing(description.as_deref()))]
     Missing {
         /// Its name.
@@ -22,20 +22,20 @@ pub enum InputProblem {
         /// What it is for.
         description: Option<String>,
     },
-    /// A value is not as its schema says.
+    /// A value does not match its schema.
     #[error("the input `{name}` is not as the skill asks: {mismatch}")]
     Mismatch {
         /// Its name.
         name: String,
         /// What is wrong.
-        mismatch: Mismatch,
+        mismatch: SchemaMismatch,
     },
-    /// The manifest knows no such input.
+    /// The manifest has no such input.
     #[error("the skill has no input `{name}`; it has {}", listed(known))]
     Unknown {
-        /// The name that was given.
+        /// The given name.
         name: String,
-        /// The names that there are.
+        /// The existing names.
         known: Vec<String>,
     },
 }
@@ -51,8 +51,8 @@ impl InputProblem {
 }
 
 impl Manifest {
-    /// The value of each input: those that were given, and the defaults where none was. Values that were given and are
-    /// objects or lists have the defaults of their properties, too.
+    /// Returns the value of each input: the given value or the default. Given objects and lists also get the
+    /// defaults of their properties.
     #[must_use]
     pub fn resolve_inputs(&self, given: &Inputs) -> Inputs {
         let value_of = |input: &Input| {
@@ -63,11 +63,11 @@ impl Manifest {
         self.inputs().iter().filter_map(value_of).collect()
     }
 
-    /// The inputs that are required, have no default and were not given.
+    /// Returns the required inputs without default that were not given.
     pub fn missing_inputs<'a>(&'a self, given: &'a Inputs) -> impl Iterator<Item = InputProblem> + 'a {
         let is_missing = |input: &&Input| {
             let has_value = given.contains_key(input.name()) || input.schema().default_value().is_some();
-            input.need() == Need::Required && !has_value
+            input.requirement() == Requirement::Required && !has_value
         };
         self.inputs().iter().filter(is_missing).map(|input| InputProblem::Missing {
             name: input.name().to_owned(),
@@ -75,7 +75,7 @@ impl Manifest {
         })
     }
 
-    /// What about the given values is not as the schemas say.
+    /// Returns the given values that do not match their schemas.
     pub fn mismatched_inputs<'a>(&'a self, given: &'a Inputs) -> impl Iterator<Item = InputProblem> + 'a {
         self.inputs().iter().flat_map(|input| {
             let disclosure = if input.sensitive() { Disclosure::Withheld } else { Disclosure::Shown };
@@ -87,7 +87,7 @@ impl Manifest {
         })
     }
 
-    /// The given names that are no input's.
+    /// Returns the given names that are no inputs.
     pub fn unknown_inputs<'a>(&'a self, given: &'a Inputs) -> impl Iterator<Item = InputProblem> + 'a {
         given.keys().filter(|name| self.input(name).is_none()).map(|name| InputProblem::Unknown {
             name: name.clone(),

@@ -1,8 +1,8 @@
-//! Whether a skill can run here: its manifest held against the inputs that are given and the machine that is there.
+//! Checks a skill's manifest against the given inputs and the machine.
 //!
-//! The rules are looked at in the order of the manifest's specification, and everything that is missing is told, not the
-//! first thing. What the machine has is asked through a [`Probe`]: the view of a sandbox, which is also that of the host
-//! where the sandbox is the host. Nothing is kept: a crash loses nothing.
+//! Rules are checked in the order of the manifest's specification. The report lists everything that is missing,
+//! not only the first problem. A [`Probe`] answers questions about the machine: it is the view of a sandbox. No
+//! state is kept.
 
 mod inputs;
 mod probe;
@@ -10,8 +10,8 @@ mod report;
 mod rules;
 
 pub use inputs::{InputProblem, Inputs};
-pub use probe::{AskVersion, CommandFound, Network, Probe, ProbeError, ProbeFuture};
-pub use report::{Outcome, PreflightFinding, PreflightReport, PreflightRule, RuleReport};
+pub use probe::{CommandProbe, Network, Probe, ProbeError, ProbeFuture, VersionQuery};
+pub use report::{PreflightFinding, PreflightReport, PreflightRule, RuleOutcome, RuleReport};
 pub use rules::Preflight;
 
 #[cfg(test)]

@@ -1,65 +1,65 @@
-//! What a machine is asked before a skill runs on it.
+//! Queries about the machine, before a skill runs on it.
 
 use std::pin::Pin;
 
-use crate::manifest::Base;
+use crate::manifest::PathBase;
 
-/// An answer that takes a while.
+/// The future result of a query.
 pub type ProbeFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ProbeError>> + Send + 'a>>;
 
-/// Something could not be looked at: nothing is known of it.
+/// The query failed, so the answer is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ProbeError {
-    /// Why.
+    /// The reason.
     pub message: String,
 }
 
-/// Whether a command is there.
+/// The result of looking for a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CommandFound {
-    /// It is not in the path.
-    Absent,
-    /// It is.
-    Present {
-        /// What it writes when it is asked for its version; empty when it was not asked, or writes nothing.
+pub enum CommandProbe {
+    /// It is not in `PATH`.
+    NotFound,
+    /// It exists.
+    Found {
+        /// What it prints for its version. Empty when it was not queried or prints nothing.
         said: String,
     },
 }
 
-/// Whether what runs can reach the network.
+/// Whether the sandbox can reach the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Network {
-    /// It can, or some of it.
+    /// It can reach some of it.
     Reachable,
     /// It cannot.
     None,
-    /// Nobody has said.
+    /// Unknown.
     Unknown,
 }
 
-/// A view of the machine that a skill would run on.
+/// A view of the machine on which a skill would run.
 pub trait Probe: Send + Sync {
-    /// Whether a command is in the path, and, where `ask_version`, what it says of its version.
-    fn command<'a>(&'a self, name: &'a str, ask_version: AskVersion) -> ProbeFuture<'a, CommandFound>;
+    /// Looks for a command in `PATH`, and queries its version if requested.
+    fn command<'a>(&'a self, name: &'a str, ask_version: VersionQuery) -> ProbeFuture<'a, CommandProbe>;
 
     /// Whether a file or folder exists at a path beneath a base.
-    fn file<'a>(&'a self, base: Base, path: &'a str) -> ProbeFuture<'a, bool>;
+    fn file<'a>(&'a self, base: PathBase, path: &'a str) -> ProbeFuture<'a, bool>;
 
-    /// Whether an environment variable is set, to whatever.
+    /// Whether an environment variable is set.
     fn variable<'a>(&'a self, name: &'a str) -> ProbeFuture<'a, bool>;
 
-    /// Whether what runs can reach the network.
+    /// Whether the network is reachable.
     fn network(&self) -> Network {
         Network::Unknown
     }
 }
 
-/// Whether it matters which version a command has.
+/// Whether to query the version of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum AskVersion {
-    /// The command is run for it.
+pub enum VersionQuery {
+    /// Run the command to get its version.
     Yes,
-    /// The command is not run.
+    /// Do not run the command.
     No,
 }

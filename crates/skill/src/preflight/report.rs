@@ -1,4 +1,4 @@
-//! What a preflight has found.
+//! The report of a preflight.
 
 use std::fmt;
 
@@ -8,25 +8,25 @@ use super::inputs::Inputs;
 use crate::diagnostic::Severity;
 use crate::error::SkillError;
 
-/// One of the eight rules, in the order in which they are looked at.
+/// One of the eight rules, in the order in which they are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PreflightRule {
     /// The skill exists and can be read.
     SkillExists,
-    /// Its manifest is of a version that is supported.
+    /// The version of its manifest is supported.
     ManifestVersion,
     /// Every required input has a value.
     RequiredInputs,
-    /// Every value is as its schema says.
+    /// Every value matches its schema.
     InputSchemas,
     /// The commands and files are there.
     Preconditions,
     /// The required variables are set.
     Environment,
-    /// Optional inputs have values: a warning where not.
+    /// Optional inputs have values. Missing ones are warnings.
     OptionalInputs,
-    /// What is kept out of everything that is recorded or shown.
+    /// Lists what is redacted in all records and output.
     Redaction,
 }
 
@@ -43,7 +43,7 @@ impl PreflightRule {
         Self::Redaction,
     ];
 
-    /// What it asks, in a few words.
+    /// A short title.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -59,14 +59,14 @@ impl PreflightRule {
     }
 }
 
-/// Something that a rule has to say.
+/// A finding of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PreflightFinding {
     /// An error keeps the skill from running.
     pub severity: Severity,
-    /// What it is about: the name of an input, a command, a variable; a path.
+    /// Its subject: the name of an input, command or variable, or a path.
     pub subject: String,
-    /// What is the matter, and what to do. Never a value that is sensitive.
+    /// The problem and its solution. Never contains a sensitive value.
     pub message: String,
 }
 
@@ -76,33 +76,33 @@ impl fmt::Display for PreflightFinding {
     }
 }
 
-/// How a rule came out.
+/// The result of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
-    /// It holds.
+pub enum RuleOutcome {
+    /// Passed.
     Passed,
-    /// It holds, and something about it is worth knowing.
+    /// Passed, with a warning.
     Warned,
-    /// It does not.
+    /// Failed.
     Failed,
-    /// It was not looked at: the skill has no manifest, or could not be read.
+    /// Not checked: the skill has no manifest, or could not be read.
     Skipped,
 }
 
-/// A rule with what it has to say.
+/// A rule with its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RuleReport {
     /// The rule.
     pub rule: PreflightRule,
-    /// How it came out.
-    pub outcome: Outcome,
-    /// Why.
+    /// Its result.
+    pub outcome: RuleOutcome,
+    /// Its findings.
     pub findings: Vec<PreflightFinding>,
 }
 
-/// What a preflight has found, rule by rule. Its text form is for people, its JSON for programs; neither has a value of an
-/// input.
+/// The result of a preflight, rule by rule. Its text form is for people, its JSON form for programs. Neither
+/// contains an input value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PreflightReport {
     skill: String,
@@ -113,7 +113,7 @@ pub struct PreflightReport {
 }
 
 impl PreflightReport {
-    /// The report about a skill that could not be loaded.
+    /// Creates the report about a skill that could not be loaded.
     #[must_use]
     pub fn refused(skill: impl Into<String>, error: SkillError) -> Self {
         let rule = match error {
@@ -122,7 +122,7 @@ impl PreflightReport {
             }
             _ => PreflightRule::SkillExists,
         };
-        let mut report = Building::default();
+        let mut report = ReportBuilder::default();
         if rule == PreflightRule::ManifestVersion {
             report.rule(PreflightRule::SkillExists);
         }
@@ -135,13 +135,13 @@ impl PreflightReport {
         report.finish(skill.into(), Inputs::new())
     }
 
-    /// The skill's name, or how it was asked for.
+    /// The skill's name, or the name that was requested.
     #[must_use]
     pub fn skill(&self) -> &str {
         &self.skill
     }
 
-    /// Whether nothing keeps the skill from running.
+    /// Whether the skill can run.
     #[must_use]
     pub const fn is_ready(&self) -> bool {
         self.ready
@@ -153,41 +153,41 @@ impl PreflightReport {
         &self.rules
     }
 
-    /// The values of the inputs, defaults included. Some may be sensitive.
+    /// The values of the inputs, including defaults. Some may be sensitive.
     #[must_use]
     pub const fn inputs(&self) -> &Inputs {
         &self.inputs
     }
 }
 
-/// A report that is being written, rule by rule.
+/// Builds a report, rule by rule.
 #[derive(Default)]
-pub(super) struct Building {
+pub(super) struct ReportBuilder {
     rules: Vec<RuleReport>,
 }
 
-impl Building {
-    /// Goes on to the next rule.
+impl ReportBuilder {
+    /// Starts the next rule.
     pub(super) fn rule(&mut self, rule: PreflightRule) {
-        self.rules.push(RuleReport { rule, outcome: Outcome::Passed, findings: Vec::new() });
+        self.rules.push(RuleReport { rule, outcome: RuleOutcome::Passed, findings: Vec::new() });
     }
 
-    /// Adds a finding to the rule that is looked at.
+    /// Adds a finding to the current rule.
     pub(super) fn add(&mut self, severity: Severity, subject: impl Into<String>, message: impl Into<String>) {
         let Some(rule) = self.rules.last_mut() else { return };
         rule.findings.push(PreflightFinding { severity, subject: subject.into(), message: message.into() });
         rule.outcome = match severity {
-            Severity::Error => Outcome::Failed,
-            Severity::Warning if rule.outcome == Outcome::Passed => Outcome::Warned,
+            Severity::Error => RuleOutcome::Failed,
+            Severity::Warning if rule.outcome == RuleOutcome::Passed => RuleOutcome::Warned,
             Severity::Warning | Severity::Info => rule.outcome,
         };
     }
 
     pub(super) fn finish(mut self, skill: String, inputs: Inputs) -> PreflightReport {
         for rule in PreflightRule::ALL.into_iter().skip(self.rules.len()) {
-            self.rules.push(RuleReport { rule, outcome: Outcome::Skipped, findings: Vec::new() });
+            self.rules.push(RuleReport { rule, outcome: RuleOutcome::Skipped, findings: Vec::new() });
         }
-        let ready = self.rules.iter().all(|rule| rule.outcome != Outcome::Failed);
+        let ready = self.rules.iter().all(|rule| rule.outcome != RuleOutcome::Failed);
         PreflightReport { skill, ready, rules: self.rules, inputs }
     }
 }

@@ -1,17 +1,17 @@
-//! The eight rules.
+//! Checks the eight rules.
 
 use super::inputs::Inputs;
-use super::probe::{AskVersion, CommandFound, Network, Probe};
-use super::report::{Building, PreflightReport, PreflightRule};
+use super::probe::{CommandProbe, Network, Probe, VersionQuery};
+use super::report::{PreflightReport, PreflightRule, ReportBuilder};
 use crate::diagnostic::Severity;
-use crate::manifest::{CommandNeed, Manifest, Need};
+use crate::manifest::{Manifest, RequiredCommand, Requirement};
 use crate::skill::Skill;
 use crate::version::Version;
 
-/// So much of what a command says of its version is shown.
+/// The number of characters of a command's version output that a message shows.
 const SHOWN_CHARS: usize = 80;
 
-/// A skill, and the inputs that it would be given.
+/// A skill with the inputs for it.
 #[derive(Debug, Clone, Copy)]
 pub struct Preflight<'a> {
     skill: &'a Skill,
@@ -19,16 +19,16 @@ pub struct Preflight<'a> {
 }
 
 impl<'a> Preflight<'a> {
-    /// A preflight of this skill with these inputs.
+    /// Creates a preflight of this skill with these inputs.
     #[must_use]
     pub const fn new(skill: &'a Skill, inputs: &'a Inputs) -> Self {
         Self { skill, inputs }
     }
 
-    /// Looks at all rules. What cannot be looked at counts as missing, and says so.
+    /// Checks all rules. What cannot be checked counts as missing, with the reason.
     pub async fn run(&self, probe: &dyn Probe) -> PreflightReport {
         let name = self.skill.name().to_string();
-        let mut report = Building::default();
+        let mut report = ReportBuilder::default();
         report.rule(PreflightRule::SkillExists);
         let Some(manifest) = self.skill.manifest() else {
             for input in self.inputs.keys() {
@@ -59,7 +59,7 @@ impl<'a> Preflight<'a> {
         report.finish(name, manifest.resolve_inputs(self.inputs))
     }
 
-    fn given_inputs(&self, manifest: &Manifest, report: &mut Building) {
+    fn given_inputs(&self, manifest: &Manifest, report: &mut ReportBuilder) {
         report.rule(PreflightRule::RequiredInputs);
         for problem in manifest.missing_inputs(self.inputs).chain(manifest.unknown_inputs(self.inputs)) {
             report.add(Severity::Error, problem.name(), problem.to_string());
@@ -70,8 +70,8 @@ impl<'a> Preflight<'a> {
         }
     }
 
-    fn optional_inputs(&self, manifest: &Manifest, report: &mut Building) {
-        for input in manifest.inputs().iter().filter(|input| input.need() == Need::Optional) {
+    fn optional_inputs(&self, manifest: &Manifest, report: &mut ReportBuilder) {
+        for input in manifest.inputs().iter().filter(|input| input.requirement() == Requirement::Optional) {
             if self.inputs.contains_key(input.name()) {
                 continue;
             }
@@ -86,13 +86,15 @@ impl<'a> Preflight<'a> {
     }
 }
 
-async fn commands(manifest: &Manifest, probe: &dyn Probe, report: &mut Building) {
+async fn commands(manifest: &Manifest, probe: &dyn Probe, report: &mut ReportBuilder) {
     for need in manifest.commands() {
         let name = need.command();
-        let ask = if need.has_bounds() { AskVersion::Yes } else { AskVersion::No };
+        let ask = if need.has_bounds() { VersionQuery::Yes } else { VersionQuery::No };
         let problem = match probe.command(name, ask).await {
-            Ok(CommandFound::Absent) => Some(format!("the command `{name}` is not in the path: install it")),
-            Ok(CommandFound::Present { said }) => version_problem(need, &said),
+            Ok(CommandProbe::NotFound) => {
+                Some(format!("the command `{name}` is not in the path: install it"))
+            }
+            Ok(CommandProbe::Found { said }) => version_problem(need, &said),
             Err(error) => Some(format!("whether the command `{name}` is there is not known: {error}")),
         };
         if let Some(problem) = problem {
@@ -101,8 +103,8 @@ async fn commands(manifest: &Manifest, probe: &dyn Probe, report: &mut Building)
     }
 }
 
-/// What is wrong with the version that a command tells.
-fn version_problem(need: &CommandNeed, said: &str) -> Option<String> {
+/// Checks the version that a command prints.
+fn version_problem(need: &RequiredCommand, said: &str) -> Option<String> {
     if !need.has_bounds() {
         return None;
     }
@@ -126,7 +128,7 @@ fn version_problem(need: &CommandNeed, said: &str) -> Option<String> {
     }
 }
 
-async fn files(manifest: &Manifest, probe: &dyn Probe, report: &mut Building) {
+async fn files(manifest: &Manifest, probe: &dyn Probe, report: &mut ReportBuilder) {
     for need in manifest.files() {
         let (path, base) = (need.path(), need.base());
         let what = need.description().map(|text| format!(" ({text})")).unwrap_or_default();
@@ -139,13 +141,13 @@ async fn files(manifest: &Manifest, probe: &dyn Probe, report: &mut Building) {
     }
 }
 
-async fn variables(manifest: &Manifest, probe: &dyn Probe, report: &mut Building) {
+async fn variables(manifest: &Manifest, probe: &dyn Probe, report: &mut ReportBuilder) {
     for variable in manifest.env() {
         let name = variable.name();
         let what = variable.description().map(|text| format!(": {text}")).unwrap_or_default();
-        match (probe.variable(name).await, variable.need()) {
-            (Ok(true), _) | (Ok(false), Need::Optional) => {}
-            (Ok(false), Need::Required) => {
+        match (probe.variable(name).await, variable.requirement()) {
+            (Ok(true), _) | (Ok(false), Requirement::Optional) => {}
+            (Ok(false), Requirement::Required) => {
                 report.add(
                     Severity::Error,
                     name,
@@ -153,7 +155,8 @@ async fn variables(manifest: &Manifest, probe: &dyn Probe, report: &mut Building
                 );
             }
             (Err(error), need) => {
-                let severity = if need == Need::Required { Severity::Error } else { Severity::Warning };
+                let severity =
+                    if need == Requirement::Required { Severity::Error } else { Severity::Warning };
                 report.add(
                     severity,
                     name,
@@ -164,8 +167,8 @@ async fn variables(manifest: &Manifest, probe: &dyn Probe, report: &mut Building
     }
 }
 
-/// Says what is kept out of records.
-fn redaction(manifest: &Manifest, report: &mut Building) {
+/// Lists what is redacted in records.
+fn redaction(manifest: &Manifest, report: &mut ReportBuilder) {
     for input in manifest.inputs().iter().filter(|input| input.sensitive()) {
         let message =
             format!("the value of the input `{}` is kept out of everything that is recorded", input.name());

@@ -6,14 +6,14 @@ use std::fs;
 use serde_json::json;
 
 use super::*;
-use crate::manifest::Base;
+use crate::manifest::PathBase;
 use crate::{Mode, SIDECAR_FILE, Severity, Skill};
 
 /// A machine: its commands with what they say, its files and its variables.
 #[derive(Debug, Clone)]
 struct Machine {
     commands: BTreeMap<&'static str, &'static str>,
-    files: BTreeSet<(Base, &'static str)>,
+    files: BTreeSet<(PathBase, &'static str)>,
     variables: BTreeSet<&'static str>,
     network: Network,
     broken: bool,
@@ -23,7 +23,7 @@ impl Machine {
     fn whole() -> Self {
         Self {
             commands: [("git", "git version 2.47.3"), ("date", ""), ("odd", "no version at all")].into(),
-            files: [(Base::SkillRoot, "scripts/run.sh"), (Base::RepoRoot, "Cargo.toml")].into(),
+            files: [(PathBase::SkillRoot, "scripts/run.sh"), (PathBase::RepoRoot, "Cargo.toml")].into(),
             variables: ["TOKEN"].into(),
             network: Network::Reachable,
             broken: false,
@@ -41,15 +41,15 @@ impl Machine {
 }
 
 impl Probe for Machine {
-    fn command<'a>(&'a self, name: &'a str, ask: AskVersion) -> ProbeFuture<'a, CommandFound> {
+    fn command<'a>(&'a self, name: &'a str, ask: VersionQuery) -> ProbeFuture<'a, CommandProbe> {
         self.answer(match (self.commands.get(name), ask) {
-            (None, _) => CommandFound::Absent,
-            (Some(said), AskVersion::Yes) => CommandFound::Present { said: (*said).to_owned() },
-            (Some(_), AskVersion::No) => CommandFound::Present { said: String::new() },
+            (None, _) => CommandProbe::NotFound,
+            (Some(said), VersionQuery::Yes) => CommandProbe::Found { said: (*said).to_owned() },
+            (Some(_), VersionQuery::No) => CommandProbe::Found { said: String::new() },
         })
     }
 
-    fn file<'a>(&'a self, base: Base, path: &'a str) -> ProbeFuture<'a, bool> {
+    fn file<'a>(&'a self, base: PathBase, path: &'a str) -> ProbeFuture<'a, bool> {
         self.answer(self.files.contains(&(base, path)))
     }
 
@@ -122,8 +122,10 @@ fn report(manifest: &str, inputs: &Inputs, machine: &Machine) -> PreflightReport
 
 /// The rules that did not pass, with their findings.
 fn told(report: &PreflightReport) -> Vec<(PreflightRule, Vec<String>)> {
-    let rules =
-        report.rules().iter().filter(|rule| matches!(rule.outcome, Outcome::Failed | Outcome::Warned));
+    let rules = report
+        .rules()
+        .iter()
+        .filter(|rule| matches!(rule.outcome, RuleOutcome::Failed | RuleOutcome::Warned));
     let findings = |rule: &RuleReport| {
         let findings = rule.findings.iter().filter(|finding| finding.severity != Severity::Info);
         findings.map(ToString::to_string).collect()
@@ -136,7 +138,7 @@ fn check(inputs: &Inputs, machine: &Machine, rule: PreflightRule, expected: &[&s
     let report = report(MANIFEST, inputs, machine);
     let expected = vec![(rule, expected.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())];
     assert_eq!(told(&report), expected);
-    let failed = report.rules().iter().any(|rule| rule.outcome == Outcome::Failed);
+    let failed = report.rules().iter().any(|rule| rule.outcome == RuleOutcome::Failed);
     assert_eq!(report.is_ready(), !failed);
 }
 
@@ -157,8 +159,8 @@ fn a_skill_that_is_not_there_or_not_readable_fails_the_first_rule() {
     let error = Skill::load(temp.path().join("absent"), Mode::Lenient).unwrap_err();
     let report = PreflightReport::refused("absent", error);
     assert!(!report.is_ready());
-    assert_eq!(report.rules()[0].outcome, Outcome::Failed);
-    assert!(report.rules()[1..].iter().all(|rule| rule.outcome == Outcome::Skipped));
+    assert_eq!(report.rules()[0].outcome, RuleOutcome::Failed);
+    assert!(report.rules()[1..].iter().all(|rule| rule.outcome == RuleOutcome::Skipped));
 }
 
 #[test]
@@ -168,12 +170,12 @@ fn an_unsupported_manifest_fails_the_second_rule_and_a_newer_one_warns() {
     fs::write(folder.join(SIDECAR_FILE), "manifest_version: \"2.0\"\n").unwrap();
     let report = PreflightReport::refused("a", Skill::load(&folder, Mode::Lenient).unwrap_err());
     let outcomes: Vec<_> = report.rules().iter().map(|rule| rule.outcome).collect();
-    assert_eq!(outcomes[..3], [Outcome::Passed, Outcome::Failed, Outcome::Skipped]);
+    assert_eq!(outcomes[..3], [RuleOutcome::Passed, RuleOutcome::Failed, RuleOutcome::Skipped]);
     assert!(report.rules()[1].findings[0].message.contains("manifest_version 2.0 is not supported"));
     fs::write(folder.join(SIDECAR_FILE), "manifest_version: \"1.9\"\n").unwrap();
     let newer = Skill::load(&folder, Mode::Lenient).unwrap();
     let report = now(Preflight::new(&newer, &Inputs::new()).run(&Machine::whole()));
-    assert_eq!(report.rules()[1].outcome, Outcome::Warned);
+    assert_eq!(report.rules()[1].outcome, RuleOutcome::Warned);
     assert!(report.is_ready());
 }
 
@@ -192,7 +194,7 @@ fn a_required_input_without_a_value_fails_the_third_rule() {
 }
 
 #[test]
-fn a_value_that_is_not_as_its_schema_says_fails_the_fourth_rule() {
+fn a_value_that_violates_its_schema_fails_the_fourth_rule() {
     let given = inputs(json!({"day": "20255", "key": "hunter2", "count": 0, "note": 1}));
     let expected = [
         "error: the input `day` is not as the skill asks: expected a text that matches `^\\d{4}$`, found \"20255\"",
@@ -258,19 +260,19 @@ fn an_optional_input_without_a_value_is_a_warning() {
 }
 
 #[test]
-fn everything_that_is_missing_is_told_at_once() {
+fn everything_that_is_missing_is_reported_at_once() {
     let mut nothing = Machine::whole();
     nothing.commands.clear();
     nothing.files.clear();
     nothing.variables.clear();
     let report = report(MANIFEST, &inputs(json!({"count": "x"})), &nothing);
-    let failed: Vec<_> = report.rules().iter().filter(|rule| rule.outcome == Outcome::Failed).collect();
+    let failed: Vec<_> = report.rules().iter().filter(|rule| rule.outcome == RuleOutcome::Failed).collect();
     assert_eq!(failed.len(), 4);
     assert_eq!(failed.iter().map(|rule| rule.findings.len()).sum::<usize>(), 2 + 1 + 4 + 1);
 }
 
 #[test]
-fn what_cannot_be_looked_at_is_not_taken_for_there() {
+fn a_failed_probe_counts_as_missing() {
     let mut broken = Machine::whole();
     broken.broken = true;
     let report = report(MANIFEST, &good(), &broken);
@@ -284,7 +286,7 @@ fn a_skill_without_a_manifest_is_not_looked_at_further() {
     let none = Inputs::new();
     let report = now(Preflight::new(&skill, &none).run(&Machine::whole()));
     assert!(report.is_ready());
-    assert!(report.rules()[1..].iter().all(|rule| rule.outcome == Outcome::Skipped));
+    assert!(report.rules()[1..].iter().all(|rule| rule.outcome == RuleOutcome::Skipped));
     let given = good();
     assert!(!now(Preflight::new(&skill, &given).run(&Machine::whole())).is_ready());
 }

@@ -1,8 +1,8 @@
-//! Which skills are gone, and which only cannot be seen just now.
+//! Tells removed skills from temporarily unreadable ones.
 //!
-//! Pure, over what two walks have found, but for the last look at a skill's own file. A skill is gone when that is
-//! proven: the folder that held it, or the link that led to it, was looked at and holds or leads to it no more, or its
-//! file is not there. An error of the operating system proves nothing, nor does a bound at which the walk ended.
+//! Pure, over the results of two scans, except for a final check of the skill's own file. A skill is removed when
+//! that is proven: the folder or link that led to it was read and no longer does, or its file does not exist.
+//! Neither a system error nor a limit of the scan is a proof.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -11,46 +11,46 @@ use std::path::{Path, PathBuf};
 
 use crate::skill::{SKILL_FILES, Skill};
 
-/// What a walk leaves open.
+/// The paths whose absence a scan has not proven.
 #[derive(Debug)]
-pub(super) struct Doubt {
-    /// Folders, packages and links of which it is not known what is there, by resolved path.
-    uncertain: HashSet<PathBuf>,
-    /// What was come upon. What is not uncertain of it was looked at.
+pub(super) struct UnverifiedPaths {
+    /// Resolved paths of folders, packages and links whose content is unknown.
+    paths: HashSet<PathBuf>,
+    /// All paths that the scan found. Those not in `paths` were read.
     visited: HashSet<OsString>,
 }
 
-impl Doubt {
-    /// What a walk leaves open, when the walk before it followed these links.
-    pub(super) fn of(
+impl UnverifiedPaths {
+    /// Computes the unverified paths of a scan. `links_before` are the links that the previous scan followed.
+    pub(super) fn after_scan(
         visited: HashSet<OsString>,
         uncertain: HashSet<PathBuf>,
         links_before: &HashMap<PathBuf, PathBuf>,
     ) -> Self {
-        let mut doubt = Self { uncertain, visited };
-        if doubt.uncertain.is_empty() {
-            return doubt;
+        let mut unverified = Self { paths: uncertain, visited };
+        if unverified.paths.is_empty() {
+            return unverified;
         }
-        // A link that cannot be seen may lead where it led, and from there others may lead on.
+        // An unreadable link may still have its former target, and other links may lead on from there.
         loop {
             let led_on = links_before.iter().filter(|(link, target)| {
                 let is_known =
-                    doubt.uncertain.contains(*target) || doubt.visited.contains(target.as_os_str());
-                !is_known && doubt.covers(link)
+                    unverified.paths.contains(*target) || unverified.visited.contains(target.as_os_str());
+                !is_known && unverified.contains(link)
             });
             let led_on: Vec<PathBuf> = led_on.map(|(_, target)| target.clone()).collect();
             if led_on.is_empty() {
-                return doubt;
+                return unverified;
             }
-            doubt.uncertain.extend(led_on);
+            unverified.paths.extend(led_on);
         }
     }
 
-    /// Whether what was at this path may still be there, as far as the walk can tell: the nearest place above it that
-    /// the walk came upon, or the path itself, is uncertain.
-    pub(super) fn covers(&self, path: &Path) -> bool {
+    /// Whether something may still exist at this path: the path itself, or its nearest ancestor that the scan
+    /// found, is unverified.
+    pub(super) fn contains(&self, path: &Path) -> bool {
         let verdicts = path.ancestors().map(|place| {
-            if self.uncertain.contains(place) {
+            if self.paths.contains(place) {
                 Some(true)
             } else {
                 self.visited.contains(place.as_os_str()).then_some(false)
@@ -60,8 +60,8 @@ impl Doubt {
     }
 }
 
-/// Whether the file that a skill was read from is proven not to be there any more.
-pub(super) fn is_gone(skill: &Skill) -> bool {
+/// Whether the file of a skill is proven not to exist any more.
+pub(super) fn is_removed(skill: &Skill) -> bool {
     let is_absent = |path: &Path| {
         std::fs::symlink_metadata(path)
             .is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory))

@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use tempfile::TempDir;
 
 use super::*;
-use crate::files::opened;
+use crate::beneath::recorded_opens;
 use crate::package::{PackageLimits, pack_file};
 use crate::unprivileged;
 
@@ -31,7 +31,7 @@ fn loaded(names: &[&str]) -> (TempDir, PathBuf, Reloader) {
     for name in names {
         write(&root, name, "first");
     }
-    let mut reloader = Reloader::new([Scope::named(&root)], Bounds::default(), Mode::Lenient);
+    let mut reloader = Reloader::new([Scope::named(&root)], DiscoveryLimits::default(), Mode::Lenient);
     let first = reloader.reload();
     assert_eq!(texts(&first.added), names);
     (temp, root, reloader)
@@ -60,19 +60,19 @@ fn editing_one_of_many_opens_only_that_skills_file() {
     for index in 0..SKILLS {
         write(&root, &format!("s{index}"), "first");
     }
-    let bounds = Bounds { depth: 2, directories: SKILLS + 1, ..Bounds::default() };
+    let bounds = DiscoveryLimits { depth: 2, directories: SKILLS + 1, ..DiscoveryLimits::default() };
     let mut reloader = Reloader::new([Scope::named(&root)], bounds, Mode::Lenient);
     assert_eq!(reloader.reload().added.len(), SKILLS);
-    assert_eq!(opened::take_beneath(&root).len(), SKILLS);
+    assert_eq!(recorded_opens::take_beneath(&root).len(), SKILLS);
 
     let reload = reloader.reload();
     assert!(reload.is_unchanged() && reload.catalog.len() == SKILLS);
-    assert_eq!(opened::take_beneath(&root), [] as [PathBuf; 0]);
+    assert_eq!(recorded_opens::take_beneath(&root), [] as [PathBuf; 0]);
 
     write(&root, "s77", "second");
     let reload = reloader.reload();
     check(&reload, [&[], &["s77"], &[], &[]]);
-    assert_eq!(opened::take_beneath(&root), [root.join("s77/SKILL.md")]);
+    assert_eq!(recorded_opens::take_beneath(&root), [root.join("s77/SKILL.md")]);
     assert_eq!(reload.catalog.get("s77").unwrap().description(), "second");
 }
 
@@ -106,10 +106,10 @@ fn a_broken_edit_keeps_the_last_good_version() {
         assert!(reload.diagnostics[0].is_error());
     }
     // It is not read again as long as nobody mends it, and goes on being reported.
-    opened::take_beneath(&root);
+    recorded_opens::take_beneath(&root);
     let reload = reloader.reload();
     check(&reload, [&[], &[], &[], &["a"]]);
-    assert_eq!((opened::take_beneath(&root).len(), reload.diagnostics.len()), (0, 2));
+    assert_eq!((recorded_opens::take_beneath(&root).len(), reload.diagnostics.len()), (0, 2));
 
     write(&root, "a", "mended");
     let reload = reloader.reload();
@@ -231,8 +231,8 @@ fn until_later_than(path: &Path, probe: &Path) {
 }
 
 #[test]
-fn what_cannot_be_seen_takes_nothing_away() {
-    unprivileged::check("reload::tests::what_cannot_be_seen_takes_nothing_away", || {
+fn unreadable_skills_are_not_removed() {
+    unprivileged::check("reload::tests::unreadable_skills_are_not_removed", || {
         let (_temp, root, mut reloader) = loaded(&["a"]);
         write(&root.join("group"), "b", "first");
         write(&root.join("group"), "c", "first");
@@ -253,7 +253,7 @@ fn what_cannot_be_seen_takes_nothing_away() {
         check_kept(&mut reloader, &root, &[0o000, 0o100, 0o600], &["a", "b", "c"]);
         // The folder above the scope.
         let scope = root.join("group");
-        let mut reloader = Reloader::new([Scope::named(&scope)], Bounds::default(), Mode::Lenient);
+        let mut reloader = Reloader::new([Scope::named(&scope)], DiscoveryLimits::default(), Mode::Lenient);
         assert_eq!(reloader.reload().catalog.len(), 2);
         check_kept(&mut reloader, &root, &[0o000, 0o600], &["b", "c"]);
     });
@@ -287,8 +287,8 @@ fn a_link_that_cannot_be_followed_takes_nothing_away() {
 }
 
 #[test]
-fn what_is_proven_gone_goes_whatever_else_cannot_be_seen() {
-    unprivileged::check("reload::tests::what_is_proven_gone_goes_whatever_else_cannot_be_seen", || {
+fn proven_removals_remove_skills_even_if_others_are_unreadable() {
+    unprivileged::check("reload::tests::proven_removals_remove_skills_even_if_others_are_unreadable", || {
         let (_temp, root, mut reloader) = loaded(&["a", "b"]);
         let elsewhere = tempfile::tempdir().unwrap();
         write(elsewhere.path(), "c", "first");
@@ -331,7 +331,7 @@ fn a_circle_of_links_and_a_bound_prove_nothing() {
     symlink("nowhere", root.join("c")).unwrap();
     check(&reloader.reload(), [&[], &[], &["c"], &[]]);
 
-    reloader.bounds.directories = 2;
+    reloader.limits.directories = 2;
     let reload = reloader.reload();
     check(&reload, [&[], &[], &[], &["b"]]);
     assert_eq!(rules(&reload), [RuleId::ScopeBounds, RuleId::LastGoodKept]);
@@ -340,7 +340,7 @@ fn a_circle_of_links_and_a_bound_prove_nothing() {
 }
 
 #[test]
-fn packages_that_are_loaded_keep_their_room_and_others_wait_for_some() {
+fn loaded_packages_keep_their_disk_budget_and_others_wait() {
     let (_temp, root, mut reloader) = loaded(&[]);
     let source = tempfile::tempdir().unwrap();
     let pack = |name: &str, description: &str| {
@@ -348,7 +348,7 @@ fn packages_that_are_loaded_keep_their_room_and_others_wait_for_some() {
         pack_file(source.path().join(name), &root, PackageLimits::default()).unwrap();
     };
     // Each takes two blocks: its folder and its `SKILL.md`.
-    reloader.bounds.package_bytes = 4 * 4096;
+    reloader.limits.package_bytes = 4 * 4096;
     pack("b", "first");
     pack("c", "first");
     check(&reloader.reload(), [&["b", "c"], &[], &[], &[]]);

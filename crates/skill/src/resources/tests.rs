@@ -91,7 +91,7 @@ fn the_digest_is_the_published_one() {
         "sha256:34f7a8c484e9991f3e71a309f31332d6335efc01f544105c4185a7c4ab12eb1e"
     );
     let digests = skill.digests().unwrap();
-    assert_eq!(digests.files()[Path::new("scripts/run.sh")], Digest::of(b"#!/bin/sh\n"));
+    assert_eq!(digests.files()[Path::new("scripts/run.sh")], Digest::of_bytes(b"#!/bin/sh\n"));
     assert_eq!(digests.files().len(), 2);
 }
 

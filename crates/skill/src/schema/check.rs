@@ -1,55 +1,55 @@
-//! Whether a value is as a schema says.
+//! Checks a value against a schema.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 
 use serde_json::{Number, Value};
 
-use super::{Schema, ValueType};
+use super::types::{Schema, ValueType};
 
-/// So many mismatches of one value are told.
+/// The maximum number of mismatches to report.
 const MAX_MISMATCHES: usize = 20;
-/// So much of a value is shown.
+/// The number of characters of a value that a message shows.
 const SHOWN_CHARS: usize = 60;
 
-/// Whether what was found may be shown.
+/// Whether messages may show the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Disclosure {
     /// With the value.
     Shown,
-    /// Only with its kind: the value is a secret.
+    /// Only with its type, because the value is secret.
     Withheld,
 }
 
-/// One thing about a value that is not as its schema says.
+/// One difference between a value and its schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}expected {expected}, found {found}", if pointer.is_empty() { String::new() } else { format!("at `{pointer}`: ") })]
-pub struct Mismatch {
-    /// Where in the value, as a JSON pointer (RFC 6901); empty for the value as a whole.
+pub struct SchemaMismatch {
+    /// The location in the value, as a JSON pointer (RFC 6901). Empty for the whole value.
     pub pointer: String,
-    /// What the schema asks for.
+    /// What the schema requires.
     pub expected: String,
-    /// What is there.
+    /// What was found.
     pub found: String,
 }
 
 impl Schema {
-    /// Everything about the value that is not as the schema says, up to twenty; nothing when it is valid.
+    /// Returns the mismatches of a value, at most twenty. Empty when it is valid.
     #[must_use]
-    pub fn check(&self, value: &Value, disclosure: Disclosure) -> Vec<Mismatch> {
-        let mut checking = Checking { pointer: String::new(), disclosure, found: Vec::new() };
+    pub fn check(&self, value: &Value, disclosure: Disclosure) -> Vec<SchemaMismatch> {
+        let mut checking = SchemaChecker { pointer: String::new(), disclosure, found: Vec::new() };
         checking.value(self, value);
         checking.found
     }
 }
 
-struct Checking {
+struct SchemaChecker {
     pointer: String,
     disclosure: Disclosure,
-    found: Vec<Mismatch>,
+    found: Vec<SchemaMismatch>,
 }
 
-impl Checking {
+impl SchemaChecker {
     fn value(&mut self, schema: &Schema, value: &Value) {
         if self.found.len() >= MAX_MISMATCHES {
             return;
@@ -61,7 +61,7 @@ impl Checking {
         if let Some(allowed) =
             schema.allowed.as_ref().filter(|allowed| !allowed.iter().any(|one| equal(one, value)))
         {
-            let allowed: Vec<_> = allowed.iter().map(shortened).collect();
+            let allowed: Vec<_> = allowed.iter().map(shorten).collect();
             self.mismatch(format!("one of {}", allowed.join(", ")), value);
         }
         match value {
@@ -110,14 +110,14 @@ impl Checking {
     fn mismatch(&mut self, expected: String, value: &Value) {
         let kind = json_kind(value);
         let found = match (self.disclosure, value) {
-            (Disclosure::Withheld, Value::Null) | (Disclosure::Shown, _) => shortened(value),
+            (Disclosure::Withheld, Value::Null) | (Disclosure::Shown, _) => shorten(value),
             (Disclosure::Withheld, _) => format!("{} {kind}", article(kind)),
         };
-        self.found.push(Mismatch { pointer: self.pointer.clone(), expected, found });
+        self.found.push(SchemaMismatch { pointer: self.pointer.clone(), expected, found });
     }
 }
 
-/// What kind of value JSON calls this.
+/// The JSON type of a value.
 pub(crate) const fn json_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -133,7 +133,7 @@ fn article(word: &str) -> &'static str {
     if word.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
 }
 
-fn shortened(value: &Value) -> String {
+fn shorten(value: &Value) -> String {
     let text = value.to_string();
     let mut shown: String = text.chars().take(SHOWN_CHARS).collect();
     if shown.len() < text.len() {
@@ -160,7 +160,7 @@ fn is_of(value: &Value, wanted: ValueType) -> bool {
     }
 }
 
-/// Equality as JSON Schema has it: `1` and `1.0` are one number.
+/// Equality of JSON Schema: `1` and `1.0` are equal.
 fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => compare(a, b).is_eq(),
@@ -172,7 +172,7 @@ fn equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Compares numbers by what they stand for, however large they are.
+/// Compares two numbers by value, whatever their size.
 pub(super) fn compare(a: &Number, b: &Number) -> Ordering {
     match (whole(a), whole(b)) {
         (Some(a), Some(b)) => a.cmp(&b),
@@ -190,9 +190,9 @@ fn float(number: &Number) -> f64 {
     number.as_f64().unwrap_or(f64::NAN)
 }
 
-/// A whole number of 64 bits against a finite one with a fraction or beyond 64 bits.
+/// Compares a 64-bit integer with a finite float.
 fn compare_mixed(whole: i128, float: f64) -> Ordering {
-    // Beyond this every float is larger than all numbers of 64 bits, and the conversion below is exact within.
+    // Beyond this, every float is larger than all 64-bit numbers. Below, the conversion is exact.
     const BEYOND: f64 = 36_893_488_147_419_103_232.0;
     if float >= BEYOND {
         return Ordering::Less;

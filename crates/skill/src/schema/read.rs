@@ -1,39 +1,39 @@
-//! Reading a schema out of a manifest.
+//! Reads a schema from a manifest.
 
 use regex_lite::RegexBuilder;
 use serde_json::{Map, Value};
 
 use super::check::{Disclosure, compare, json_kind};
-use super::{Schema, TextPattern, ValueType};
+use super::types::{Schema, TextPattern, ValueType};
 
-/// The most bytes of a compiled pattern.
+/// The maximum size of a compiled pattern in bytes.
 const MAX_PATTERN_BYTES: usize = 256 * 1024;
 
-/// Keywords that only tell people something.
+/// Keywords without effect on validation.
 const ANNOTATIONS: [&str; 6] = ["description", "title", "examples", "$comment", "deprecated", "$schema"];
 
-/// What is wrong in a schema, and where.
+/// A problem of a schema, with its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SchemaProblem {
     pub(crate) path: Vec<String>,
     pub(crate) message: String,
-    /// Whether the schema can be used nevertheless: a keyword is not checked.
+    /// Whether the schema is still usable: the keyword is ignored.
     pub(crate) is_warning: bool,
 }
 
 impl Schema {
-    /// Reads a schema. What is wrong is added to `problems`.
+    /// Reads a schema. Problems are added to `problems`.
     pub(crate) fn read(value: &Value, problems: &mut Vec<SchemaProblem>) -> Self {
-        Reading { path: Vec::new(), problems }.schema(value)
+        SchemaReader { path: Vec::new(), problems }.schema(value)
     }
 }
 
-struct Reading<'a> {
+struct SchemaReader<'a> {
     path: Vec<String>,
     problems: &'a mut Vec<SchemaProblem>,
 }
 
-impl Reading<'_> {
+impl SchemaReader<'_> {
     fn schema(&mut self, value: &Value) -> Schema {
         let Value::Object(keywords) = value else {
             self.error(format!("a schema is a mapping, not {} value", with_article(value)));
@@ -89,7 +89,7 @@ impl Reading<'_> {
         }
     }
 
-    /// What keywords say together.
+    /// Checks keywords that depend on each other.
     fn whole(&mut self, schema: &Schema, keywords: &Map<String, Value>) {
         if let (Some(minimum), Some(maximum)) = (&schema.minimum, &schema.maximum)
             && compare(minimum, maximum).is_gt()

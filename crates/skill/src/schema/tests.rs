@@ -1,4 +1,4 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -68,7 +68,7 @@ fn every_keyword_means_what_the_standard_says() {
 }
 
 #[test]
-fn a_mismatch_tells_where_what_and_what_instead() {
+fn a_mismatch_names_location_value_and_expectation() {
     let of = json!({"type": "object", "properties": {"list": {"items": {"type": "integer", "maximum": 3}}, "a/b": {"enum": ["x", "y"]}}});
     assert_eq!(
         found(of.clone(), json!({"list": [1, "two", 9], "a/b": "z"})),
@@ -130,7 +130,7 @@ fn a_text_of_a_command_line_is_read_as_the_schema_says() {
 }
 
 #[test]
-fn a_schema_that_cannot_be_applied_is_told() {
+fn an_invalid_schema_is_reported() {
     let problems = |value: Value| {
         let mut problems = Vec::new();
         Schema::read(&value, &mut problems);

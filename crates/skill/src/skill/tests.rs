@@ -71,7 +71,7 @@ fn line_ends_may_be_any() {
 }
 
 #[test]
-fn a_long_frontmatter_is_read_whole_and_a_long_body_is_not_needed() {
+fn a_long_frontmatter_is_read_completely_without_the_body() {
     let metadata: String = (0..2000).map(|index| format!("  key-{index}: é{index}\n")).collect();
     let (_temp, folder) =
         with_content(format!("---\nname: good\ndescription: d\nmetadata:\n{metadata}---\nbody"));
@@ -156,7 +156,7 @@ fn what_is_not_utf8_is_an_error() {
 }
 
 #[test]
-fn what_is_missing_is_said_in_the_references_words() {
+fn missing_parts_have_the_references_messages() {
     let temp = tempfile::tempdir().unwrap();
     let message = |path: &Path| validate(path, Mode::Strict)[0].message().to_owned();
     let absent = temp.path().join("absent");

@@ -53,7 +53,7 @@ fn versions_compare_as_they_came_out() {
 /// What programs write of their version; `measured`: by running them on Debian 12 and its like, else from knowledge of
 /// their releases.
 #[test]
-fn versions_are_found_in_what_programs_say() {
+fn versions_are_found_in_the_output_of_programs() {
     let table = include_str!("outputs.txt");
     let mut count = 0;
     for entry in table.split("\n=== ").skip(1) {

@@ -1,29 +1,29 @@
-//! All of YAML, and a repair pass for what real files get wrong.
+//! Reads all of YAML, and repairs what real files get wrong.
 
 use serde_yaml::Value as Yaml;
 
 use super::node::{Mark, Node, Syntax, Value};
 use super::strict;
 
-/// The start of the text: where a value stands whose place the library does not tell.
+/// The position for values whose position is unknown.
 const START: Mark = Mark { line: 1, column: 1 };
 
-/// The most bytes that are repaired, and the most opening brackets among them: the library's time grows faster than
-/// its input when that is hostile.
+/// The maximum size to repair in bytes, and the maximum number of opening brackets. The library's run time is
+/// superlinear for hostile input.
 const MAX_BYTES: usize = 32 * 1024;
 const MAX_FLOWS: usize = 512;
 
-/// How a document was read that is not what a strict reader takes.
+/// How a document was read that strict mode refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repair {
-    /// It is YAML, but uses more of it than the format allows.
+pub(crate) enum RepairKind {
+    /// It is YAML beyond the subset of the format.
     AllOfYaml,
-    /// Values that are no YAML were taken as the text that they are.
+    /// Values that are no valid YAML were taken as text.
     Quoted,
 }
 
-impl Repair {
-    /// What was done, for people.
+impl RepairKind {
+    /// The description for messages.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::AllOfYaml => "read as YAML with all its features",
@@ -32,15 +32,15 @@ impl Repair {
     }
 }
 
-/// Whether values that are no YAML are taken as the text that they are.
+/// Whether values that are no valid YAML are taken as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repairing {
+pub(crate) enum RepairMode {
     Yes,
     No,
 }
 
 /// Reads a document with the types of its values.
-pub(crate) fn read_typed(text: &str, repairing: Repairing) -> Result<Yaml, Syntax> {
+pub(crate) fn read_typed(text: &str, repairing: RepairMode) -> Result<Yaml, Syntax> {
     if !is_bounded(text) {
         let message =
             format!("larger than {MAX_BYTES} bytes, or with more than {MAX_FLOWS} opening brackets");
@@ -48,8 +48,8 @@ pub(crate) fn read_typed(text: &str, repairing: Repairing) -> Result<Yaml, Synta
     }
     serde_yaml::from_str(text).or_else(|error| {
         let repaired = match repairing {
-            Repairing::Yes => serde_yaml::from_str(&quote(text)).ok(),
-            Repairing::No => None,
+            RepairMode::Yes => serde_yaml::from_str(&quote(text)).ok(),
+            RepairMode::No => None,
         };
         repaired.ok_or_else(|| {
             let mark = error
@@ -70,23 +70,23 @@ fn is_bounded(text: &str) -> bool {
     text.len() <= MAX_BYTES && flows <= MAX_FLOWS
 }
 
-/// Reads a document that a strict reader refuses, if anything can be made of it.
-pub(crate) fn read(text: &str) -> Option<(Node, Repair)> {
+/// Reads a document that strict mode refuses, if possible.
+pub(crate) fn read(text: &str) -> Option<(Node, RepairKind)> {
     if !is_bounded(text) {
         return None;
     }
     let parse = |text: &str| serde_yaml::from_str::<Yaml>(text).ok().map(node);
     if let Some(root) = parse(text) {
-        return Some((root, Repair::AllOfYaml));
+        return Some((root, RepairKind::AllOfYaml));
     }
     let quoted = quote(text);
-    // The strict reader first: it keeps numbers as they were written.
+    // Try the strict reader first: it keeps numbers as they were written.
     let root = strict::read(&quoted).ok().or_else(|| parse(&quoted))?;
-    Some((root, Repair::Quoted))
+    Some((root, RepairKind::Quoted))
 }
 
-/// The same text with every value in quotes that is not readable by itself: `description: Use when: x` is what real
-/// files contain. A value reaches over the deeper indented lines below it. The number of lines stays.
+/// Quotes every value that is not valid by itself. Real files contain `description: Use when: x`. A value includes
+/// the deeper indented lines below it. The number of lines does not change.
 fn quote(text: &str) -> String {
     let lines: Vec<&str> = text.split('\n').collect();
     let mut out = String::with_capacity(text.len() + 16);
@@ -101,7 +101,7 @@ fn quote(text: &str) -> String {
             continue;
         };
         if value.is_empty() {
-            // The keys of a nested mapping are looked at one by one.
+            // The keys of a nested mapping are handled one by one.
             out.push_str(line);
             continue;
         }
@@ -132,7 +132,7 @@ fn quote(text: &str) -> String {
     out
 }
 
-/// The key of a line with its colon and what is before it, and its value.
+/// Splits a line into its key, with colon and indentation, and its value.
 fn split(line: &str) -> Option<(&str, &str)> {
     let colon = line.find(':')?;
     let (key, value) = (&line[..=colon], &line[colon + 1..]);
@@ -147,7 +147,7 @@ fn is_block_scalar(value: &str) -> bool {
     value.starts_with(['|', '>'])
 }
 
-/// Whether a value, which may span lines, is YAML by itself, and no mapping that was not meant.
+/// Whether a value, which may span lines, is valid YAML and not an unintended mapping.
 fn is_readable(value: &str) -> bool {
     match serde_yaml::from_str::<Yaml>(value) {
         Ok(Yaml::Mapping(_)) => value.starts_with('{'),
@@ -156,7 +156,7 @@ fn is_readable(value: &str) -> bool {
     }
 }
 
-/// The library's tree as ours.
+/// Converts the library's tree to ours.
 fn node(yaml: Yaml) -> Node {
     let value = match yaml {
         Yaml::Sequence(items) => Value::Sequence(items.into_iter().map(node).collect()),
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn check(text: &str, key: &str, expected: &str, repair: Repair) {
+    fn check(text: &str, key: &str, expected: &str, repair: RepairKind) {
         let (root, done) = read(text).unwrap();
         let Value::Mapping(entries) = root.value else { panic!("{text:?} is no mapping") };
         let value =
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn what_real_files_get_wrong_is_repaired() {
-        let quoted = Repair::Quoted;
+        let quoted = RepairKind::Quoted;
         check("name: a\ndescription: Use when: x", "description", "Use when: x", quoted);
         check(
             "description: Use when: it's\n  so: far\nname: a",
@@ -213,12 +213,12 @@ mod tests {
 
     #[test]
     fn more_of_yaml_is_read() {
-        check("a: &x b\nc: *x", "c", "b", Repair::AllOfYaml);
-        check("a: [b, c]\nd: !t e", "d", "e", Repair::AllOfYaml);
+        check("a: &x b\nc: *x", "c", "b", RepairKind::AllOfYaml);
+        check("a: [b, c]\nd: !t e", "d", "e", RepairKind::AllOfYaml);
     }
 
     #[test]
-    fn what_is_beyond_repair_is_refused() {
+    fn unrepairable_documents_are_refused() {
         for text in ["a: 'b\n- c", "a: b\na: c", "\0", "a: {b\n{"] {
             assert_eq!(read(text), None, "{text:?}");
         }

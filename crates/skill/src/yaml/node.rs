@@ -1,20 +1,20 @@
 //! A YAML document as a tree of texts.
 
-/// A place in the text that was read: line and column in characters, both counted from 1.
+/// A position in the text: line and column in characters, both counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark {
     pub(crate) line: u32,
     pub(crate) column: u32,
 }
 
-/// A value with its place.
+/// A value with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) value: Value,
     pub(crate) mark: Mark,
 }
 
-/// What a node is. Keys are texts and differ from each other within a mapping.
+/// The kind of a node. The keys of a mapping are texts and unique.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value {
     Scalar(String),
@@ -32,7 +32,7 @@ impl Node {
     }
 }
 
-/// A text that is not the YAML that was asked for.
+/// The text is not valid YAML.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Syntax {
     pub(crate) message: String,

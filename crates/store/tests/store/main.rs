@@ -1,4 +1,4 @@
-//! The store through its public API: contents, trees, what hostile files do to it.
+//! The store through its public API: contents, trees, hostile files.
 
 #[cfg(test)]
 mod contents;

@@ -1,28 +1,28 @@
-//! The store against a map, and folders there and back.
+//! Properties: the store behaves like a map, and a directory is linked as it was inserted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use conjure_base::{Digest, Timestamp};
-use conjure_store::{TreeOptions, Variant, Verify};
+use conjure_store::{FileMode, TreeOptions, Verify};
 use proptest::prelude::*;
 
-use crate::support::{Bed, set_mode};
+use crate::support::{StoreFixture, set_mode};
 
 #[derive(Debug, Clone)]
 enum Act {
-    Insert(Vec<u8>, Variant),
+    Insert(Vec<u8>, FileMode),
     Remove(Vec<u8>),
     Collect(BTreeSet<Vec<u8>>),
 }
 
 fn content() -> impl Strategy<Value = Vec<u8>> {
-    // Few different ones, so that they meet.
+    // Few different contents, so that equal ones meet.
     prop_oneof![Just(Vec::new()), prop::collection::vec(0..3_u8, 0..3)]
 }
 
-fn variant() -> impl Strategy<Value = Variant> {
-    prop_oneof![Just(Variant::Plain), Just(Variant::Executable)]
+fn variant() -> impl Strategy<Value = FileMode> {
+    prop_oneof![Just(FileMode::Plain), Just(FileMode::Executable)]
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -40,7 +40,7 @@ fn name() -> impl Strategy<Value = String> {
 fn files() -> impl Strategy<Value = BTreeMap<Vec<String>, (Vec<u8>, bool)>> {
     let path = prop::collection::vec(name(), 1..4);
     prop::collection::btree_map(path, (content(), any::<bool>()), 0..12).prop_map(|files| {
-        // A name cannot be a file's and a folder's.
+        // A name cannot be a file's and a directory's at once.
         let folders: BTreeSet<Vec<String>> = files
             .keys()
             .flat_map(|path| (1..path.len()).map(|length| path[..length].to_vec()).collect::<Vec<_>>())
@@ -54,60 +54,60 @@ proptest! {
 
     #[test]
     fn it_holds_what_was_inserted_and_not_removed(acts in prop::collection::vec(act(), 0..24)) {
-        let bed = Bed::new();
-        let mut model: BTreeMap<(Vec<u8>, Variant), ()> = BTreeMap::new();
+        let fixture = StoreFixture::new();
+        let mut model: BTreeMap<(Vec<u8>, FileMode), ()> = BTreeMap::new();
         for act in acts {
             match act {
                 Act::Insert(bytes, variant) => {
-                    let inserted = bed.store.insert_bytes(&bytes, variant).unwrap();
-                    prop_assert_eq!(inserted.digest, Digest::of(&bytes));
+                    let inserted = fixture.store.insert_bytes(&bytes, variant).unwrap();
+                    prop_assert_eq!(inserted.digest, Digest::of_bytes(&bytes));
                     prop_assert_eq!(inserted.is_new, model.insert((bytes, variant), ()).is_none());
                 }
                 Act::Remove(bytes) => {
-                    let was_there = bed.store.remove(&Digest::of(&bytes)).unwrap();
+                    let was_there = fixture.store.remove(&Digest::of_bytes(&bytes)).unwrap();
                     let before = model.len();
                     model.retain(|(other, _), ()| *other != bytes);
                     prop_assert_eq!(was_there, model.len() < before);
                 }
                 Act::Collect(live) => {
                     let digests: BTreeSet<String> =
-                        live.iter().map(|bytes| Digest::of(bytes).to_hex()).collect();
+                        live.iter().map(|bytes| Digest::of_bytes(bytes).to_hex()).collect();
                     let later = Timestamp::from_millis(u64::MAX);
-                    bed.store.collect(|digest| digests.contains(&digest.to_hex()), later).unwrap();
+                    fixture.store.collect_garbage(|digest| digests.contains(&digest.to_hex()), later).unwrap();
                     model.retain(|(bytes, _), ()| live.contains(bytes));
                 }
             }
-            let mut held = bed.store.digests().unwrap();
+            let mut held = fixture.store.digests().unwrap();
             held.sort_by_key(|(digest, variant)| (digest.to_hex(), *variant));
             let mut expected: Vec<_> =
-                model.keys().map(|(bytes, variant)| (Digest::of(bytes), *variant)).collect();
+                model.keys().map(|(bytes, variant)| (Digest::of_bytes(bytes), *variant)).collect();
             expected.sort_by_key(|(digest, variant)| (digest.to_hex(), *variant));
             prop_assert_eq!(held, expected);
         }
         for (bytes, variant) in model.keys() {
-            prop_assert!(bed.store.contains(&Digest::of(bytes), *variant).unwrap());
-            prop_assert_eq!(bed.store.get(&Digest::of(bytes), Verify::Yes).unwrap().size(), bytes.len() as u64);
+            prop_assert!(fixture.store.contains(&Digest::of_bytes(bytes), *variant).unwrap());
+            prop_assert_eq!(fixture.store.get(&Digest::of_bytes(bytes), Verify::Yes).unwrap().size(), bytes.len() as u64);
         }
-        bed.assert_tidy();
+        fixture.assert_tidy();
     }
 
     #[test]
     fn folders_go_in_and_come_out(files in files(), change in any::<prop::sample::Index>()) {
-        let bed = Bed::new();
-        let source = bed.path("source");
+        let fixture = StoreFixture::new();
+        let source = fixture.path("source");
         fs::create_dir(&source).unwrap();
         for (path, (bytes, is_executable)) in &files {
-            let path = bed.file(&format!("source/{}", path.join("/")), bytes);
+            let path = fixture.file(&format!("source/{}", path.join("/")), bytes);
             set_mode(&path, if *is_executable { 0o755 } else { 0o644 });
         }
         let options = TreeOptions::default();
-        let tree = bed.store.insert_tree(&source, &options).unwrap();
+        let tree = fixture.store.insert_tree(&source, &options).unwrap();
         prop_assert_eq!(tree.files().len(), files.len());
-        let (place, folder) = bed.folder("place");
-        bed.store.link_tree(&tree, &folder).unwrap();
-        let again = bed.store.insert_tree(&place, &options).unwrap();
+        let (place, folder) = fixture.folder("place");
+        fixture.store.link_tree(&tree, &folder).unwrap();
+        let again = fixture.store.insert_tree(&place, &options).unwrap();
         prop_assert_eq!(&again, &tree);
-        // Whatever is changed of a file changes the digest.
+        // Any change of a file changes the digest.
         if let Some((path, (bytes, is_executable))) = files.iter().nth(change.index(files.len().max(1))) {
             let path = source.join(path.join("/"));
             if *is_executable {
@@ -115,9 +115,9 @@ proptest! {
             } else {
                 fs::write(&path, [bytes.as_slice(), b"x"].concat()).unwrap();
             }
-            let changed = bed.store.insert_tree(&source, &options).unwrap();
+            let changed = fixture.store.insert_tree(&source, &options).unwrap();
             prop_assert_ne!(changed.digest(), tree.digest());
         }
-        bed.assert_tidy();
+        fixture.assert_tidy();
     }
 }

@@ -1,4 +1,4 @@
-//! Stores to test with, and a clock that is ahead.
+//! Stores for tests, and clocks that do not move.
 
 use std::fs;
 use std::future::Future;
@@ -14,7 +14,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags};
 use tempfile::TempDir;
 
-/// A clock that stands still.
+/// A clock that does not move.
 #[derive(Debug)]
 pub(crate) struct At(pub(crate) Timestamp);
 
@@ -36,13 +36,13 @@ impl Clock for At {
     }
 }
 
-/// A store that waits for no disk, and a folder beside it.
-pub(crate) struct Bed {
+/// A store without durability, and a directory beside it.
+pub(crate) struct StoreFixture {
     pub(crate) folder: TempDir,
     pub(crate) store: Store,
 }
 
-impl Bed {
+impl StoreFixture {
     pub(crate) fn new() -> Self {
         Self::with(StoreOptions { durability: Durability::Process, ..StoreOptions::default() })
     }
@@ -53,12 +53,12 @@ impl Bed {
         Self { folder, store }
     }
 
-    /// A bed whose store's clock stands still.
+    /// A fixture whose store has a clock that does not move.
     pub(crate) fn at(moment: Timestamp) -> Self {
         Self::with(StoreOptions { durability: Durability::Process, clock: Arc::new(At(moment)) })
     }
 
-    /// A bed whose store remembers files at once: by its clock, an hour ahead, every file has been as it is for long.
+    /// A fixture whose store caches digests at once: its clock is an hour ahead, so no change of a file is recent.
     pub(crate) fn ahead() -> Self {
         Self::at(Timestamp::from_millis(SystemClock.timestamp().millis() + 3_600_000))
     }
@@ -82,20 +82,20 @@ impl Bed {
         (path.clone(), open(&path))
     }
 
-    /// Nothing half written is in the store.
+    /// Asserts that the store has no temporary file.
     pub(crate) fn assert_tidy(&self) {
         assert_eq!(self.store.usage().unwrap().temporary, 0);
     }
 }
 
-/// Waits until files that are changed now have a later date than this one, and yields that of this one, in milliseconds.
-pub(crate) fn let_time_pass(bed: &Bed, path: &Path) -> u64 {
+/// Waits until files that change now get a later time than this file, and returns the time of this file in milliseconds.
+pub(crate) fn let_time_pass(fixture: &StoreFixture, path: &Path) -> u64 {
     let changed = |path: &Path| {
         let file = fs::metadata(path).unwrap();
         u64::try_from(file.ctime() * 1_000 + file.ctime_nsec() / 1_000_000).unwrap()
     };
     let then = changed(path);
-    while changed(&bed.file("now", b"")) < then + 2 {
+    while changed(&fixture.file("now", b"")) < then + 2 {
         std::thread::yield_now();
     }
     then

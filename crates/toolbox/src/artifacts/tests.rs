@@ -7,28 +7,28 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use conjure_artifact::{
-    ArtifactError, ArtifactOptions, ArtifactUri, Fetch, FetchFuture, FetchRequest, Fetched, Resolver, Retry,
-    SkillPath,
+    ArtifactError, ArtifactOptions, ArtifactUri, Fetch, FetchFuture, FetchRequest, FetchedContent,
+    ReferenceResolver, Retryable, SkillPath,
 };
 use conjure_base::{Clock as _, Digest, SystemClock, TenantId};
 use conjure_conversation::{
-    Access, Artifact, ArtifactContent, ArtifactName, ArtifactSource, Authorization, CallContext, CallTraits,
-    Grant, GrantScope, ResultContent, Standing, ToolCall, ToolDefinition, ToolEnding, ToolResult,
-    ToolRunner as _, execute_tool_calls,
+    Artifact, ArtifactContent, ArtifactName, ArtifactSource, Authorization, CallConcurrency, CallContext,
+    CallTraits, Grant, GrantScope, ResultContent, SessionView, ToolCall, ToolDefinition, ToolEnding,
+    ToolResult, ToolRunner as _, execute_tool_calls,
 };
 use conjure_prompt::{
-    ArtifactAccess, Locations, PromptOptions, SessionSkill, SessionSkills, SkillComposer, UrlReferences,
+    ArtifactAccess, PromptOptions, SessionSkill, SessionSkills, SkillComposer, SkillLocations, UrlReferences,
 };
 use conjure_sandbox::{Executor, SandboxError, SandboxErrorKind};
 use conjure_skill::{Mode, Skill};
-use conjure_store::{Store, Variant};
+use conjure_store::{FileMode, Store};
 use futures_util::future::{self, BoxFuture};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
 use crate::fake::{FakeCommand, FakeExecutor, exited};
-use crate::{SkillTools, Tool, ToolContext, ToolOutcome, Toolbox, ToolboxBuilder, approver_fn};
+use crate::{SkillTools, Tool, ToolContext, ToolOutput, Toolbox, ToolboxBuilder, approver_fn};
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n and so on";
 
@@ -68,10 +68,10 @@ impl Fetch for Web {
             let page = page.ok_or_else(|| ArtifactError::FetchFailed {
                 url: request.url.to_owned(),
                 reason: "404 Not Found".to_owned(),
-                retry: Retry::Useless,
+                retry: Retryable::No,
             })?;
-            let stored = request.store.insert_bytes(&page, Variant::Plain)?;
-            Ok(Fetched {
+            let stored = request.store.insert_bytes(&page, FileMode::Plain)?;
+            Ok(FetchedContent {
                 content: ArtifactContent { digest: stored.digest, size: stored.size },
                 content_type: "text/csv".to_owned(),
                 name: request.url.rsplit('/').next().unwrap_or_default().to_owned(),
@@ -92,7 +92,7 @@ struct Bed {
 
 impl Bed {
     fn new() -> Self {
-        Self::with(|executor| executor.with_shelf())
+        Self::with(|executor| executor.with_content_dir())
     }
 
     fn with(change: impl FnOnce(FakeExecutor) -> FakeExecutor) -> Self {
@@ -112,17 +112,17 @@ impl Bed {
         let inside = "/mnt/skills/csv-helper";
         let executor = change(
             FakeExecutor::new()
-                .with_folder(skill.root_dir(), inside)
+                .with_skill_dir(skill.root_dir(), inside)
                 .with_file(&format!("{inside}/assets/sample.csv"), "a,b\n1,2\n"),
         );
         let skills = SessionSkills::new(
-            [Arc::new(SessionSkill::of(Arc::clone(&skill)))],
-            Locations::mapped(move |host| {
+            [Arc::new(SessionSkill::from_skill(Arc::clone(&skill)))],
+            SkillLocations::mapped(move |host| {
                 Some(Path::new(inside).join(host.strip_prefix(root.join("csv-helper")).ok()?))
             }),
         );
         let web = Arc::new(Web::default());
-        let resolver = Resolver::new(
+        let resolver = ReferenceResolver::new(
             TenantId::new("acme").unwrap(),
             store.clone(),
             Arc::new(ArtifactOptions::default()),
@@ -134,13 +134,13 @@ impl Bed {
 
     fn builder(&self) -> ToolboxBuilder {
         Toolbox::builder()
-            .executor(Arc::new(self.executor.clone()))
-            .skills(SkillTools::new(self.skills.clone()))
-            .artifacts(self.tools.clone())
+            .with_executor(Arc::new(self.executor.clone()))
+            .with_skills(SkillTools::new(self.skills.clone()))
+            .with_artifacts(self.tools.clone())
     }
 
     fn given(&self, name: &str, bytes: &[u8]) -> Artifact {
-        let stored = self.store.insert_bytes(bytes, Variant::Plain).unwrap();
+        let stored = self.store.insert_bytes(bytes, FileMode::Plain).unwrap();
         let content = ArtifactContent { digest: stored.digest, size: stored.size };
         artifact(name, ArtifactSource::Content, Some(content))
     }
@@ -162,9 +162,9 @@ impl Bed {
 
     /// The skill is loaded.
     fn context(&self, artifacts: &[Artifact]) -> CallContext {
-        let active = [self.skills.get("csv-helper").unwrap().pin().unwrap()];
-        let standing = Standing::with_active(active).with_artifacts(artifacts.iter().cloned());
-        CallContext { standing, ..CallContext::default() }
+        let active = [self.skills.get("csv-helper").unwrap().pinned_ref().unwrap()];
+        let standing = SessionView::with_active_skills(active).with_artifacts(artifacts.iter().cloned());
+        CallContext { view: standing, ..CallContext::default() }
     }
 
     /// What a command of this text sees of artifacts.
@@ -210,7 +210,7 @@ async fn a_reference_is_viewed_as_what_it_stands_for() {
     );
     let range = json!({"path": "file://sales%202024", "view_range": [2, 2]});
     assert_eq!(bed.call(&artifacts, "view", range).await.text(), "     2\ttwo\n");
-    assert_eq!(bed.executor.shelved(), ["+ sales 2024", "+ logo"]);
+    assert_eq!(bed.executor.installed_content(), ["+ sales 2024", "+ logo"]);
 }
 
 #[tokio::test]
@@ -279,7 +279,7 @@ async fn commands_find_artifacts_by_variables_and_nothing_in_them_is_a_reference
     assert_eq!(bed.executor.commands().pop().unwrap().argv[2], "curl file://sales https://example.com/feed");
     assert_eq!(bed.web.asked(), 0);
     // Each was given once.
-    assert_eq!(bed.executor.shelved(), ["+ sales", "+ a b"]);
+    assert_eq!(bed.executor.installed_content(), ["+ sales", "+ a b"]);
 }
 
 #[tokio::test]
@@ -355,7 +355,7 @@ async fn what_is_unregistered_goes_and_what_is_registered_anew_is_replaced() {
     bed.variables(&[bed.given("sales", b"newer")]).await;
     assert_eq!(bed.executor.file("/artifacts/sales").unwrap(), b"newer");
     assert_eq!(
-        bed.executor.shelved(),
+        bed.executor.installed_content(),
         ["+ sales", "+ other", "- sales", "+ sales", "- other", "- sales", "+ sales"]
     );
 }
@@ -385,7 +385,7 @@ async fn an_artifact_of_a_url_is_fetched_when_its_reference_is_first_used() {
     bed.variables(std::slice::from_ref(&feed)).await;
     assert_eq!(bed.executor.file("/artifacts/feed").unwrap(), b"second\n");
     // Somebody else recorded a third content.
-    let third = bed.store.insert_bytes(b"third\n", Variant::Plain).unwrap();
+    let third = bed.store.insert_bytes(b"third\n", FileMode::Plain).unwrap();
     let content = ArtifactContent { digest: third.digest, size: third.size };
     bed.variables(&[of_url("feed", url, Some(content))]).await;
     assert_eq!(bed.executor.file("/artifacts/feed").unwrap(), b"third\n");
@@ -397,7 +397,7 @@ async fn what_a_bare_url_leads_to_is_told_with_where_it_is() {
     let url = "https://example.com/data.csv?x=1";
     bed.web.lead(url, b"1,2\n");
     let result = bed.call(&[], "view", json!({"path": url})).await;
-    let name = format!("url-{}-data.csv?x=1", &Digest::of(b"1,2\n").to_hex()[..8]);
+    let name = format!("url-{}-data.csv?x=1", &Digest::of_bytes(b"1,2\n").to_hex()[..8]);
     assert_eq!(result.text(), format!("[`{url}` was fetched, and is at `/artifacts/{name}`]\n     1\t1,2\n"));
     assert!(result.fetched.is_empty(), "it is no artifact of the session");
     // It stays for commands, and no artifact loses its name to it.
@@ -414,7 +414,7 @@ async fn what_a_bare_url_leads_to_is_told_with_where_it_is() {
         bed.web.lead(&url, number.to_string().as_bytes());
         bed.call(&[], "view", json!({"path": url})).await;
     }
-    let given = bed.executor.shelved();
+    let given = bed.executor.installed_content();
     let (put, taken) = given.iter().partition::<Vec<_>, _>(|entry| entry.starts_with("+ "));
     assert_eq!(put.len() - taken.len(), 50, "{given:?}");
 }
@@ -423,9 +423,9 @@ async fn what_a_bare_url_leads_to_is_told_with_where_it_is() {
 async fn an_artifact_that_cannot_be_given_holds_up_no_command() {
     let bed = Bed::new();
     let artifacts = [bed.given("large", b"1"), bed.given("small", b"2")];
-    let executor = bed.executor.clone().with_command("ls", FakeCommand::Ends(exited(0, "done\n")));
+    let executor = bed.executor.clone().with_command("ls", FakeCommand::Exits(exited(0, "done\n")));
     let full = SandboxError::new(SandboxErrorKind::NoSpace, "there is no room for it");
-    executor.refuse("large", Some(full));
+    executor.fail_installs("large", Some(full));
     let ls = async || bed.call(&artifacts, "bash_tool", json!({"command": "ls"})).await.text();
     assert_eq!(ls().await, "[the artifact `large` is not in the sandbox: there is no room for it]\ndone\n");
     assert_eq!(bed.executor.commands()[0].env.len(), 1);
@@ -433,13 +433,13 @@ async fn an_artifact_that_cannot_be_given_holds_up_no_command() {
     assert_eq!(ls().await, "done\n");
     let result = bed.call(&artifacts, "view", json!({"path": "file://large"})).await;
     assert_eq!(result.text(), "the input `path` could not be resolved: there is no room for it");
-    executor.refuse("large", None);
+    executor.fail_installs("large", None);
     assert_eq!(ls().await, "done\n");
     assert_eq!(bed.executor.commands().pop().unwrap().env.len(), 2);
     // What is about the sandbox ends the call before it begins.
     let gone =
         SandboxError::new(SandboxErrorKind::Unavailable, "the sandbox could not be started: no engine");
-    executor.refuse("new", Some(gone));
+    executor.fail_installs("new", Some(gone));
     let new = [bed.given("new", b"3")];
     let result = bed.call(&new, "bash_tool", json!({"command": "ls"})).await;
     assert!(result.is_error && result.text().contains("no engine"), "{result:?}");
@@ -455,17 +455,17 @@ async fn a_sandbox_without_a_shelf_says_so() {
     assert!(bed.variables(&artifacts).await.is_empty());
     let skill = bed.call(&artifacts, "view", json!({"path": "skill://csv-helper/assets/sample.csv"})).await;
     assert!(!skill.is_error, "{skill:?}");
-    assert_eq!(bed.tools.prompt(Some(bed.executor.layout())).commands, ArtifactAccess::ToolsOnly);
+    assert_eq!(bed.tools.prompt(Some(bed.executor.layout())).access, ArtifactAccess::ToolsOnly);
 }
 
 #[tokio::test]
 async fn without_a_resolver_a_reference_is_a_path_like_any_other() {
     let bed = Bed::new();
-    let builder = Toolbox::builder().executor(Arc::new(bed.executor.clone()));
+    let builder = Toolbox::builder().with_executor(Arc::new(bed.executor.clone()));
     let result =
         bed.call_by(builder, &[bed.given("sales", b"1")], "view", json!({"path": "file://sales"})).await;
     assert!(result.is_error && result.text().contains("is not there"), "{result:?}");
-    assert!(bed.executor.shelved().is_empty());
+    assert!(bed.executor.installed_content().is_empty());
 }
 
 /// A tool that reads files of the host's, and shows what it was given.
@@ -484,15 +484,11 @@ impl Tool for Cat {
         &["file", "files"]
     }
 
-    fn call(&self, input: Value, _: ToolContext) -> BoxFuture<'_, ToolOutcome> {
+    fn call(&self, input: Value, _: ToolContext) -> BoxFuture<'_, ToolOutput> {
         Box::pin(async move {
             let files = [&input["file"]].into_iter().chain(input["files"].as_array().into_iter().flatten());
             let texts = files.filter_map(Value::as_str).map(|path| fs::read_to_string(path).unwrap());
-            ToolOutcome::text(format!(
-                "{}{}",
-                texts.collect::<String>(),
-                input["note"].as_str().unwrap_or("")
-            ))
+            ToolOutput::text(format!("{}{}", texts.collect::<String>(), input["note"].as_str().unwrap_or("")))
         })
     }
 }
@@ -501,7 +497,7 @@ impl Tool for Cat {
 async fn tools_of_the_host_are_given_files_where_they_say_that_they_take_some() {
     let bed = Bed::new();
     let artifacts = [bed.given("one", b"1;"), bed.given("two", b"2;")];
-    let call = async |input: Value| bed.call_by(bed.builder().tool(Cat), &artifacts, "cat", input).await;
+    let call = async |input: Value| bed.call_by(bed.builder().with_tool(Cat), &artifacts, "cat", input).await;
     let result = call(json!({
         "file": "file://one",
         "files": ["file://two", "skill://csv-helper/assets/sample.csv"],
@@ -511,7 +507,7 @@ async fn tools_of_the_host_are_given_files_where_they_say_that_they_take_some() 
     let result = call(json!({"file": "file://one", "files": ["file://two", "file://three"]})).await;
     assert!(result.is_error, "{result:?}");
     assert!(result.text().starts_with("the input `files[1]` could not be resolved: "), "{result:?}");
-    assert!(bed.executor.shelved().is_empty());
+    assert!(bed.executor.installed_content().is_empty());
 }
 
 #[tokio::test]
@@ -524,10 +520,10 @@ async fn whoever_approves_sees_the_reference_and_no_rule_speaks_for_a_fetch() {
         seen.lock().unwrap().push(call.input_value()["path"].as_str().unwrap().to_owned());
         async { Authorization::Ask { reason: "a person decides".to_owned() } }
     });
-    let toolbox = bed.builder().approver(approver).build().unwrap();
+    let toolbox = bed.builder().with_approver(approver).build().unwrap();
     let grant = |rule: &str| Grant { rule: rule.to_owned(), scope: GrantScope::Session };
     let is_allowed = async |rule: &str, path: &str| {
-        let standing = bed.context(&[]).standing.granting(vec![grant(rule)]);
+        let standing = bed.context(&[]).view.with_grants(vec![grant(rule)]);
         let call = ToolCall::new("a", "view", &json!({"path": path}));
         toolbox.authorize(&call, &standing).await == Authorization::Allow
     };
@@ -544,7 +540,7 @@ async fn resolving_counts_against_the_time_of_the_call_and_ends_with_it() {
     let bed = Bed::new();
     let late = bed
         .call_by(
-            bed.builder().timeout(Duration::from_secs(3)),
+            bed.builder().with_timeout(Duration::from_secs(3)),
             &[],
             "view",
             json!({"path": "https://example.com/slow"}),
@@ -562,7 +558,7 @@ async fn resolving_counts_against_the_time_of_the_call_and_ends_with_it() {
     };
     let (result, ()) = future::join(toolbox.run(&call, context), cancelling).await;
     assert_eq!(result.ending, ToolEnding::Cancelled, "{result:?}");
-    assert!(bed.executor.shelved().is_empty());
+    assert!(bed.executor.installed_content().is_empty());
 }
 
 #[tokio::test]
@@ -578,7 +574,7 @@ async fn calls_beside_each_other_give_each_artifact_once() {
         assert_eq!(result.text(), "     1\t7\n");
     }
     bed.variables(&artifacts).await;
-    assert_eq!(bed.executor.shelved().len(), 20);
+    assert_eq!(bed.executor.installed_content().len(), 20);
 }
 
 #[tokio::test]
@@ -586,15 +582,15 @@ async fn what_the_prompt_says_is_what_the_tools_do() {
     let bed = Bed::new();
     let artifacts = [bed.given("a b%?#'\"", b"1"), bed.given("ünï", b"2")];
     let prompt = bed.tools.prompt(Some(bed.executor.layout()));
-    assert_eq!(prompt.commands, ArtifactAccess::Folder("/artifacts".into()));
-    assert_eq!(prompt.urls, UrlReferences::Fetched);
+    assert_eq!(prompt.access, ArtifactAccess::Directory("/artifacts".into()));
+    assert_eq!(prompt.url_references, UrlReferences::Fetched);
     assert_eq!((prompt.media_type)("a/b.csv"), "text/csv");
-    let resolver = Resolver::new(TenantId::new("acme").unwrap(), bed.store.clone(), Arc::default());
-    assert_eq!(ArtifactTools::new(resolver).prompt(None).urls, UrlReferences::Refused);
+    let resolver = ReferenceResolver::new(TenantId::new("acme").unwrap(), bed.store.clone(), Arc::default());
+    assert_eq!(ArtifactTools::new(resolver).prompt(None).url_references, UrlReferences::Refused);
     let options = PromptOptions { artifacts: Some(prompt), ..PromptOptions::default() };
     let toolbox = bed.builder().build().unwrap();
-    let composer = SkillComposer::of_session("", &bed.skills, toolbox.definitions(), &options);
-    let standing = bed.context(&artifacts).standing;
+    let composer = SkillComposer::for_session("", &bed.skills, toolbox.definitions(), &options);
+    let standing = bed.context(&artifacts).view;
     let told = conjure_conversation::Composer::compose(&composer, &standing).instructions.pop().unwrap();
     let uris: Vec<&str> = told.split(" uri=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
     assert_eq!(uris.len(), 3, "{told}");
@@ -613,6 +609,6 @@ async fn what_the_prompt_says_is_what_the_tools_do() {
 fn a_view_of_a_reference_runs_beside_others() {
     let bed = Bed::new();
     let call = ToolCall::new("a", "view", &json!({"path": "https://example.com/a"}));
-    let expected = CallTraits { access: Access::Shared, idempotent: true };
+    let expected = CallTraits { concurrency: CallConcurrency::Shared, idempotent: true };
     assert_eq!(bed.builder().build().unwrap().traits(&call), expected);
 }

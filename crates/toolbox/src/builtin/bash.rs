@@ -1,4 +1,4 @@
-//! `bash_tool`: runs `bash -c` and tells what it wrote and how it ended.
+//! `bash_tool`: runs `bash -c` and reports its output and exit.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,16 +8,16 @@ use conjure_sandbox::{
     CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, Executor, SandboxErrorKind,
 };
 
-use super::failure::failure;
+use super::error_text::sandbox_error_result;
 use crate::limits::OutputLimits;
-use crate::text::{cut, quote};
-use crate::tool::{ToolOutcome, ToolStatus};
+use crate::text::{quote, truncate};
+use crate::tool::{ToolOutput, ToolStatus};
 
-/// Bytes of a result that are set apart for notices.
-pub(crate) const NOTICES: usize = 2 * 1024;
+/// Bytes of a result that are reserved for notices.
+pub(crate) const NOTICE_BYTES: usize = 2 * 1024;
 
-/// The most that a guest keeps of either end.
-const MOST_KEPT: usize = 1024 * 1024;
+/// The most bytes that a guest captures of head and tail each.
+const MAX_CAPTURE: usize = 1024 * 1024;
 
 pub(super) async fn run(
     executor: &dyn Executor,
@@ -26,48 +26,48 @@ pub(super) async fn run(
     limits: &OutputLimits,
     redactor: &Redactor,
     options: CallOptions,
-) -> ToolOutcome {
-    let budget = limits.shell.saturating_sub(NOTICES);
-    let kept = most_kept(limits.shell);
+) -> ToolOutput {
+    let budget = limits.shell.saturating_sub(NOTICE_BYTES);
+    let captured = capture_limit(limits.shell);
     let command = Command {
         env: environment,
-        keep_head: kept,
-        keep_tail: kept,
+        keep_head: captured,
+        keep_tail: captured,
         spill: limits.spill,
         ..Command::bash(command)
     };
     match executor.run(command, options).await {
         Ok(outcome) => {
             if let CommandEnd::Exited(code) = outcome.end {
-                // The span of the call, where it has one.
+                // The span of the call, if there is one.
                 tracing::Span::current().record("process.exit.code", code);
             }
             render(&outcome, budget, redactor)
         }
-        // The program itself, and not the folder to run it in.
+        // The program is missing, not the working directory.
         Err(error) if error.kind() == SandboxErrorKind::NotFound && error.to_string().contains("`bash`") => {
-            ToolOutcome::error(format!(
+            ToolOutput::error(format!(
                 "{error}\nhint: `bash_tool` needs `bash` in the sandbox, and this sandbox has \
              none; the other tools work without it"
             ))
         }
-        Err(error) => failure("run", "bash", &error),
+        Err(error) => sandbox_error_result("run", "bash", &error),
     }
 }
 
-/// Bytes of either end of an output that are worth keeping, where `most` bytes of it are shown.
-pub(crate) fn most_kept(most: usize) -> u32 {
-    u32::try_from((most.saturating_sub(NOTICES) / 2).min(MOST_KEPT)).unwrap_or(u32::MAX)
+/// How many bytes of head and tail each to capture, if `max` bytes are shown.
+pub(crate) fn capture_limit(max: usize) -> u32 {
+    u32::try_from((max.saturating_sub(NOTICE_BYTES) / 2).min(MAX_CAPTURE)).unwrap_or(u32::MAX)
 }
 
-fn render(outcome: &CommandOutcome, budget: usize, redactor: &Redactor) -> ToolOutcome {
+fn render(outcome: &CommandOutcome, budget: usize, redactor: &Redactor) -> ToolOutput {
     let mut text = String::new();
-    // An executor that cannot merge the streams still tells both.
+    // An executor that cannot merge the streams returns both.
     let streams = [("", &outcome.stdout), ("[standard error:]\n", &outcome.stderr)];
     let written = streams.iter().filter(|(_, output)| output.total > 0).count().max(1);
     for (title, output) in streams {
         if output.total > 0 {
-            start_line(&mut text);
+            start_new_line(&mut text);
             text.push_str(title);
             push_output(&mut text, output, budget / written, redactor);
         }
@@ -75,27 +75,27 @@ fn render(outcome: &CommandOutcome, budget: usize, redactor: &Redactor) -> ToolO
     let silent = text.is_empty();
     let (status, notices) = notices(outcome, silent);
     for notice in notices {
-        start_line(&mut text);
+        start_new_line(&mut text);
         let _ = write!(text, "[{notice}]");
     }
-    ToolOutcome::with_status(status, text)
+    ToolOutput::with_status(status, text)
 }
 
-/// How it went, and what to say of it beside the output.
+/// The status, and the notices beside the output.
 pub(crate) fn notices(outcome: &CommandOutcome, silent: bool) -> (ToolStatus, Vec<String>) {
-    let (status, ending) = ending(outcome, silent);
-    (status, ending.into_iter().chain(limits_reached(outcome).map(str::to_owned)).collect())
+    let (status, line) = exit_line(outcome, silent);
+    (status, line.into_iter().chain(limits_reached(outcome).map(str::to_owned)).collect())
 }
 
 pub(crate) fn push_output(text: &mut String, output: &CommandOutput, budget: usize, redactor: &Redactor) {
-    let cut = cut(&output.head, &output.tail, output.total, budget);
+    let cut = truncate(&output.head, &output.tail, output.total, budget);
     if cut.omitted == 0 {
         text.push_str(&cut.head);
         return;
     }
-    // Only here it is known where the text was cut, and so where a part of a secret may stand.
+    // Redact again here: truncation may have left a part of a secret.
     text.push_str(&redactor.redact_head(&cut.head));
-    start_line(text);
+    start_new_line(text);
     let _ = write!(text, "[{} of {} bytes of output are left out here; ", cut.omitted, output.total);
     let _ = match &output.spill_path {
         Some(path) if output.spilled >= output.total => {
@@ -108,7 +108,7 @@ pub(crate) fn push_output(text: &mut String, output: &CommandOutput, budget: usi
     text.push_str(&redactor.redact_tail(&cut.tail));
 }
 
-fn ending(outcome: &CommandOutcome, silent: bool) -> (ToolStatus, Option<String>) {
+fn exit_line(outcome: &CommandOutcome, silent: bool) -> (ToolStatus, Option<String>) {
     let so_far = if silent { "there was no output" } else { "the output until then is above" };
     let after = format!("after {:.1} s", outcome.duration.as_secs_f64());
     match outcome.end {
@@ -119,7 +119,7 @@ fn ending(outcome: &CommandOutcome, silent: bool) -> (ToolStatus, Option<String>
         }
         CommandEnd::Exited(code) => (ToolStatus::Failed, Some(format!("exit code {code}"))),
         CommandEnd::Signaled(signal) => {
-            (ToolStatus::Failed, Some(format!("killed by signal {signal}{}; {so_far}", name_of(signal))))
+            (ToolStatus::Failed, Some(format!("killed by signal {signal}{}; {so_far}", signal_name(signal))))
         }
         CommandEnd::OutOfMemory => {
             (ToolStatus::Failed, Some(format!("killed because memory ran out; {so_far}")))
@@ -151,9 +151,9 @@ fn ending(outcome: &CommandOutcome, silent: bool) -> (ToolStatus, Option<String>
     }
 }
 
-/// What to say of limits that it ran into, so that nobody looks for the fault elsewhere.
+/// Notices about reached limits, so that the model does not search the cause elsewhere.
 fn limits_reached(outcome: &CommandOutcome) -> impl Iterator<Item = &'static str> {
-    let reached = outcome.reached;
+    let reached = outcome.limits_hit;
     [
         (
             reached.memory && outcome.end != CommandEnd::OutOfMemory,
@@ -165,7 +165,7 @@ fn limits_reached(outcome: &CommandOutcome) -> impl Iterator<Item = &'static str
              end what is not needed",
         ),
         (
-            reached.made_room,
+            reached.ended_leftovers,
             "what it left running was ended, since that left no room for new processes",
         ),
     ]
@@ -173,14 +173,14 @@ fn limits_reached(outcome: &CommandOutcome) -> impl Iterator<Item = &'static str
     .filter_map(|(is_so, notice)| is_so.then_some(notice))
 }
 
-fn start_line(text: &mut String) {
+fn start_new_line(text: &mut String) {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
 }
 
-/// ` (SIGKILL)` and so on, for the signals that programs die of.
-const fn name_of(signal: i32) -> &'static str {
+/// ` (SIGKILL)` and so on, for signals that end programs.
+const fn signal_name(signal: i32) -> &'static str {
     match signal {
         1 => " (SIGHUP)",
         2 => " (SIGINT)",

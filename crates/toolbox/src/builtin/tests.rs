@@ -5,7 +5,7 @@ use std::sync::Arc;
 use conjure_base::Redactor;
 use conjure_conversation::{CallContext, ResultContent, ToolCall, ToolResult, ToolRunner as _};
 use conjure_sandbox::{
-    CommandEnd, CommandOutcome, CommandOutput, DiskUsage, LimitsReached, QuotaExcess, SandboxError,
+    CommandEnd, CommandOutcome, CommandOutput, DiskUsage, QuotaExcess, ReachedLimits, SandboxError,
     SandboxErrorKind,
 };
 use serde_json::{Value, json};
@@ -14,7 +14,8 @@ use crate::fake::{FakeCommand, FakeExecutor, ended, exited};
 use crate::{OutputLimits, Toolbox};
 
 async fn call_with(executor: &FakeExecutor, limits: OutputLimits, tool: &str, input: Value) -> ToolResult {
-    let toolbox = Toolbox::builder().executor(Arc::new(executor.clone())).limits(limits).build().unwrap();
+    let toolbox =
+        Toolbox::builder().with_executor(Arc::new(executor.clone())).with_limits(limits).build().unwrap();
     let context = CallContext::default();
     toolbox.run(&ToolCall::new("toolu_1", tool, &input), context).await
 }
@@ -51,9 +52,9 @@ async fn what_a_cut_line_leaves_of_a_secret_is_not_shown() {
     // The cut, wherever it falls, falls into one of them.
     let executor = FakeExecutor::new().with_file("long.txt", "s3cr3t-value".repeat(200));
     let toolbox = Toolbox::builder()
-        .executor(Arc::new(executor))
-        .limits(limits)
-        .redactor(Redactor::new([("KEY", "s3cr3t-value")]))
+        .with_executor(Arc::new(executor))
+        .with_limits(limits)
+        .with_redactor(Redactor::new([("KEY", "s3cr3t-value")]))
         .build()
         .unwrap();
     let context = CallContext::default();
@@ -100,7 +101,7 @@ async fn what_writing_tools_say() {
 }
 
 fn reaching(outcome: CommandOutcome, memory: bool, processes: bool, made_room: bool) -> CommandOutcome {
-    CommandOutcome { reached: LimitsReached { memory, processes, made_room }, ..outcome }
+    CommandOutcome { limits_hit: ReachedLimits { memory, processes, ended_leftovers: made_room }, ..outcome }
 }
 
 #[tokio::test]
@@ -141,7 +142,7 @@ async fn what_bash_says() {
     let mut executor = FakeExecutor::new();
     let mut calls = vec![("bash_tool", json!({"command": "unknown", "description": "why"}))];
     for (script, outcome) in outcomes {
-        executor = executor.with_command(script, FakeCommand::Ends(outcome));
+        executor = executor.with_command(script, FakeCommand::Exits(outcome));
         calls.push(("bash_tool", json!({"command": script, "description": "why"})));
     }
     let failures = [
@@ -151,7 +152,7 @@ async fn what_bash_says() {
         ("refused", SandboxErrorKind::Unavailable, "the sandbox could not be made"),
     ];
     for (script, kind, message) in failures {
-        executor = executor.with_command(script, FakeCommand::Fails(SandboxError::new(kind, message)));
+        executor = executor.with_command(script, FakeCommand::FailsToStart(SandboxError::new(kind, message)));
         calls.push(("bash_tool", json!({"command": script})));
     }
     insta::assert_snapshot!(transcript(&executor, calls).await);
@@ -208,9 +209,9 @@ async fn output_beyond_the_limit_keeps_head_and_tail_and_counts_exactly() {
         ..exited(0, "")
     };
     let executor = FakeExecutor::new()
-        .with_command("kept", FakeCommand::Ends(output(Some(("/spill/1", 1_000_000)))))
-        .with_command("part", FakeCommand::Ends(output(Some(("/spill/2", 64)))))
-        .with_command("none", FakeCommand::Ends(output(None)));
+        .with_command("kept", FakeCommand::Exits(output(Some(("/spill/1", 1_000_000)))))
+        .with_command("part", FakeCommand::Exits(output(Some(("/spill/2", 64)))))
+        .with_command("none", FakeCommand::Exits(output(None)));
     let calls = ["kept", "part", "none"].map(|script| ("bash_tool", json!({"command": script})));
     insta::assert_snapshot!(transcript(&executor, calls).await);
 }
@@ -219,7 +220,7 @@ async fn output_beyond_the_limit_keeps_head_and_tail_and_counts_exactly() {
 async fn a_result_of_the_shell_never_exceeds_its_limit() {
     // Each byte becomes three, so what fitted the guest does not fit the model.
     let executor =
-        FakeExecutor::new().with_command("binary", FakeCommand::Ends(exited(0, vec![0xff; 90 * 1024])));
+        FakeExecutor::new().with_command("binary", FakeCommand::Exits(exited(0, vec![0xff; 90 * 1024])));
     let result = call(&executor, "bash_tool", json!({"command": "binary"})).await;
     assert!(result.text().len() <= 100 * 1024, "{}", result.text().len());
     assert!(result.text().contains("of 92160 bytes of output are left out here"));

@@ -1,4 +1,4 @@
-//! `view`: a text with numbered lines, an image, or a folder two levels deep.
+//! `view`: shows a text with line numbers, an image, or a directory two levels deep.
 
 use std::fmt::Write as _;
 
@@ -7,13 +7,13 @@ use conjure_sandbox::{
     CallOptions, EntryKind, Executor, LineRange, Listing, SandboxError, SandboxErrorKind, View,
 };
 
-use super::failure::failure;
+use super::error_text::sandbox_error_result;
 use crate::limits::OutputLimits;
 use crate::text::{clean, quote};
-use crate::tool::ToolOutcome;
+use crate::tool::ToolOutput;
 
-/// Bytes of a result that are set apart for notices.
-const NOTICES: usize = 1024;
+/// Bytes of a result that are reserved for notices.
+const NOTICE_BYTES: usize = 1024;
 
 pub(super) async fn run(
     executor: &dyn Executor,
@@ -22,39 +22,39 @@ pub(super) async fn run(
     limits: &OutputLimits,
     redactor: &Redactor,
     options: CallOptions,
-) -> ToolOutcome {
+) -> ToolOutput {
     let shown = quote(path);
-    let budget = limits.view.saturating_sub(NOTICES);
-    match look(executor, path, range, limits, options).await {
+    let budget = limits.view.saturating_sub(NOTICE_BYTES);
+    match view_path(executor, path, range, limits, options).await {
         Ok(View::Text { text, first_line, last_line, total_lines, size, truncated }) => {
-            let lines = Lines { text: &text, first_line, last_line, total_lines, size, truncated };
+            let lines = TextLines { text: &text, first_line, last_line, total_lines, size, truncated };
             lines.render(&shown, range, budget, redactor)
         }
         Ok(View::Image { media_type, bytes }) => {
-            if bytes.len() as u64 > limits.raw_image() {
+            if bytes.len() as u64 > limits.max_image_bytes() {
                 return too_large_image(&shown, limits);
             }
-            ToolOutcome::image(media_type, &bytes)
+            ToolOutput::image(media_type, &bytes)
         }
-        Ok(View::Binary { size }) => ToolOutcome::error(format!(
+        Ok(View::Binary { size }) => ToolOutput::error(format!(
             "`{shown}` is binary ({size} bytes), neither text nor an image that can be shown\nhint: inspect it with \
              `bash_tool`, for example `file`, `xxd … | head`, or a program that reads its format"
         )),
-        Ok(View::Directory(listing)) => ToolOutcome::text(directory(&shown, &listing, budget)),
+        Ok(View::Directory(listing)) => ToolOutput::text(directory(&shown, &listing, budget)),
         Err(error) if error.kind() == SandboxErrorKind::TooLarge => too_large_image(&shown, limits),
-        Err(error) => failure("view", &shown, &error),
+        Err(error) => sandbox_error_result("view", &shown, &error),
     }
 }
 
-/// Looks with the bound of a text first: only an image is worth fetching more, and it says that it is too large.
-async fn look(
+/// Views with the size limit of a text first; only a larger image is worth a second request.
+async fn view_path(
     executor: &dyn Executor,
     path: &str,
     range: Option<LineRange>,
     limits: &OutputLimits,
     options: CallOptions,
 ) -> Result<View, SandboxError> {
-    let (text, image) = (limits.view as u64, limits.raw_image());
+    let (text, image) = (limits.view as u64, limits.max_image_bytes());
     match executor.view(path, range, text, options.clone()).await {
         Err(error) if error.kind() == SandboxErrorKind::TooLarge && image > text => {
             executor.view(path, range, image, options).await
@@ -63,16 +63,16 @@ async fn look(
     }
 }
 
-fn too_large_image(shown: &str, limits: &OutputLimits) -> ToolOutcome {
-    ToolOutcome::error(format!(
+fn too_large_image(shown: &str, limits: &OutputLimits) -> ToolOutput {
+    ToolOutput::error(format!(
         "`{shown}` is an image of more than {} bytes, which is more than can be shown\nhint: make a smaller copy of it \
          with `bash_tool` and view that",
-        limits.raw_image()
+        limits.max_image_bytes()
     ))
 }
 
-/// Lines of a text, as an executor gave them.
-struct Lines<'t> {
+/// Lines of a text from an executor.
+struct TextLines<'t> {
     text: &'t str,
     first_line: u64,
     last_line: u64,
@@ -81,21 +81,21 @@ struct Lines<'t> {
     truncated: bool,
 }
 
-impl Lines<'_> {
-    /// The lines with their numbers, as `cat -n` writes them, as many as fit; then what is missing and how to get it.
+impl TextLines<'_> {
+    /// Renders as many lines as fit, numbered as by `cat -n`, then a notice how to get the rest.
     fn render(
         &self,
         shown: &str,
         range: Option<LineRange>,
         budget: usize,
         redactor: &Redactor,
-    ) -> ToolOutcome {
+    ) -> ToolOutput {
         if self.size == 0 || self.total_lines == 0 {
-            return ToolOutcome::text(format!("[`{shown}` is empty]"));
+            return ToolOutput::text(format!("[`{shown}` is empty]"));
         }
         if self.text.is_empty() {
             let first = range.map_or(1, |range| range.first);
-            return ToolOutcome::error(format!(
+            return ToolOutput::error(format!(
                 "`{shown}` has {} lines, and `view_range` starts at line {first}",
                 self.total_lines
             ));
@@ -104,13 +104,13 @@ impl Lines<'_> {
         let mut last = None;
         let mut lines = (0_u64..).zip(self.text.split_inclusive('\n')).peekable();
         while let Some((place, line)) = lines.next() {
-            // The first line's number is what an executor says, and may be anything.
+            // The first line's number comes from the executor and may be anything.
             let number = self.first_line.saturating_add(place);
             let whole = lines.peek().is_some() || line.ends_with('\n') || !self.truncated;
             let numbered = format!("{number:>6}\t{}\n", clean(line.trim_end_matches('\n').as_bytes()));
             if last.is_none() && (!whole || numbered.len() > budget) {
-                // Not even the first line fits: its start is better than nothing.
-                return ToolOutcome::text(self.start_of_line(&numbered, number, budget, redactor));
+                // Not even the first line fits: show its start.
+                return ToolOutput::text(self.start_of_line(&numbered, number, budget, redactor));
             }
             if !whole || out.len() + numbered.len() > budget {
                 break;
@@ -129,12 +129,12 @@ impl Lines<'_> {
                 last.saturating_add(1)
             );
         }
-        ToolOutcome::text(out)
+        ToolOutput::text(out)
     }
 
     fn start_of_line(&self, numbered: &str, number: u64, budget: usize, redactor: &Redactor) -> String {
         let end = numbered.floor_char_boundary(budget.min(numbered.len()));
-        // Only here it is known where the text was cut, and so where a part of a secret may stand.
+        // Redact again here: truncation may have left a part of a secret.
         let start = redactor.redact_head(numbered[..end].trim_end_matches('\n'));
         format!(
             "{start}\n[line {number} of {} is too long, so only its start is shown, of {} bytes in all; look at parts \
@@ -172,7 +172,7 @@ fn directory(shown: &str, listing: &Listing, budget: usize) -> String {
     text
 }
 
-/// A name as one line, whatever characters it holds. Names are bounded by the system, so it is shown whole.
+/// A file name on one line. The system bounds its length, so it is shown in full.
 fn quote_path(path: &str) -> String {
     clean(path.as_bytes()).replace('\n', "␊").replace('\r', "␍")
 }

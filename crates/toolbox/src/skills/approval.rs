@@ -1,39 +1,23 @@
-//! What need not be asked for, and what must be: the grants of a session, the `allowed-tools` of its active skills, and what a manifest
-//! says of scripts.
+//! Which calls are pre-approved and which need confirmation: grants of the session, `allowed-tools` of active skills, and manifests.
 //!
-//! All of it stands behind the [`Approver`](crate::Approver). What that denies is denied. What it wants asked is allowed where a person
-//! granted such calls, or an active skill's `allowed-tools` speaks of them and the host lets that count. What it allows is asked for
-//! nevertheless where a script changes what was there before, or wants to be answered.
+//! The [`Approver`](crate::Approver) decides first, and its denial is final. Its request to ask is skipped if a person has granted such
+//! calls, or if an active skill's `allowed-tools` covers them and the policy honours that. A call that it allows still needs
+//! confirmation if the script is destructive or interactive.
 
 use std::sync::Arc;
 
-use conjure_conversation::{GrantScope, PinnedSkill, Standing, ToolCall};
+use conjure_conversation::{GrantScope, PinnedSkill, SessionView, ToolCall};
 use conjure_prompt::{BuiltinTool, SessionSkill, SkillTool};
-use conjure_skill::{AllowRule, AllowedTools, Destructive, Execution};
+use conjure_skill::{AllowRule, AllowedTools, Destructive};
 use serde_json::Value;
 
-use super::SkillTools;
 use super::request::{Script, SkillRequest};
+use super::skill_tools::{AllowedToolsPolicy, SkillTools, execution};
 use crate::text::quote;
 
-/// Whether the `allowed-tools` of an active skill stand for an answer of a person's.
-///
-/// A skill is somebody's text. One that is loaded because its description fits would, if it counted, choose by itself what nobody is
-/// asked about. So it counts only where a host says that whoever put the skill there has looked at it. The skills of a folder that is
-/// not trusted ([`Trust`](conjure_skill::Trust)) are not there at all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum AllowedToolsPolicy {
-    /// They do not: a person is asked, and may grant the same.
-    #[default]
-    Ignore,
-    /// They do, but for those of a skill whose manifest says that it is sensitive.
-    Honour,
-}
-
-/// Whether a rule of a person's, kept by the session, speaks of this call. One that holds for a skill does not speak of another's
-/// scripts.
-pub(crate) fn is_granted(call: &ToolCall, request: Option<&SkillRequest>, standing: &Standing) -> bool {
-    let subject = subject(call);
+/// Whether a grant of the session covers this call. A grant for one skill does not cover another skill's scripts.
+pub(crate) fn is_granted(call: &ToolCall, request: Option<&SkillRequest>, standing: &SessionView) -> bool {
+    let subject = rule_subject(call);
     standing.grants().any(|grant| {
         let is_its_own = match (&grant.scope, request) {
             (GrantScope::Skill(pinned), Some(SkillRequest::RunScript(script))) => {
@@ -42,44 +26,48 @@ pub(crate) fn is_granted(call: &ToolCall, request: Option<&SkillRequest>, standi
             _ => true,
         };
         is_its_own
-            && grant.rule.parse::<AllowRule>().is_ok_and(|rule| speaks_of(&rule, call, subject.as_deref()))
+            && grant.rule.parse::<AllowRule>().is_ok_and(|rule| rule_matches(&rule, call, subject.as_deref()))
     })
 }
 
 impl SkillTools {
-    /// Whether an active skill's `allowed-tools` speak of this call, where they count.
+    /// Whether an active skill's `allowed-tools` cover this call, if they count.
     pub(crate) fn is_allowed(
         &self,
         call: &ToolCall,
         request: Option<&SkillRequest>,
-        standing: &Standing,
+        standing: &SessionView,
     ) -> bool {
         if self.allowed_tools == AllowedToolsPolicy::Ignore {
             return false;
         }
-        let subject = subject(call);
+        let subject = rule_subject(call);
         let target = match request {
-            Some(SkillRequest::RunScript(script)) => match self.meant(script, standing) {
-                // Nobody speaks for a script of which it is not known whose it is.
+            Some(SkillRequest::RunScript(script)) => match self.target_skill(script, standing) {
+                // The script's skill is unknown.
                 None => return false,
                 target => target,
             },
             _ => None,
         };
         standing.active_skills().iter().filter_map(|pinned| self.skills.recorded(pinned)).any(|skill| {
-            // One skill does not speak of another's scripts.
+            // A skill does not cover another skill's scripts.
             let is_its_own = target.is_none_or(|target| target.name() == skill.name());
             is_its_own && !is_sensitive(skill) && {
                 let (allowed, _) = AllowedTools::parse(skill.skill().allowed_tools().unwrap_or_default());
-                allowed.rules().iter().any(|rule| speaks_of(rule, call, subject.as_deref()))
+                allowed.rules().iter().any(|rule| rule_matches(rule, call, subject.as_deref()))
             }
         })
     }
 
-    /// Why a person should be asked before this runs; none where nothing speaks for it.
-    pub(crate) fn caution(&self, request: &SkillRequest, standing: &Standing) -> Option<String> {
+    /// Why a person should confirm this call, if so.
+    pub(crate) fn confirmation_reason(
+        &self,
+        request: &SkillRequest,
+        standing: &SessionView,
+    ) -> Option<String> {
         let SkillRequest::RunScript(script) = request else { return None };
-        let Some(skill) = self.meant(script, standing) else {
+        let Some(skill) = self.target_skill(script, standing) else {
             return Some(format!(
                 "the model wants to run `{}` of a skill that it does not name, and none is loaded yet",
                 quote(&script.path)
@@ -98,33 +86,28 @@ impl SkillTools {
         ))
     }
 
-    /// The skill whose script a call wants to run. One that is named need not be active yet: an earlier call of the same answer may
-    /// load it, and all calls of an answer are judged before any of them runs.
-    fn meant(&self, script: &Script, standing: &Standing) -> Option<&Arc<SessionSkill>> {
-        let active = self.chosen(script.skill.as_deref(), standing).ok();
+    /// The skill whose script a call runs. A named skill need not be active yet: an earlier call of the same response may load it, and
+    /// all calls of a response are approved before any of them runs.
+    fn target_skill(&self, script: &Script, standing: &SessionView) -> Option<&Arc<SessionSkill>> {
+        let active = self.find_active(script.skill.as_deref(), standing).ok();
         active.or_else(|| self.skills.get(script.skill.as_deref()?))
     }
 }
 
-/// The active skill whose script a call wants to run: the one that it names, else the most recent.
-pub(super) fn pinned_of<'s>(script: &Script, standing: &'s Standing) -> Option<&'s PinnedSkill> {
+/// The active skill whose script a call runs: the named one, else the most recent.
+pub(super) fn pinned_of<'s>(script: &Script, standing: &'s SessionView) -> Option<&'s PinnedSkill> {
     match &script.skill {
         Some(name) => standing.active_skill(name),
         None => standing.active_skills().last(),
     }
 }
 
-/// What a skill's manifest says of its scripts; none where it has none.
-pub(super) fn execution(skill: &SessionSkill) -> Option<&Execution> {
-    skill.skill().manifest().map(conjure_skill::Manifest::execution)
-}
-
 fn is_sensitive(skill: &SessionSkill) -> bool {
     skill.skill().manifest().is_some_and(conjure_skill::Manifest::sensitive)
 }
 
-fn speaks_of(rule: &AllowRule, call: &ToolCall, subject: Option<&str>) -> bool {
-    // Also by the names of the specification, which have a dot.
+fn rule_matches(rule: &AllowRule, call: &ToolCall, subject: Option<&str>) -> bool {
+    // Rules may use the names of the specification, which contain a dot.
     let same = || SkillTool::from_name(rule.tool()).zip(SkillTool::from_wire_name(&call.name));
     match same() {
         Some((ruled, called)) if ruled == called => rule.matches(rule.tool(), subject),
@@ -132,9 +115,9 @@ fn speaks_of(rule: &AllowRule, call: &ToolCall, subject: Option<&str>) -> bool {
     }
 }
 
-/// What a call is about, as rules speak of it: a command line, or a path. A script that is given variables is about more than its
-/// path, since some of them (`PATH`, `LD_PRELOAD`, `PYTHONPATH`) say which code runs: no rule with a pattern speaks of it.
-fn subject(call: &ToolCall) -> Option<String> {
+/// The subject of a call for rule patterns: a command line, or a path. A script call with environment variables has none, because
+/// variables such as `PATH`, `LD_PRELOAD` and `PYTHONPATH` decide which code runs.
+fn rule_subject(call: &ToolCall) -> Option<String> {
     let field = match (BuiltinTool::from_name(&call.name), SkillTool::from_wire_name(&call.name)) {
         (Some(BuiltinTool::Bash), _) => "command",
         (Some(_), _) | (_, Some(SkillTool::Read | SkillTool::RunScript)) => "path",

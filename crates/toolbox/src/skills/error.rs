@@ -3,7 +3,7 @@
 use conjure_prompt::SkillTool;
 use conjure_skill::SkillErrorKind;
 
-use crate::tool::{ToolOutcome, ToolStatus};
+use crate::tool::{ToolOutput, ToolStatus};
 
 /// Why a runtime tool did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -15,12 +15,12 @@ pub(crate) enum SkillCallError {
     #[error(
         "the skill `{name}` is loaded, but it is not there any more with the content that was loaded\nhint: load it again"
     )]
-    Gone { name: String },
+    SkillMissing { name: String },
     #[error(
         "it is not clear of which skill a script is to run, since another call of the same answer changed which skills are loaded, \
          so nothing was run\nhint: call again, and name the skill in field `skill`"
     )]
-    Unclear,
+    AmbiguousSkill,
     #[error(
         "{wanted} skills would be loaded, and the most is {most}, so nothing was changed\nhint: load fewer skills, or unload \
          those that are not needed any more"
@@ -38,12 +38,12 @@ pub(crate) enum SkillCallError {
          this skill"
     )]
     NotReady { name: String, missing: String },
-    #[error("path `{path}` is absolute\nhint: give it relative to the skill's folder{}", such_as(.relative.as_deref()))]
+    #[error("path `{path}` is absolute\nhint: give it relative to the skill's folder{}", suggestion(.relative.as_deref()))]
     Absolute { path: String, relative: Option<String> },
     #[error(
         "path `{path}` leads out of the skill's folder\nhint: give it without `..`, relative to the skill's folder"
     )]
-    LeadsOut { path: String },
+    EscapesSkillDir { path: String },
     #[error("the skill `{name}` has no file `{path}`{}", hint(.files))]
     NoFile { name: String, path: String, files: String },
     #[error("`{path}` of the skill `{name}` cannot be read: {reason}")]
@@ -67,8 +67,8 @@ pub(crate) enum SkillCallError {
     InterpreterMissing { path: String, interpreter: String, reason: String },
 }
 
-/// Why a file of a skill cannot be had, in words for the model: without paths of the host.
-pub(super) const fn in_words(kind: SkillErrorKind) -> &'static str {
+/// Describes the error for the model, without paths of this machine.
+pub(super) const fn message(kind: SkillErrorKind) -> &'static str {
     match kind {
         SkillErrorKind::FileNotFound | SkillErrorKind::NotFound => "it is not there",
         SkillErrorKind::PathNotAllowed => "it is no plain file within the skill's folder",
@@ -79,7 +79,7 @@ pub(super) const fn in_words(kind: SkillErrorKind) -> &'static str {
     }
 }
 
-fn such_as(relative: Option<&str>) -> String {
+fn suggestion(relative: Option<&str>) -> String {
     relative.map_or_else(String::new, |relative| format!(": `{relative}`"))
 }
 
@@ -91,7 +91,7 @@ fn hint(files: &str) -> String {
     if files.is_empty() { String::new() } else { format!("\nhint: {files}") }
 }
 
-impl From<SkillCallError> for ToolOutcome {
+impl From<SkillCallError> for ToolOutput {
     fn from(error: SkillCallError) -> Self {
         Self::with_status(ToolStatus::Failed, error.to_string())
     }

@@ -1,10 +1,9 @@
-//! Which program runs a script: the table that the runtime specification asks a runtime to document.
+//! [`Interpreters`]: which program runs a script, by its extension.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The default table. Where none of it fits, a file that may be executed is started itself; else its first line says what runs it
-/// (`#!`).
+/// The default table. For other extensions, an executable file is started directly; else its first line names the interpreter (`#!`).
 const DEFAULT: [(&str, &[&str]); 12] = [
     ("py", &["python3"]),
     ("sh", &["bash"]),
@@ -12,7 +11,7 @@ const DEFAULT: [(&str, &[&str]); 12] = [
     ("js", &["node"]),
     ("mjs", &["node"]),
     ("cjs", &["node"]),
-    // Nobody is there to be asked; what it may reach is the sandbox's to say.
+    // Nobody can answer Deno's prompts; the sandbox restricts its access.
     ("ts", &["deno", "run", "--allow-all"]),
     ("mts", &["deno", "run", "--allow-all"]),
     ("rb", &["ruby"]),
@@ -33,7 +32,7 @@ const DEFAULT: [(&str, &[&str]); 12] = [
 /// | `.pl` | `perl` |
 /// | `.lua` | `lua` |
 /// | `.ps1` | `pwsh -NoProfile -NonInteractive -File` |
-/// | any other | the file itself where it may be executed, else what its first line names (`#!`) |
+/// | any other | the file itself if it is executable, else what its first line names (`#!`) |
 ///
 /// ```
 /// use conjure_toolbox::Interpreters;

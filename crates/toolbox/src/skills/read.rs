@@ -1,6 +1,6 @@
-//! `skills.read`: a file of an active skill, read beneath the handle of its folder.
+//! `skills.read`: reads a file of an active skill.
 //!
-//! The whole folder may be read. A `SKILL.md` in a folder beneath is a file like any other: it makes no skill.
+//! Every file in the skill's directory may be read. A nested `SKILL.md` is an ordinary file.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,34 +10,36 @@ use conjure_base::Redactor;
 use conjure_prompt::SessionSkill;
 use conjure_skill::{SkillError, SkillErrorKind};
 
-use super::error::{SkillCallError, in_words};
-use super::{SkillCall, SkillTools, beneath, blocking};
+use super::error::{SkillCallError, message};
+use super::skill_tools::{SkillCallContext, SkillTools, join_in_skill, run_blocking};
 use crate::limits::OutputLimits;
-use crate::text::{cut, quote};
-use crate::tool::ToolOutcome;
+use crate::text::{quote, truncate};
+use crate::tool::ToolOutput;
 
-/// How many files of a folder are listed, and how many are offered where one is not there.
-const MOST_LISTED: usize = 200;
-const MOST_OFFERED: usize = 10;
+/// How many files of a directory are listed, and how many are suggested if a file is missing.
+const MAX_LISTED: usize = 200;
+const MAX_SUGGESTED: usize = 10;
 
-/// Bytes of a result that are set apart for notices.
-const NOTICES: usize = 1024;
+/// Bytes of a result that are reserved for notices.
+const NOTICE_BYTES: usize = 1024;
 
 impl SkillTools {
     pub(super) async fn read(
         &self,
         name: Option<&str>,
         path: &str,
-        call: &SkillCall<'_>,
-    ) -> Result<ToolOutcome, SkillCallError> {
-        let skill = self.chosen(name, &call.standing)?;
-        let relative = self.relative(skill, path)?;
-        let place =
-            self.skills.root_dir(skill).map(|root| beneath(&root, &relative).to_string_lossy().into_owned());
-        let most = (call.limits.view as u64).max(call.limits.raw_image());
+        call: &SkillCallContext<'_>,
+    ) -> Result<ToolOutput, SkillCallError> {
+        let skill = self.find_active(name, &call.standing)?;
+        let relative = self.relative_path(skill, path)?;
+        let place = self
+            .skills
+            .root_dir(skill)
+            .map(|root| join_in_skill(&root, &relative).to_string_lossy().into_owned());
+        let most = (call.limits.view as u64).max(call.limits.max_image_bytes());
         let (reader, file) = (Arc::clone(skill), relative.clone());
-        let read = blocking(move || {
-            // So that what is not there can be told by what is.
+        let read = run_blocking(move || {
+            // List the files, for suggestions.
             reader.files();
             let start = reader.skill().resource_start(&file, 0)?;
             if start.size > most {
@@ -52,7 +54,7 @@ impl SkillTools {
             reason: reason.to_owned(),
         };
         match read.await.ok_or_else(|| failed("its reading was broken off"))? {
-            Ok(Ok(bytes)) => Ok(shown(path, &bytes, place.as_deref(), call.limits, call.redactor)),
+            Ok(Ok(bytes)) => Ok(render_content(path, &bytes, place.as_deref(), call.limits, call.redactor)),
             Ok(Err(size)) => Err(SkillCallError::TooLarge {
                 name: skill.name().to_owned(),
                 path: quote(path),
@@ -60,16 +62,16 @@ impl SkillTools {
                 most,
                 place,
             }),
-            Err(error) => match list(skill, &relative) {
-                Some(listing) => Ok(ToolOutcome::text(listing)),
-                None => Err(missing_or_refused(skill, path, &relative, &error)),
+            Err(error) => match list_files(skill, &relative) {
+                Some(listing) => Ok(ToolOutput::text(listing)),
+                None => Err(file_error(skill, path, &relative, &error)),
             },
         }
     }
 }
 
-/// Why a file of a skill cannot be had, and what may have been meant.
-pub(super) fn missing_or_refused(
+/// The error for an unreadable file, with suggestions.
+pub(super) fn file_error(
     skill: &SessionSkill,
     path: &str,
     relative: &Path,
@@ -77,21 +79,23 @@ pub(super) fn missing_or_refused(
 ) -> SkillCallError {
     let (name, path) = (skill.name().to_owned(), quote(path));
     match error.kind() {
-        SkillErrorKind::FileNotFound => SkillCallError::NoFile { name, path, files: offer(skill, relative) },
-        kind => SkillCallError::File { name, path, reason: in_words(kind).to_owned() },
+        SkillErrorKind::FileNotFound => {
+            SkillCallError::NoFile { name, path, files: suggest_files(skill, relative) }
+        }
+        kind => SkillCallError::File { name, path, reason: message(kind).to_owned() },
     }
 }
 
-/// What of a skill may have been meant: the file of the same name elsewhere, else some of those that there are.
-fn offer(skill: &SessionSkill, relative: &Path) -> String {
+/// Suggests files: those of the same name elsewhere, else some of the skill's files.
+fn suggest_files(skill: &SessionSkill, relative: &Path) -> String {
     let files = skill.files();
     let same = files.iter().filter(|file| file.file_name() == relative.file_name());
     let mut offered: Vec<String> =
-        same.take(MOST_OFFERED).map(|file| format!("`{}`", file.to_string_lossy())).collect();
+        same.take(MAX_SUGGESTED).map(|file| format!("`{}`", file.to_string_lossy())).collect();
     if !offered.is_empty() {
         return format!("there is {}", offered.join(", "));
     }
-    offered.extend(files.iter().take(MOST_OFFERED).map(|file| format!("`{}`", file.to_string_lossy())));
+    offered.extend(files.iter().take(MAX_SUGGESTED).map(|file| format!("`{}`", file.to_string_lossy())));
     match offered.len() {
         0 => "it has no file beside its SKILL.md".to_owned(),
         count if count < files.len() => format!("among its files are {}", offered.join(", ")),
@@ -99,43 +103,43 @@ fn offer(skill: &SessionSkill, relative: &Path) -> String {
     }
 }
 
-/// The files beneath a folder of a skill, if it is one.
-fn list(skill: &SessionSkill, folder: &Path) -> Option<String> {
-    let beneath = || skill.files().iter().filter(|file| file.starts_with(folder));
-    beneath().next()?;
+/// Lists the files beneath a directory of a skill; `None` if there are none.
+fn list_files(skill: &SessionSkill, folder: &Path) -> Option<String> {
+    let files_beneath = || skill.files().iter().filter(|file| file.starts_with(folder));
+    files_beneath().next()?;
     let mut text = format!("files of the skill `{}`:\n", skill.name());
-    for file in beneath().take(MOST_LISTED) {
+    for file in files_beneath().take(MAX_LISTED) {
         let name = file.to_string_lossy().replace(char::is_control, "\u{FFFD}");
         let _ = writeln!(text, "{name}");
     }
-    if let Some(more @ 1..) = beneath().count().checked_sub(MOST_LISTED) {
+    if let Some(more @ 1..) = files_beneath().count().checked_sub(MAX_LISTED) {
         let _ = write!(text, "[{more} more files are not listed here]");
     }
     Some(text)
 }
 
-/// A file's content as the model is shown it: text, an image, or what it is. `place`: where commands find it.
-pub(crate) fn shown(
+/// Renders a file's content for the model: text, an image, or a description. `place` is its path for commands.
+pub(crate) fn render_content(
     path: &str,
     bytes: &[u8],
     place: Option<&str>,
     limits: &OutputLimits,
     redactor: &Redactor,
-) -> ToolOutcome {
+) -> ToolOutput {
     let at = place.map_or_else(String::new, |place| format!("; commands find it at `{place}`"));
     if let Some(media_type) = image_type(bytes) {
-        if bytes.len() as u64 <= limits.raw_image() {
-            return ToolOutcome::image(media_type, bytes);
+        if bytes.len() as u64 <= limits.max_image_bytes() {
+            return ToolOutput::image(media_type, bytes);
         }
-        return ToolOutcome::text(format!(
-            "[`{}` is an image ({media_type}) of {} bytes, which is more than can be shown{at}]",
+        return ToolOutput::text(format!(
+            "[`{}` is an image ({media_type}) of {} bytes, which is more than can be render_content{at}]",
             quote(path),
             bytes.len()
         ));
     }
     let is_text = std::str::from_utf8(bytes).is_ok() && !bytes.contains(&0);
     if !is_text {
-        return ToolOutcome::text(format!(
+        return ToolOutput::text(format!(
             "[`{}` is binary, {} bytes, {}{at}]",
             quote(path),
             bytes.len(),
@@ -143,23 +147,23 @@ pub(crate) fn shown(
         ));
     }
     if bytes.is_empty() {
-        return ToolOutcome::text(format!("[`{}` is empty]", quote(path)));
+        return ToolOutput::text(format!("[`{}` is empty]", quote(path)));
     }
-    let budget = limits.view.saturating_sub(NOTICES);
-    let text = cut(bytes, b"", bytes.len() as u64, budget);
+    let budget = limits.view.saturating_sub(NOTICE_BYTES);
+    let text = truncate(bytes, b"", bytes.len() as u64, budget);
     if text.omitted == 0 {
-        return ToolOutcome::text(text.head);
+        return ToolOutput::text(text.head);
     }
-    // Only here it is known where the text was cut, and so where a part of a secret may stand.
+    // Redact again here: truncation may have left a part of a secret.
     let (head, tail) = (redactor.redact_head(&text.head), redactor.redact_tail(&text.tail));
-    ToolOutcome::text(format!(
+    ToolOutput::text(format!(
         "{head}\n[{} of {} bytes are left out here{at}]\n{tail}",
         text.omitted,
         bytes.len()
     ))
 }
 
-/// The type of an image that a model can be shown, by its first bytes.
+/// The type of an image that a model accepts, from its first bytes.
 fn image_type(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1A, b'\n', ..] => Some("image/png"),
@@ -170,7 +174,7 @@ fn image_type(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// The media type of what is neither text nor such an image, by its name.
+/// The media type of other binary files, from the file name.
 fn binary_type(path: &Path) -> &'static str {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     match extension.to_ascii_lowercase().as_str() {

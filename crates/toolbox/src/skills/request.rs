@@ -1,42 +1,41 @@
-//! What a call of a runtime tool asks for: its input, checked as far as that goes without knowing what is active.
+//! Parsed calls of the runtime tools. Parsing does not depend on which skills are active.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use conjure_artifact::ArtifactUri;
-use conjure_conversation::{Access, CallTraits};
+use conjure_conversation::{CallConcurrency, CallTraits};
 use conjure_prompt::{SessionSkill, SkillTool};
-use conjure_skill::{Destructive, Execution, nearest};
+use conjure_skill::{Destructive, Execution, closest_match};
 use serde_json::Value;
 
-use super::SkillTools;
-use super::approval::execution;
-use crate::input::{Fields, LONGEST_ARGUMENT, without_zero};
+use super::skill_tools::{SkillTools, execution};
 use crate::text::quote;
+use crate::tool_input::{InputFields, MAX_ARGUMENT_BYTES, without_zero};
 
-/// The most names in one call, the most arguments of a script and bytes of all of them, and the most variables.
-const MOST_NAMES: usize = 256;
-const MOST_ARGUMENTS: usize = 1000;
-const MOST_ARGUMENT_BYTES: usize = 1024 * 1024;
-const MOST_VARIABLES: usize = 100;
+/// Limits of one call: skill names, script arguments, total bytes of arguments, and environment variables.
+const MAX_NAMES: usize = 256;
+const MAX_ARGUMENTS: usize = 1000;
+const MAX_TOTAL_ARGUMENT_BYTES: usize = 1024 * 1024;
+const MAX_VARIABLES: usize = 100;
 
-/// Variables that only we set.
-const OURS: &str = "CONJURE_";
+/// The prefix of environment variables that only Conjure sets.
+const RESERVED_PREFIX: &str = "CONJURE_";
 
-/// A call of a runtime tool whose input was checked.
+/// A call of a runtime tool with a checked input.
 #[derive(Debug, Clone)]
 pub(crate) enum SkillRequest {
-    /// Makes these skills active. Each is there once.
+    /// Makes these skills active, without duplicates.
     Load { skills: Vec<Arc<SessionSkill>>, mode: LoadMode },
     /// Makes skills inactive.
-    Unload(Unloaded),
+    Unload(UnloadTarget),
     /// Reads a file.
     Read { skill: Option<String>, path: String },
     /// Runs a script.
     RunScript(Script),
 }
 
-/// What becomes of the skills that were active before.
+/// Whether loading replaces the active skills or adds to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LoadMode {
     Replace,
@@ -45,9 +44,9 @@ pub(crate) enum LoadMode {
 
 /// Which skills are unloaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Unloaded {
+pub(crate) enum UnloadTarget {
     All,
-    These(Vec<String>),
+    Named(Vec<String>),
 }
 
 /// A script to run.
@@ -58,17 +57,17 @@ pub(crate) struct Script {
     pub(crate) args: Vec<String>,
     pub(crate) env: BTreeMap<String, String>,
     pub(crate) workdir: Option<String>,
-    /// What the manifest of the skill says that it names.
+    /// The `execution` section of the named skill's manifest.
     pub(crate) execution: Option<Execution>,
 }
 
 impl SkillRequest {
-    /// The request of this input, or what is wrong with it.
+    /// Parses an input. The error says what is wrong and how to mend it.
     pub(crate) fn parse(tool: SkillTool, input: &Value, tools: &SkillTools) -> Result<Self, String> {
-        let fields = Fields::of(input)?;
+        let fields = InputFields::from_value(input)?;
         Ok(match tool {
             SkillTool::Load => {
-                let names = fields.optional_texts("names", MOST_NAMES)?.unwrap_or_default();
+                let names = fields.optional_texts("names", MAX_NAMES)?.unwrap_or_default();
                 if names.is_empty() {
                     return Err(format!(
                         "field `names` is missing or empty: name the skills to load; `{}` unloads",
@@ -94,15 +93,15 @@ impl SkillRequest {
                 }
                 Self::Load { skills, mode }
             }
-            SkillTool::Unload => match (fields.flag("all")?, fields.optional_texts("names", MOST_NAMES)?) {
-                (true, _) => Self::Unload(Unloaded::All),
+            SkillTool::Unload => match (fields.boolean("all")?, fields.optional_texts("names", MAX_NAMES)?) {
+                (true, _) => Self::Unload(UnloadTarget::All),
                 (false, Some(names)) if !names.is_empty() => {
                     let name = |name: &str| match tools.skills.find(name) {
                         Some(skill) => skill.name().to_owned(),
-                        // Whatever it is, it is not loaded afterwards.
+                        // An unknown name is not loaded, so there is nothing to do.
                         None => name.to_owned(),
                     };
-                    Self::Unload(Unloaded::These(names.into_iter().map(name).collect()))
+                    Self::Unload(UnloadTarget::Named(names.into_iter().map(name).collect()))
                 }
                 (false, _) => {
                     return Err(
@@ -138,30 +137,31 @@ impl SkillRequest {
         })
     }
 
-    /// Reading is done beside others. Loading and unloading change what the calls behind them may do, so they are barriers; done
-    /// twice they do what they do once. Of a script is known what the manifest of the skill says that the call names: it
-    /// runs beside others only where that says itself that nothing is destroyed. One of which nothing is known is a barrier, and never
-    /// run again by itself.
+    /// How the call may be scheduled. Reading runs concurrently. Loading and unloading are barriers, because they change what later
+    /// calls may do; they are idempotent. A script runs concurrently only if its manifest says that it is not destructive. A script
+    /// without a manifest is a barrier and is never repeated.
     pub(crate) const fn traits(&self) -> CallTraits {
         match self {
-            Self::Load { .. } | Self::Unload(_) => CallTraits { access: Access::Exclusive, idempotent: true },
-            Self::Read { .. } => CallTraits { access: Access::Shared, idempotent: true },
+            Self::Load { .. } | Self::Unload(_) => {
+                CallTraits { concurrency: CallConcurrency::Exclusive, idempotent: true }
+            }
+            Self::Read { .. } => CallTraits { concurrency: CallConcurrency::Shared, idempotent: true },
             Self::RunScript(Script { execution, .. }) => match execution {
                 Some(Execution { destructive: Destructive::No, idempotent, .. }) => {
-                    CallTraits { access: Access::Shared, idempotent: *idempotent }
+                    CallTraits { concurrency: CallConcurrency::Shared, idempotent: *idempotent }
                 }
                 Some(Execution { idempotent, .. }) => {
-                    CallTraits { access: Access::Exclusive, idempotent: *idempotent }
+                    CallTraits { concurrency: CallConcurrency::Exclusive, idempotent: *idempotent }
                 }
-                None => CallTraits { access: Access::Exclusive, idempotent: false },
+                None => CallTraits { concurrency: CallConcurrency::Exclusive, idempotent: false },
             },
         }
     }
 }
 
 impl SkillTools {
-    /// The skill that a call names, which must be one of the session's.
-    fn skill(&self, fields: &Fields<'_>) -> Result<Option<String>, String> {
+    /// The skill that a call names. It must be one of the session's.
+    fn skill(&self, fields: &InputFields<'_>) -> Result<Option<String>, String> {
         match fields.optional_text("skill")? {
             None => Ok(None),
             Some(name) => match self.skills.find(name) {
@@ -171,8 +171,8 @@ impl SkillTools {
         }
     }
 
-    /// The same, and the path in its folder. A reference to a file of a skill says both.
-    fn skill_and_path(&self, fields: &Fields<'_>) -> Result<(Option<String>, String), String> {
+    /// The named skill and the path in its directory. A `skill://` reference gives both.
+    fn skill_and_path(&self, fields: &InputFields<'_>) -> Result<(Option<String>, String), String> {
         let (named, path) = (self.skill(fields)?, fields.path()?);
         let scheme = path.get(..8).unwrap_or_default();
         if !scheme.eq_ignore_ascii_case("skill://") {
@@ -189,7 +189,7 @@ impl SkillTools {
         Ok((Some(meant), path.as_str().to_owned()))
     }
 
-    /// What the manifest of the skill says that a call names; none where it names none, or has none.
+    /// The `execution` section of the manifest of the named skill, if there is one.
     fn execution(&self, named: Option<&str>) -> Option<Execution> {
         let skill = self.skills.get(named?)?;
         execution(skill).copied()
@@ -197,7 +197,7 @@ impl SkillTools {
 
     fn unknown(&self, name: &str) -> String {
         let shown = quote(name);
-        match nearest(&shown, self.skills.iter().map(|skill| skill.name())) {
+        match closest_match(&shown, self.skills.iter().map(|skill| skill.name())) {
             Some(near) => format!("there is no skill `{shown}`; did you mean `{near}`?"),
             None => {
                 const MOST: usize = 20;
@@ -210,23 +210,23 @@ impl SkillTools {
     }
 }
 
-fn arguments(fields: &Fields<'_>) -> Result<Vec<String>, String> {
-    let args = fields.optional_texts("args", MOST_ARGUMENTS).map_err(|error| {
+fn arguments(fields: &InputFields<'_>) -> Result<Vec<String>, String> {
+    let args = fields.optional_texts("args", MAX_ARGUMENTS).map_err(|error| {
         format!("{error}; write long lists to a file with `create_file`, and give the script its path")
     })?;
     let args = args.unwrap_or_default();
     let total: usize = args.iter().map(|argument| argument.len() + 1).sum();
-    if total > MOST_ARGUMENT_BYTES || args.iter().any(|argument| argument.len() > LONGEST_ARGUMENT) {
+    if total > MAX_TOTAL_ARGUMENT_BYTES || args.iter().any(|argument| argument.len() > MAX_ARGUMENT_BYTES) {
         return Err(format!(
-            "field `args` has {total} bytes, and the most is {MOST_ARGUMENT_BYTES}, {LONGEST_ARGUMENT} for each argument: \
+            "field `args` has {total} bytes, and the most is {MAX_TOTAL_ARGUMENT_BYTES}, {MAX_ARGUMENT_BYTES} for each argument: \
              write what is long to a file with `create_file`, and give the script its path"
         ));
     }
     args.into_iter().map(|argument| without_zero("args", argument).map(str::to_owned)).collect()
 }
 
-fn variables(fields: &Fields<'_>) -> Result<BTreeMap<String, String>, String> {
-    let env = fields.optional_map("env", MOST_VARIABLES)?;
+fn variables(fields: &InputFields<'_>) -> Result<BTreeMap<String, String>, String> {
+    let env = fields.optional_map("env", MAX_VARIABLES)?;
     for (name, value) in &env {
         let is_start = |c: char| c.is_ascii_alphabetic() || c == '_';
         if !name.starts_with(is_start) || !name.chars().all(|c| is_start(c) || c.is_ascii_digit()) {
@@ -235,15 +235,15 @@ fn variables(fields: &Fields<'_>) -> Result<BTreeMap<String, String>, String> {
                 quote(name)
             ));
         }
-        if name.starts_with(OURS) {
+        if name.starts_with(RESERVED_PREFIX) {
             return Err(format!(
-                "field `env` sets `{}`: variables that begin with `{OURS}` are set for you",
+                "field `env` sets `{}`: variables that begin with `{RESERVED_PREFIX}` are set for you",
                 quote(name)
             ));
         }
-        if value.len() > LONGEST_ARGUMENT {
+        if value.len() > MAX_ARGUMENT_BYTES {
             return Err(format!(
-                "the value of `{}` in field `env` has {} bytes, and the most is {LONGEST_ARGUMENT}",
+                "the value of `{}` in field `env` has {} bytes, and the most is {MAX_ARGUMENT_BYTES}",
                 quote(name),
                 value.len()
             ));

@@ -1,4 +1,4 @@
-//! `skills.run_script`: a file of an active skill, run in the sandbox by its interpreter, with arguments that no shell looks at.
+//! `skills.run_script`: runs a file of an active skill in the sandbox, by its interpreter and without a shell.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,29 +10,29 @@ use serde::Serialize;
 
 use super::error::SkillCallError;
 use super::interpreters::of_first_line;
-use super::read::missing_or_refused;
+use super::read::file_error;
 use super::request::Script;
-use super::{SkillCall, SkillTools, beneath, blocking};
-use crate::builtin::bash::{NOTICES, most_kept, notices, push_output};
-use crate::builtin::failure::failure;
+use super::skill_tools::{SkillCallContext, SkillTools, join_in_skill, run_blocking};
+use crate::builtin::bash::{NOTICE_BYTES, capture_limit, notices, push_output};
+use crate::builtin::error_text::sandbox_error_result;
 use crate::text::quote;
-use crate::tool::{ToolOutcome, ToolStatus};
+use crate::tool::{ToolOutput, ToolStatus};
 
-/// As much of a script is looked at for the line that says what runs it.
-const FIRST_LINE: usize = 256;
+/// How many bytes of a script are read for its `#!` line.
+const FIRST_LINE_BYTES: usize = 256;
 
-/// Where scripts put what nobody needs later. It is there, and can be written, in every kind of sandbox.
-const SCRATCH: &str = "/tmp";
+/// The directory for temporary files. It is writable in every kind of sandbox.
+const SCRATCH_DIR: &str = "/tmp";
 
-/// What came of a script (runtime specification, "Skill Script Execution Tool").
+/// The result of a script (runtime specification, "Skill Script Execution Tool").
 #[derive(Serialize)]
-struct Report<'r> {
+struct ScriptReport<'r> {
     path: &'r str,
-    /// Null where it did not exit by itself.
+    /// Null if it did not exit by itself.
     exit_code: Option<i32>,
     stdout: String,
     stderr: String,
-    /// What else is to be said of how it went.
+    /// Notices about how it ended.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notices: Vec<String>,
 }
@@ -41,35 +41,35 @@ impl SkillTools {
     pub(super) async fn run_script(
         &self,
         script: Script,
-        call: &SkillCall<'_>,
-    ) -> Result<ToolOutcome, SkillCallError> {
-        let skill = self.chosen(script.skill.as_deref(), &call.standing)?;
-        // Whether it may run was judged by the skill that was the most recent one then.
+        call: &SkillCallContext<'_>,
+    ) -> Result<ToolOutput, SkillCallError> {
+        let skill = self.find_active(script.skill.as_deref(), &call.standing)?;
+        // The call was approved for the skill that was the most recent one then.
         if script.skill.is_none()
-            && call.standing.answered_with().last() != call.standing.active_skills().last()
+            && call.standing.skills_at_response().last() != call.standing.active_skills().last()
         {
-            return Err(SkillCallError::Unclear);
+            return Err(SkillCallError::AmbiguousSkill);
         }
         let root = self.skills.root_dir(skill).zip(call.executor);
         let (root, executor) =
             root.ok_or_else(|| SkillCallError::NotInSandbox { name: skill.name().to_owned() })?;
-        let relative = self.relative(skill, &script.path)?;
-        let program = self.program(skill, &script.path, &relative, &beneath(&root, &relative)).await?;
+        let relative = self.relative_path(skill, &script.path)?;
+        let program = self.program(skill, &script.path, &relative, &join_in_skill(&root, &relative)).await?;
         let workspace = executor.layout().workspace.to_string_lossy().into_owned();
         let folder = match script.workdir.as_deref() {
             None => root.clone(),
             Some(folder) if Path::new(folder).is_absolute() => folder.into(),
-            Some(folder) => beneath(&root, &self.relative(skill, folder)?),
+            Some(folder) => join_in_skill(&root, &self.relative_path(skill, folder)?),
         };
         let root = root.to_string_lossy().into_owned();
-        let kept = most_kept(call.limits.shell) / 2;
+        let kept = capture_limit(call.limits.shell) / 2;
         let command = Command {
             env: variables(
                 &program,
                 &root,
                 &workspace,
                 call.environment.clone(),
-                self.own_inputs(skill),
+                self.default_inputs(skill),
                 script.env,
             ),
             cwd: Some(folder.to_string_lossy().into_owned()),
@@ -84,12 +84,12 @@ impl SkillTools {
             Ok(outcome) => Ok(report(&quote(&script.path), &root, &outcome, call)),
             Err(error) => match missing_interpreter(&script.path, &interpreter, &error) {
                 Some(missing) => Err(missing),
-                None => Ok(failure("run", &quote(&script.path), &error)),
+                None => Ok(sandbox_error_result("run", &quote(&script.path), &error)),
             },
         }
     }
 
-    /// The program that runs a script, with what comes before the script's arguments.
+    /// The program that runs a script, with the arguments before the script's own.
     async fn program(
         &self,
         skill: &Arc<SessionSkill>,
@@ -98,14 +98,14 @@ impl SkillTools {
         place: &Path,
     ) -> Result<Vec<String>, SkillCallError> {
         let (reader, file) = (Arc::clone(skill), relative.to_owned());
-        let read = blocking(move || {
+        let read = run_blocking(move || {
             reader.files();
-            reader.skill().resource_start(&file, FIRST_LINE)
+            reader.skill().resource_start(&file, FIRST_LINE_BYTES)
         });
         let start = read
             .await
             .ok_or_else(|| SkillCallError::NoInterpreter { path: quote(path) })?
-            .map_err(|error| missing_or_refused(skill, path, relative, &error))?;
+            .map_err(|error| file_error(skill, path, relative, &error))?;
         let place = place.to_string_lossy().into_owned();
         let before = match self.interpreters.of(relative) {
             Some(argv) => argv.to_vec(),
@@ -117,7 +117,7 @@ impl SkillTools {
     }
 }
 
-/// The variables of a script beside the sandbox's own. What the model says comes last, and cannot be one of ours.
+/// The environment variables of a script beside the sandbox's own. The model's come last, and cannot use our prefix.
 fn variables(
     program: &[String],
     root: &str,
@@ -130,13 +130,13 @@ fn variables(
         [
             ("CONJURE_SKILL_DIR", root),
             ("CONJURE_WORKSPACE", workspace),
-            ("CONJURE_SCRATCH", SCRATCH),
-            ("TMPDIR", SCRATCH),
+            ("CONJURE_SCRATCH", SCRATCH_DIR),
+            ("TMPDIR", SCRATCH_DIR),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned())),
     );
     if program[0].starts_with("python") {
-        // Packages of the skill are imported from its folder, as by `python -m`; what Python would keep of them does not belong there.
+        // Import the skill's packages from its directory, as by `python -m`. The directory is read-only, so write no bytecode.
         variables.insert("PYTHONPATH".to_owned(), root.to_owned());
         variables.insert("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned());
     }
@@ -146,7 +146,7 @@ fn variables(
     variables
 }
 
-/// The program itself is not there, and not the folder to run it in.
+/// The error if the interpreter is missing, not the working directory.
 fn missing_interpreter(path: &str, interpreter: &str, error: &SandboxError) -> Option<SkillCallError> {
     let names_it = error.to_string().contains(&format!("`{interpreter}`"));
     (error.kind() == SandboxErrorKind::NotFound && names_it).then(|| SkillCallError::InterpreterMissing {
@@ -156,7 +156,7 @@ fn missing_interpreter(path: &str, interpreter: &str, error: &SandboxError) -> O
     })
 }
 
-fn report(path: &str, root: &str, outcome: &CommandOutcome, call: &SkillCall<'_>) -> ToolOutcome {
+fn report(path: &str, root: &str, outcome: &CommandOutcome, call: &SkillCallContext<'_>) -> ToolOutput {
     let exit_code = match outcome.end {
         CommandEnd::Exited(code) => Some(code),
         _ => None,
@@ -165,8 +165,8 @@ fn report(path: &str, root: &str, outcome: &CommandOutcome, call: &SkillCall<'_>
         // The span of the call, where it has one.
         tracing::Span::current().record("process.exit.code", code);
     }
-    let budget = call.limits.shell.saturating_sub(NOTICES);
-    // What one stream does not need is the other's.
+    let budget = call.limits.shell.saturating_sub(NOTICE_BYTES);
+    // Budget that one stream does not need goes to the other.
     let short = |total: u64| usize::try_from(total).unwrap_or(usize::MAX).min(budget / 2);
     let shares = [
         (&outcome.stdout, budget - short(outcome.stderr.total)),
@@ -183,7 +183,7 @@ fn report(path: &str, root: &str, outcome: &CommandOutcome, call: &SkillCall<'_>
         // The code says it.
         notices.retain(|notice| !notice.starts_with("exit code"));
     }
-    if status != ToolStatus::Succeeded && speaks_of_writing(&stdout, &stderr) {
+    if status != ToolStatus::Succeeded && mentions_read_only(&stdout, &stderr) {
         notices.push(format!(
             "the skill's folder `{root}` cannot be written: let the script write to the workspace ($CONJURE_WORKSPACE), or to \
              $CONJURE_SCRATCH what nobody needs later, by its arguments or from there as `workdir`"
@@ -193,12 +193,12 @@ fn report(path: &str, root: &str, outcome: &CommandOutcome, call: &SkillCall<'_>
         *notice = call.redactor.redact(notice).into_owned();
     }
     let path = &*call.redactor.redact(path);
-    let report = Report { path, exit_code, stdout, stderr, notices };
-    ToolOutcome::with_status(status, serde_json::to_string(&report).unwrap_or_default())
+    let report = ScriptReport { path, exit_code, stdout, stderr, notices };
+    ToolOutput::with_status(status, serde_json::to_string(&report).unwrap_or_default())
 }
 
 /// Whether a script says that it was kept from writing.
-fn speaks_of_writing(stdout: &str, stderr: &str) -> bool {
+fn mentions_read_only(stdout: &str, stderr: &str) -> bool {
     ["Read-only file system", "EROFS", "Permission denied", "EACCES"]
         .iter()
         .any(|sign| stderr.contains(sign) || stdout.contains(sign))

@@ -4,12 +4,14 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use conjure_base::Redactor;
 use conjure_conversation::{
-    Access, Authorization, CallContext, CallTraits, Delivery, Grant, GrantScope, PinnedSkill, ResultContent,
-    Standing, ToolCall, ToolResult, ToolRunner as _, execute_tool_calls,
+    Authorization, CallConcurrency, CallContext, CallTraits, Grant, GrantScope, PinnedSkill, ResultContent,
+    SessionView, SkillDelivery, ToolCall, ToolResult, ToolRunner as _, execute_tool_calls,
 };
-use conjure_prompt::{Locations, SessionSkill, SessionSkills, SkillTool};
+use conjure_prompt::{SessionSkill, SessionSkills, SkillLocations, SkillTool};
 use conjure_sandbox::{CommandEnd, SandboxError, SandboxErrorKind};
 use conjure_skill::{Mode, Skill};
 use proptest::prelude::*;
@@ -18,7 +20,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::fake::{FakeCommand, FakeExecutor, ended, exited};
-use crate::{Toolbox, approver_fn};
+use crate::{OutputLimits, Toolbox, approver_fn};
 
 mod approval;
 
@@ -63,10 +65,11 @@ impl Bed {
         symlink("references/forms.md", root.join("pdf/in.md")).unwrap();
         write("csv/SKILL.md", b"---\nname: csv\ndescription: Reads CSV.\n---\nCount lines.\n");
         write("broken/SKILL.md", b"---\nname: broken\ndescription: Breaks.\n---\nText.\n");
-        let skills = ["broken", "csv", "pdf"]
-            .map(|name| SessionSkill::of(Arc::new(Skill::load(root.join(name), Mode::Strict).unwrap())));
+        let skills = ["broken", "csv", "pdf"].map(|name| {
+            SessionSkill::from_skill(Arc::new(Skill::load(root.join(name), Mode::Strict).unwrap()))
+        });
         fs::remove_file(root.join("broken/SKILL.md")).unwrap();
-        let locations = Locations::mapped(move |host| {
+        let locations = SkillLocations::mapped(move |host| {
             Some(Path::new("/mnt/skills").join(host.strip_prefix(&root).ok()?))
         });
         let skills = SessionSkills::new(skills.map(Arc::new), locations);
@@ -78,17 +81,17 @@ impl Bed {
     }
 
     fn toolbox_of(&self, tools: SkillTools) -> Toolbox {
-        Toolbox::builder().executor(Arc::new(self.executor.clone())).skills(tools).build().unwrap()
+        Toolbox::builder().with_executor(Arc::new(self.executor.clone())).with_skills(tools).build().unwrap()
     }
 
-    fn standing(&self, names: &[&str]) -> Standing {
+    fn standing(&self, names: &[&str]) -> SessionView {
         let pins: Vec<PinnedSkill> =
-            names.iter().map(|name| self.skills.get(name).unwrap().pin().unwrap()).collect();
-        Standing::with_active(pins)
+            names.iter().map(|name| self.skills.get(name).unwrap().pinned_ref().unwrap()).collect();
+        SessionView::with_active_skills(pins)
     }
 
     async fn call_of(&self, tools: SkillTools, active: &[&str], tool: &str, input: Value) -> ToolResult {
-        let context = CallContext { standing: self.standing(active), ..CallContext::default() };
+        let context = CallContext { view: self.standing(active), ..CallContext::default() };
         self.toolbox_of(tools).run(&ToolCall::new("toolu_1", tool, &input), context).await
     }
 
@@ -150,7 +153,7 @@ async fn a_tool_has_its_name_on_the_wire_alone() {
 async fn in_the_result_the_instructions_are_delivered_once() {
     let bed = Bed::new();
     let load = |active: &'static [&'static str], names: Value| {
-        let tools = bed.tools().delivery(Delivery::Result);
+        let tools = bed.tools().with_delivery(SkillDelivery::Result);
         bed.call_of(tools, active, "skills_load", json!({"names": names, "mode": "add"}))
     };
     let both = load(&["csv"], json!(["csv", "pdf"])).await;
@@ -164,12 +167,12 @@ async fn in_the_result_the_instructions_are_delivered_once() {
 #[tokio::test]
 async fn no_more_is_loaded_than_may_be() {
     let bed = Bed::new();
-    let tools = bed.tools().most_active(1);
+    let tools = bed.tools().with_max_active(1);
     let result = bed.call_of(tools, &["csv"], "skills_load", json!({"names": ["pdf"], "mode": "add"})).await;
     assert!(result.is_error && result.active_skills.is_none());
     assert!(result.text().starts_with("2 skills would be loaded, and the most is 1"), "{}", result.text());
-    let toolbox = Toolbox::builder().skills(bed.tools());
-    let toolbox = toolbox.limits(OutputLimits { text: 16, ..OutputLimits::default() }).build().unwrap();
+    let toolbox = Toolbox::builder().with_skills(bed.tools());
+    let toolbox = toolbox.with_limits(OutputLimits { text: 16, ..OutputLimits::default() }).build().unwrap();
     let call = ToolCall::new("toolu_1", "skills_load", &json!({"names": ["pdf"]}));
     let result = toolbox.run(&call, CallContext::default()).await;
     assert!(result.is_error && result.active_skills.is_none());
@@ -183,13 +186,16 @@ async fn a_skill_is_loaded_only_where_the_result_holds_all_of_it() {
     let text = format!("---\nname: csv\ndescription: {}\n---\n{body}\n", "d".repeat(900));
     fs::write(bed.place.path().join("csv/SKILL.md"), text).unwrap();
     let skill = Skill::load(bed.place.path().join("csv"), Mode::Strict).unwrap();
-    let skills = SessionSkills::new([Arc::new(SessionSkill::of(Arc::new(skill)))], Locations::host());
+    let skills =
+        SessionSkills::new([Arc::new(SessionSkill::from_skill(Arc::new(skill)))], SkillLocations::host());
     let call = ToolCall::new("toolu_1", "skills_load", &json!({"names": ["csv"]}));
-    for delivery in [Delivery::Instructions, Delivery::Result] {
+    for delivery in [SkillDelivery::Instructions, SkillDelivery::Result] {
         let mut loaded = 0;
         for text in (1000..3000).step_by(25) {
-            let toolbox = Toolbox::builder().skills(SkillTools::new(skills.clone()).delivery(delivery));
-            let toolbox = toolbox.limits(OutputLimits { text, ..OutputLimits::default() }).build().unwrap();
+            let toolbox =
+                Toolbox::builder().with_skills(SkillTools::new(skills.clone()).with_delivery(delivery));
+            let toolbox =
+                toolbox.with_limits(OutputLimits { text, ..OutputLimits::default() }).build().unwrap();
             let result = toolbox.run(&call, CallContext::default()).await;
             assert_eq!(result.is_error, result.active_skills.is_none());
             if result.is_error {
@@ -268,10 +274,10 @@ async fn running_scripts_of_active_skills() {
     failed.stderr.head = b"OSError: [Errno 30] Read-only file system: 'out.json'\n".to_vec();
     failed.stderr.total = failed.stderr.head.len() as u64;
     bed.executor = FakeExecutor::new()
-        .with_command("ok", FakeCommand::Ends(exited(0, "one\ntwo \"quoted\"\n")))
-        .with_command("fails", FakeCommand::Ends(failed))
-        .with_command("slow", FakeCommand::Ends(ended(CommandEnd::TimedOut, "so far")))
-        .with_command("no python", FakeCommand::Fails(lost));
+        .with_command("ok", FakeCommand::Exits(exited(0, "one\ntwo \"quoted\"\n")))
+        .with_command("fails", FakeCommand::Exits(failed))
+        .with_command("slow", FakeCommand::Exits(ended(CommandEnd::TimedOut, "so far")))
+        .with_command("no python", FakeCommand::FailsToStart(lost));
     let run = |path: &str, args: &[&str]| json!({"path": path, "args": args});
     insta::assert_snapshot!(
         bed.transcript(&[
@@ -299,11 +305,11 @@ async fn a_secret_is_redacted_however_it_would_be_escaped() {
     let mut written = exited(0, format!("out {SECRET}\n"));
     written.stderr.head = format!("err {SECRET}\n").into_bytes();
     written.stderr.total = written.stderr.head.len() as u64;
-    bed.executor = FakeExecutor::new().with_command("tells", FakeCommand::Ends(written));
-    let builder = Toolbox::builder().executor(Arc::new(bed.executor.clone())).skills(bed.tools());
-    let toolbox = builder.redactor(Redactor::new([("KEY", SECRET)])).build().unwrap();
+    bed.executor = FakeExecutor::new().with_command("tells", FakeCommand::Exits(written));
+    let builder = Toolbox::builder().with_executor(Arc::new(bed.executor.clone())).with_skills(bed.tools());
+    let toolbox = builder.with_redactor(Redactor::new([("KEY", SECRET)])).build().unwrap();
     let script = call("skills_run_script", json!({"path": "scripts/extract.py", "args": ["tells"]}));
-    let context = CallContext { standing: bed.standing(&["pdf"]), ..CallContext::default() };
+    let context = CallContext { view: bed.standing(&["pdf"]), ..CallContext::default() };
     let report: Value = serde_json::from_str(&toolbox.run(&script, context).await.text()).unwrap();
     for stream in ["stdout", "stderr"] {
         let text = report[stream].as_str().unwrap();
@@ -400,16 +406,16 @@ async fn bad_input_is_named_by_its_field() {
 fn what_the_driver_knows_of_a_call() {
     let bed = Bed::new();
     let toolbox = bed.toolbox_of(bed.tools());
-    let check = |tool: &str, input: Value, access, idempotent| {
+    let check = |tool: &str, input: Value, concurrency, idempotent| {
         let traits = toolbox.traits(&ToolCall::new("toolu_1", tool, &input));
-        assert_eq!(traits, CallTraits { access, idempotent }, "{tool} {input}");
+        assert_eq!(traits, CallTraits { concurrency, idempotent }, "{tool} {input}");
     };
-    check("skills_load", json!({"names": ["pdf"]}), Access::Exclusive, true);
-    check("skills_unload", json!({"all": true}), Access::Exclusive, true);
-    check("skills_read", json!({"path": "a"}), Access::Shared, true);
-    check("skills_run_script", json!({"path": "a"}), Access::Exclusive, false);
+    check("skills_load", json!({"names": ["pdf"]}), CallConcurrency::Exclusive, true);
+    check("skills_unload", json!({"all": true}), CallConcurrency::Exclusive, true);
+    check("skills_read", json!({"path": "a"}), CallConcurrency::Shared, true);
+    check("skills_run_script", json!({"path": "a"}), CallConcurrency::Exclusive, false);
     // It only gives an error.
-    check("skills_load", json!({"names": ["nope"]}), Access::Shared, true);
+    check("skills_load", json!({"names": ["nope"]}), CallConcurrency::Shared, true);
 }
 
 #[test]
@@ -426,9 +432,9 @@ fn tools_are_there_as_far_as_they_are_of_use() {
     let all = ["skills_load", "skills_unload", "skills_read", "skills_run_script"];
     assert_eq!(told(bed.toolbox_of(bed.tools())), all);
     // Without a sandbox nothing can run.
-    assert_eq!(told(Toolbox::builder().skills(bed.tools()).build().unwrap()), all[..3]);
+    assert_eq!(told(Toolbox::builder().with_skills(bed.tools()).build().unwrap()), all[..3]);
     let only =
-        |name: &str| SessionSkills::new([Arc::clone(bed.skills.get(name).unwrap())], Locations::host());
+        |name: &str| SessionSkills::new([Arc::clone(bed.skills.get(name).unwrap())], SkillLocations::host());
     assert_eq!(told(bed.toolbox_of(SkillTools::new(only("csv")))), all[..3]);
     assert!(told(bed.toolbox_of(SkillTools::new(SessionSkills::default()))).is_empty());
 }

@@ -1,11 +1,11 @@
-//! Filling a toolbox. What cannot work is an error here, before a model sees it.
+//! [`ToolboxBuilder`]: collects and validates tools, so that a bad definition is an error before a model sees it.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::{Clock, Redactor, SystemClock, looks_sensitive};
+use conjure_base::{Clock, Redactor, SystemClock, is_sensitive_variable};
 use conjure_conversation::ToolDefinition;
 use conjure_prompt::{SkillTool, ToolOptions, tool_definitions};
 use conjure_sandbox::Executor;
@@ -14,10 +14,10 @@ use super::{Sandbox, Skills, Toolbox};
 use crate::approver::{AllowAll, Approver};
 use crate::artifacts::ArtifactTools;
 use crate::limits::OutputLimits;
-use crate::skills::{Runs, SkillTools};
-use crate::tool::{Caller, Tool};
+use crate::skills::{ScriptSupport, SkillTools};
+use crate::tool::{CallerIdentity, Tool};
 
-/// Collects what a [`Toolbox`] is made of.
+/// Builds a [`Toolbox`].
 pub struct ToolboxBuilder {
     executor: Option<Arc<dyn Executor>>,
     builtin: ToolOptions,
@@ -25,19 +25,19 @@ pub struct ToolboxBuilder {
     artifacts: Option<ArtifactTools>,
     tools: Vec<Arc<dyn Tool>>,
     approver: Arc<dyn Approver>,
-    caller: Option<Caller>,
+    caller: Option<CallerIdentity>,
     redactor: Redactor,
     timeout: Duration,
     limits: OutputLimits,
     clock: Arc<dyn Clock>,
-    told: Arc<[ToolDefinition]>,
+    shared_definitions: Arc<[ToolDefinition]>,
 }
 
-/// Tools that a model cannot be told of.
+/// Why a toolbox cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolboxError {
-    /// The service does not take such a name.
+    /// The service does not accept the name.
     #[error("`{name}` cannot be a tool's name: use 1 to 128 of letters, digits, `_` and `-`")]
     InvalidName {
         /// The name.
@@ -49,7 +49,7 @@ pub enum ToolboxError {
         /// The name.
         name: String,
     },
-    /// The service takes schemas of objects only.
+    /// The service accepts only schemas of type `object`.
     #[error("the input schema of tool `{name}` must be an object with `\"type\": \"object\"`")]
     InvalidSchema {
         /// The tool's name.
@@ -72,108 +72,107 @@ impl Default for ToolboxBuilder {
             timeout: Duration::from_secs(30),
             limits: OutputLimits::default(),
             clock: Arc::new(SystemClock),
-            told: Arc::default(),
+            shared_definitions: Arc::default(),
         }
     }
 }
 
 impl ToolboxBuilder {
-    /// Adds the built-in tools, to run in this sandbox.
+    /// Adds the built-in tools, which run in this sandbox.
     #[must_use]
-    pub fn executor(mut self, executor: Arc<dyn Executor>) -> Self {
+    pub fn with_executor(mut self, executor: Arc<dyn Executor>) -> Self {
         self.executor = Some(executor);
         self
     }
 
-    /// Which built-in tools there are; all four unless this says otherwise.
+    /// Selects the built-in tools. All four by default.
     #[must_use]
-    pub fn builtin(mut self, options: ToolOptions) -> Self {
+    pub fn with_builtin_tools(mut self, options: ToolOptions) -> Self {
         self.builtin = options;
         self
     }
 
-    /// Adds the runtime tools for these skills. Without skills there are none, and without a sandbox none that runs scripts.
+    /// Adds the runtime tools for these skills. Running scripts needs a sandbox.
     #[must_use]
-    pub fn skills(mut self, skills: SkillTools) -> Self {
+    pub fn with_skills(mut self, skills: SkillTools) -> Self {
         self.skills = Some(skills);
         self
     }
 
-    /// Resolves references in the inputs of its tools, and has its commands find the session's artifacts. Without this a reference is
-    /// a path like any other, which leads nowhere.
+    /// Resolves artifact references in tool inputs, and makes the session's artifacts available to commands. Without it a reference is
+    /// treated as a path that does not exist.
     #[must_use]
-    pub fn artifacts(mut self, artifacts: ArtifactTools) -> Self {
+    pub fn with_artifacts(mut self, artifacts: ArtifactTools) -> Self {
         self.artifacts = Some(artifacts);
         self
     }
 
-    /// Adds a tool of the host.
+    /// Adds a tool of the embedder.
     #[must_use]
-    pub fn tool(self, tool: impl Tool + 'static) -> Self {
-        self.shared_tool(Arc::new(tool))
+    pub fn with_tool(self, tool: impl Tool + 'static) -> Self {
+        self.with_shared_tool(Arc::new(tool))
     }
 
     /// Adds a tool of the host that is shared with other toolboxes.
     #[must_use]
-    pub fn shared_tool(mut self, tool: Arc<dyn Tool>) -> Self {
+    pub fn with_shared_tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools.push(tool);
         self
     }
 
-    /// Who allows calls.
+    /// Sets the approver of calls. All calls are allowed by default.
     #[must_use]
-    pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
+    pub fn with_approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Arc::new(approver);
         self
     }
 
-    /// For whom its calls are made: what host tools and the approver are told.
+    /// Sets the identity that tools and the approver see.
     #[must_use]
-    pub fn caller(mut self, caller: Caller) -> Self {
+    pub fn with_caller(mut self, caller: CallerIdentity) -> Self {
         self.caller = Some(caller);
         self
     }
 
-    /// What must not occur in any result. See [`environment_secrets`].
+    /// Sets the redactor of results. See [`environment_secrets`].
     #[must_use]
-    pub fn redactor(mut self, redactor: Redactor) -> Self {
+    pub fn with_redactor(mut self, redactor: Redactor) -> Self {
         self.redactor = redactor;
         self
     }
 
-    /// How long one call may take.
+    /// Sets the timeout of a call. 30 seconds by default.
     #[must_use]
-    pub const fn timeout(mut self, timeout: Duration) -> Self {
+    pub const fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// How much of a result reaches the model.
+    /// Sets the size limits of results.
     #[must_use]
-    pub const fn limits(mut self, limits: OutputLimits) -> Self {
+    pub const fn with_limits(mut self, limits: OutputLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Where the time comes from.
+    /// Sets the clock.
     #[must_use]
-    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// What the model is told in another toolbox ([`Toolbox::definitions`]): where it is the same here, the two share it, as those of
-    /// a host's many sessions do.
+    /// Shares the definitions of another toolbox ([`Toolbox::definitions`]) if they are equal. That saves memory with many sessions.
     #[must_use]
-    pub fn sharing(mut self, definitions: Arc<[ToolDefinition]>) -> Self {
-        self.told = definitions;
+    pub fn with_shared_definitions(mut self, definitions: Arc<[ToolDefinition]>) -> Self {
+        self.shared_definitions = definitions;
         self
     }
 
-    /// The toolbox. Where it has runtime tools, the files of its skills are listed: that blocks.
+    /// Builds the toolbox. With runtime tools it lists the files of the skills, which blocks.
     ///
     /// # Errors
-    /// When two tools have one name, or a host's tool has a name or schema that the service refuses.
+    /// When two tools have the same name, or a tool has a name or schema that the service refuses.
     pub fn build(self) -> Result<Toolbox, ToolboxError> {
         let sandbox = self
             .executor
@@ -182,7 +181,7 @@ impl ToolboxBuilder {
             Some(_) => tool_definitions(&self.builtin),
             None => Vec::new(),
         };
-        let runs = if sandbox.is_some() { Runs::Scripts } else { Runs::Nothing };
+        let runs = if sandbox.is_some() { ScriptSupport::Scripts } else { ScriptSupport::Nothing };
         let of_skills = self.skills.as_ref().map(|skills| skills.definitions(runs)).unwrap_or_default();
         let skills = self.skills.map(|skills| Skills {
             tools: of_skills.iter().filter_map(|tool| SkillTool::from_wire_name(&tool.name)).collect(),
@@ -205,7 +204,11 @@ impl ToolboxBuilder {
             skills,
             artifacts: self.artifacts,
             host: host.into_iter().map(|(name, (_, tool))| (name, tool)).collect(),
-            definitions: if *self.told == *definitions { self.told } else { definitions.into() },
+            definitions: if *self.shared_definitions == *definitions {
+                self.shared_definitions
+            } else {
+                definitions.into()
+            },
             approver: self.approver,
             caller: self.caller,
             redactor: self.redactor,
@@ -218,9 +221,9 @@ impl ToolboxBuilder {
 
 fn check(definition: ToolDefinition) -> Result<ToolDefinition, ToolboxError> {
     let name = definition.name.clone();
-    let fits = (1..=128).contains(&name.len())
+    let fits_limits = (1..=128).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
-    if !fits {
+    if !fits_limits {
         return Err(ToolboxError::InvalidName { name });
     }
     if definition.input_schema.get("type").and_then(|kind| kind.as_str()) != Some("object") {
@@ -229,11 +232,11 @@ fn check(definition: ToolDefinition) -> Result<ToolDefinition, ToolboxError> {
     Ok(definition)
 }
 
-/// The variables of a sandbox's environment whose names say that they hold secrets, for a [`Redactor`].
+/// The environment variables whose names suggest secrets, for a [`Redactor`].
 pub fn environment_secrets(environment: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
     environment
         .iter()
-        .filter(|(name, value)| looks_sensitive(name, value))
+        .filter(|(name, value)| is_sensitive_variable(name, value))
         .map(|(name, value)| (name.as_str(), value.as_str()))
 }
 

@@ -1,17 +1,25 @@
-//! Dispatch: bounds in time, approval, redaction, tools of the host, and any input whatever.
+//! Tests of dispatch: timeouts, approval, redaction, tools of the embedder, and arbitrary input.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use conjure_base::{SessionId, SystemClock, TenantId};
-use conjure_conversation::{ResultContent, Standing};
+use conjure_base::{Clock as _, SessionId, SystemClock, TenantId};
+use conjure_conversation::{
+    Authorization, CallConcurrency, CallContext, CallTraits, ResultContent, SessionView, ToolCall,
+    ToolRunner as _,
+};
 use conjure_prompt::ToolOptions;
+use conjure_sandbox::CallOptions;
+use futures_util::future::{self, BoxFuture};
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::dispatch::SANDBOX_GRACE;
+use super::parsed_call::ParsedCall;
 use super::*;
 use crate::fake::{FakeCommand, FakeExecutor, exited};
-use crate::tool::tool_fn;
+use crate::tool::{ToolContext, ToolOutput, ToolStatus, tool_fn};
 use crate::{DenyAll, approver_fn};
 
 fn context() -> CallContext {
@@ -34,38 +42,39 @@ fn definition(name: &str) -> ToolDefinition {
     }
 }
 
-const SHARED: CallTraits = CallTraits { access: Access::Shared, idempotent: true };
+const SHARED: CallTraits = CallTraits { concurrency: CallConcurrency::Shared, idempotent: true };
 
 fn over(executor: &FakeExecutor) -> ToolboxBuilder {
-    Toolbox::builder().executor(Arc::new(executor.clone()))
+    Toolbox::builder().with_executor(Arc::new(executor.clone()))
 }
 
-fn giving(outcome: ToolOutcome) -> Toolbox {
+fn giving(outcome: ToolOutput) -> Toolbox {
     let tool = tool_fn(definition("host"), SHARED, move |_, _| future::ready(outcome.clone()));
-    Toolbox::builder().tool(tool).build().unwrap()
+    Toolbox::builder().with_tool(tool).build().unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_ends_at_its_timeout_with_the_output_until_then() {
-    let executor = FakeExecutor::new().with_command("sleep", FakeCommand::Hangs("working\n".to_owned()));
-    let toolbox = over(&executor).timeout(Duration::from_secs(7)).build().unwrap();
+    let executor =
+        FakeExecutor::new().with_command("sleep", FakeCommand::RunsUntilCancelled("working\n".to_owned()));
+    let toolbox = over(&executor).with_timeout(Duration::from_secs(7)).build().unwrap();
     let start = SystemClock.deadline(Duration::ZERO);
     let result = toolbox.run(&bash("sleep"), context()).await;
     assert!(result.is_error);
     assert!(result.text().starts_with("working\n[timed out"), "{}", result.text());
-    assert_eq!(toolbox.since(start).as_secs(), 7);
+    assert_eq!(toolbox.elapsed(start).as_secs(), 7);
     assert_eq!(executor.running(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_the_turn_is_the_end_of_its_calls() {
-    let executor = FakeExecutor::new().with_command("sleep", FakeCommand::Hangs(String::new()));
+    let executor = FakeExecutor::new().with_command("sleep", FakeCommand::RunsUntilCancelled(String::new()));
     let toolbox = over(&executor).build().unwrap();
     let start = SystemClock.deadline(Duration::ZERO);
     let deadline = SystemClock.deadline(Duration::from_secs(3));
     let result = toolbox.run(&bash("sleep"), CallContext { deadline, ..context() }).await;
     assert!(result.text().contains("timed out"), "{}", result.text());
-    assert_eq!(toolbox.since(start).as_secs(), 3);
+    assert_eq!(toolbox.elapsed(start).as_secs(), 3);
 
     let result = toolbox.run(&bash("sleep"), CallContext { deadline, ..context() }).await;
     assert!(result.text().contains("before it started"), "{}", result.text());
@@ -74,14 +83,14 @@ async fn the_end_of_the_turn_is_the_end_of_its_calls() {
 
 #[tokio::test(start_paused = true)]
 async fn what_does_not_end_by_itself_is_given_up_after_the_grace() {
-    let executor = FakeExecutor::new().with_command("stuck", FakeCommand::Stuck);
+    let executor = FakeExecutor::new().with_command("stuck", FakeCommand::IgnoresCancel);
     let stuck = tool_fn(definition("stuck"), SHARED, |_, _| future::pending());
-    let toolbox = over(&executor).tool(stuck).build().unwrap();
+    let toolbox = over(&executor).with_tool(stuck).build().unwrap();
     for (call, overtime) in [(bash("stuck"), SANDBOX_GRACE), (host_call("stuck"), Duration::ZERO)] {
         let start = SystemClock.deadline(Duration::ZERO);
         let result = toolbox.run(&call, context()).await;
         assert!(result.is_error && result.text().starts_with("timed out"), "{}", result.text());
-        assert_eq!(toolbox.since(start), Duration::from_secs(30) + overtime);
+        assert_eq!(toolbox.elapsed(start), Duration::from_secs(30) + overtime);
         assert_eq!(executor.running(), 0);
     }
 }
@@ -89,8 +98,8 @@ async fn what_does_not_end_by_itself_is_given_up_after_the_grace() {
 #[tokio::test(start_paused = true)]
 async fn cancellation_ends_what_was_started_and_says_so() {
     let executor = FakeExecutor::new()
-        .with_command("sleep", FakeCommand::Hangs("working\n".to_owned()))
-        .with_command("stuck", FakeCommand::Stuck);
+        .with_command("sleep", FakeCommand::RunsUntilCancelled("working\n".to_owned()))
+        .with_command("stuck", FakeCommand::IgnoresCancel);
     let toolbox = over(&executor).build().unwrap();
     for script in ["sleep", "stuck"] {
         let context = context();
@@ -113,14 +122,14 @@ async fn cancellation_ends_what_was_started_and_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_dropped_ends_what_it_started() {
-    let executor = FakeExecutor::new().with_command("sleep", FakeCommand::Hangs(String::new()));
+    let executor = FakeExecutor::new().with_command("sleep", FakeCommand::RunsUntilCancelled(String::new()));
     let token = Arc::new(std::sync::Mutex::new(None));
     let seen = Arc::clone(&token);
     let tool = tool_fn(definition("host"), SHARED, move |_, context: ToolContext| {
         *seen.lock().unwrap() = Some(context.cancel);
         future::pending()
     });
-    let toolbox = over(&executor).tool(tool).build().unwrap();
+    let toolbox = over(&executor).with_tool(tool).build().unwrap();
     for call in [bash("sleep"), host_call("host")] {
         let mut running = toolbox.run(&call, context());
         assert!(futures_util::poll!(&mut running).is_pending());
@@ -132,11 +141,11 @@ async fn a_call_that_is_dropped_ends_what_it_started() {
 
 #[test]
 fn reads_and_commands_are_shared_and_writes_are_barriers() {
-    let host = tool_fn(definition("host"), SHARED, |_, _| future::ready(ToolOutcome::text("")));
-    let toolbox = over(&FakeExecutor::new()).tool(host).build().unwrap();
+    let host = tool_fn(definition("host"), SHARED, |_, _| future::ready(ToolOutput::text("")));
+    let toolbox = over(&FakeExecutor::new()).with_tool(host).build().unwrap();
     let traits = |name: &str, input: Value| toolbox.traits(&ToolCall::new("a", name, &input));
-    let (shared, exclusive) = (Access::Shared, Access::Exclusive);
-    for (name, input, access, idempotent) in [
+    let (shared, exclusive) = (CallConcurrency::Shared, CallConcurrency::Exclusive);
+    for (name, input, concurrency, idempotent) in [
         ("view", json!({"path": "a"}), shared, true),
         ("bash_tool", json!({"command": "ls"}), shared, false),
         ("create_file", json!({"path": "a", "file_text": ""}), exclusive, true),
@@ -146,7 +155,7 @@ fn reads_and_commands_are_shared_and_writes_are_barriers() {
         ("create_file", json!({}), shared, true),
         ("unknown", json!({}), shared, true),
     ] {
-        assert_eq!(traits(name, input), CallTraits { access, idempotent }, "{name}");
+        assert_eq!(traits(name, input), CallTraits { concurrency, idempotent }, "{name}");
     }
 }
 
@@ -163,21 +172,21 @@ async fn the_approver_decides_and_is_not_bothered_with_calls_that_cannot_run() {
             }
         }
     });
-    let toolbox = over(&FakeExecutor::new()).approver(approver).build().unwrap();
+    let toolbox = over(&FakeExecutor::new()).with_approver(approver).build().unwrap();
     let view = ToolCall::new("a", "view", &json!({"path": "a"}));
-    assert_eq!(toolbox.authorize(&view, &Standing::default()).await, Authorization::Allow);
+    assert_eq!(toolbox.authorize(&view, &SessionView::default()).await, Authorization::Allow);
     assert_eq!(
-        toolbox.authorize(&bash("ls"), &Standing::default()).await,
+        toolbox.authorize(&bash("ls"), &SessionView::default()).await,
         Authorization::Ask { reason: "may it?".to_owned() }
     );
-    assert_eq!(toolbox.authorize(&host_call("unknown"), &Standing::default()).await, Authorization::Allow);
-    assert_eq!(toolbox.authorize(&host_call("view"), &Standing::default()).await, Authorization::Allow);
+    assert_eq!(toolbox.authorize(&host_call("unknown"), &SessionView::default()).await, Authorization::Allow);
+    assert_eq!(toolbox.authorize(&host_call("view"), &SessionView::default()).await, Authorization::Allow);
     assert_eq!(asked.load(Ordering::SeqCst), 2);
 
     let deny = DenyAll { reason: "not here".to_owned() };
-    let toolbox = over(&FakeExecutor::new()).approver(deny).build().unwrap();
+    let toolbox = over(&FakeExecutor::new()).with_approver(deny).build().unwrap();
     assert_eq!(
-        toolbox.authorize(&view, &Standing::default()).await,
+        toolbox.authorize(&view, &SessionView::default()).await,
         Authorization::Deny { reason: "not here".to_owned() }
     );
 }
@@ -187,7 +196,11 @@ async fn host_tools_and_the_approver_know_for_whom_a_call_is_made() {
     struct OfOne(TenantId);
 
     impl Approver for OfOne {
-        fn review<'a>(&'a self, _: &'a ToolCall, caller: Option<&'a Caller>) -> BoxFuture<'a, Authorization> {
+        fn review<'a>(
+            &'a self,
+            _: &'a ToolCall,
+            caller: Option<&'a CallerIdentity>,
+        ) -> BoxFuture<'a, Authorization> {
             let is_known = caller.is_some_and(|caller| caller.tenant == self.0);
             let deny = Authorization::Deny { reason: "whose is it?".to_owned() };
             Box::pin(future::ready(if is_known { Authorization::Allow } else { deny }))
@@ -198,19 +211,21 @@ async fn host_tools_and_the_approver_know_for_whom_a_call_is_made() {
     let whose = || {
         tool_fn(definition("whose"), SHARED, |_, context| {
             let caller = context.caller.map(|caller| format!("{} {}", caller.tenant, caller.session));
-            future::ready(ToolOutcome::text(caller.unwrap_or_else(|| "nobody's".to_owned())))
+            future::ready(ToolOutput::text(caller.unwrap_or_else(|| "nobody's".to_owned())))
         })
     };
-    let caller = Caller { tenant: tenant.clone(), session: SessionId::from_bits(7) };
-    let toolbox =
-        over(&FakeExecutor::new()).tool(whose()).approver(OfOne(tenant.clone())).caller(caller.clone());
+    let caller = CallerIdentity { tenant: tenant.clone(), session: SessionId::from_bits(7) };
+    let toolbox = over(&FakeExecutor::new())
+        .with_tool(whose())
+        .with_approver(OfOne(tenant.clone()))
+        .with_caller(caller.clone());
     let toolbox = toolbox.build().unwrap();
-    assert_eq!(toolbox.authorize(&host_call("whose"), &Standing::default()).await, Authorization::Allow);
+    assert_eq!(toolbox.authorize(&host_call("whose"), &SessionView::default()).await, Authorization::Allow);
     let result = toolbox.run(&host_call("whose"), context()).await;
     assert_eq!(result.text(), format!("acme {}", caller.session));
 
-    let toolbox = over(&FakeExecutor::new()).tool(whose()).approver(OfOne(tenant)).build().unwrap();
-    let denied = toolbox.authorize(&host_call("whose"), &Standing::default()).await;
+    let toolbox = over(&FakeExecutor::new()).with_tool(whose()).with_approver(OfOne(tenant)).build().unwrap();
+    let denied = toolbox.authorize(&host_call("whose"), &SessionView::default()).await;
     assert_eq!(denied, Authorization::Deny { reason: "whose is it?".to_owned() });
     assert_eq!(toolbox.run(&host_call("whose"), context()).await.text(), "nobody's");
 }
@@ -219,16 +234,16 @@ async fn host_tools_and_the_approver_know_for_whom_a_call_is_made() {
 async fn secrets_are_redacted_in_results_errors_and_every_tool() {
     let executor = FakeExecutor::new()
         .with_file("key.txt", "s3cr3t-value\n")
-        .with_command("env", FakeCommand::Ends(exited(1, "API_KEY=s3cr3t-value\n")));
+        .with_command("env", FakeCommand::Exits(exited(1, "API_KEY=s3cr3t-value\n")));
     let host = tool_fn(definition("host"), SHARED, |_, _| {
-        future::ready(ToolOutcome::error("no entry with s3cr3t-value"))
+        future::ready(ToolOutput::error("no entry with s3cr3t-value"))
     });
     let environment = [("API_KEY", "s3cr3t-value"), ("LANG", "C.UTF-8")]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into();
     let toolbox = over(&executor)
-        .tool(host)
-        .redactor(Redactor::new(environment_secrets(&environment)))
+        .with_tool(host)
+        .with_redactor(Redactor::new(environment_secrets(&environment)))
         .build()
         .unwrap();
     for call in [
@@ -247,9 +262,11 @@ async fn secrets_are_redacted_in_results_errors_and_every_tool() {
 async fn a_secret_that_the_cut_parts_is_redacted() {
     // Whichever way the cut falls, it falls into a secret.
     let output = "s3cr3t-value-of-some-length,".repeat(20_000);
-    let executor = FakeExecutor::new().with_command("env", FakeCommand::Ends(exited(0, output.as_str())));
-    let toolbox =
-        over(&executor).redactor(Redactor::new([("KEY", "s3cr3t-value-of-some-length")])).build().unwrap();
+    let executor = FakeExecutor::new().with_command("env", FakeCommand::Exits(exited(0, output.as_str())));
+    let toolbox = over(&executor)
+        .with_redactor(Redactor::new([("KEY", "s3cr3t-value-of-some-length")]))
+        .build()
+        .unwrap();
     let text = toolbox.run(&bash("env"), context()).await.text();
     assert!(text.contains("bytes of output are left out here"), "{text}");
     for part in ["s3cr", "gth,", "ngth"] {
@@ -259,16 +276,16 @@ async fn a_secret_that_the_cut_parts_is_redacted() {
 
 #[tokio::test]
 async fn results_of_host_tools_are_bounded_and_clean() {
-    let long = giving(ToolOutcome::text("x".repeat(1_000_000)));
+    let long = giving(ToolOutput::text("x".repeat(1_000_000)));
     let text = long.run(&host_call("host"), context()).await.text();
     assert!(text.len() <= 256 * 1024);
     assert!(text.contains("of 1000000 bytes are left out here]"));
 
-    let result = giving(ToolOutcome::text("a\0b")).run(&host_call("host"), context()).await;
+    let result = giving(ToolOutput::text("a\0b")).run(&host_call("host"), context()).await;
     assert_eq!(result.text(), "a␀b");
 
     let many = vec![ResultContent::Text { text: "a".to_owned() }; 1000];
-    let outcome = ToolOutcome { content: many, status: ToolStatus::Succeeded };
+    let outcome = ToolOutput { content: many, status: ToolStatus::Succeeded };
     let result = giving(outcome).run(&host_call("host"), context()).await;
     assert_eq!(result.content.len(), MOST_PARTS_AND_NOTICE);
     assert!(result.text().ends_with("[900 more parts of the result are left out]"));
@@ -276,7 +293,7 @@ async fn results_of_host_tools_are_bounded_and_clean() {
     for (status, said) in
         [(ToolStatus::Succeeded, "[no output]"), (ToolStatus::Failed, "[the call failed and gave no reason]")]
     {
-        let outcome = ToolOutcome { content: Vec::new(), status };
+        let outcome = ToolOutput { content: Vec::new(), status };
         assert_eq!(giving(outcome).run(&host_call("host"), context()).await.text(), said);
     }
 }
@@ -293,12 +310,12 @@ async fn an_image_that_the_service_would_refuse_never_enters_the_history() {
         (image("image/png", String::new()), "not base64"),
         (image("image/png", "A".repeat(5 * 1024 * 1024 + 4)), "5242884 bytes"),
     ] {
-        let outcome = ToolOutcome { content: vec![part], status: ToolStatus::Succeeded };
+        let outcome = ToolOutput { content: vec![part], status: ToolStatus::Succeeded };
         let result = giving(outcome).run(&host_call("host"), context()).await;
         assert!(result.text().starts_with("[an image is left out: ") && result.text().contains(told));
     }
     let most = vec![image("image/png", "A".repeat(5 * 1024 * 1024)); 5];
-    let outcome = ToolOutcome { content: most, status: ToolStatus::Succeeded };
+    let outcome = ToolOutput { content: most, status: ToolStatus::Succeeded };
     let result = giving(outcome).run(&host_call("host"), context()).await;
     assert_eq!(result.text(), "[an image is left out: the result has too many images]");
     assert_eq!(result.content.len(), 5);
@@ -307,10 +324,10 @@ async fn an_image_that_the_service_would_refuse_never_enters_the_history() {
 #[test]
 fn tools_that_a_model_cannot_be_told_of_are_errors() {
     let host =
-        |definition: ToolDefinition| tool_fn(definition, SHARED, |_, _| future::ready(ToolOutcome::text("")));
+        |definition: ToolDefinition| tool_fn(definition, SHARED, |_, _| future::ready(ToolOutput::text("")));
     let build = |names: &[&str]| {
         let builder = over(&FakeExecutor::new());
-        names.iter().fold(builder, |builder, name| builder.tool(host(definition(name)))).build()
+        names.iter().fold(builder, |builder, name| builder.with_tool(host(definition(name)))).build()
     };
     for name in ["", "a.b", "a b", "ä", &"a".repeat(129)] {
         assert_eq!(build(&[name]).unwrap_err(), ToolboxError::InvalidName { name: name.to_owned() });
@@ -320,7 +337,7 @@ fn tools_that_a_model_cannot_be_told_of_are_errors() {
     }
     let schemaless = ToolDefinition { input_schema: json!({}), ..definition("a") };
     assert_eq!(
-        Toolbox::builder().tool(host(schemaless)).build().unwrap_err(),
+        Toolbox::builder().with_tool(host(schemaless)).build().unwrap_err(),
         ToolboxError::InvalidSchema { name: "a".to_owned() }
     );
     let names: Vec<String> =
@@ -330,8 +347,10 @@ fn tools_that_a_model_cannot_be_told_of_are_errors() {
 
 #[tokio::test]
 async fn a_built_in_tool_that_was_not_chosen_is_unknown() {
-    let toolbox =
-        over(&FakeExecutor::new()).builtin(ToolOptions { builtin: vec![BuiltinTool::View] }).build().unwrap();
+    let toolbox = over(&FakeExecutor::new())
+        .with_builtin_tools(ToolOptions { builtin: vec![BuiltinTool::View] })
+        .build()
+        .unwrap();
     let text = toolbox.run(&bash("ls"), context()).await.text();
     assert_eq!(text, "there is no tool `bash_tool`; the tools are: `view`");
 }
@@ -339,7 +358,7 @@ async fn a_built_in_tool_that_was_not_chosen_is_unknown() {
 #[tokio::test]
 async fn a_result_of_white_space_alone_says_that_there_was_nothing() {
     for blank in ["", " \n", "\u{2028}"] {
-        let toolbox = giving(ToolOutcome::text(blank));
+        let toolbox = giving(ToolOutput::text(blank));
         assert_eq!(toolbox.run(&host_call("host"), context()).await.text(), "[no output]");
     }
 }
@@ -385,7 +404,7 @@ async fn lines_with_the_highest_numbers_are_shown() {
             path: &'a str,
             content: &'a [u8],
             options: CallOptions,
-        ) -> BoxFuture<'a, Result<conjure_sandbox::Written, conjure_sandbox::SandboxError>> {
+        ) -> BoxFuture<'a, Result<conjure_sandbox::WriteResult, conjure_sandbox::SandboxError>> {
             self.0.create_file(path, content, options)
         }
 
@@ -395,12 +414,12 @@ async fn lines_with_the_highest_numbers_are_shown() {
             old: &'a str,
             new: &'a str,
             options: CallOptions,
-        ) -> BoxFuture<'a, Result<conjure_sandbox::Written, conjure_sandbox::SandboxError>> {
+        ) -> BoxFuture<'a, Result<conjure_sandbox::WriteResult, conjure_sandbox::SandboxError>> {
             self.0.str_replace(path, old, new, options)
         }
     }
 
-    let toolbox = Toolbox::builder().executor(Arc::new(Numbers(FakeExecutor::new()))).build().unwrap();
+    let toolbox = Toolbox::builder().with_executor(Arc::new(Numbers(FakeExecutor::new()))).build().unwrap();
     let call = ToolCall::new("toolu_1", "view", &json!({"path": "a.txt"}));
     let result = toolbox.run(&call, context()).await;
     assert!(result.text().contains(&format!("{}\ttwo", u64::MAX)), "{}", result.text());
@@ -409,7 +428,7 @@ async fn lines_with_the_highest_numbers_are_shown() {
 #[tokio::test]
 async fn input_that_is_too_long_or_too_deep_is_refused() {
     let limits = OutputLimits { input: 100, ..OutputLimits::default() };
-    let toolbox = over(&FakeExecutor::new()).limits(limits).build().unwrap();
+    let toolbox = over(&FakeExecutor::new()).with_limits(limits).build().unwrap();
     let text = toolbox.run(&bash(&"x".repeat(100)), context()).await.text();
     assert!(text.contains("the most is 100"), "{text}");
 
@@ -431,14 +450,17 @@ async fn a_call_whose_input_was_no_object_never_runs() {
     let counter = Arc::clone(&ran);
     let tool = tool_fn(definition("host"), SHARED, move |_, _| {
         counter.fetch_add(1, Ordering::SeqCst);
-        future::ready(ToolOutcome::text("ran"))
+        future::ready(ToolOutput::text("ran"))
     });
-    let toolbox =
-        over(&FakeExecutor::new()).tool(tool).approver(DenyAll { reason: "no".to_owned() }).build().unwrap();
+    let toolbox = over(&FakeExecutor::new())
+        .with_tool(tool)
+        .with_approver(DenyAll { reason: "no".to_owned() })
+        .build()
+        .unwrap();
     for name in ["host", "view", "bash_tool"] {
         let call = ToolCall::new("toolu_1", name, &json!({"INVALID_JSON": "{\"path\": "}));
         // Nobody is asked about a call that only gives an error.
-        assert_eq!(toolbox.authorize(&call, &Standing::default()).await, Authorization::Allow);
+        assert_eq!(toolbox.authorize(&call, &SessionView::default()).await, Authorization::Allow);
         let result = toolbox.run(&call, context()).await;
         let expected = format!(
             "bad input for `{name}`: it is not a JSON object (EOF while parsing a value at line 1 column 9), so nothing was \
@@ -449,7 +471,7 @@ async fn a_call_whose_input_was_no_object_never_runs() {
     assert_eq!(ran.load(Ordering::SeqCst), 0);
     // A field of that name among others is input like any other.
     let call = ToolCall::new("toolu_1", "host", &json!({"INVALID_JSON": "{", "more": 1}));
-    assert!(!giving(ToolOutcome::text("ran")).run(&call, context()).await.is_error);
+    assert!(!giving(ToolOutput::text("ran")).run(&call, context()).await.is_error);
 }
 
 /// Any JSON, most of it with the names and types that tools look for.
@@ -494,8 +516,8 @@ proptest! {
         let status = if succeeded { ToolStatus::Succeeded } else { ToolStatus::Failed };
         let content = texts.into_iter().map(|text| ResultContent::Text { text }).collect();
         let limits = OutputLimits { text: room, ..OutputLimits::default() };
-        let toolbox = Toolbox::builder().limits(limits).build().unwrap();
-        let result = toolbox.finish(&conjure_base::CallId::new("a"), ToolOutcome { content, status });
+        let toolbox = Toolbox::builder().with_limits(limits).build().unwrap();
+        let result = toolbox.finalize_result(&conjure_base::CallId::new("a"), ToolOutput { content, status });
         prop_assert_eq!(result.is_error, !succeeded);
         prop_assert!(!result.text().is_empty() && crate::text::is_clean(&result.text()));
         // Each of at most a hundred parts may end in a notice.
@@ -517,7 +539,7 @@ proptest! {
         prop_assert_eq!(result.tool_use_id.as_str(), id.as_str());
         prop_assert!(!result.text().is_empty());
         // What is refused before it runs is an error, and a barrier only holds up what may run.
-        let rejected = matches!(toolbox.prepare(&call), Prepared::Rejected(_));
-        prop_assert!(!rejected || (result.is_error && toolbox.traits(&call).access == Access::Shared));
+        let rejected = matches!(toolbox.parse(&call), ParsedCall::Rejected(_));
+        prop_assert!(!rejected || (result.is_error && toolbox.traits(&call).concurrency == CallConcurrency::Shared));
     }
 }

@@ -1,7 +1,7 @@
 //! The containers of hosts that are dead.
 
 use super::Result;
-use super::bed::Sandboxes;
+use super::fixture::Sandboxes;
 use super::process::Identity;
 
 /// Those of the drill's image that are of no host that lives, in whatever state.

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use conjure::{Clock as _, SessionKey, SystemClock};
 
-use super::bed::{self, Sandboxes};
 use super::findings::Findings;
+use super::fixture::{self, Sandboxes};
 use super::folders::Quiet;
 use super::host::Orders;
 use super::process::{Host, Identity};
@@ -44,7 +44,7 @@ pub(crate) struct Plan {
 pub(crate) fn drill(plan: &Plan) -> Result<Findings> {
     leftovers::adopt_orphans()?;
     let folder = tempfile::tempdir()?;
-    bed::furnish(folder.path())?;
+    fixture::furnish(folder.path())?;
     let mut drill = Drill {
         plan: plan.clone(),
         random: Random::new(plan.seed),
@@ -102,7 +102,7 @@ impl Drill {
     fn start(&mut self, task: Task, known: BTreeMap<String, SessionKey>) -> Result<Host> {
         self.incarnation += 1;
         if self.random.below(8) == 0 {
-            bed::write_skill(self.folder.path(), self.incarnation)?;
+            fixture::write_skill(self.folder.path(), self.incarnation)?;
         }
         Host::start(&Orders {
             folder: self.folder.path().to_owned(),

@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use super::Result;
-use super::bed::{TENANTS, data_folder, temporary_folder, tenant_folder};
 use super::findings::Findings;
+use super::fixture::{TENANTS, data_folder, temporary_folder, tenant_folder};
 use super::process::Identity;
 
 /// What hosts do while it is looked.

@@ -14,7 +14,7 @@ use conjure::{
 };
 use tokio::task::JoinSet;
 
-use super::bed::{SKILL, Sandboxes, TENANTS, TOKEN, canary, config, given, token};
+use super::fixture::{SKILL, Sandboxes, TENANTS, TOKEN, canary, config, given, token};
 use super::player::{Player, review};
 use super::random::Random;
 use super::visitor::{Task, Visitor, delete, key};
@@ -190,7 +190,7 @@ async fn host_sessions(orders: &Orders, runtime: &Runtime, mut random: Random) -
 /// Without its secrets the session does not start.
 async fn check_what_is_missing(runtime: &Runtime, key: &SessionKey) -> Result<()> {
     match runtime.session(&key.tenant, key.session).await {
-        Err(RuntimeError::Missing { .. }) => Ok(()),
+        Err(RuntimeError::MissingSecrets { .. }) => Ok(()),
         Err(error) => Err(error.into()),
         Ok(_) => Err(format!("{key} starts without its secrets").into()),
     }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use conjure::{Clock as _, SystemClock};
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 
-use super::bed::Sandboxes;
 use super::findings::Findings;
+use super::fixture::Sandboxes;
 use super::process::Identity;
 use super::{Result, containers};
 

@@ -7,7 +7,7 @@
 mod random;
 mod words;
 
-mod bed;
+mod fixture;
 mod host;
 mod player;
 mod visitor;
@@ -23,8 +23,8 @@ mod whole_record;
 
 use std::error::Error;
 
-pub(crate) use bed::Sandboxes;
 pub(crate) use driver::{Plan, drill};
+pub(crate) use fixture::Sandboxes;
 pub(crate) use host::be_the_host;
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;

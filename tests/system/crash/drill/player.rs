@@ -11,7 +11,7 @@ use conjure_conversation::pairing;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use serde_json::{Value, json};
 
-use super::bed::{SKILL, TOKEN};
+use super::fixture::{SKILL, TOKEN};
 use super::random::Random;
 use super::words::Word;
 

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use conjure::{Clock as _, Deadline, SystemClock};
 
 use super::Result;
-use super::bed::temporary_folder;
+use super::fixture::temporary_folder;
 use super::host::Orders;
 use super::words::{Word, write_key};
 

@@ -5,18 +5,20 @@ use std::fs;
 use std::path::Path;
 
 use conjure::{Block, Digest, Event, EventKind, SessionKey, Timestamp, session_events};
-use conjure_conversation::{Command, CommandKind, State, Step, ToolOutcome, apply, decide, next, pairing};
-use conjure_journal::Recorded;
+use conjure_conversation::{
+    CallOutcome, Command, CommandKind, SessionState, Step, apply, decide, next, pairing,
+};
+use conjure_journal::RecordedEvent;
 
 use super::Result;
-use super::bed::{SECRET, place};
 use super::findings::Findings;
+use super::fixture::{SECRET, place};
 use super::player::{EFFECTS, line_of};
 use super::words::{Word, fingerprint};
 
 pub(crate) struct Record {
     key: SessionKey,
-    state: State,
+    state: SessionState,
     events: Vec<Event>,
     /// Of the bodies, as they were read first.
     prints: Vec<u64>,
@@ -30,14 +32,14 @@ struct Call {
     line: Option<String>,
     starts: u32,
     abandons: u32,
-    ends: Vec<(ToolOutcome, bool)>,
+    ends: Vec<(CallOutcome, bool)>,
 }
 
 impl Record {
     pub(crate) fn new(key: SessionKey) -> Self {
         Self {
             key,
-            state: State::default(),
+            state: SessionState::default(),
             events: Vec::new(),
             prints: Vec::new(),
             calls: BTreeMap::new(),
@@ -63,7 +65,7 @@ impl Record {
     }
 
     /// Takes in what was recorded since.
-    pub(crate) fn read(&mut self, recorded: &[Recorded], findings: &mut Findings) -> Result<()> {
+    pub(crate) fn read(&mut self, recorded: &[RecordedEvent], findings: &mut Findings) -> Result<()> {
         for one in recorded {
             if one.seq != self.known() {
                 findings.lost.push(format!("{}: event {} comes after {}", self.key, one.seq, self.known()));
@@ -125,7 +127,7 @@ impl Record {
                 if this.ends.len() > 1 {
                     findings.repeated.push(format!("{}: the call {id} has two results", self.key));
                 }
-                findings.tally.unknown += u64::from(*outcome == ToolOutcome::Unknown);
+                findings.tally.unknown += u64::from(*outcome == CallOutcome::Unknown);
             }
             EventKind::ApprovalDecided { call, .. } => {
                 self.decided.insert(call.as_str().to_owned());
@@ -220,7 +222,7 @@ impl Record {
             let (is_there, may_be_there, must_be_there) = (
                 lines.remove(line.as_str()).is_some(),
                 call.starts > 0,
-                call.ends.first() == Some(&(ToolOutcome::Finished, false)),
+                call.ends.first() == Some(&(CallOutcome::Finished, false)),
             );
             if is_there && !may_be_there {
                 findings.repeated.push(format!("{}: the call {id} left a line and never ran", self.key));
@@ -238,7 +240,7 @@ impl Record {
     }
 
     /// It is still the same.
-    pub(crate) fn check_whole(&self, recorded: &[Recorded], findings: &mut Findings) {
+    pub(crate) fn check_whole(&self, recorded: &[RecordedEvent], findings: &mut Findings) {
         let prints: Vec<u64> =
             recorded.iter().map(|one| fingerprint(&String::from_utf8_lossy(&one.body))).collect();
         if prints != self.prints {

@@ -11,7 +11,7 @@ use conjure::{
 };
 
 use super::Result;
-use super::bed::SECRET;
+use super::fixture::SECRET;
 use super::host::spec;
 use super::random::Random;
 use super::words::{Word, fingerprint};

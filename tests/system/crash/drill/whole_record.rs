@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use conjure::{Digest, JournalErrorKind, SessionKey, SqliteOptions, TenantId};
-use conjure_journal::{Journal as _, SqliteJournal, load_all};
+use conjure_journal::{Journal as _, SqliteJournal, read_all};
 use tokio::runtime::Runtime;
 
 use super::Result;
-use super::bed::{SECRET, TENANTS, data_folder, journal_folder, place, tenant_folder};
 use super::findings::Findings;
+use super::fixture::{SECRET, TENANTS, data_folder, journal_folder, place, tenant_folder};
 use super::folders::{entries, holding, name_of};
 use super::record::Record;
 use super::words::{Word, write_key};
@@ -46,7 +46,7 @@ impl WholeRecord {
             let journal = open(folder)?;
             for (name, key) in had.iter().chain(doomed) {
                 let record = records.entry(name.clone()).or_insert_with(|| Record::new(key.clone()));
-                match load_all(&journal, key, record.known()).await {
+                match read_all(&journal, key, record.known()).await {
                     Ok(events) => record.read(&events, findings)?,
                     // Whether it was gone already when its host died, nobody was told.
                     Err(error) if error.kind() == JournalErrorKind::NotFound && doomed.contains_key(name) => {
@@ -115,7 +115,7 @@ impl WholeRecord {
                         // Its host was killed before it told of it.
                         None => {
                             let mut record = Record::new(key.clone());
-                            record.read(&load_all(&journal, &key, 0).await?, &mut Findings::default())?;
+                            record.read(&read_all(&journal, &key, 0).await?, &mut Findings::default())?;
                             record.skills()
                         }
                     };
@@ -141,7 +141,7 @@ impl WholeRecord {
         runtime.block_on(async {
             let journal = open(folder)?;
             for record in records.values() {
-                record.check_whole(&load_all(&journal, record.key(), 0).await?, findings);
+                record.check_whole(&read_all(&journal, record.key(), 0).await?, findings);
             }
             journal.sweep().await?;
             journal.close().await;

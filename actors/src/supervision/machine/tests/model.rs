@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use crate::supervision::exit::ExitClass;
-use crate::supervision::machine::Shape;
-use crate::supervision::policy::{AutoShutdown, Domain, GivenUp, Intensity, Restart, Strategy};
+use crate::supervision::machine::ChildrenKind;
+use crate::supervision::policy::{AutoShutdown, Intensity, IntensityScope, OnLimit, Restart, Strategy};
 
 #[derive(Debug, Clone)]
 pub(super) struct Modelled {
     pub(super) id: usize,
     restart: Restart,
-    pub(super) state: Being,
+    pub(super) status: Being,
     pub(super) spawned: u64,
     restarts_at: Vec<Duration>,
 }
@@ -24,7 +24,7 @@ pub(super) enum Being {
 }
 
 pub(super) struct Model {
-    shape: Shape,
+    children_kind: ChildrenKind,
     intensity: Intensity,
     pub(super) children: Vec<Modelled>,
     restarts_at: Vec<Duration>,
@@ -32,19 +32,18 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn new(shape: Shape, intensity: Intensity) -> Self {
-        Self { shape, intensity, children: Vec::new(), restarts_at: Vec::new(), is_down: false }
+    pub(super) fn new(children_kind: ChildrenKind, intensity: Intensity) -> Self {
+        Self { children_kind, intensity, children: Vec::new(), restarts_at: Vec::new(), is_down: false }
     }
 
     pub(super) fn start(&mut self, id: usize, restart: Restart) {
         let is_known = self.children.iter().any(|child| child.id == id);
-        let is_full =
-            matches!(self.shape, Shape::Dynamic { capacity, .. } if self.children.len() >= capacity);
+        let is_full = matches!(self.children_kind, ChildrenKind::Dynamic { capacity, .. } if self.children.len() >= capacity);
         if !self.is_down && !is_known && !is_full {
             self.children.push(Modelled {
                 id,
                 restart,
-                state: Being::Up,
+                status: Being::Up,
                 spawned: 1,
                 restarts_at: Vec::new(),
             });
@@ -57,7 +56,7 @@ impl Model {
 
     /// A child ends, and its next `bad` restarts do not get through their start.
     pub(super) fn fail(&mut self, now: Duration, id: usize, exit: ExitClass, bad: u32) {
-        let Some(place) = self.children.iter().position(|child| child.id == id && child.state == Being::Up)
+        let Some(place) = self.children.iter().position(|child| child.id == id && child.status == Being::Up)
         else {
             return;
         };
@@ -74,7 +73,7 @@ impl Model {
             if is_abnormal_start && !self.children[place].restart.wants(ExitClass::StartFailed) {
                 return self.done(place);
             }
-            if let Shape::Dynamic { quarantine_after: Some(limit), .. } = self.shape
+            if let ChildrenKind::Dynamic { quarantine_after: Some(limit), .. } = self.children_kind
                 && attempt >= limit.get()
             {
                 self.give_up(place);
@@ -88,10 +87,13 @@ impl Model {
     }
 
     fn is_bearable(&mut self, now: Duration, place: usize) -> bool {
-        let is_alone = matches!(self.shape, Shape::Dynamic { domain: Domain::EachChild, .. });
+        let is_alone = matches!(
+            self.children_kind,
+            ChildrenKind::Dynamic { intensity_scope: IntensityScope::PerChild, .. }
+        );
         let times = if is_alone { &mut self.children[place].restarts_at } else { &mut self.restarts_at };
         times.push(now);
-        let recent = times.iter().filter(|at| now - **at <= self.intensity.within()).count();
+        let recent = times.iter().filter(|at| now - **at <= self.intensity.period()).count();
         let is_bearable = recent <= usize::try_from(self.intensity.restarts()).unwrap();
         match (is_bearable, is_alone) {
             (true, _) => {}
@@ -102,24 +104,24 @@ impl Model {
     }
 
     fn give_up(&mut self, place: usize) {
-        match self.shape {
-            Shape::Dynamic { given_up: GivenUp::Forgotten, .. } => drop(self.children.remove(place)),
-            _ => self.children[place].state = Being::Quarantined,
+        match self.children_kind {
+            ChildrenKind::Dynamic { on_limit: OnLimit::Remove, .. } => drop(self.children.remove(place)),
+            _ => self.children[place].status = Being::Quarantined,
         }
     }
 
     fn restart_group(&mut self, place: usize, attempt: u32) {
         let id = self.children[place].id;
-        let from = match self.shape {
-            Shape::Ordered { strategy: Strategy::OneForAll, .. } => 0,
-            Shape::Ordered { strategy: Strategy::RestForOne, .. } => place + 1,
+        let from = match self.children_kind {
+            ChildrenKind::Ordered { strategy: Strategy::OneForAll, .. } => 0,
+            ChildrenKind::Ordered { strategy: Strategy::RestForOne, .. } => place + 1,
             _ => self.children.len(),
         };
         for (other, child) in self.children.iter_mut().enumerate() {
             let is_up_again = other < place || attempt == 0;
             if other == place || (other >= from && !child.restart.is_temporary() && is_up_again) {
                 child.spawned += 1;
-                child.state = Being::Up;
+                child.status = Being::Up;
             }
         }
         let mut place = 0;
@@ -131,16 +133,16 @@ impl Model {
 
     fn done(&mut self, place: usize) {
         let restart = self.children[place].restart;
-        self.children[place].state = Being::Finished;
-        if restart.is_temporary() || matches!(self.shape, Shape::Dynamic { .. }) {
+        self.children[place].status = Being::Finished;
+        if restart.is_temporary() || matches!(self.children_kind, ChildrenKind::Dynamic { .. }) {
             self.children.remove(place);
         }
         let is_significant = |restart: Restart| restart.is_significant();
-        if let Shape::Ordered { auto_shutdown, .. } = self.shape
+        if let ChildrenKind::Ordered { auto_shutdown, .. } = self.children_kind
             && is_significant(restart)
         {
             let others =
-                self.children.iter().any(|child| is_significant(child.restart) && child.state == Being::Up);
+                self.children.iter().any(|child| is_significant(child.restart) && child.status == Being::Up);
             self.is_down = match auto_shutdown {
                 AutoShutdown::Never => false,
                 AutoShutdown::AnySignificant => true,

@@ -12,9 +12,9 @@ use super::model::{Being, Model};
 use super::world::{Run, World, id, policy};
 use crate::supervision::backoff::Backoff;
 use crate::supervision::exit::ExitClass;
-use crate::supervision::machine::{Input, Key, Plan, Policy, Shape};
+use crate::supervision::machine::{ChildKey, ChildPolicy, ChildrenKind, Input, SupervisorPolicy};
 use crate::supervision::policy::{
-    AutoShutdown, Domain, GivenUp, Intensity, Restart, Shutdown, Significance, Strategy as Order,
+    AutoShutdown, Intensity, IntensityScope, OnLimit, Restart, Shutdown, Significance, Strategy as Order,
 };
 
 fn restarts() -> impl Strategy<Value = Restart> {
@@ -37,23 +37,28 @@ fn exits() -> impl Strategy<Value = ExitClass> {
     ])
 }
 
-fn shapes() -> impl Strategy<Value = Shape> {
+fn shapes() -> impl Strategy<Value = ChildrenKind> {
     let strategy = select(vec![Order::OneForOne, Order::OneForAll, Order::RestForOne]);
     let auto = select(vec![AutoShutdown::Never, AutoShutdown::AnySignificant, AutoShutdown::AllSignificant]);
-    let ordered =
-        (strategy, auto).prop_map(|(strategy, auto_shutdown)| Shape::Ordered { strategy, auto_shutdown });
-    let domain = select(vec![Domain::Together, Domain::EachChild]);
-    let given_up = select(vec![GivenUp::Quarantined, GivenUp::Forgotten]);
-    let dynamic = (1..6_usize, domain, 0..4_u32, given_up).prop_map(|(capacity, domain, limit, given_up)| {
-        Shape::Dynamic { capacity, domain, quarantine_after: NonZeroU32::new(limit), given_up }
-    });
+    let ordered = (strategy, auto)
+        .prop_map(|(strategy, auto_shutdown)| ChildrenKind::Ordered { strategy, auto_shutdown });
+    let intensity_scope = select(vec![IntensityScope::Shared, IntensityScope::PerChild]);
+    let on_limit = select(vec![OnLimit::Quarantine, OnLimit::Remove]);
+    let dynamic = (1..6_usize, intensity_scope, 0..4_u32, on_limit).prop_map(
+        |(capacity, intensity_scope, limit, on_limit)| ChildrenKind::Dynamic {
+            capacity,
+            intensity_scope,
+            quarantine_after: NonZeroU32::new(limit),
+            on_limit,
+        },
+    );
     prop_oneof![3 => ordered, 2 => dynamic]
 }
 
-fn plans() -> impl Strategy<Value = Plan> {
+fn plans() -> impl Strategy<Value = SupervisorPolicy> {
     let intensity = (0..6_u32, 1..20_u64);
-    (shapes(), intensity).prop_map(|(shape, (restarts, seconds))| Plan {
-        shape,
+    (shapes(), intensity).prop_map(|(children_kind, (restarts, seconds))| SupervisorPolicy {
+        children_kind,
         intensity: Intensity::new(restarts, Duration::from_secs(seconds)),
     })
 }
@@ -108,15 +113,15 @@ fn wild() -> impl Strategy<Value = Wild> {
 }
 
 fn first_children(
-    plan: &Plan,
+    supervisor_policy: &SupervisorPolicy,
     first: &[Restart],
-    policy: impl Fn(Restart) -> Policy,
-) -> Vec<(crate::supervision::ChildId, Policy)> {
-    match plan.shape {
-        Shape::Ordered { .. } => {
+    policy: impl Fn(Restart) -> ChildPolicy,
+) -> Vec<(crate::supervision::ChildId, ChildPolicy)> {
+    match supervisor_policy.children_kind {
+        ChildrenKind::Ordered { .. } => {
             first.iter().enumerate().map(|(number, restart)| (id(number), policy(*restart))).collect()
         }
-        Shape::Dynamic { .. } => Vec::new(),
+        ChildrenKind::Dynamic { .. } => Vec::new(),
     }
 }
 
@@ -131,16 +136,16 @@ proptest! {
     /// Where one thing happens at a time, the machine comes to what the simple model comes to.
     #[test]
     fn the_machine_comes_to_what_the_model_comes_to(
-        plan in plans(),
+        supervisor_policy in plans(),
         first in vec(restarts(), 0..5),
         events in vec(quiet(), 0..40),
     ) {
-        let children = first_children(&plan, &first, policy);
-        let mut model = Model::new(plan.shape, plan.intensity);
+        let children = first_children(&supervisor_policy, &first, policy);
+        let mut model = Model::new(supervisor_policy.children_kind, supervisor_policy.intensity);
         for (number, restart) in first.iter().enumerate().take(children.len()) {
             model.start(number, *restart);
         }
-        let mut world = World::new(plan, children);
+        let mut world = World::new(supervisor_policy, children);
         world.settle();
         prop_assert!(world.is_ready);
         for event in events {
@@ -164,7 +169,7 @@ proptest! {
                 Quiet::Wait(seconds) => world.advance(Duration::from_secs(seconds)),
             }
             world.settle();
-            prop_assert_eq!(world.ended.is_some(), model.is_down, "after {:?}", &model.children);
+            prop_assert_eq!(world.child_ended.is_some(), model.is_down, "after {:?}", &model.children);
             if model.is_down {
                 break;
             }
@@ -173,7 +178,7 @@ proptest! {
             prop_assert_eq!(known, expected);
             for child in &model.children {
                 let child_id = id(child.id);
-                prop_assert_eq!(world.is_up(&child_id), child.state == Being::Up, "{:?}", child);
+                prop_assert_eq!(world.is_up(&child_id), child.status == Being::Up, "{:?}", child);
                 prop_assert_eq!(world.spawned[&child_id], child.spawned, "{:?}", child);
             }
         }
@@ -184,38 +189,38 @@ proptest! {
     /// to rest, and a stop leaves nothing.
     #[test]
     fn nothing_overlaps_and_everything_comes_to_an_end(
-        plan in plans(),
+        supervisor_policy in plans(),
         first in vec(restarts(), 0..5),
         events in vec(wild(), 0..120),
         rolls in vec(any::<u64>(), 1..5),
     ) {
         let backoff = Backoff::new(Duration::from_millis(300), Duration::from_secs(3), Duration::from_secs(5));
         let policy =
-            |restart| Policy { restart, shutdown: Shutdown::After(Duration::from_secs(1)), backoff };
-        let mut world = World::new(plan, first_children(&plan, &first, policy));
+            |restart| ChildPolicy { restart, shutdown: Shutdown::After(Duration::from_secs(1)), backoff };
+        let mut world = World::new(supervisor_policy, first_children(&supervisor_policy, &first, policy));
         for (step, event) in events.into_iter().enumerate() {
-            world.roll = rolls[step % rolls.len()];
+            world.random = rolls[step % rolls.len()];
             let pick = |world: &World, place: usize| {
                 let actors = world.actors.len();
-                world.actors.keys().nth(place % actors.max(1)).copied().unwrap_or(Key(0))
+                world.actors.keys().nth(place % actors.max(1)).copied().unwrap_or(ChildKey(0))
             };
             match event {
                 Wild::Start(number, restart, shutdown) => {
-                    world.start(id(number), Policy { restart, shutdown, backoff });
+                    world.start(id(number), ChildPolicy { restart, shutdown, backoff });
                 }
                 Wild::Restart(number) => drop(world.restart(id(number))),
                 Wild::Terminate(number) => drop(world.terminate(id(number))),
-                Wild::Started(place) => world.started(pick(&world, place)),
+                Wild::Started(place) => world.child_started(pick(&world, place)),
                 Wild::Leave(place) => world.leave(pick(&world, place)),
                 Wild::End(place, exit) => world.end(pick(&world, place), exit),
-                Wild::Gone(place, exit) => world.gone(pick(&world, place), exit),
+                Wild::Gone(place, exit) => world.child_gone(pick(&world, place), exit),
                 Wild::Late(key, generation) => {
                     // Of an incarnation that is gone: it changes nothing.
-                    let key = Key(u64::try_from(key).unwrap());
+                    let key = ChildKey(u64::try_from(key).unwrap());
                     let current = world.actors.get(&key).map(|actor| actor.generation);
                     let generation = crate::supervision::machine::Generation(generation);
                     if current.is_some_and(|current| generation < current) {
-                        world.tell(Input::Gone { key, generation, exit: ExitClass::Failed, roll: 0 });
+                        world.tell(Input::Gone { key, generation, exit: ExitClass::Failed, random: 0 });
                         prop_assert_eq!(world.actors.get(&key).map(|actor| actor.generation), current);
                     }
                 }
@@ -225,13 +230,13 @@ proptest! {
         }
         world.settle();
         prop_assert_eq!(world.unanswered(), 0, "everybody has an answer");
-        if world.ended.is_none() {
+        if world.child_ended.is_none() {
             prop_assert!(world.is_ready);
-            prop_assert!(world.actors.values().all(|actor| actor.run == Run::Up && !actor.asked));
+            prop_assert!(world.actors.values().all(|actor| actor.run == Run::Up && !actor.stop_requested));
             world.tell(Input::Stop);
             world.settle();
         }
-        prop_assert!(world.ended.is_some() && world.actors.is_empty() && world.ids.is_empty());
+        prop_assert!(world.child_ended.is_some() && world.actors.is_empty() && world.ids.is_empty());
         prop_assert_eq!(world.machine.children.len() + world.machine.keys.len() + world.machine.timers.len(), 0);
     }
 }
@@ -240,17 +245,17 @@ proptest! {
 fn fail(world: &mut World, number: usize, exit: ExitClass, bad: u32) {
     let Some(key) = world.key(&id(number)).filter(|_| world.is_up(&id(number))) else { return };
     world.end(key, exit);
-    world.gone(key, exit);
+    world.child_gone(key, exit);
     for _ in 0..bad {
         // Those before it in its group come first.
         while !world.actors.get(&key).is_some_and(|actor| actor.run == Run::Starting) {
-            let other = world.actors.iter().find(|(_, actor)| actor.asked || actor.run != Run::Up);
+            let other = world.actors.iter().find(|(_, actor)| actor.stop_requested || actor.run != Run::Up);
             match other.map(|(key, actor)| (*key, *actor)) {
-                Some((other, actor)) if actor.asked => world.gone(other, ExitClass::Shutdown),
-                Some((other, _)) => world.started(other),
+                Some((other, actor)) if actor.stop_requested => world.child_gone(other, ExitClass::Shutdown),
+                Some((other, _)) => world.child_started(other),
                 None => return,
             }
         }
-        world.gone(key, ExitClass::StartFailed);
+        world.child_gone(key, ExitClass::StartFailed);
     }
 }

@@ -7,7 +7,8 @@ use crate::supervision::backoff::Backoff;
 use crate::supervision::exit::ExitClass;
 use crate::supervision::id::ChildId;
 use crate::supervision::machine::{
-    Answer, Effect, Generation, Input, Key, Machine, Moment, Plan, Policy, Shape, Ticket, Why,
+    ChildKey, ChildPolicy, ChildrenKind, Effect, Generation, Input, Machine, RequestId, RequestReply,
+    StopCause, SupervisorPolicy, Uptime,
 };
 use crate::supervision::policy::{Restart, Shutdown, Strategy};
 
@@ -15,8 +16,8 @@ pub(super) fn id(number: usize) -> ChildId {
     ChildId::new(number.to_string()).unwrap()
 }
 
-pub(super) fn policy(restart: Restart) -> Policy {
-    Policy { restart, shutdown: Shutdown::Unlimited, backoff: Backoff::NONE }
+pub(super) fn policy(restart: Restart) -> ChildPolicy {
+    ChildPolicy { restart, shutdown: Shutdown::Unlimited, backoff: Backoff::NONE }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,33 +35,33 @@ pub(super) struct Actor {
     /// It said that it goes, so its own time to go is running.
     leaves: bool,
     /// It was stopped or killed.
-    pub(super) asked: bool,
+    pub(super) stop_requested: bool,
 }
 
 pub(super) struct World {
     pub(super) machine: Machine,
-    shape: Shape,
-    pub(super) now: Moment,
-    pub(super) actors: BTreeMap<Key, Actor>,
-    pub(super) ids: BTreeMap<Key, ChildId>,
+    children_kind: ChildrenKind,
+    pub(super) now: Uptime,
+    pub(super) actors: BTreeMap<ChildKey, Actor>,
+    pub(super) ids: BTreeMap<ChildKey, ChildId>,
     pub(super) spawned: HashMap<ChildId, u64>,
     tickets: u64,
-    waiting: BTreeSet<Ticket>,
-    pub(super) answers: HashMap<Ticket, Answer>,
+    waiting: BTreeSet<RequestId>,
+    pub(super) answers: HashMap<RequestId, RequestReply>,
     pub(super) is_ready: bool,
     /// All that were killed, in order.
-    pub(super) killed: Vec<Key>,
-    pub(super) ended: Option<Why>,
+    pub(super) killed: Vec<ChildKey>,
+    pub(super) child_ended: Option<StopCause>,
     /// The random bits of the next wait.
-    pub(super) roll: u64,
+    pub(super) random: u64,
 }
 
 impl World {
-    pub(super) fn new(plan: Plan, children: Vec<(ChildId, Policy)>) -> Self {
+    pub(super) fn new(supervisor_policy: SupervisorPolicy, children: Vec<(ChildId, ChildPolicy)>) -> Self {
         let mut world = Self {
-            machine: Machine::new(plan),
-            shape: plan.shape,
-            now: Moment(Duration::ZERO),
+            machine: Machine::new(supervisor_policy),
+            children_kind: supervisor_policy.children_kind,
+            now: Uptime(Duration::ZERO),
             actors: BTreeMap::new(),
             ids: BTreeMap::new(),
             spawned: HashMap::new(),
@@ -69,8 +70,8 @@ impl World {
             answers: HashMap::new(),
             is_ready: false,
             killed: Vec::new(),
-            ended: None,
-            roll: 0,
+            child_ended: None,
+            random: 0,
         };
         world.tell(Input::Boot { children });
         world
@@ -84,91 +85,99 @@ impl World {
     }
 
     fn act(&mut self, effect: Effect, is_terminate: bool) {
-        assert!(self.ended.is_none() || matches!(effect, Effect::Answer { .. }), "{effect:?} after the end");
+        assert!(
+            self.child_ended.is_none() || matches!(effect, Effect::Reply { .. }),
+            "{effect:?} after the end"
+        );
         match effect.clone() {
-            Effect::Adopt { id, key, .. } => {
+            Effect::Insert { id, key, .. } => {
                 assert!(self.ids.insert(key, id).is_none());
             }
             Effect::Spawn { key, generation } => self.spawn(key, generation),
             Effect::Stop { key } | Effect::Kill { key } => {
                 let is_kill = matches!(effect, Effect::Kill { .. });
-                let behind = self.actors.range(Key(key.0 + 1)..).any(|(_, actor)| actor.asked);
-                let is_ordered = matches!(self.shape, Shape::Ordered { .. });
+                let next_key =
+                    self.actors.range(ChildKey(key.0 + 1)..).any(|(_, actor)| actor.stop_requested);
+                let is_ordered = matches!(self.children_kind, ChildrenKind::Ordered { .. });
                 let actor = self.actors.get_mut(&key).expect("only what is there is stopped");
                 if is_kill {
                     self.killed.push(key);
                 }
-                if is_kill && actor.leaves && !actor.asked {
+                if is_kill && actor.leaves && !actor.stop_requested {
                     // It goes by itself, and its time to go is over: that has nothing to do with the others.
                     return;
                 }
                 // Out of turn go those that somebody terminates, and those that took too long to stop.
-                let is_alone = is_terminate || actor.asked;
-                assert!(!is_ordered || is_alone || !behind, "{key:?} stops before those behind it");
-                actor.asked = true;
+                let is_alone = is_terminate || actor.stop_requested;
+                assert!(!is_ordered || is_alone || !next_key, "{key:?} stops before those behind it");
+                actor.stop_requested = true;
             }
-            Effect::Answer { ticket, answer } => {
-                assert!(self.waiting.remove(&ticket), "{ticket:?} is answered once");
-                self.answers.insert(ticket, answer);
+            Effect::Reply { request, reply } => {
+                assert!(self.waiting.remove(&request), "{request:?} is answered once");
+                self.answers.insert(request, reply);
             }
-            Effect::Forget { key } => {
+            Effect::Remove { key } => {
                 assert!(!self.actors.contains_key(&key), "{key:?} is forgotten while it is there");
                 self.ids.remove(&key);
             }
-            Effect::Became { key, .. } | Effect::GiveUp { key } => assert!(self.ids.contains_key(&key)),
+            Effect::StatusChanged { key, .. } | Effect::GiveUp { key } => {
+                assert!(self.ids.contains_key(&key))
+            }
             Effect::Ready => self.is_ready = true,
-            Effect::Closing { .. } => {}
-            Effect::Exit { why } => {
+            Effect::Stopping { .. } => {}
+            Effect::Exit { cause } => {
                 assert!(
                     self.actors.is_empty() && self.ids.is_empty(),
                     "the supervisor ends before its children"
                 );
-                self.ended = Some(why);
+                self.child_ended = Some(cause);
             }
         }
     }
 
-    fn spawn(&mut self, key: Key, generation: Generation) {
-        if let Shape::Ordered { strategy: Strategy::OneForAll | Strategy::RestForOne, .. } = self.shape {
+    fn spawn(&mut self, key: ChildKey, generation: Generation) {
+        if let ChildrenKind::Ordered { strategy: Strategy::OneForAll | Strategy::RestForOne, .. } =
+            self.children_kind
+        {
             let mut before = self.actors.range(..key);
             assert!(before.all(|(_, actor)| actor.run != Run::Starting), "{key:?} overtakes one before it");
-            let mut behind = self.actors.range(key..);
+            let mut next_key = self.actors.range(key..);
             assert!(
-                behind.all(|(_, actor)| !actor.asked && actor.run != Run::Ended),
+                next_key.all(|(_, actor)| !actor.stop_requested && actor.run != Run::Ended),
                 "{key:?} starts too early"
             );
         }
-        let actor = Actor { generation, run: Run::Starting, leaves: false, asked: false };
+        let actor = Actor { generation, run: Run::Starting, leaves: false, stop_requested: false };
         let before = self.actors.insert(key, actor);
         assert!(before.is_none(), "{key:?} overlaps its last incarnation");
         *self.spawned.entry(self.ids[&key].clone()).or_default() += 1;
     }
 
-    fn ticket(&mut self) -> Ticket {
+    fn request(&mut self) -> RequestId {
         self.tickets += 1;
-        self.waiting.insert(Ticket(self.tickets));
-        Ticket(self.tickets)
+        self.waiting.insert(RequestId(self.tickets));
+        RequestId(self.tickets)
     }
 
-    pub(super) fn start(&mut self, id: ChildId, policy: Policy) -> Ticket {
-        let ticket = self.ticket();
-        self.tell(Input::Start { ticket, id, policy });
-        ticket
+    pub(super) fn start(&mut self, id: ChildId, policy: ChildPolicy) -> RequestId {
+        let request = self.request();
+        self.tell(Input::Start { request, id, policy });
+        request
     }
 
-    pub(super) fn restart(&mut self, id: ChildId) -> Ticket {
-        let ticket = self.ticket();
-        self.tell(Input::Restart { ticket, id });
-        ticket
+    pub(super) fn restart(&mut self, id: ChildId) -> RequestId {
+        let request = self.request();
+        self.tell(Input::Restart { request, id });
+        request
     }
 
-    pub(super) fn terminate(&mut self, id: ChildId) -> Ticket {
-        let ticket = self.ticket();
-        self.tell(Input::Terminate { ticket, id });
-        ticket
+    pub(super) fn terminate(&mut self, id: ChildId) -> RequestId {
+        let request = self.request();
+        self.tell(Input::Terminate { request, id });
+        request
     }
 
-    pub(super) fn started(&mut self, key: Key) {
+    pub(super) fn child_started(&mut self, key: ChildKey) {
         let Some(actor) = self.actors.get_mut(&key).filter(|actor| actor.run == Run::Starting) else {
             return;
         };
@@ -177,7 +186,7 @@ impl World {
         self.tell(Input::Started { key, generation });
     }
 
-    pub(super) fn leave(&mut self, key: Key) {
+    pub(super) fn leave(&mut self, key: ChildKey) {
         let Some(actor) = self.actors.get_mut(&key).filter(|actor| actor.run == Run::Up) else { return };
         actor.leaves = true;
         let generation = actor.generation;
@@ -185,17 +194,17 @@ impl World {
     }
 
     /// It ends; what is below it lives on.
-    pub(super) fn end(&mut self, key: Key, exit: ExitClass) {
+    pub(super) fn end(&mut self, key: ChildKey, exit: ExitClass) {
         let Some(actor) = self.actors.get_mut(&key).filter(|actor| actor.run != Run::Ended) else { return };
         actor.run = Run::Ended;
         let generation = actor.generation;
-        self.tell(Input::Ended { key, generation, exit, roll: self.roll });
+        self.tell(Input::Ended { key, generation, exit, random: self.random });
     }
 
     /// Nothing of it is left.
-    pub(super) fn gone(&mut self, key: Key, exit: ExitClass) {
+    pub(super) fn child_gone(&mut self, key: ChildKey, exit: ExitClass) {
         let Some(actor) = self.actors.remove(&key) else { return };
-        self.tell(Input::Gone { key, generation: actor.generation, exit, roll: self.roll });
+        self.tell(Input::Gone { key, generation: actor.generation, exit, random: self.random });
     }
 
     pub(super) fn advance(&mut self, time: Duration) {
@@ -214,11 +223,15 @@ impl World {
     /// Lets all that is under way come to its end, well, until nothing but time is waited for; then time too.
     pub(super) fn settle(&mut self) {
         loop {
-            let next =
-                self.actors.iter().find(|(_, actor)| actor.asked || actor.leaves || actor.run != Run::Up);
+            let next = self
+                .actors
+                .iter()
+                .find(|(_, actor)| actor.stop_requested || actor.leaves || actor.run != Run::Up);
             match next.map(|(key, actor)| (*key, *actor)) {
-                Some((key, Actor { asked: false, run: Run::Starting, .. })) => self.started(key),
-                Some((key, _)) => self.gone(key, ExitClass::Shutdown),
+                Some((key, Actor { stop_requested: false, run: Run::Starting, .. })) => {
+                    self.child_started(key)
+                }
+                Some((key, _)) => self.child_gone(key, ExitClass::Shutdown),
                 None => match self.machine.next_timer() {
                     Some(at) => self.advance(at.since(self.now)),
                     None => return,
@@ -227,7 +240,7 @@ impl World {
         }
     }
 
-    pub(super) fn key(&self, id: &ChildId) -> Option<Key> {
+    pub(super) fn key(&self, id: &ChildId) -> Option<ChildKey> {
         self.ids.iter().find(|(_, other)| *other == id).map(|(key, _)| *key)
     }
 

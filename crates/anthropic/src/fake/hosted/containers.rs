@@ -7,9 +7,9 @@ use conjure_base::Timestamp;
 use conjure_conversation::ApiErrorKind;
 use serde_json::{Map, Value, json};
 
+use super::json;
 use super::store::Store;
-use super::wire;
-use crate::config::Profile;
+use crate::config::ApiProfile;
 use crate::fake::refusal::Refusal;
 
 /// Whether the fake minds containers, and for how long one lives.
@@ -20,7 +20,7 @@ pub(in crate::fake) struct Hosting {
 
 /// What a request says of containers.
 #[derive(Debug, Default)]
-pub(in crate::fake) struct Asked {
+pub(in crate::fake) struct RequestedContainer {
     container: Option<String>,
     /// Type, id and version of each.
     skills: Vec<(String, String, String)>,
@@ -28,7 +28,7 @@ pub(in crate::fake) struct Asked {
     files: Vec<String>,
 }
 
-impl Asked {
+impl RequestedContainer {
     /// Reads it from a body whose form was checked.
     pub(in crate::fake) fn of(body: &Map<String, Value>) -> Self {
         let container = body.get("container").unwrap_or(&Value::Null);
@@ -56,7 +56,7 @@ impl Asked {
         &self,
         hosting: Hosting,
         store: &Mutex<Store>,
-        profile: Profile,
+        profile: ApiProfile,
         betas: &[String],
         now: Timestamp,
     ) -> Result<Option<Value>, Refusal> {
@@ -64,7 +64,7 @@ impl Asked {
         if !self.skills.is_empty() && !self.has_tool {
             return Err(Refusal::invalid("container.skills: the code_execution tool is required"));
         }
-        let is_beta = |beta: &str| profile == Profile::Current || betas.iter().any(|named| named == beta);
+        let is_beta = |beta: &str| profile == ApiProfile::Current || betas.iter().any(|named| named == beta);
         if self.has_tool && !is_beta("code-execution-2025-08-25") {
             return Err(Refusal::invalid("tools: needs `anthropic-beta: code-execution-2025-08-25`"));
         }
@@ -87,7 +87,7 @@ impl Asked {
                 ))
             })?;
             loaded.push(json!({
-                "type": kind, "skill_id": id, "version": wire::address(found, profile),
+                "type": kind, "skill_id": id, "version": json::address(found, profile),
             }));
         }
         if !self.has_tool && self.container.is_none() {

@@ -1,16 +1,15 @@
 //! What the fake keeps for hosts: skills and their versions, files, containers. All of it in memory; it ends with the fake.
 
 mod containers;
-mod form;
+mod json;
+mod multipart_parser;
 mod routes;
 mod run;
 mod store;
 mod upload;
-mod wire;
 mod zip;
 
-pub(super) use containers::{Asked, Hosting};
-pub(super) use routes::{Hosted, is_hosted};
-pub use run::HostedRun;
-pub(super) use run::{Produced, named};
+pub(super) use containers::{Hosting, RequestedContainer};
+pub(super) use routes::{HostedRequest, is_hosted};
+pub use run::FakeToolRun;
 pub(super) use store::{Origin, Store};

@@ -6,9 +6,9 @@ use conjure_conversation::ApiErrorKind;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::store::{Maker, Origin, Skill, Store};
-use super::{upload, wire, zip};
-use crate::config::Profile;
+use super::store::{Origin, Skill, SkillOwner, Store};
+use super::{json, upload, zip};
+use crate::config::ApiProfile;
 use crate::fake::refusal::Refusal;
 use crate::fake::reply::Reply;
 
@@ -16,8 +16,8 @@ use crate::fake::reply::Reply;
 const PAGE: usize = 20;
 
 /// A request for something that the fake keeps.
-pub(in crate::fake) struct Hosted<'a> {
-    pub(in crate::fake) profile: Profile,
+pub(in crate::fake) struct HostedRequest<'a> {
+    pub(in crate::fake) profile: ApiProfile,
     pub(in crate::fake) method: &'a Method,
     /// Percent-encoded, as it came.
     pub(in crate::fake) path: &'a str,
@@ -43,7 +43,7 @@ fn record(value: &Value) -> Reply {
     Reply::raw(200, "application/json", value.to_string())
 }
 
-impl Hosted<'_> {
+impl HostedRequest<'_> {
     pub(in crate::fake) fn answer(&self, store: &mut Store) -> Result<Reply, Refusal> {
         let segments: Vec<String> = self.path.split('/').skip(2).map(decoded).collect();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -53,7 +53,7 @@ impl Hosted<'_> {
             ("POST", ["skills"]) => self.create_skill(store),
             ("GET", ["skills"]) => self.list_skills(store),
             ("GET", ["skills", id]) => {
-                self.skill(store, id).map(|skill| record(&wire::skill(skill, self.profile)))
+                self.skill(store, id).map(|skill| record(&json::skill(skill, self.profile)))
             }
             ("DELETE", ["skills", id]) => self.delete_skill(store, id),
             ("POST", ["skills", id, "versions"]) => self.create_version(store, id),
@@ -62,7 +62,7 @@ impl Hosted<'_> {
                 let skill = self.skill(store, id)?;
                 let found = skill.versions.iter().find(|known| known.is(version));
                 let found = found.ok_or_else(|| not_found(&format!("version: {version}")))?;
-                Ok(record(&wire::version(skill, found, self.profile)))
+                Ok(record(&json::version(skill, found, self.profile)))
             }
             ("DELETE", ["skills", id, "versions", version]) => self.delete_version(store, id, version),
             ("GET", ["skills", id, "versions", version, "content"]) => {
@@ -72,7 +72,7 @@ impl Hosted<'_> {
             ("GET", ["files"]) => self.list_files(store),
             ("GET", ["files", id]) => {
                 let file = store.files.iter().find(|file| file.id == *id);
-                file.map(|file| record(&wire::file(file))).ok_or_else(|| not_found(&format!("File: {id}")))
+                file.map(|file| record(&json::file(file))).ok_or_else(|| not_found(&format!("File: {id}")))
             }
             ("DELETE", ["files", id]) => {
                 let before = store.files.len();
@@ -90,7 +90,7 @@ impl Hosted<'_> {
     /// Under the beta profile an endpoint is there for those who name its beta.
     fn check_beta(&self, api: &str) -> Result<(), Refusal> {
         let beta = if api == "files" { "files-api-2025-04-14" } else { "skills-2025-10-02" };
-        if self.profile == Profile::Current || self.betas.iter().any(|named| named == beta) {
+        if self.profile == ApiProfile::Current || self.betas.iter().any(|named| named == beta) {
             return Ok(());
         }
         Err(Refusal::invalid(format!("this endpoint needs `anthropic-beta: {beta}`")))
@@ -105,26 +105,28 @@ impl Hosted<'_> {
         let skill = store.skills.iter_mut().find(|skill| skill.id == id);
         let skill = skill.ok_or_else(|| not_found(&format!("skill: {id}")))?;
         match skill.maker {
-            Maker::Custom => Ok(skill),
-            Maker::Anthropic => Err(Refusal::new(ApiErrorKind::Permission, "this skill cannot be changed")),
+            SkillOwner::Custom => Ok(skill),
+            SkillOwner::Anthropic => {
+                Err(Refusal::new(ApiErrorKind::Permission, "this skill cannot be changed"))
+            }
         }
     }
 
     fn create_skill(&self, store: &mut Store) -> Result<Reply, Refusal> {
-        let title = if self.profile == Profile::Beta { "display_title" } else { "display_name" };
+        let title = if self.profile == ApiProfile::Beta { "display_title" } else { "display_name" };
         let uploaded = upload::skill(self.content_type, self.body, Some(title))?;
         let id = store.fresh("skill");
         let version = store.version((uploaded.name.clone(), uploaded.description), uploaded.files, self.now);
         let skill = Skill {
             id,
-            maker: Maker::Custom,
+            maker: SkillOwner::Custom,
             title: uploaded.title.unwrap_or_else(|| uploaded.name.clone()),
             name: uploaded.name,
             created: self.now,
             updated: self.now,
             versions: vec![version],
         };
-        let reply = record(&wire::skill(&skill, self.profile));
+        let reply = record(&json::skill(&skill, self.profile));
         store.skills.push(skill);
         Ok(reply)
     }
@@ -138,7 +140,7 @@ impl Hosted<'_> {
         let version = store.version((uploaded.name, uploaded.description), uploaded.files, self.now);
         let skill = self.own(store, id)?;
         skill.updated = self.now;
-        let reply = record(&wire::version(skill, &version, self.profile));
+        let reply = record(&json::version(skill, &version, self.profile));
         skill.versions.push(version);
         Ok(reply)
     }
@@ -168,9 +170,9 @@ impl Hosted<'_> {
             .iter()
             .rev()
             .filter(|skill| source.as_deref().is_none_or(|source| source == skill.maker.name()))
-            .map(|skill| (skill.id.as_str(), wire::skill(skill, self.profile)))
+            .map(|skill| (skill.id.as_str(), json::skill(skill, self.profile)))
             .collect();
-        let most = if self.profile == Profile::Beta { 100 } else { 1000 };
+        let most = if self.profile == ApiProfile::Beta { 100 } else { 1000 };
         self.page(&listed, most)
     }
 
@@ -180,15 +182,15 @@ impl Hosted<'_> {
             .versions
             .iter()
             .rev()
-            .map(|version| (version.id.as_str(), wire::version(skill, version, self.profile)))
+            .map(|version| (version.id.as_str(), json::version(skill, version, self.profile)))
             .collect();
         self.page(&listed, 1000)
     }
 
     fn list_files(&self, store: &Store) -> Result<Reply, Refusal> {
         let listed: Vec<(&str, Value)> =
-            store.files.iter().rev().map(|file| (file.id.as_str(), wire::file(file))).collect();
-        if self.profile == Profile::Current {
+            store.files.iter().rev().map(|file| (file.id.as_str(), json::file(file))).collect();
+        if self.profile == ApiProfile::Current {
             return self.page(&listed, 1000);
         }
         let place = |id: &str| {
@@ -244,7 +246,7 @@ impl Hosted<'_> {
         let (name, media_type, content) = upload::file(self.content_type, self.body)?;
         store.add_file(&name, &media_type, content, Origin::Upload, self.now);
         let file = store.files.last().ok_or_else(|| not_found("File"))?;
-        Ok(record(&wire::file(file)))
+        Ok(record(&json::file(file)))
     }
 
     fn download_file(&self, store: &Store, id: &str) -> Result<Reply, Refusal> {
@@ -260,7 +262,7 @@ impl Hosted<'_> {
         let skill = self.skill(store, id)?;
         let found = skill.versions.iter().find(|known| known.is(version));
         let found = found.ok_or_else(|| not_found(&format!("version: {version}")))?;
-        if skill.maker == Maker::Anthropic {
+        if skill.maker == SkillOwner::Anthropic {
             return Err(Refusal::new(ApiErrorKind::Permission, "this skill cannot be downloaded"));
         }
         let files = found.files.iter().map(|(name, content)| (name.as_str(), &content[..]));

@@ -5,22 +5,20 @@ use conjure_conversation::{Block, Response, StopReason, Usage};
 use serde_json::json;
 
 use crate::fake::reply::Reply;
+use crate::fake::response_writer::{CALL_PLACEHOLDER, ProducedFile};
 use crate::hosted::media_type_of;
-
-/// What stands in a block for a name that is given when the turn is played.
-const CALL: &str = "{{call}}";
 
 /// One run of a command in the container, and what it leaves: an answer with the call and its result in it.
 ///
 /// ```
-/// use conjure_anthropic::fake::{FakeMessages, HostedRun, Reply};
+/// use conjure_anthropic::fake::{FakeMessages, FakeToolRun, Reply};
 ///
-/// let made = HostedRun::new("python make.py").with_stdout("ok\n").with_file("report.xlsx", "…").saying("Here it is.");
-/// let turns = [Reply::from(HostedRun::new("sleep 60").paused()), Reply::from(made)];
+/// let made = FakeToolRun::new("python make.py").with_stdout("ok\n").with_file("report.xlsx", "…").saying("Here it is.");
+/// let turns = [Reply::from(FakeToolRun::new("sleep 60").paused()), Reply::from(made)];
 /// let fake = FakeMessages::builder().hosting().turns(turns);
 /// ```
 #[derive(Debug, Clone)]
-pub struct HostedRun {
+pub struct FakeToolRun {
     command: String,
     stdout: String,
     stderr: String,
@@ -31,16 +29,7 @@ pub struct HostedRun {
     stop: StopReason,
 }
 
-/// A file that a turn makes when it is played.
-#[derive(Debug, Clone)]
-pub(in crate::fake) struct Produced {
-    pub(in crate::fake) placeholder: String,
-    pub(in crate::fake) name: String,
-    pub(in crate::fake) media_type: &'static str,
-    pub(in crate::fake) content: Bytes,
-}
-
-impl HostedRun {
+impl FakeToolRun {
     /// A run of this shell command that prints nothing, makes nothing and ends well.
     pub fn new(command: impl Into<String>) -> Self {
         Self {
@@ -105,10 +94,10 @@ impl HostedRun {
     }
 }
 
-impl From<HostedRun> for Reply {
-    fn from(run: HostedRun) -> Self {
-        let produced: Vec<Produced> = (run.files.into_iter().enumerate())
-            .map(|(place, (name, content))| Produced {
+impl From<FakeToolRun> for Reply {
+    fn from(run: FakeToolRun) -> Self {
+        let produced: Vec<ProducedFile> = (run.files.into_iter().enumerate())
+            .map(|(place, (name, content))| ProducedFile {
                 placeholder: format!("{{{{file {place}}}}}"),
                 media_type: media_type_of(&name),
                 name,
@@ -127,11 +116,10 @@ impl From<HostedRun> for Reply {
             }),
         };
         let call = json!({
-            "type": "server_tool_use", "id": CALL, "name": "bash_code_execution",
+            "type": "server_tool_use", "id": CALL_PLACEHOLDER, "name": "bash_code_execution",
             "input": {"command": run.command}, "caller": {"type": "direct"},
         });
-        let result =
-            json!({"type": "bash_code_execution_tool_result", "tool_use_id": CALL, "content": content});
+        let result = json!({"type": "bash_code_execution_tool_result", "tool_use_id": CALL_PLACEHOLDER, "content": content});
         let blocks = [call, result].into_iter().filter_map(|block| Block::from_json(block.to_string()).ok());
         let response = Response {
             id: None,
@@ -144,15 +132,4 @@ impl From<HostedRun> for Reply {
         };
         Self::answer(response).producing(produced)
     }
-}
-
-/// The block with its names: that of its call, those of its files.
-pub(in crate::fake) fn named(block: &Block, call: &str, files: &[(String, String)]) -> Block {
-    if !block.json().contains("{{") {
-        return block.clone();
-    }
-    let json = files.iter().fold(block.json().replace(CALL, call), |json, (placeholder, id)| {
-        json.replace(placeholder.as_str(), id)
-    });
-    Block::from_json(json).unwrap_or_else(|_| block.clone())
 }

@@ -14,12 +14,12 @@ const BUILT_IN_AT: Timestamp = Timestamp::from_millis(1_760_313_600_000);
 
 /// Who made a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::fake) enum Maker {
+pub(in crate::fake) enum SkillOwner {
     Anthropic,
     Custom,
 }
 
-impl Maker {
+impl SkillOwner {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Anthropic => "anthropic",
@@ -31,7 +31,7 @@ impl Maker {
 #[derive(Debug, Clone)]
 pub(super) struct Skill {
     pub(super) id: String,
-    pub(super) maker: Maker,
+    pub(super) maker: SkillOwner,
     pub(super) title: String,
     pub(super) name: String,
     pub(super) created: Timestamp,
@@ -85,7 +85,7 @@ impl Store {
     pub(in crate::fake) fn new() -> Self {
         let built_in = BUILT_IN.iter().map(|(id, title)| Skill {
             id: (*id).to_owned(),
-            maker: Maker::Anthropic,
+            maker: SkillOwner::Anthropic,
             title: (*title).to_owned(),
             name: (*id).to_owned(),
             created: BUILT_IN_AT,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use conjure_skill::{Frontmatter, Mode};
 
-use super::form::{Field, parse};
+use super::multipart_parser::{Field, parse};
 use crate::fake::refusal::Refusal;
 
 /// All files of a skill together, in bytes.

@@ -2,8 +2,8 @@
 
 use conjure_base::Digest;
 
-use crate::hosted::sync::index::{Memory, Remembered};
-use crate::hosted::{SkillId, SkillRecord, SkillSource, VersionId};
+use crate::hosted::sync::upload_index::{UploadedSkill, UploadedSkills};
+use crate::hosted::{SkillId, SkillMetadata, SkillSource, VersionId};
 
 /// What to do with a skill that is here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,8 +34,8 @@ pub(super) enum Match {
 pub(super) fn decide(
     name: &str,
     digest: Digest,
-    remembered: Option<&Remembered>,
-    listed: &[SkillRecord],
+    remembered: Option<&UploadedSkill>,
+    listed: &[SkillMetadata],
 ) -> Decision {
     let known =
         remembered.and_then(|known| Some((known, listed.iter().find(|record| record.id == known.id)?)));
@@ -52,9 +52,10 @@ pub(super) fn decide(
             _ => Decision::Update { skill: record.id.clone() },
         };
     }
-    let has_title =
-        |record: &&SkillRecord| record.source == SkillSource::Custom && record.title.as_deref() == Some(name);
-    let of_title: Vec<&SkillRecord> = listed.iter().filter(has_title).collect();
+    let has_title = |record: &&SkillMetadata| {
+        record.source == SkillSource::Custom && record.title.as_deref() == Some(name)
+    };
+    let of_title: Vec<&SkillMetadata> = listed.iter().filter(has_title).collect();
     match of_title.as_slice() {
         [] => Decision::Create,
         [only] => match &only.latest {
@@ -72,8 +73,8 @@ pub(super) fn decide(
 pub(super) fn absent<'m>(
     folder: &str,
     here: &[&str],
-    memory: &'m Memory,
-) -> impl Iterator<Item = (&'m String, &'m Remembered)> {
+    memory: &'m UploadedSkills,
+) -> impl Iterator<Item = (&'m String, &'m UploadedSkill)> {
     memory.iter().filter(move |(name, known)| known.folder == folder && !here.contains(&name.as_str()))
 }
 
@@ -83,18 +84,18 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn record(id: &str, title: &str, latest: Option<&str>, source: &str) -> SkillRecord {
+    fn record(id: &str, title: &str, latest: Option<&str>, source: &str) -> SkillMetadata {
         let record = json!({"id": id, "display_title": title, "latest_version": latest, "source": source});
         serde_json::from_value(record).unwrap()
     }
 
-    fn known(id: &str, version: Option<&str>, content: &str) -> Remembered {
-        let digest = Digest::of(content.as_bytes());
-        Remembered { id: id.into(), version: version.map(VersionId::new), digest, folder: "/f".to_owned() }
+    fn known(id: &str, version: Option<&str>, content: &str) -> UploadedSkill {
+        let digest = Digest::of_bytes(content.as_bytes());
+        UploadedSkill { id: id.into(), version: version.map(VersionId::new), digest, folder: "/f".to_owned() }
     }
 
-    fn check(remembered: Option<Remembered>, listed: &[SkillRecord], expected: &Decision) {
-        let decided = decide("a", Digest::of(b"new"), remembered.as_ref(), listed);
+    fn check(remembered: Option<UploadedSkill>, listed: &[SkillMetadata], expected: &Decision) {
+        let decided = decide("a", Digest::of_bytes(b"new"), remembered.as_ref(), listed);
         assert_eq!(&decided, expected, "{remembered:?} {listed:?}");
     }
 
@@ -106,7 +107,7 @@ mod tests {
     fn every_case_has_its_decision() {
         let custom = |id: &str, latest| record(id, "a", latest, "custom");
         let update = |id: &str| Decision::Update { skill: id.into() };
-        let (old, new) = (Digest::of(b"old"), "new");
+        let (old, new) = (Digest::of_bytes(b"old"), "new");
         // Nothing is remembered.
         check(None, &[], &Decision::Create);
         check(None, &[record("s", "b", Some("1"), "custom")], &Decision::Create);
@@ -122,8 +123,8 @@ mod tests {
         check(Some(known("s", Some("1"), "old")), &two, &update("s"));
         let of = |digest| compare("s", "1", Match::Remembered(digest));
         check(Some(known("s", Some("0"), "old")), &two, &of(old));
-        check(Some(known("s", Some("0"), new)), &two, &of(Digest::of(b"new")));
-        check(Some(known("s", None, new)), &two, &of(Digest::of(b"new")));
+        check(Some(known("s", Some("0"), new)), &two, &of(Digest::of_bytes(b"new")));
+        check(Some(known("s", None, new)), &two, &of(Digest::of_bytes(b"new")));
         check(Some(known("s", Some("1"), new)), &[custom("s", None)], &update("s"));
         // Under another title, too.
         check(Some(known("s", Some("1"), new)), &[record("s", "A!", Some("1"), "custom")], &unchanged);
@@ -134,10 +135,10 @@ mod tests {
 
     #[test]
     fn what_came_from_elsewhere_is_not_missed() {
-        let mut memory = Memory::new();
+        let mut memory = UploadedSkills::new();
         memory.insert("a".to_owned(), known("s", None, ""));
         memory.insert("b".to_owned(), known("t", None, ""));
-        memory.insert("c".to_owned(), Remembered { folder: "/g".to_owned(), ..known("u", None, "") });
+        memory.insert("c".to_owned(), UploadedSkill { folder: "/g".to_owned(), ..known("u", None, "") });
         let names: Vec<_> = absent("/f", &["a"], &memory).map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["b"]);
     }
@@ -150,14 +151,14 @@ mod tests {
             listed in proptest::collection::vec(("[st]", "[ab]", proptest::option::of("[12]")), 0..4),
             remembered in proptest::option::of(("[st]", proptest::option::of("[12]"), "(old|new)")),
         ) {
-            let listed: Vec<SkillRecord> = listed
+            let listed: Vec<SkillMetadata> = listed
                 .iter()
                 .enumerate()
                 .map(|(at, (id, title, latest))| record(&format!("{id}{at}"), title, latest.as_deref(), "custom"))
                 .collect();
             let remembered = remembered
                 .map(|(id, version, content)| known(&format!("{id}0"), version.as_deref(), &content));
-            let decided = decide("a", Digest::of(b"new"), remembered.as_ref(), &listed);
+            let decided = decide("a", Digest::of_bytes(b"new"), remembered.as_ref(), &listed);
             let is_listed = |id: &SkillId| listed.iter().any(|record| record.id == *id);
             match &decided {
                 Decision::Create => {
@@ -167,7 +168,7 @@ mod tests {
                 Decision::Unchanged { skill, version } => {
                     let known = remembered.unwrap();
                     prop_assert_eq!((&known.id, known.version.as_ref()), (skill, Some(version)));
-                    prop_assert_eq!(known.digest, Digest::of(b"new"));
+                    prop_assert_eq!(known.digest, Digest::of_bytes(b"new"));
                 }
                 Decision::Update { skill } | Decision::Compare { skill, .. } => prop_assert!(is_listed(skill)),
                 Decision::Ambiguous { skills } => prop_assert!(skills.len() > 1 && skills.iter().all(is_listed)),

@@ -1,200 +1,200 @@
-//! What a push would do, what it does, and what it did.
+//! The plan, the events and the report of a push.
 
 use std::path::{Path, PathBuf};
 
 use conjure_skill::Diagnostic;
 
-use crate::hosted::sync::local::Ready;
+use crate::hosted::sync::local_skills::UploadCandidate;
 use crate::hosted::sync::{SkillFailure, SyncError};
 use crate::hosted::{Progress, SkillId, VersionId};
 
-/// What a push would do.
+/// The plan of a push.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct SyncPlan {
-    /// Each skill of the folder, by name.
+    /// The skills of the directory, sorted by name.
     pub skills: Vec<PlannedSkill>,
-    /// What came from this folder and is not there any more, by name. A push leaves it at the service.
-    pub absent: Vec<Absent>,
-    /// What is remarkable of the folder, and hinders nothing.
+    /// Uploaded skills that are missing in the directory now, sorted by name. A push leaves them at the service.
+    pub absent: Vec<MissingLocally>,
+    /// Warnings about the directory.
     pub notes: Vec<Diagnostic>,
     pub(super) folder: String,
-    /// What is remembered and does not exist any more.
+    /// Index entries of skills that the service no longer has.
     pub(super) gone: Vec<SkillId>,
 }
 
-/// What a push would do with a skill.
+/// The plan for one skill.
 #[derive(Debug)]
 pub struct PlannedSkill {
     pub(super) name: String,
     pub(super) place: PathBuf,
-    pub(super) step: Result<Step, SkillFailure>,
-    pub(super) ready: Option<Ready>,
+    pub(super) step: Result<PlannedAction, SkillFailure>,
+    pub(super) ready: Option<UploadCandidate>,
 }
 
-/// What is to be done with a skill.
+/// The planned action for a skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
-    /// Upload it as a new one.
+pub enum PlannedAction {
+    /// Upload it as a new skill.
     Create,
-    /// Upload it as another version.
+    /// Upload it as a new version.
     Update {
-        /// Of this one.
+        /// The skill at the service.
         skill: SkillId,
     },
-    /// Nothing: the service has it as it is here.
+    /// Nothing: the service has the same files.
     Keep {
-        /// As which.
+        /// The skill at the service.
         skill: SkillId,
-        /// In which version.
+        /// The version.
         version: VersionId,
     },
 }
 
-/// A skill that came from the folder and is not there any more: removed, or renamed.
+/// An uploaded skill that is missing in the directory: removed or renamed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Absent {
-    /// The name that it had.
+pub struct MissingLocally {
+    /// Its name.
     pub name: String,
-    /// Which it is at the service.
+    /// The skill at the service.
     pub skill: SkillId,
 }
 
-/// What a push did.
+/// The report of a push.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct SyncReport {
-    /// Each skill of the folder, by name.
+    /// The skills of the directory, sorted by name.
     pub skills: Vec<SyncedSkill>,
     /// As in the [plan](SyncPlan::absent).
-    pub absent: Vec<Absent>,
+    pub absent: Vec<MissingLocally>,
     /// As in the [plan](SyncPlan::notes).
     pub notes: Vec<Diagnostic>,
-    /// Why not all of it was put down, where that is so. The next push finds by comparing what this one has uploaded.
-    pub not_remembered: Option<SyncError>,
+    /// The first error of writing the index, if any. The next push then finds the uploads by comparing.
+    pub record_error: Option<SyncError>,
 }
 
-/// How a push ended for a skill.
+/// The result of a push for one skill.
 #[derive(Debug)]
 pub struct SyncedSkill {
     pub(super) name: String,
     pub(super) place: PathBuf,
-    pub(super) result: Result<Pushed, SkillFailure>,
+    pub(super) result: Result<PushResult, SkillFailure>,
 }
 
-/// What the service has now.
+/// The result of pushing a skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Pushed {
-    /// A new skill.
+pub enum PushResult {
+    /// A new skill was created.
     Created {
-        /// Which.
+        /// The skill.
         skill: SkillId,
-        /// Its version, where the service told it.
+        /// The version, if known.
         version: Option<VersionId>,
     },
-    /// Another version.
+    /// A new version was created.
     Updated {
-        /// Of which.
+        /// The skill.
         skill: SkillId,
-        /// Which.
+        /// The skill.
         version: VersionId,
     },
-    /// What it had.
+    /// The service had the same files.
     Unchanged {
-        /// Which.
+        /// The skill.
         skill: SkillId,
-        /// In which version.
+        /// The version.
         version: VersionId,
     },
 }
 
-/// What happens in a push, as it happens.
+/// An event of a push.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SyncEvent<'a> {
-    /// The plan is made.
+    /// The plan is complete.
     Planned(&'a SyncPlan),
-    /// A skill begins to be uploaded.
+    /// An upload has started.
     Started {
         /// Its name.
         name: &'a str,
-        /// Its files together, in bytes.
+        /// The size of its files, in bytes.
         bytes: u64,
     },
-    /// A piece of it was handed to the connection.
-    Sent {
+    /// A chunk was passed to the connection.
+    Uploaded {
         /// Its name.
         name: &'a str,
-        /// How far it is.
+        /// The progress.
         progress: Progress,
     },
-    /// It is done, or has failed.
+    /// A skill is finished or has failed.
     Finished(&'a SyncedSkill),
 }
 
 impl PlannedSkill {
-    /// The skill's name; of one that is not valid, that of its folder.
+    /// The skill's name; for an invalid skill, the directory's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its `SKILL.md`, or its package.
+    /// The path of its `SKILL.md` or package.
     #[must_use]
     pub fn place(&self) -> &Path {
         &self.place
     }
 
-    /// What would be done.
+    /// The planned action.
     ///
     /// # Errors
-    /// Why nothing would.
-    pub const fn step(&self) -> Result<&Step, &SkillFailure> {
+    /// Why the skill cannot be pushed.
+    pub const fn step(&self) -> Result<&PlannedAction, &SkillFailure> {
         self.step.as_ref()
     }
 }
 
 impl SyncedSkill {
-    /// The skill's name; of one that is not valid, that of its folder.
+    /// The skill's name; for an invalid skill, the directory's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its `SKILL.md`, or its package.
+    /// The path of its `SKILL.md` or package.
     #[must_use]
     pub fn place(&self) -> &Path {
         &self.place
     }
 
-    /// What the service has now.
+    /// The result of pushing a skill.
     ///
     /// # Errors
     /// Why it is not what is here.
-    pub const fn result(&self) -> Result<&Pushed, &SkillFailure> {
+    pub const fn result(&self) -> Result<&PushResult, &SkillFailure> {
         self.result.as_ref()
     }
 }
 
 impl SyncPlan {
-    /// Whether every skill of the folder can be brought in step.
+    /// Whether every skill can be pushed.
     #[must_use]
-    pub fn is_good(&self) -> bool {
+    pub fn is_possible(&self) -> bool {
         self.skills.iter().all(|skill| skill.step.is_ok())
     }
 }
 
 impl SyncReport {
-    /// Whether every skill of the folder is in step, and all of it was put down.
+    /// Whether every skill is synchronised and the index is up to date.
     #[must_use]
-    pub fn is_good(&self) -> bool {
-        self.not_remembered.is_none() && self.skills.iter().all(|skill| skill.result.is_ok())
+    pub fn is_complete(&self) -> bool {
+        self.record_error.is_none() && self.skills.iter().all(|skill| skill.result.is_ok())
     }
 }
 
-impl Pushed {
-    /// Which skill of the service.
+impl PushResult {
+    /// The skill at the service.
     #[must_use]
     pub const fn skill(&self) -> &SkillId {
         match self {
@@ -204,7 +204,7 @@ impl Pushed {
         }
     }
 
-    /// Its newest version, where that is known.
+    /// Its newest version, if known.
     #[must_use]
     pub const fn version(&self) -> Option<&VersionId> {
         match self {

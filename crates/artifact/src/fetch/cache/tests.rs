@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn key(tenant: usize, url: usize) -> Key {
-    Key {
+fn key(tenant: usize, url: usize) -> CacheKey {
+    CacheKey {
         tenant: TenantId::new(format!("tenant-{tenant}")).unwrap(),
         store: PathBuf::from("/"),
         url: url.to_string(),
@@ -15,18 +15,18 @@ fn key(tenant: usize, url: usize) -> Key {
 /// More than is ever used here.
 const MOST: u64 = 1_000;
 
-fn entry(url: usize) -> Entry {
+fn entry(url: usize) -> CacheEntry {
     sized(url, 0)
 }
 
-fn sized(url: usize, size: u64) -> Entry {
-    let content = ArtifactContent { digest: Digest::of(b""), size };
-    let fetched = Fetched { content, content_type: "text/plain".to_owned(), name: url.to_string() };
-    Entry {
+fn sized(url: usize, size: u64) -> CacheEntry {
+    let content = ArtifactContent { digest: Digest::of_bytes(b""), size };
+    let fetched = FetchedContent { content, content_type: "text/plain".to_owned(), name: url.to_string() };
+    CacheEntry {
         fetched,
         validators: Validators::default(),
-        landed: url.to_string(),
-        keeping: Keeping::AsConfigured,
+        final_url: url.to_string(),
+        freshness: Freshness::Default,
         fresh_until: Deadline::NEVER,
     }
 }
@@ -39,13 +39,13 @@ fn name(cache: &mut Cache, tenant: usize, url: usize) -> Option<String> {
 fn of_a_tenant_the_entry_that_was_not_used_for_longest_goes_first() {
     let mut cache = Cache::default();
     cache.put(key(2, 0), entry(0), MOST);
-    for url in 0..ENTRIES {
+    for url in 0..MAX_ENTRIES_PER_TENANT {
         cache.put(key(1, url), entry(url), MOST);
     }
     assert_eq!(name(&mut cache, 1, 0).as_deref(), Some("0"));
-    cache.put(key(1, ENTRIES), entry(ENTRIES), MOST);
+    cache.put(key(1, MAX_ENTRIES_PER_TENANT), entry(MAX_ENTRIES_PER_TENANT), MOST);
     assert_eq!(name(&mut cache, 1, 1), None);
-    for url in [0, 2, ENTRIES] {
+    for url in [0, 2, MAX_ENTRIES_PER_TENANT] {
         assert_eq!(name(&mut cache, 1, url), Some(url.to_string()));
     }
     // One that is there already takes no other's place.
@@ -58,13 +58,13 @@ fn of_a_tenant_the_entry_that_was_not_used_for_longest_goes_first() {
 #[test]
 fn of_tenants_the_one_that_was_idle_for_longest_goes_first() {
     let mut cache = Cache::default();
-    for tenant in 0..TENANTS {
+    for tenant in 0..MAX_TENANTS {
         cache.put(key(tenant, 0), entry(0), MOST);
     }
     assert!(name(&mut cache, 0, 0).is_some());
-    cache.put(key(TENANTS, 0), entry(0), MOST);
+    cache.put(key(MAX_TENANTS, 0), entry(0), MOST);
     assert_eq!(name(&mut cache, 1, 0), None);
-    assert!(name(&mut cache, 0, 0).is_some() && name(&mut cache, TENANTS, 0).is_some());
+    assert!(name(&mut cache, 0, 0).is_some() && name(&mut cache, MAX_TENANTS, 0).is_some());
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn nothing_of_one_tenant_or_store_is_anothers() {
     let mut cache = Cache::default();
     cache.put(key(1, 0), entry(0), MOST);
     assert_eq!(name(&mut cache, 2, 0), None);
-    assert!(cache.get(&Key { store: PathBuf::from("/other"), ..key(1, 0) }, MOST).is_none());
+    assert!(cache.get(&CacheKey { store: PathBuf::from("/other"), ..key(1, 0) }, MOST).is_none());
     cache.remove(&key(2, 0));
     assert!(name(&mut cache, 1, 0).is_some());
     cache.remove(&key(1, 0));
@@ -88,19 +88,19 @@ fn of_a_tenant_no_more_bytes_are_noted_than_it_may_have() {
     }
     assert_eq!(name(&mut cache, 1, 0).as_deref(), Some("0"));
     cache.put(key(1, 3), sized(3, 11), 30);
-    assert_eq!(cache.bytes_of(&key(1, 0).tenant), 21, "two had to go for it");
+    assert_eq!(cache.tenant_bytes(&key(1, 0).tenant), 21, "two had to go for it");
     assert!(name(&mut cache, 1, 1).is_none() && name(&mut cache, 1, 2).is_none());
     // One that grows in its place.
     cache.put(key(1, 0), sized(0, 19), 30);
-    assert_eq!(cache.bytes_of(&key(1, 0).tenant), 30);
+    assert_eq!(cache.tenant_bytes(&key(1, 0).tenant), 30);
     cache.put(key(1, 0), sized(0, 20), 30);
     assert!(name(&mut cache, 1, 3).is_none());
     // One that is too large takes nobody's place but that of what it was before.
     cache.put(key(1, 4), sized(4, 31), 30);
     assert_eq!(name(&mut cache, 1, 0).as_deref(), Some("0"));
     cache.put(key(1, 0), sized(0, 31), 30);
-    assert_eq!((name(&mut cache, 1, 0), cache.bytes_of(&key(1, 0).tenant)), (None, 0));
-    assert_eq!(cache.bytes_of(&key(2, 0).tenant), 900, "another tenant's");
+    assert_eq!((name(&mut cache, 1, 0), cache.tenant_bytes(&key(1, 0).tenant)), (None, 0));
+    assert_eq!(cache.tenant_bytes(&key(2, 0).tenant), 900, "another tenant's");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_tenant_that_may_have_less_than_before_has_less_at_the_next_use() {
     }
     // Whatever is asked for, even what is not there.
     assert!(cache.get(&key(1, 7), 20).is_none());
-    assert_eq!(cache.bytes_of(&key(1, 0).tenant), 20);
+    assert_eq!(cache.tenant_bytes(&key(1, 0).tenant), 20);
     assert!(cache.get(&key(1, 0), 20).is_none());
     assert!(cache.get(&key(1, 1), 10).is_some(), "what is asked for is used, and goes last");
     assert!(cache.get(&key(1, 2), 10).is_none());
@@ -130,17 +130,17 @@ fn a_tenant_that_may_have_nothing_has_nothing_that_is_empty_either() {
     assert!(cache.tenants.is_empty(), "and takes no other tenant's place");
     cache.put(key(1, 0), entry(0), 1);
     assert!(name(&mut cache, 1, 0).is_some());
-    cache.forget(&key(1, 0).tenant);
+    cache.remove_tenant(&key(1, 0).tenant);
     assert!(cache.tenants.is_empty());
 }
 
 #[test]
 fn what_is_too_large_takes_no_other_tenants_place() {
     let mut cache = Cache::default();
-    for tenant in 0..TENANTS {
+    for tenant in 0..MAX_TENANTS {
         cache.put(key(tenant, 0), entry(0), MOST);
     }
-    cache.put(key(TENANTS, 0), sized(0, 2), 1);
+    cache.put(key(MAX_TENANTS, 0), sized(0, 2), 1);
     assert!(name(&mut cache, 0, 0).is_some());
 }
 
@@ -223,14 +223,14 @@ proptest! {
                 prop_assert_eq!(got, known.map(|(_, size)| *size));
             }
             let whose = key(1, 0).tenant;
-            prop_assert_eq!(cache.bytes_of(&whose), naive.bytes());
+            prop_assert_eq!(cache.tenant_bytes(&whose), naive.bytes());
             let entries = cache.tenants.get(&whose).into_iter().flat_map(|tenant| &tenant.entries);
-            let mut entries: Vec<_> = entries.map(|(key, used)| (used.at, key.url.clone(), used.entry.size())).collect();
+            let mut entries: Vec<_> = entries.map(|(key, used)| (used.last_used, key.url.clone(), used.entry.size())).collect();
             entries.sort_unstable();
             let entries: Vec<_> = entries.into_iter().map(|(_, url, size)| (url, size)).collect();
             let expected: Vec<_> = naive.0.iter().map(|(url, size)| (url.to_string(), *size)).collect();
             prop_assert_eq!(entries, expected);
         }
-        prop_assert_eq!(cache.bytes_of(&untouched.tenant), 7);
+        prop_assert_eq!(cache.tenant_bytes(&untouched.tenant), 7);
     }
 }

@@ -1,10 +1,10 @@
 use proptest::prelude::*;
 
-use super::super::web_url::AnyUrl;
+use super::super::web_url::UncheckedUrl;
 use super::*;
 
 fn url(text: &str) -> WebUrl {
-    WebUrl::try_from(AnyUrl::parse(text).unwrap()).unwrap()
+    WebUrl::try_from(UncheckedUrl::parse(text).unwrap()).unwrap()
 }
 
 fn check(disposition: impl AsRef<[u8]>, expected: &str) {

@@ -1,21 +1,21 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::shown::LONGEST_SHOWN;
+use crate::error::MAX_EXCERPT;
 
-fn read(text: &str) -> Result<WebUrl, NoWebUrl> {
-    WebUrl::try_from(AnyUrl::parse(text)?)
+fn read(text: &str) -> Result<WebUrl, WebUrlError> {
+    WebUrl::try_from(UncheckedUrl::parse(text)?)
 }
 
 fn check(text: &str, expected: &str) {
     match read(text) {
         Ok(url) => assert_eq!(url.as_str(), expected, "{text:?}"),
-        Err(NoWebUrl(reason)) => assert!(reason.contains(expected), "{text:?}: {reason}"),
+        Err(WebUrlError(reason)) => assert!(reason.contains(expected), "{text:?}: {reason}"),
     }
 }
 
 fn is_refused(text: &str, why: &str) {
-    let NoWebUrl(reason) = read(text).expect_err(text);
+    let WebUrlError(reason) = read(text).expect_err(text);
     assert!(reason.contains(why), "{text:?}: {reason}");
 }
 
@@ -103,11 +103,11 @@ fn where_a_redirect_leads_is_read_from_where_it_stands() {
 
 #[test]
 fn what_is_shown_has_no_secrets_and_an_end() {
-    let shown = |text: &str| read(text).unwrap().shown();
+    let shown = |text: &str| read(text).unwrap().redacted();
     assert_eq!(shown("https://example.com/a?key=secret&b=&secret#x"), "https://example.com/a?key=…&b=…&…");
     assert_eq!(shown("http://example.com:8080/"), "http://example.com:8080/");
     let long = shown(&format!("https://example.com/{}", "a".repeat(500)));
-    assert_eq!(long.chars().count(), LONGEST_SHOWN + 1);
+    assert_eq!(long.chars().count(), MAX_EXCERPT + 1);
 }
 
 /// A part of an IPv4 address in one of its notations.

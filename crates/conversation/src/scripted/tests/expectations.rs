@@ -53,7 +53,7 @@ async fn an_expectation_that_fails_says_turn_field_expected_and_sent() {
 }
 
 #[tokio::test]
-async fn another_request_than_the_expected_one_is_told_with_its_digest() {
+async fn an_unexpected_request_is_reported_with_its_digest() {
     let expected = request_digest(&request(vec![asked()]));
     let sent = request_digest(&request(with_results()));
     let message = fails(&format!("{{request: '{expected}'}}")).await;

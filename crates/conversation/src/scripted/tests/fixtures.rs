@@ -12,8 +12,9 @@ use tempfile::tempdir;
 use super::{answer, asked, request};
 use crate::scripted::{Recorder, Script, ScriptFormat, ScriptedModel};
 use crate::{
-    Access, Authorization, Block, CallContext, CallTraits, Composer, Composition, LoopOptions, LoopOutcome,
-    Message, Model, Standing, ToolCall, ToolResult, ToolRunner, TurnOutcome, TurnStop, run_loop,
+    Authorization, Block, CallConcurrency, CallContext, CallTraits, Composer, LoopOptions, LoopOutcome,
+    Message, Model, PromptPrefix, SessionView, ToolCall, ToolResult, ToolRunner, TurnOutcome, TurnStop,
+    run_loop,
 };
 
 fn fixtures() -> PathBuf {
@@ -28,7 +29,7 @@ fn script(name: &str) -> PathBuf {
 struct Skills;
 
 impl Composer for Skills {
-    fn compose(&self, _: &Standing) -> Composition {
+    fn compose(&self, _: &SessionView) -> PromptPrefix {
         let mut block = "<available_skills>\n".to_owned();
         for name in ["log-analyzer", "minimal-skill", "sales-report", "test-skill"] {
             let location = fixtures().join("skills").join(name).join("SKILL.md");
@@ -37,7 +38,7 @@ impl Composer for Skills {
                 location.display()
             );
         }
-        Composition { instructions: vec![block + "</available_skills>"], tools: request(Vec::new()).tools }
+        PromptPrefix { instructions: vec![block + "</available_skills>"], tools: request(Vec::new()).tools }
     }
 }
 
@@ -46,10 +47,10 @@ struct Tools(PathBuf);
 
 impl ToolRunner for Tools {
     fn traits(&self, _: &ToolCall) -> CallTraits {
-        CallTraits { access: Access::Shared, idempotent: false }
+        CallTraits { concurrency: CallConcurrency::Shared, idempotent: false }
     }
 
-    fn authorize<'a>(&'a self, _: &'a ToolCall, _: &'a Standing) -> BoxFuture<'a, Authorization> {
+    fn authorize<'a>(&'a self, _: &'a ToolCall, _: &'a SessionView) -> BoxFuture<'a, Authorization> {
         Box::pin(async { Authorization::Allow })
     }
 

@@ -2,9 +2,9 @@
 
 mod bad_files;
 mod expectations;
+mod expressions;
 mod fixtures;
 mod playing;
-mod quotations;
 mod recording;
 
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use futures_util::StreamExt as _;
 use proptest::prelude::*;
 
 use super::{answer, asked, events, model, request, script_error};
-use crate::scripted::pieces::deltas;
+use crate::scripted::model::stream_deltas;
 use crate::scripted::{Script, ScriptFormat, ScriptedModel};
 use crate::{ApiErrorKind, Block, BlockKind, Model as _, ModelErrorKind, ModelEvent, StopReason, Usage};
 
@@ -76,7 +76,7 @@ async fn an_answer_arrives_in_pieces() {
 }
 
 #[tokio::test]
-async fn turns_follow_each_other_and_the_end_is_told() {
+async fn turns_follow_each_other_and_the_end_is_an_error() {
     let model = model("version: 1\nturns: [{content: one}, {content: two}]");
     let texts = [answer(&model, request(vec![asked()])).await, answer(&model, request(vec![asked()])).await];
     assert_eq!(texts.map(|response| response.content[0].clone()), [Block::text("one"), Block::text("two")]);
@@ -89,7 +89,7 @@ async fn turns_follow_each_other_and_the_end_is_told() {
 }
 
 #[tokio::test]
-async fn a_revived_session_goes_on_where_it_was_with_the_same_ids() {
+async fn a_revived_session_continues_with_the_same_ids() {
     let yaml = "version: 1\nturns: [{content: [{tool_use: {name: a}}]}, {content: [{tool_use: {name: b}}]}]";
     let model = model(yaml).starting_at(1);
     let response = answer(&model, request(vec![asked()])).await;
@@ -176,7 +176,7 @@ proptest! {
             .collect();
         let mut joined = vec![String::new(); blocks.len()];
         let mut counts = vec![0; blocks.len()];
-        for event in deltas(&blocks, pieces) {
+        for event in stream_deltas(&blocks, pieces) {
             let (index, piece) = match event {
                 ModelEvent::TextDelta { index, text } | ModelEvent::ThinkingDelta { index, text } => (index, text),
                 ModelEvent::ToolInputDelta { index, partial_json } => (index, partial_json),

@@ -12,8 +12,8 @@ use tempfile::tempdir;
 use super::{answer, asked, events, model, request, script_error, with_results};
 use crate::scripted::{RecordError, Recorder, ScriptError, ScriptedModel, request_digest};
 use crate::{
-    ApiErrorKind, Block, CallEffects, Message, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream,
-    Request, Response, Role, StopReason, Usage, model_fn,
+    ApiErrorKind, Block, Message, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request,
+    Response, Role, SideEffects, StopReason, Usage, model_fn,
 };
 
 /// Keeps what a model is sent, as the bytes of a request's body.
@@ -109,8 +109,8 @@ fn a_recorder_says_of_effects_what_its_model_says() {
             futures_util::stream::empty().boxed()
         }
 
-        fn effects(&self, _: &Request) -> CallEffects {
-            CallEffects::Possible
+        fn side_effects(&self, _: &Request) -> SideEffects {
+            SideEffects::Possible
         }
     }
     let folder = tempdir().unwrap();
@@ -118,8 +118,8 @@ fn a_recorder_says_of_effects_what_its_model_says() {
     let plain = request(vec![asked()]);
     let acting = Recorder::create(Acting, record("acting.json")).unwrap();
     let answering = Recorder::create(service(), record("answering.json")).unwrap();
-    assert_eq!(acting.effects(&plain), CallEffects::Possible);
-    assert_eq!(answering.effects(&plain), CallEffects::None);
+    assert_eq!(acting.side_effects(&plain), SideEffects::Possible);
+    assert_eq!(answering.side_effects(&plain), SideEffects::None);
 }
 
 #[tokio::test]
@@ -209,7 +209,7 @@ fn shown(events: &[Result<ModelEvent, ModelError>]) -> Vec<(usize, String)> {
 }
 
 #[tokio::test]
-async fn every_class_of_error_is_kept() {
+async fn every_class_of_error_is_recorded() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("run.yaml");
     let kinds = [
@@ -286,7 +286,7 @@ fn a_recording_is_only_ever_a_regular_file() {
 }
 
 #[tokio::test]
-async fn a_failure_to_write_disturbs_no_call_and_is_told_at_the_end() {
+async fn a_failed_write_disturbs_no_call_and_is_reported_by_finish() {
     let parent = tempdir().unwrap();
     let folder = parent.path().join("folder");
     fs::create_dir(&folder).unwrap();

@@ -7,7 +7,7 @@ fn connect(address_type: u8, rest: &[u8]) -> Vec<u8> {
 }
 
 fn check(bytes: &[u8], expected: &str) {
-    let shown = match request(bytes) {
+    let shown = match parse_request(bytes) {
         Ok(None) => "incomplete".to_owned(),
         Ok(Some((target, used))) => format!("{target} {used}"),
         Err(reason) => reason.to_string(),
@@ -26,7 +26,7 @@ fn the_three_address_types_are_read() {
 }
 
 #[test]
-fn what_is_not_served_is_refused_as_soon_as_it_is_known() {
+fn unsupported_requests_are_refused_as_early_as_possible() {
     check(&[5, 2, 0, 1], "the SOCKS command 2 is not served");
     check(&[5, 3, 0, 1], "the SOCKS command 3 is not served");
     check(&[5, 1, 0, 2], "the SOCKS address type 2 is not served");
@@ -46,11 +46,11 @@ fn what_is_not_served_is_refused_as_soon_as_it_is_known() {
 
 #[test]
 fn a_greeting_offers_to_go_without_authentication() {
-    assert_eq!(greeting(&[5, 1, 0]), Ok(Some(((), 3))));
-    assert_eq!(greeting(&[5, 3, 2, 1, 0, 9]), Ok(Some(((), 5))));
-    assert_eq!(greeting(&[5, 2, 0]), Ok(None));
-    assert_eq!(greeting(&[5, 2, 1, 2]), Err(Reason::SocksAuthentication));
-    assert_eq!(greeting(&[5, 0]), Err(Reason::SocksAuthentication));
+    assert_eq!(parse_greeting(&[5, 1, 0]), Ok(Some(((), 3))));
+    assert_eq!(parse_greeting(&[5, 3, 2, 1, 0, 9]), Ok(Some(((), 5))));
+    assert_eq!(parse_greeting(&[5, 2, 0]), Ok(None));
+    assert_eq!(parse_greeting(&[5, 2, 1, 2]), Err(RefusalReason::SocksAuthentication));
+    assert_eq!(parse_greeting(&[5, 0]), Err(RefusalReason::SocksAuthentication));
 }
 
 proptest! {
@@ -65,15 +65,15 @@ proptest! {
         let length = u8::try_from(name.len()).unwrap();
         let bytes = connect(3, &[&[length], name.as_bytes(), &port.to_be_bytes()].concat());
         for end in 0..bytes.len() {
-            prop_assert_eq!(request(&bytes[..end]), Ok(None));
+            prop_assert_eq!(parse_request(&bytes[..end]), Ok(None));
         }
-        let (target, used) = request(&[&bytes[..], &behind].concat()).unwrap().unwrap();
+        let (target, used) = parse_request(&[&bytes[..], &behind].concat()).unwrap().unwrap();
         prop_assert_eq!((target.to_string(), used), (format!("{name}:{port}"), bytes.len()));
     }
 
     #[test]
     fn no_bytes_make_it_panic(bytes in any::<Vec<u8>>()) {
-        let _ = greeting(&bytes);
-        let _ = request(&[&[5, 1, 0][..], &bytes].concat());
+        let _ = parse_greeting(&bytes);
+        let _ = parse_request(&[&[5, 1, 0][..], &bytes].concat());
     }
 }

@@ -11,22 +11,22 @@ use tokio::process::ChildStdout;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::engine::{Engine, LABEL};
+use super::build_client::{BuildClient, LABEL};
+use super::build_dir::BuildDir;
+use super::build_process::BuildProcess;
+use super::debian_release::Release;
 use super::error::{ImageError, ImageErrorKind};
 use super::name::ImageName;
 use super::options::{ImageOptions, ImageSource};
-use super::progress::{ImageProgress, News};
-use super::release::Release;
-use super::site::Site;
-use super::worker::Worker;
-use super::{debian, dockerfile, lists, wheels};
+use super::progress::{ImageProgress, ProgressReporter};
+use super::{dockerfile, mmdebstrap, package_lists, wheels};
 
 /// How much of the archive is read at once, and how many such pieces wait for the engine.
 const PIECE: usize = 256 * 1024;
 const PIECES: usize = 4;
 
 /// How often it is told how much of the image has gone to the engine, in bytes.
-const TOLD_EVERY: u64 = 64 * 1024 * 1024;
+const REPORT_EVERY: u64 = 64 * 1024 * 1024;
 
 /// An image that was built.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,47 +55,47 @@ pub async fn build_image(
     cancelled: &CancellationToken,
     listener: &mut (dyn FnMut(ImageProgress) + Send),
 ) -> Result<BuiltImage, ImageError> {
-    lists::check(options)?;
+    package_lists::check(options)?;
     check_mirror(options)?;
     if options.source == ImageSource::Debian {
-        Release::of(options.base.as_deref())?;
+        Release::for_base(options.base.as_deref())?;
     }
-    let news = News::to(listener);
-    let site = Site::make(options.temporary.as_deref())?;
+    let progress = ProgressReporter::to(listener);
+    let build_dir = BuildDir::make(options.temporary.as_deref())?;
     let ended = tokio::select! {
-        built = build(&site, options, deadline, &news) => built,
+        built = build(&build_dir, options, deadline, &progress) => built,
         () = cancelled.cancelled() => Err(ImageError::new(ImageErrorKind::Cancelled, "the build was cancelled")),
         () = SystemClock.sleep_until(deadline) => {
             Err(ImageError::new(ImageErrorKind::TimedOut, "the time for the build was up"))
         }
     };
-    site.is_clear().await;
+    build_dir.is_clear().await;
     ended
 }
 
 async fn build(
-    site: &Arc<Site>,
+    build_dir: &Arc<BuildDir>,
     options: &ImageOptions,
     deadline: Deadline,
-    news: &News<'_>,
+    progress: &ProgressReporter<'_>,
 ) -> Result<BuiltImage, ImageError> {
-    let engine = Engine::find(&options.engine, deadline).await?;
+    let engine = BuildClient::find(&options.engine, deadline).await?;
     let name = options.name.to_string();
     let before = engine.image(&name).await?;
     let source = match options.source {
-        ImageSource::Fitting => fitting(&engine, options, news).await?,
+        ImageSource::Fitting => select_method(&engine, options, progress).await?,
         chosen => chosen,
     };
     if source == ImageSource::Debian {
-        of_debian(site, &engine, options, news).await?;
+        of_debian(build_dir, &engine, options, progress).await?;
     } else {
         if let Some(mirror) = &options.mirror {
-            news.step(format!(
+            progress.step(format!(
                 "the mirror `{mirror}` is for Debian packages alone; the Dockerfile does not use it"
             ));
         }
-        dockerfile::have_base(&engine, dockerfile::base(options), news).await?;
-        dockerfile::build(site, options, deadline, news).await?;
+        dockerfile::ensure_base(&engine, dockerfile::base(options), progress).await?;
+        dockerfile::build(build_dir, options, deadline, progress).await?;
     }
     let image = engine.image(&name).await?.ok_or_else(|| {
         ImageError::new(ImageErrorKind::Refused, format!("the engine took `{name}` and does not have it"))
@@ -106,26 +106,26 @@ async fn build(
         labels.is_some_and(|labels| labels.contains_key(LABEL))
     });
     if let Some(old) = ours.and_then(|before| before.id).filter(|old| *old != id) {
-        engine.discard(&old).await;
+        engine.remove_unnamed_image(&old).await;
     }
     let size = image.size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
     Ok(BuiltImage { name: options.name.clone(), id, size, source })
 }
 
 /// The Dockerfile, if the engine has its base or gets it; else Debian packages, if this machine can do that.
-async fn fitting(
-    engine: &Engine,
+async fn select_method(
+    engine: &BuildClient,
     options: &ImageOptions,
-    news: &News<'_>,
+    progress: &ProgressReporter<'_>,
 ) -> Result<ImageSource, ImageError> {
-    let no_base = match dockerfile::have_base(engine, dockerfile::base(options), news).await {
+    let no_base = match dockerfile::ensure_base(engine, dockerfile::base(options), progress).await {
         Ok(()) => return Ok(ImageSource::Dockerfile),
         Err(error) if error.kind() == ImageErrorKind::BaseNotFound => error,
         Err(error) => return Err(error),
     };
-    match Release::of(options.base.as_deref()).and_then(|_| debian::mmdebstrap(options)) {
+    match Release::for_base(options.base.as_deref()).and_then(|_| mmdebstrap::mmdebstrap(options)) {
         Ok(_) => {
-            news.step(format!("{no_base}; so it is made of Debian packages"));
+            progress.step(format!("{no_base}; so it is made of Debian packages"));
             Ok(ImageSource::Debian)
         }
         Err(error) => {
@@ -138,22 +138,22 @@ async fn fitting(
 
 /// The system goes from `mmdebstrap` to the engine while it is packed; it is nowhere on this machine's disk as an archive.
 async fn of_debian(
-    site: &Arc<Site>,
-    engine: &Engine,
+    build_dir: &Arc<BuildDir>,
+    engine: &BuildClient,
     options: &ImageOptions,
-    news: &News<'_>,
+    progress: &ProgressReporter<'_>,
 ) -> Result<(), ImageError> {
-    let release = Release::of(options.base.as_deref())?;
+    let release = Release::for_base(options.base.as_deref())?;
     check_architecture(engine)?;
-    let mmdebstrap = debian::mmdebstrap(options)?;
-    wheels::fetch(site, options, &release, news).await?;
-    news.step(format!("making a system of the packages of `{}`", release.suite));
-    let worker = debian::start(site, &mmdebstrap, options, &release)?;
+    let mmdebstrap = mmdebstrap::mmdebstrap(options)?;
+    wheels::fetch(build_dir, options, &release, progress).await?;
+    progress.step(format!("making a system of the packages of `{}`", release.suite));
+    let process = mmdebstrap::start(build_dir, &mmdebstrap, options, &release)?;
     let (sender, receiver) = mpsc::channel(PIECES);
-    let label = format!("LABEL {LABEL}={}", site.number());
-    let changes = debian::CHANGES.map(str::to_owned).into_iter().chain([label]).collect();
+    let label = format!("LABEL {LABEL}={}", build_dir.number());
+    let changes = mmdebstrap::CHANGES.map(str::to_owned).into_iter().chain([label]).collect();
     let mut import = std::pin::pin!(engine.import(&options.name, changes, archive(receiver)));
-    let mut fill = std::pin::pin!(fill(worker, sender, news));
+    let mut fill = std::pin::pin!(fill(process, sender, progress));
     tokio::select! {
         // It has refused the archive before its end, or seen the end before the program did.
         imported = &mut import => {
@@ -162,14 +162,14 @@ async fn of_debian(
         }
         filled = &mut fill => {
             filled?;
-            news.step("the engine stores the image");
+            progress.step("the engine stores the image");
             import.await
         }
     }
 }
 
 /// A piece of the archive, or that it is whole.
-enum Piece {
+enum ArchiveChunk {
     Bytes(Bytes),
     End,
 }
@@ -177,32 +177,36 @@ enum Piece {
 /// The archive as the engine gets it. When its end does not come, because the program failed or the build is given up, it
 /// is broken off: the engine must not take what there is for a whole one.
 fn archive(
-    pieces: mpsc::Receiver<Piece>,
+    pieces: mpsc::Receiver<ArchiveChunk>,
 ) -> impl futures_util::Stream<Item = io::Result<Bytes>> + Send + 'static {
     stream::unfold(Some(pieces), |pieces| async {
         let mut pieces = pieces?;
         match pieces.recv().await {
-            Some(Piece::Bytes(bytes)) => Some((Ok(bytes), Some(pieces))),
-            Some(Piece::End) => None,
+            Some(ArchiveChunk::Bytes(bytes)) => Some((Ok(bytes), Some(pieces))),
+            Some(ArchiveChunk::End) => None,
             None => Some((Err(io::ErrorKind::UnexpectedEof.into()), None)),
         }
     })
 }
 
-async fn fill(mut worker: Worker, sender: mpsc::Sender<Piece>, news: &News<'_>) -> Result<(), ImageError> {
-    let output = worker.take_output();
-    let (copied, finished) = tokio::join!(copy(output, &sender, news), worker.finish(news));
+async fn fill(
+    mut process: BuildProcess,
+    sender: mpsc::Sender<ArchiveChunk>,
+    progress: &ProgressReporter<'_>,
+) -> Result<(), ImageError> {
+    let output = process.take_output();
+    let (copied, finished) = tokio::join!(copy(output, &sender, progress), process.finish(progress));
     finished?;
     copied?;
     // Nobody is there to take it: the engine's answer tells why.
-    let _ = sender.send(Piece::End).await;
+    let _ = sender.send(ArchiveChunk::End).await;
     Ok(())
 }
 
 async fn copy(
     output: Option<ChildStdout>,
-    sender: &mpsc::Sender<Piece>,
-    news: &News<'_>,
+    sender: &mpsc::Sender<ArchiveChunk>,
+    progress: &ProgressReporter<'_>,
 ) -> Result<(), ImageError> {
     let Some(mut output) = output else { return Ok(()) };
     let (mut sent, mut told) = (0_u64, 0);
@@ -211,22 +215,22 @@ async fn copy(
         let read = output.read_buf(&mut piece).await;
         let read = read.map_err(|error| ImageError::io("read the archive", &error))?;
         if read == 0 {
-            news.sent(sent);
+            progress.sent(sent);
             return Ok(());
         }
-        if sender.send(Piece::Bytes(piece.freeze())).await.is_err() {
+        if sender.send(ArchiveChunk::Bytes(piece.freeze())).await.is_err() {
             return Ok(());
         }
         sent += read as u64;
-        if sent - told >= TOLD_EVERY {
+        if sent - told >= REPORT_EVERY {
             told = sent;
-            news.sent(sent);
+            progress.sent(sent);
         }
     }
 }
 
 /// What is put together here runs on processors of the kind that are here.
-fn check_architecture(engine: &Engine) -> Result<(), ImageError> {
+fn check_architecture(engine: &BuildClient) -> Result<(), ImageError> {
     let here = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",

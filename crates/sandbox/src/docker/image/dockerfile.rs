@@ -9,13 +9,13 @@ use conjure_base::{Clock as _, Deadline, SystemClock};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::engine::{Engine, LABEL};
+use super::build_client::{BuildClient, LABEL};
+use super::build_dir::BuildDir;
 use super::error::{ImageError, ImageErrorKind};
-use super::lists;
 use super::options::{ImageOptions, ImagePackages};
-use super::progress::News;
-use super::site::Site;
-use crate::docker::archive::Archive;
+use super::package_lists;
+use super::progress::ProgressReporter;
+use crate::docker::tar::TarWriter;
 
 /// What an image is made of where nothing is named (specification 9.3).
 const BASE: &str = "ubuntu:24.04";
@@ -45,16 +45,20 @@ pub(super) fn base(options: &ImageOptions) -> &str {
 }
 
 /// Sees to it that the engine has the base.
-pub(super) async fn have_base(engine: &Engine, base: &str, news: &News<'_>) -> Result<(), ImageError> {
+pub(super) async fn ensure_base(
+    engine: &BuildClient,
+    base: &str,
+    progress: &ProgressReporter<'_>,
+) -> Result<(), ImageError> {
     if engine.image(base).await?.is_some() {
         return Ok(());
     }
-    news.step(format!("fetching `{base}` from its registry"));
-    engine.pull(base, news).await
+    progress.step(format!("fetching `{base}` from its registry"));
+    engine.pull(base, progress).await
 }
 
 /// What the thread of a build tells.
-enum Word {
+enum BuildMessage {
     Line(String),
     Ended(Result<(), ImageError>),
 }
@@ -64,62 +68,66 @@ enum Word {
 /// A thread of its own asks the engine, and stays until the build has ended there, also when this future is dropped: what is
 /// cleared up before may come anew.
 pub(super) async fn build(
-    site: &Arc<Site>,
+    build_dir: &Arc<BuildDir>,
     options: &ImageOptions,
     deadline: Deadline,
-    news: &News<'_>,
+    progress: &ProgressReporter<'_>,
 ) -> Result<(), ImageError> {
     let base = base(options);
-    news.step(format!("building `{}` on `{base}`, by the engine ({LABEL}={})", options.name, site.number()));
+    progress.step(format!(
+        "building `{}` on `{base}`, by the engine ({LABEL}={})",
+        options.name,
+        build_dir.number()
+    ));
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let given_up = CancellationToken::new();
     let _given_up_when_dropped = given_up.clone().drop_guard();
-    let (options, number) = (options.clone(), site.number().to_owned());
-    site.clear_up(move || {
-        let tell = |line| drop(sender.send(Word::Line(line)));
-        let built = in_runtime(whole_build(&options, &number, deadline, &given_up, tell));
+    let (options, number) = (options.clone(), build_dir.number().to_owned());
+    build_dir.clear_up(move || {
+        let tell = |line| drop(sender.send(BuildMessage::Line(line)));
+        let built = in_runtime(run_build(&options, &number, deadline, &given_up, tell));
         // Nobody may want to know any more.
-        drop(sender.send(Word::Ended(built)));
+        drop(sender.send(BuildMessage::Ended(built)));
     });
     while let Some(word) = receiver.recv().await {
         match word {
-            Word::Line(line) => news.line(&line),
-            Word::Ended(built) => return built,
+            BuildMessage::Line(line) => progress.line(&line),
+            BuildMessage::Ended(built) => return built,
         }
     }
     Err(ImageError::new(ImageErrorKind::Io, "the thread of the build could not be started, or was lost"))
 }
 
 /// The build from its beginning to its end in the engine, and the clearing up.
-async fn whole_build(
+async fn run_build(
     options: &ImageOptions,
     number: &str,
     deadline: Deadline,
     given_up: &CancellationToken,
     tell: impl Fn(String),
 ) -> Result<(), ImageError> {
-    let engine = Engine::find(&options.engine, deadline).await?;
+    let engine = BuildClient::find(&options.engine, deadline).await?;
     let add = options.add.join(" ");
     let named =
         [("BASE", base(options)), ("BUILD", number), ("PACKAGES", options.packages.name()), ("ADD", &add)];
     let arguments: HashMap<&str, &str> =
         named.into_iter().chain(options.environment.iter().filter_map(proxy)).collect();
-    let spoil = async {
+    let kill_build_steps = async {
         given_up.cancelled().await;
         tokio::select! {
-            never = engine.spoil(number) => match never {},
+            never = engine.kill_build_steps(number) => match never {},
             () = SystemClock.sleep_until(SystemClock.deadline(PATIENCE)) => {}
         }
     };
     let draft = engine.draft(&options.name, number)?;
     if draft != options.name
-        && let Err(error) = engine.sweep_drafts().await
+        && let Err(error) = engine.sweep_provisional_tags().await
     {
         tracing::debug!(%error, "what builds have left that were killed is still there");
     }
     let mut built = tokio::select! {
         built = engine.build(&draft, arguments, context(options.packages), tell) => built,
-        () = spoil => Err(ImageError::new(ImageErrorKind::Refused, "the engine does not end the build")),
+        () = kill_build_steps => Err(ImageError::new(ImageErrorKind::Refused, "the engine does not end the build")),
     };
     if draft != options.name {
         if built.is_ok() && !given_up.is_cancelled() {
@@ -145,11 +153,11 @@ fn context(packages: ImagePackages) -> Vec<u8> {
     let name = packages.name();
     // Without any, the base's own are what `pip` trusts.
     let trusted = TRUSTED.iter().find_map(|path| std::fs::read(path).ok()).unwrap_or_default();
-    Archive::default()
-        .file("Dockerfile", lists::DOCKERFILE.as_bytes())
-        .file("setup.sh", lists::SETUP.as_bytes())
-        .file(&format!("packages/{name}.txt"), lists::packages(packages).as_bytes())
-        .file(&format!("wheels/{name}.txt"), lists::wheels(packages).as_bytes())
+    TarWriter::default()
+        .file("Dockerfile", package_lists::DOCKERFILE.as_bytes())
+        .file("setup.sh", package_lists::SETUP.as_bytes())
+        .file(&format!("packages/{name}.txt"), package_lists::packages(packages).as_bytes())
+        .file(&format!("wheels/{name}.txt"), package_lists::wheels(packages).as_bytes())
         .file("certificates/machine.pem", &trusted)
         .finish()
 }

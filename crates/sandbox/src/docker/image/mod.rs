@@ -9,22 +9,23 @@
 //! programs that it started end by themselves, and clear away what is theirs, as nobody takes what they write.
 
 mod build;
-mod debian;
+mod build_client;
+mod build_dir;
+mod build_log;
+mod build_process;
+mod debian_release;
 mod dockerfile;
-mod draft;
-mod engine;
 mod error;
-mod lists;
+mod libpod_import;
+mod mmdebstrap;
 mod name;
 mod options;
-mod podman;
+mod package_lists;
 mod progress;
+mod provisional_tag;
 #[cfg(test)]
 mod recipe;
-mod release;
-mod site;
 mod wheels;
-mod worker;
 
 pub use build::{BuiltImage, build_image};
 pub use error::{ImageError, ImageErrorKind};

@@ -37,7 +37,7 @@ impl ImageName {
     }
 
     /// With a registry: Docker's where it names none, as Docker itself takes it.
-    pub(super) fn whole(&self) -> Self {
+    pub(super) fn qualified(&self) -> Self {
         let repository = match (has_registry(&self.repository), self.repository.contains('/')) {
             (true, _) => self.repository.clone(),
             (false, true) => format!("docker.io/{}", self.repository),
@@ -136,7 +136,7 @@ mod tests {
             ("localhost/a:1", "localhost/a:1"),
             ("host.example:5000/a/b:1", "host.example:5000/a/b:1"),
         ] {
-            assert_eq!(text.parse::<ImageName>().unwrap().whole().to_string(), whole);
+            assert_eq!(text.parse::<ImageName>().unwrap().qualified().to_string(), whole);
         }
     }
 

@@ -26,7 +26,7 @@ pub struct ImageOptions {
     /// How it is built.
     pub source: ImageSource,
     /// What it begins with. For a Dockerfile an image, of the engine or of a registry: `ubuntu:24.04` by default. For Debian
-    /// packages the release, as that image would be called or by its name: `debian:13` by default.
+    /// packages the release, as that image would be called or by its name: `mmdebstrap:13` by default.
     pub base: Option<String>,
     /// What is in it.
     pub packages: ImagePackages,

@@ -15,34 +15,34 @@ pub enum ImageProgress {
 }
 
 /// Tells whoever wants to know; the parts of a build that go on at the same time share it.
-pub(super) struct News<'l> {
+pub(super) struct ProgressReporter<'l> {
     listener: Mutex<&'l mut (dyn FnMut(ImageProgress) + Send)>,
 }
 
-impl<'l> News<'l> {
+impl<'l> ProgressReporter<'l> {
     pub(super) fn to(listener: &'l mut (dyn FnMut(ImageProgress) + Send)) -> Self {
         Self { listener: Mutex::new(listener) }
     }
 
     pub(super) fn step(&self, text: impl Into<String>) {
-        self.tell(ImageProgress::Step(text.into()));
+        self.report(ImageProgress::Step(text.into()));
     }
 
     /// A line that is not empty.
     pub(super) fn line(&self, text: &str) {
         let text = text.trim_end();
         if !text.is_empty() {
-            self.tell(ImageProgress::Line(text.to_owned()));
+            self.report(ImageProgress::Line(text.to_owned()));
         }
     }
 
     pub(super) fn sent(&self, bytes: u64) {
-        self.tell(ImageProgress::Sent(bytes));
+        self.report(ImageProgress::Sent(bytes));
     }
 
-    fn tell(&self, news: ImageProgress) {
+    fn report(&self, progress: ImageProgress) {
         // A listener that panicked once may hear more.
         let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
-        listener(news);
+        listener(progress);
     }
 }

@@ -31,7 +31,7 @@ async fn a_guest_that_cannot_confine_itself_says_why_and_is_ended() {
     let (connector, mut guest) = fake();
     let refuse = async {
         assert_eq!(guest.heard().await.unwrap().kind, FrameKind::Hello);
-        let failure = SetupFailure {
+        let failure = SetupError {
             step: SetupStep::Namespaces,
             errno: 28,
             doing: "make namespaces".to_owned(),

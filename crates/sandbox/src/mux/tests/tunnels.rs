@@ -7,8 +7,8 @@ use conjure_guest::protocol::{FIRST_TUNNEL, TUNNEL_WINDOW, TUNNELS_MAX};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::*;
-use crate::mux::Tunnelling;
-use crate::mux::tunnels::Read;
+use crate::mux::TunnelPolicy;
+use crate::mux::tunnels::TunnelRead;
 use crate::{Gateway, TunnelStream};
 
 fn tunnel(index: u32) -> Frame {
@@ -30,8 +30,8 @@ fn taken(multiplexer: &mut Multiplexer) -> Poll<u32> {
     multiplexer.poll_tunnel(&mut Context::from_waker(Waker::noop()))
 }
 
-fn tunnelling() -> (Multiplexer, u32) {
-    let mut multiplexer = Multiplexer::new(Tunnelling::Taken);
+fn tunnel_policy() -> (Multiplexer, u32) {
+    let mut multiplexer = Multiplexer::new(TunnelPolicy::Accept);
     multiplexer.receive(tunnel(0)).unwrap();
     assert_eq!(taken(&mut multiplexer), Poll::Ready(FIRST_TUNNEL));
     let frames = written(&mut multiplexer);
@@ -39,7 +39,7 @@ fn tunnelling() -> (Multiplexer, u32) {
     (multiplexer, FIRST_TUNNEL)
 }
 
-fn read(multiplexer: &mut Multiplexer, id: u32) -> Poll<Read> {
+fn read(multiplexer: &mut Multiplexer, id: u32) -> Poll<TunnelRead> {
     multiplexer.poll_read_tunnel(id, &mut Context::from_waker(Waker::noop()))
 }
 
@@ -76,7 +76,7 @@ fn violations() -> Vec<(&'static str, Vec<Frame>)> {
 #[test]
 fn what_a_guest_must_not_do_with_tunnels_is_a_violation() {
     for (words, frames) in violations() {
-        let (mut multiplexer, _) = tunnelling();
+        let (mut multiplexer, _) = tunnel_policy();
         let last = frames.len() - 1;
         for (index, frame) in frames.into_iter().enumerate() {
             match multiplexer.receive(frame) {
@@ -94,7 +94,7 @@ fn what_a_guest_must_not_do_with_tunnels_is_a_violation() {
 
 #[test]
 fn before_a_tunnel_is_taken_the_guest_may_send_nothing() {
-    let mut multiplexer = Multiplexer::new(Tunnelling::Taken);
+    let mut multiplexer = Multiplexer::new(TunnelPolicy::Accept);
     multiplexer.receive(tunnel(0)).unwrap();
     assert_eq!(written(&mut multiplexer), []);
     assert!(multiplexer.receive(content(0, 1)).is_err());
@@ -102,7 +102,7 @@ fn before_a_tunnel_is_taken_the_guest_may_send_nothing() {
 
 #[test]
 fn a_tunnel_that_is_over_before_it_is_taken_leaves_nothing() {
-    let mut multiplexer = Multiplexer::new(Tunnelling::Taken);
+    let mut multiplexer = Multiplexer::new(TunnelPolicy::Accept);
     // More of them, one after the other, than may be open.
     for index in 0..1000 {
         multiplexer.receive(tunnel(index)).unwrap();
@@ -114,7 +114,7 @@ fn a_tunnel_that_is_over_before_it_is_taken_leaves_nothing() {
 
 #[test]
 fn what_a_guest_grants_does_not_decide_how_much_waits() {
-    let (mut multiplexer, id) = tunnelling();
+    let (mut multiplexer, id) = tunnel_policy();
     for _ in 0..200 {
         multiplexer.receive(frame(FrameKind::Credit, id, &u32::MAX.to_le_bytes())).unwrap();
     }
@@ -127,29 +127,29 @@ fn what_a_guest_grants_does_not_decide_how_much_waits() {
 
 #[test]
 fn both_ends_are_told_apart_and_a_reset_from_both() {
-    let (mut multiplexer, id) = tunnelling();
+    let (mut multiplexer, id) = tunnel_policy();
     multiplexer.receive(content(0, 3)).unwrap();
     multiplexer.receive(empty(FrameKind::Eof, 0)).unwrap();
-    assert_eq!(read(&mut multiplexer, id), Poll::Ready(Read::Bytes(Bytes::from_static(b"xxx"))));
-    assert_eq!(read(&mut multiplexer, id), Poll::Ready(Read::End));
+    assert_eq!(read(&mut multiplexer, id), Poll::Ready(TunnelRead::Bytes(Bytes::from_static(b"xxx"))));
+    assert_eq!(read(&mut multiplexer, id), Poll::Ready(TunnelRead::End));
     assert_eq!(write(&mut multiplexer, id, b"yes"), Poll::Ready(Some(3)));
     multiplexer.receive(empty(FrameKind::Done, 0)).unwrap();
-    assert_eq!(read(&mut multiplexer, id), Poll::Ready(Read::End));
+    assert_eq!(read(&mut multiplexer, id), Poll::Ready(TunnelRead::End));
     assert_eq!(write(&mut multiplexer, id, b"no"), Poll::Ready(None));
     assert_eq!(written(&mut multiplexer), [], "nobody is there to hear it");
 
-    let (mut multiplexer, id) = tunnelling();
+    let (mut multiplexer, id) = tunnel_policy();
     multiplexer.receive(content(0, 3)).unwrap();
     multiplexer.receive(empty(FrameKind::Done, 0)).unwrap();
-    assert!(matches!(read(&mut multiplexer, id), Poll::Ready(Read::Bytes(_))));
-    assert_eq!(read(&mut multiplexer, id), Poll::Ready(Read::Reset));
+    assert!(matches!(read(&mut multiplexer, id), Poll::Ready(TunnelRead::Bytes(_))));
+    assert_eq!(read(&mut multiplexer, id), Poll::Ready(TunnelRead::Reset));
     multiplexer.release_tunnel(id);
     assert_eq!(multiplexer.open_channels(), 0);
 }
 
 #[test]
 fn what_was_ended_is_written_before_the_host_lets_go_and_nothing_else_is() {
-    let (mut multiplexer, id) = tunnelling();
+    let (mut multiplexer, id) = tunnel_policy();
     assert_eq!(write(&mut multiplexer, id, b"all"), Poll::Ready(Some(3)));
     multiplexer.finish_tunnel(id);
     multiplexer.release_tunnel(id);
@@ -160,7 +160,7 @@ fn what_was_ended_is_written_before_the_host_lets_go_and_nothing_else_is() {
     multiplexer.receive(content(0, 60_000)).unwrap();
     assert!(multiplexer.receive(content(0, 60_000)).is_err());
 
-    let (mut multiplexer, id) = tunnelling();
+    let (mut multiplexer, id) = tunnel_policy();
     assert_eq!(write(&mut multiplexer, id, b"some"), Poll::Ready(Some(4)));
     multiplexer.release_tunnel(id);
     let kinds: Vec<_> = written(&mut multiplexer).iter().map(|frame| frame.kind).collect();
@@ -172,7 +172,7 @@ fn what_was_ended_is_written_before_the_host_lets_go_and_nothing_else_is() {
 #[test]
 fn nothing_is_said_of_a_tunnel_after_the_host_has_let_go_of_it() {
     for is_taken in [false, true] {
-        let mut multiplexer = Multiplexer::new(Tunnelling::Taken);
+        let mut multiplexer = Multiplexer::new(TunnelPolicy::Accept);
         multiplexer.receive(tunnel(0)).unwrap();
         if is_taken {
             assert_eq!(taken(&mut multiplexer), Poll::Ready(FIRST_TUNNEL));
@@ -239,7 +239,7 @@ proptest! {
     /// the tunnel was let go of; and once the sandbox is lost, nothing is left.
     #[test]
     fn no_sequence_panics_and_the_host_keeps_to_the_protocol(steps in steps()) {
-        let mut multiplexer = Multiplexer::new(Tunnelling::Taken);
+        let mut multiplexer = Multiplexer::new(TunnelPolicy::Accept);
         let mut heard: BTreeMap<u32, Heard> = BTreeMap::new();
         let mut given: BTreeMap<u32, usize> = BTreeMap::new();
         let mut opened = 0;
@@ -303,7 +303,7 @@ proptest! {
         multiplexer.fail(SandboxError::new(SandboxErrorKind::Lost, "the end"));
         prop_assert_eq!(written(&mut multiplexer), []);
         for id in heard.keys().copied().chain((0..4).map(|index| FIRST_TUNNEL + index)) {
-            while let Poll::Ready(Read::Bytes(_)) = read(&mut multiplexer, id) {}
+            while let Poll::Ready(TunnelRead::Bytes(_)) = read(&mut multiplexer, id) {}
             prop_assert!(read(&mut multiplexer, id).is_ready());
             prop_assert_eq!(write(&mut multiplexer, id, b"x"), Poll::Ready(None));
             multiplexer.release_tunnel(id);
@@ -326,14 +326,14 @@ impl Gateway for Handed {
     fn serve(self: Arc<Self>, tunnel: TunnelStream) -> BoxFuture<'static, ()> {
         let alive = Arc::new(());
         let panic = self.1.lock().unwrap().take();
-        let held = Arc::clone(&alive);
+        let buffered_bytes = Arc::clone(&alive);
         let _ = self.0.send((tunnel, alive));
         async move {
             if let Some(words) = panic {
                 panic!("{words}");
             }
             std::future::pending::<()>().await;
-            drop(held);
+            drop(buffered_bytes);
         }
         .boxed()
     }
@@ -459,11 +459,11 @@ async fn the_end_of_the_sandbox_ends_what_serves_its_tunnels() {
 #[tokio::test(start_paused = true)]
 async fn a_guest_that_opens_and_ends_tunnels_without_end_waits_for_those_that_are_served() {
     let (sandbox, mut guest, mut tunnels) = handing().await;
-    let mut held = Vec::new();
+    let mut buffered_bytes = Vec::new();
     for index in 0..TUNNELS_MAX as u32 {
         guest.speak(tunnel(index)).await;
         guest.speak(empty(FrameKind::Eof, index)).await;
-        held.push(tunnels.recv().await.unwrap());
+        buffered_bytes.push(tunnels.recv().await.unwrap());
         guest.speak(empty(FrameKind::Done, index)).await;
     }
     for index in 0..TUNNELS_MAX as u32 {

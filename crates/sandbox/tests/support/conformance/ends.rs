@@ -154,14 +154,18 @@ pub(crate) async fn a_killed_guest_loses_the_call_and_all_later_ones_and_leaves_
     let calling = bed.sandbox.run(Command::bash(&script), options());
     let killing = async {
         bed.until_sleeping(3).await;
-        assert!(bed.sandbox.ended().now_or_never().is_none(), "it has not ended yet");
+        assert!(bed.sandbox.wait_ended().now_or_never().is_none(), "it has not ended yet");
         kill_nine(kind.guest(bed.sleeper_pid(), std::process::id()));
-        bed.sandbox.ended().await
+        bed.sandbox.wait_ended().await
     };
     let (outcome, reason) = future::join(calling, killing).await;
     assert_eq!(outcome.unwrap_err(), reason);
     assert_eq!(reason.kind(), SandboxErrorKind::Lost);
-    assert_eq!(bed.sandbox.ended().now_or_never(), Some(reason), "it is told to whoever asks later, too");
+    assert_eq!(
+        bed.sandbox.wait_ended().now_or_never(),
+        Some(reason),
+        "it is told to whoever asks later, too"
+    );
     assert_eq!(bed.bash("true").await.unwrap_err().kind(), SandboxErrorKind::Lost);
     assert_eq!(bed.sandbox.view("x", None, 1, options()).await.unwrap_err().kind(), SandboxErrorKind::Lost);
     assert!(bed.sandbox.failure().is_some_and(|failure| failure.is_retryable()));

@@ -38,9 +38,9 @@ pub(crate) async fn a_fork_storm_is_reported_as_what_it_is_and_can_be_ended(kind
     let bed = Bed::limited(kind, Limits::default().with_processes(64).unwrap()).await;
     let outcome = storm(&bed, &["python3", "-c", STORM]).await;
     assert_eq!(outcome.end, CommandEnd::Cancelled);
-    assert!(outcome.reached.processes, "{outcome:?}");
+    assert!(outcome.limits_hit.processes, "{outcome:?}");
     let after = bed.bash("(echo well)").await.unwrap();
-    assert_eq!((text(&after).as_str(), after.reached.processes), ("well\n", false));
+    assert_eq!((text(&after).as_str(), after.limits_hit.processes), ("well\n", false));
 }
 
 /// S5: one that grows in the background of a call that is over.
@@ -49,7 +49,7 @@ pub(crate) async fn a_fork_storm_left_behind_does_not_keep_the_next_call_from_wo
     bed.put("storm.py", STORM).await;
     let script = ": > said; setsid python3 storm.py > said & while ! read -r line; do :; done < said";
     let outcome = bed.bash(script).await.unwrap();
-    assert!(outcome.reached.processes && outcome.reached.made_room, "{outcome:?}");
+    assert!(outcome.limits_hit.processes && outcome.limits_hit.ended_leftovers, "{outcome:?}");
     // Its processes are gone, or are about to.
     let after = bed.bash("echo well").await.unwrap();
     assert_eq!((text(&after).as_str(), after.end), ("well\n", CommandEnd::Exited(0)));
@@ -69,7 +69,7 @@ pub(crate) async fn what_runs_out_of_memory_is_reported_as_that(kind: &dyn Kind)
     assert_eq!(outcome.end, CommandEnd::OutOfMemory);
     // A child of the command, which goes on.
     let outcome = bed.bash("python3 -c \"b'x' * (1 << 30)\" > /dev/null 2>&1; echo went on").await.unwrap();
-    assert_eq!((outcome.end, outcome.reached.memory), (CommandEnd::Exited(0), true));
+    assert_eq!((outcome.end, outcome.limits_hit.memory), (CommandEnd::Exited(0), true));
     // And many at a time, each smaller than the guest, and each trying to be spared before it.
     let many = "for i in {1..40}; do (echo -500 > /proc/self/oom_score_adj; echo 0 > /proc/self/oom_score_adj; \
                 head -c 8M /dev/zero | tail -c 8M > /dev/null) 2> /dev/null & done; wait";
@@ -79,7 +79,7 @@ pub(crate) async fn what_runs_out_of_memory_is_reported_as_that(kind: &dyn Kind)
     loop {
         let outcome = bed.bash("echo well").await.unwrap();
         assert_eq!(text(&outcome), "well\n");
-        if !outcome.reached.memory {
+        if !outcome.limits_hit.memory {
             return;
         }
         assert!(!SystemClock.remaining(deadline).is_zero(), "memory runs out for ever");

@@ -8,9 +8,9 @@
 
 pub(crate) mod bulk;
 pub(crate) mod calls;
+pub(crate) mod confinement;
 pub(crate) mod ends;
 pub(crate) mod files;
-pub(crate) mod fortress;
 pub(crate) mod limits;
 pub(crate) mod links;
 pub(crate) mod pauses;
@@ -75,13 +75,13 @@ macro_rules! conformance {
             bulk::output_that_was_cut_is_whole_in_a_file_that_commands_cannot_change,
             ends::zombies_do_not_fill_the_limit_of_processes,
             files::folders_that_cannot_be_given_are_refused,
-            fortress::every_attack_is_refused,
-            fortress::nothing_of_the_host_is_there,
-            fortress::commands_see_their_own_sandbox_alone,
-            fortress::commands_have_no_privileges_and_get_none,
-            fortress::what_is_not_for_writing_is_not_written,
-            fortress::limits_are_in_force_and_cannot_be_raised,
-            fortress::when_memory_runs_out_commands_are_chosen_before_the_guest,
+            confinement::every_attack_is_refused,
+            confinement::nothing_of_the_host_is_there,
+            confinement::commands_see_their_own_sandbox_alone,
+            confinement::commands_have_no_privileges_and_get_none,
+            confinement::what_is_not_for_writing_is_not_written,
+            confinement::limits_are_in_force_and_cannot_be_raised,
+            confinement::when_memory_runs_out_commands_are_chosen_before_the_guest,
             limits::a_fork_storm_is_reported_as_what_it_is_and_can_be_ended,
             limits::a_fork_storm_left_behind_does_not_keep_the_next_call_from_working,
             limits::what_runs_out_of_memory_is_reported_as_that,

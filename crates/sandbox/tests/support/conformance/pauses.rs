@@ -170,9 +170,9 @@ pub(crate) async fn a_paused_sandbox_that_is_dropped_leaves_nothing(kind: &dyn K
 pub(crate) async fn a_killed_guest_of_a_paused_sandbox_is_noticed_and_leaves_nothing(kind: &dyn Kind) {
     let bed = counting(kind).await;
     pause(&bed).await;
-    assert!(bed.sandbox.ended().now_or_never().is_none(), "it has not ended yet");
+    assert!(bed.sandbox.wait_ended().now_or_never().is_none(), "it has not ended yet");
     kill_nine(kind.guest(bearing(bed.mark())[0].pid, std::process::id()));
-    assert_eq!(bed.sandbox.ended().await.kind(), SandboxErrorKind::Lost);
+    assert_eq!(bed.sandbox.wait_ended().await.kind(), SandboxErrorKind::Lost);
     bed.until_nothing_bears_the_mark().await;
     bed.sandbox.cleanup().await;
 }

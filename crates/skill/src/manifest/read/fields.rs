@@ -1,76 +1,82 @@
-//! The fields of a manifest, one after the other.
+//! Reads the fields of a manifest.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::reader::Reader;
-use super::{Declared, FIELDS, Origin, VERSION};
+use super::origin::{FIELDS, ManifestOrigin, VERSION};
+use super::reader::ValueReader;
 use crate::diagnostic::{RuleId, Severity};
-use crate::manifest::Manifest;
-use crate::manifest::execution::{Destructive, Execution};
-use crate::manifest::input::{EnvVariable, Input, Need, input_variable};
+use crate::manifest::definition::{Destructive, Execution, Manifest, ManifestVersion};
+use crate::manifest::input::{EnvVariable, Input, Requirement, input_variable};
 use crate::manifest::output::{OutputArtifact, OutputFile, OutputPattern, OutputPatternError};
-use crate::manifest::path::{self, Base};
-use crate::manifest::precondition::{CommandNeed, FileNeed};
-use crate::manifest::version::ManifestVersion;
+use crate::manifest::path::{self, PathBase};
+use crate::manifest::precondition::{RequiredCommand, RequiredFile};
 use crate::schema::Schema;
 use crate::version::Version;
 
-/// The most inputs, variables, commands, files or outputs of one list.
+/// The maximum number of inputs, variables, commands, files or outputs in a list.
 const MAX_ITEMS: usize = 256;
 const MAX_NAME_CHARS: usize = 128;
-/// The longest time that a skill may say it takes.
+/// The maximum run time that a skill may declare, in seconds.
 const MAX_TIMEOUT: f64 = 7.0 * 24.0 * 3600.0;
-const NEEDS: [(&str, Need); 2] = [("required", Need::Required), ("optional", Need::Optional)];
-/// What may stand in a description of any length, the frontmatter's bound aside, is shown to people only.
+const NEEDS: [(&str, Requirement); 2] =
+    [("required", Requirement::Required), ("optional", Requirement::Optional)];
+/// The key of descriptions. They are only shown to people, so they have no limit other than the frontmatter's.
 const DESCRIPTION: &str = "description";
 
-/// The fields, and the findings about them.
+/// The declared version of a manifest.
+pub(super) enum DeclaredVersion {
+    Legacy,
+    Unreadable,
+    Version(ManifestVersion),
+}
+
+/// Reads the fields and collects findings.
 pub(super) struct Fields<'r, 'a, 'v> {
-    reader: &'r mut Reader<'a>,
+    reader: &'r mut ValueReader<'a>,
     fields: Option<&'v Map<String, Value>>,
 }
 
 impl<'r, 'a, 'v> Fields<'r, 'a, 'v> {
-    pub(super) fn of(reader: &'r mut Reader<'a>, value: &'v Value) -> Self {
+    pub(super) fn new(reader: &'r mut ValueReader<'a>, value: &'v Value) -> Self {
         let fields = reader.mapping(value);
         Self { reader, fields }
     }
 
-    pub(super) const fn reader(&mut self) -> &mut Reader<'a> {
+    pub(super) const fn reader(&mut self) -> &mut ValueReader<'a> {
         self.reader
     }
 
-    pub(super) fn manifest_version(&mut self) -> Declared {
+    pub(super) fn manifest_version(&mut self) -> DeclaredVersion {
         let text = match self.fields.and_then(|fields| fields.get(VERSION)) {
-            // What is no mapping was told.
-            None if self.reader.has_errors() => return Declared::Unreadable,
-            None | Some(Value::Null) => return Declared::Legacy,
+            // A value that is no mapping was reported already.
+            None if self.reader.has_errors() => return DeclaredVersion::Unreadable,
+            None | Some(Value::Null) => return DeclaredVersion::Legacy,
             Some(Value::String(text)) => text.clone(),
             Some(Value::Number(number)) => number.to_string(),
             Some(other) => {
-                self.reader.within_key(VERSION, |reader| reader.expected("text such as \"1.0\"", other));
-                return Declared::Unreadable;
+                self.reader.in_key(VERSION, |reader| reader.expected("text such as \"1.0\"", other));
+                return DeclaredVersion::Unreadable;
             }
         };
         match text.trim().parse::<ManifestVersion>() {
-            Ok(version) => Declared::Version(version),
+            Ok(version) => DeclaredVersion::Version(version),
             Err(error) => {
-                self.reader.within_key(VERSION, |reader| {
+                self.reader.in_key(VERSION, |reader| {
                     reader.error(RuleId::ManifestValue, error.to_string());
                 });
-                Declared::Unreadable
+                DeclaredVersion::Unreadable
             }
         }
     }
 
-    /// The manifest that the fields make; wanting where there are errors.
+    /// Builds the manifest. It is incomplete when there are errors.
     pub(super) fn manifest(mut self, version: ManifestVersion) -> Manifest {
         let empty = Map::new();
         let fields = self.fields.unwrap_or(&empty);
-        if self.reader.origin() == Origin::Sidecar {
+        if self.reader.origin() == ManifestOrigin::Sidecar {
             self.reader.unknown_fields(fields, &FIELDS);
         }
         let inputs = self.inputs(fields);
@@ -87,7 +93,7 @@ impl<'r, 'a, 'v> Fields<'r, 'a, 'v> {
             output_files,
             output_artifacts,
             execution: self.execution(fields),
-            sensitive: self.reader.truth(fields, "sensitive"),
+            sensitive: self.reader.boolean(fields, "sensitive"),
         }
     }
 
@@ -97,7 +103,7 @@ impl<'r, 'a, 'v> Fields<'r, 'a, 'v> {
                 let message = format!(
                     "YAML reads this as the number {number}, so a zero at its end is lost: write it in quotes"
                 );
-                self.reader.within_key("version", |reader| {
+                self.reader.in_key("version", |reader| {
                     reader.add(RuleId::ManifestValue, Severity::Warning, message);
                 });
                 Some(number.to_string())
@@ -109,10 +115,10 @@ impl<'r, 'a, 'v> Fields<'r, 'a, 'v> {
     fn inputs(&mut self, fields: &Map<String, Value>) -> Vec<Input> {
         let mut inputs: Vec<Input> = Vec::new();
         let mut names = BTreeSet::new();
-        self.by_need(fields, "inputs", |reader, item, need| {
+        self.by_requirement(fields, "inputs", |reader, item, need| {
             reader.unknown_fields(item, &["name", DESCRIPTION, "schema", "sensitive"]);
             let name = reader.required_text(item, "name")?;
-            // It stands in prompts and in marks of what was redacted, so it must not look like anything else.
+            // The name appears in prompts and in redaction marks, so it must be unambiguous.
             let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
             if !check_name(
                 reader,
@@ -123,17 +129,17 @@ impl<'r, 'a, 'v> Fields<'r, 'a, 'v> {
             ) {
                 return None;
             }
-            // What scripts know it by must be one input's alone.
+            // The variable of an input must be unique.
             if !names.insert(input_variable(name)) {
                 let message =
                     format!("another input is called `{name}` too, or goes to scripts by the same variable");
-                reader.within_key("name", |reader| reader.error(RuleId::ManifestName, message));
+                reader.in_key("name", |reader| reader.error(RuleId::ManifestName, message));
                 return None;
             }
             let schema = read_schema(reader, item);
             let description = reader.text(item, DESCRIPTION).map(str::to_owned);
-            let sensitive = reader.truth(item, "sensitive");
-            inputs.push(Input { name: name.to_owned(), description, need, schema, sensitive });
+            let sensitive = reader.boolean(item, "sensitive");
+            inputs.push(Input { name: name.to_owned(), description, requirement: need, schema, sensitive });
             Some(())
         });
         inputs
@@ -141,7 +147,7 @@ impl<'r, 'a, 'v> Fields<'r, 'a, 'v> {
 
     fn env(&mut self, fields: &Map<String, Value>) -> Vec<EnvVariable> {
         let mut variables: Vec<EnvVariable> = Vec::new();
-        self.by_need(fields, "env", |reader, item, need| {
+        self.by_requirement(fields, "env", |reader, item, need| {
             reader.unknown_fields(item, &["name", DESCRIPTION, "sensitive"]);
             let name = reader.required_text(item, "name")?;
             let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -152,18 +158,18 @@ impl<'r, 'a, 'v> Fields<'r, 'a, 'v> {
             }
             if variables.iter().any(|other| other.name == name) {
                 let message = format!("the variable `{name}` is there twice");
-                reader.within_key("name", |reader| reader.error(RuleId::ManifestName, message));
+                reader.in_key("name", |reader| reader.error(RuleId::ManifestName, message));
                 return None;
             }
             let description = reader.text(item, DESCRIPTION).map(str::to_owned);
-            let sensitive = reader.truth(item, "sensitive");
-            variables.push(EnvVariable { name: name.to_owned(), description, need, sensitive });
+            let sensitive = reader.boolean(item, "sensitive");
+            variables.push(EnvVariable { name: name.to_owned(), description, requirement: need, sensitive });
             Some(())
         });
         variables
     }
 
-    fn preconditions(&mut self, fields: &Map<String, Value>) -> (Vec<CommandNeed>, Vec<FileNeed>) {
+    fn preconditions(&mut self, fields: &Map<String, Value>) -> (Vec<RequiredCommand>, Vec<RequiredFile>) {
         let (mut commands, mut files) = (Vec::new(), Vec::new());
         self.section(fields, "preconditions", &["commands", "files"], |reader, section| {
             items(reader, section, "commands", |reader, item| {
@@ -183,7 +189,7 @@ impl<'r, 'a, 'v> Fields<'r, 'a, 'v> {
                     let message = format!("no version is at least {min} and at most {max}");
                     reader.error(RuleId::ManifestValue, message);
                 }
-                commands.push(CommandNeed { command: command.to_owned(), min_version, max_version });
+                commands.push(RequiredCommand { command: command.to_owned(), min_version, max_version });
                 Some(())
             });
             items(reader, section, "files", |reader, item| {
@@ -191,12 +197,12 @@ impl<'r, 'a, 'v> Fields<'r, 'a, 'v> {
                 let path = reader.required_text(item, "path")?;
                 if let Err(problem) = path::check(path) {
                     let message = format!("`{path}` is refused: {problem}");
-                    reader.within_key("path", |reader| reader.error(RuleId::ManifestPath, message));
+                    reader.in_key("path", |reader| reader.error(RuleId::ManifestPath, message));
                     return None;
                 }
-                let base = base(reader, item, Base::SkillRoot);
+                let base = base(reader, item, PathBase::SkillRoot);
                 let description = reader.text(item, DESCRIPTION).map(str::to_owned);
-                files.push(FileNeed { path: path.to_owned(), base, description });
+                files.push(RequiredFile { path: path.to_owned(), base, description });
                 Some(())
             });
         });
@@ -227,20 +233,20 @@ impl<'r, 'a, 'v> Fields<'r, 'a, 'v> {
                             _ => RuleId::ManifestValue,
                         };
                         let message = format!("`{text}` is refused: {error}");
-                        reader.within_key("pattern", |reader| reader.error(rule, message));
+                        reader.in_key("pattern", |reader| reader.error(rule, message));
                         return None;
                     }
                 };
-                let base = base(reader, item, Base::RepoRoot);
+                let base = base(reader, item, PathBase::RepoRoot);
                 let description = reader.text(item, DESCRIPTION).map(str::to_owned);
                 files.push(OutputFile { pattern, base, description });
                 Some(())
             });
-            reader.within_key("artifacts", |reader| {
+            reader.in_key("artifacts", |reader| {
                 let none = Value::Null;
                 let list = reader.list(section.get("artifacts").unwrap_or(&none));
                 for (index, item) in list.iter().enumerate().take(MAX_ITEMS) {
-                    artifacts.extend(reader.within_item(index, |reader| artifact(reader, item)));
+                    artifacts.extend(reader.in_item(index, |reader| artifact(reader, item)));
                 }
             });
         });
@@ -252,14 +258,14 @@ impl<'r, 'a, 'v> Fields<'r, 'a, 'v> {
         let known = ["idempotent", "destructive", "network", "interactive", "timeout"];
         self.section(fields, "execution", &known, |reader, section| {
             execution = Execution {
-                idempotent: reader.truth(section, "idempotent"),
-                destructive: match (reader.truth(section, "destructive"), section.get("destructive")) {
+                idempotent: reader.boolean(section, "idempotent"),
+                destructive: match (reader.boolean(section, "destructive"), section.get("destructive")) {
                     (true, _) => Destructive::Yes,
                     (false, Some(Value::Bool(false))) => Destructive::No,
-                    (false, _) => Destructive::Unsaid,
+                    (false, _) => Destructive::Unspecified,
                 },
-                network: reader.truth(section, "network"),
-                interactive: reader.truth(section, "interactive"),
+                network: reader.boolean(section, "network"),
+                interactive: reader.boolean(section, "interactive"),
                 timeout: timeout(reader, section),
             };
         });
@@ -272,10 +278,10 @@ impl<'r, 'a, 'v> Fields<'r, 'a, 'v> {
         fields: &Map<String, Value>,
         key: &str,
         known: &[&str],
-        read: impl FnOnce(&mut Reader<'a>, &Map<String, Value>),
+        read: impl FnOnce(&mut ValueReader<'a>, &Map<String, Value>),
     ) {
         let Some(value) = fields.get(key) else { return };
-        self.reader.within_key(key, |reader| {
+        self.reader.in_key(key, |reader| {
             if let Some(section) = reader.mapping(value) {
                 reader.unknown_fields(section, known);
                 read(reader, section);
@@ -283,12 +289,12 @@ impl<'r, 'a, 'v> Fields<'r, 'a, 'v> {
         });
     }
 
-    /// Reads the lists `required` and `optional` of a mapping among the fields.
-    fn by_need(
+    /// Reads the lists `required` and `optional` of a mapping.
+    fn by_requirement(
         &mut self,
         fields: &Map<String, Value>,
         key: &str,
-        mut read: impl FnMut(&mut Reader<'a>, &Map<String, Value>, Need) -> Option<()>,
+        mut read: impl FnMut(&mut ValueReader<'a>, &Map<String, Value>, Requirement) -> Option<()>,
     ) {
         self.section(fields, key, &["required", "optional"], |reader, section| {
             for (list, need) in NEEDS {
@@ -298,21 +304,21 @@ impl<'r, 'a, 'v> Fields<'r, 'a, 'v> {
     }
 }
 
-/// Reads the mappings of a list. What is not to be used is told by whoever reads it.
+/// Reads the mappings of a list. The caller reports invalid ones.
 fn items<'a>(
-    reader: &mut Reader<'a>,
+    reader: &mut ValueReader<'a>,
     section: &Map<String, Value>,
     key: &str,
-    mut read: impl FnMut(&mut Reader<'a>, &Map<String, Value>) -> Option<()>,
+    mut read: impl FnMut(&mut ValueReader<'a>, &Map<String, Value>) -> Option<()>,
 ) {
     let Some(value) = section.get(key) else { return };
-    reader.within_key(key, |reader| {
+    reader.in_key(key, |reader| {
         let list = reader.list(value);
         if list.len() > MAX_ITEMS {
             reader.error(RuleId::ManifestValue, format!("a list has at most {MAX_ITEMS} items"));
         }
         for (index, item) in list.iter().enumerate().take(MAX_ITEMS) {
-            reader.within_item(index, |reader| match item {
+            reader.in_item(index, |reader| match item {
                 Value::Object(fields) => drop(read(reader, fields)),
                 other => reader.expected("a mapping", other),
             });
@@ -321,7 +327,7 @@ fn items<'a>(
 }
 
 fn check_name(
-    reader: &mut Reader<'_>,
+    reader: &mut ValueReader<'_>,
     key: &str,
     name: &str,
     is_name: impl Fn(char) -> bool,
@@ -331,19 +337,19 @@ fn check_name(
     let is_good = !name.is_empty() && is_short && name.chars().all(is_name);
     if !is_good {
         let message = format!("{rule}; it has 1 to {MAX_NAME_CHARS} characters");
-        reader.within_key(key, |reader| reader.error(RuleId::ManifestName, message));
+        reader.in_key(key, |reader| reader.error(RuleId::ManifestName, message));
     }
     is_good
 }
 
-fn read_schema(reader: &mut Reader<'_>, item: &Map<String, Value>) -> Schema {
+fn read_schema(reader: &mut ValueReader<'_>, item: &Map<String, Value>) -> Schema {
     let Some(value) = item.get("schema").filter(|value| !value.is_null()) else { return Schema::default() };
     let mut problems = Vec::new();
     let schema = Schema::read(value, &mut problems);
     for problem in problems {
         let severity = if problem.is_warning { Severity::Warning } else { Severity::Error };
-        reader.within_key("schema", |reader| {
-            reader.within_keys(&problem.path, |reader| {
+        reader.in_key("schema", |reader| {
+            reader.in_keys(&problem.path, |reader| {
                 reader.add(RuleId::ManifestSchema, severity, problem.message.clone());
             });
         });
@@ -351,22 +357,22 @@ fn read_schema(reader: &mut Reader<'_>, item: &Map<String, Value>) -> Schema {
     schema
 }
 
-fn base(reader: &mut Reader<'_>, item: &Map<String, Value>, default: Base) -> Base {
+fn base(reader: &mut ValueReader<'_>, item: &Map<String, Value>, default: PathBase) -> PathBase {
     let Some(name) = reader.text(item, "base") else { return default };
-    Base::ALL.into_iter().find(|base| base.as_str() == name).unwrap_or_else(|| {
+    PathBase::ALL.into_iter().find(|base| base.as_str() == name).unwrap_or_else(|| {
         let message = format!("`{name}` is no base: write `skill_root`, `repo_root` or `cwd`");
-        reader.within_key("base", |reader| reader.error(RuleId::ManifestValue, message));
+        reader.in_key("base", |reader| reader.error(RuleId::ManifestValue, message));
         default
     })
 }
 
-fn version(reader: &mut Reader<'_>, item: &Map<String, Value>, key: &str) -> Option<Version> {
+fn version(reader: &mut ValueReader<'_>, item: &Map<String, Value>, key: &str) -> Option<Version> {
     let text = match item.get(key)? {
         Value::Number(number) if number.is_f64() => {
             let message = format!(
                 "YAML reads this as the number {number}, and 2.40 would be 2.4: write the version in quotes"
             );
-            reader.within_key(key, |reader| reader.error(RuleId::ManifestValue, message));
+            reader.in_key(key, |reader| reader.error(RuleId::ManifestValue, message));
             return None;
         }
         Value::Number(number) => number.to_string(),
@@ -375,13 +381,13 @@ fn version(reader: &mut Reader<'_>, item: &Map<String, Value>, key: &str) -> Opt
     match text.parse() {
         Ok(version) => Some(version),
         Err(error) => {
-            reader.within_key(key, |reader| reader.error(RuleId::ManifestValue, format!("{error}")));
+            reader.in_key(key, |reader| reader.error(RuleId::ManifestValue, format!("{error}")));
             None
         }
     }
 }
 
-fn artifact(reader: &mut Reader<'_>, item: &Value) -> Option<OutputArtifact> {
+fn artifact(reader: &mut ValueReader<'_>, item: &Value) -> Option<OutputArtifact> {
     match item {
         Value::String(name) => Some(OutputArtifact { name: name.clone(), description: None }),
         Value::Object(fields) => {
@@ -396,12 +402,12 @@ fn artifact(reader: &mut Reader<'_>, item: &Value) -> Option<OutputArtifact> {
     }
 }
 
-fn timeout(reader: &mut Reader<'_>, section: &Map<String, Value>) -> Option<Duration> {
+fn timeout(reader: &mut ValueReader<'_>, section: &Map<String, Value>) -> Option<Duration> {
     let value = section.get("timeout").filter(|value| !value.is_null())?;
     let seconds = value.as_f64().filter(|seconds| *seconds > 0.0 && *seconds <= MAX_TIMEOUT);
     if seconds.is_none() {
         let message = "expected a number of seconds, more than zero and at most those of a week";
-        reader.within_key("timeout", |reader| reader.error(RuleId::ManifestValue, message));
+        reader.in_key("timeout", |reader| reader.error(RuleId::ManifestValue, message));
     }
     seconds.map(Duration::from_secs_f64)
 }

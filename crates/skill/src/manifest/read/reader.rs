@@ -1,35 +1,35 @@
-//! A walk through a manifest's values that knows where it is.
+//! Reads manifest values and records the path of each error.
 
 use serde_json::{Map, Number, Value};
 use serde_yaml::Value as Yaml;
 
-use super::Origin;
+use super::origin::ManifestOrigin;
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
-use crate::manifest::locate::{Step, locate, shown};
+use crate::manifest::locate::{PathStep, display_path, locate};
 use crate::schema::json_kind;
 use crate::yaml::Mark;
 
-/// The most levels of a manifest, and the most values in it, aliases counted as often as they are used.
+/// The maximum depth of a manifest, and the maximum number of values. Aliases count each time they are used.
 const MAX_DEPTH: usize = 32;
 const MAX_VALUES: usize = 20_000;
-/// So many findings are told about one manifest.
+/// The maximum number of findings about one manifest.
 const MAX_FINDINGS: usize = 100;
 
-/// Findings about a manifest, and the place that is looked at.
-pub(super) struct Reader<'a> {
+/// Collects findings, and tracks the current path.
+pub(super) struct ValueReader<'a> {
     text: &'a str,
-    origin: Origin,
-    path: Vec<Step>,
+    origin: ManifestOrigin,
+    path: Vec<PathStep>,
     findings: Vec<Diagnostic>,
     values: usize,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) const fn new(text: &'a str, origin: Origin) -> Self {
+impl<'a> ValueReader<'a> {
+    pub(super) const fn new(text: &'a str, origin: ManifestOrigin) -> Self {
         Self { text, origin, path: Vec::new(), findings: Vec::new(), values: 0 }
     }
 
-    pub(super) const fn origin(&self) -> Origin {
+    pub(super) const fn origin(&self) -> ManifestOrigin {
         self.origin
     }
 
@@ -41,10 +41,10 @@ impl<'a> Reader<'a> {
         self.findings
     }
 
-    /// A finding about the place that is looked at.
+    /// Adds a finding at the current path.
     pub(super) fn add(&mut self, rule: RuleId, severity: Severity, message: String) {
         let mark = locate(self.text, &self.path);
-        let path = shown(&self.path);
+        let path = display_path(&self.path);
         let message = if path.is_empty() { message } else { format!("`{path}`: {message}") };
         self.add_at(rule, severity, message, mark);
     }
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn add_at(&mut self, rule: RuleId, severity: Severity, message: String, mark: Mark) {
-        // Errors are never crowded out by what is only remarkable.
+        // Errors take precedence over other findings.
         if self.findings.len() < MAX_FINDINGS
             || (severity == Severity::Error && self.findings.len() < 2 * MAX_FINDINGS)
         {
@@ -62,33 +62,33 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Looks at what is below a key.
-    pub(super) fn within_key<T>(&mut self, key: &str, look: impl FnOnce(&mut Self) -> T) -> T {
-        self.within(Step::Key(key.to_owned()), look)
+    /// Reads the value of a key.
+    pub(super) fn in_key<T>(&mut self, key: &str, look: impl FnOnce(&mut Self) -> T) -> T {
+        self.in_step(PathStep::Key(key.to_owned()), look)
     }
 
-    /// Looks at an item of a list.
-    pub(super) fn within_item<T>(&mut self, index: usize, look: impl FnOnce(&mut Self) -> T) -> T {
-        self.within(Step::Item(index), look)
+    /// Reads an item of a list.
+    pub(super) fn in_item<T>(&mut self, index: usize, look: impl FnOnce(&mut Self) -> T) -> T {
+        self.in_step(PathStep::Item(index), look)
     }
 
-    /// Looks at what is below keys that follow each other.
-    pub(super) fn within_keys<T>(&mut self, keys: &[String], look: impl FnOnce(&mut Self) -> T) -> T {
+    /// Reads the value of nested keys.
+    pub(super) fn in_keys<T>(&mut self, keys: &[String], look: impl FnOnce(&mut Self) -> T) -> T {
         let length = self.path.len();
-        self.path.extend(keys.iter().cloned().map(Step::Key));
+        self.path.extend(keys.iter().cloned().map(PathStep::Key));
         let seen = look(self);
         self.path.truncate(length);
         seen
     }
 
-    fn within<T>(&mut self, step: Step, look: impl FnOnce(&mut Self) -> T) -> T {
+    fn in_step<T>(&mut self, step: PathStep, look: impl FnOnce(&mut Self) -> T) -> T {
         self.path.push(step);
         let seen = look(self);
         self.path.pop();
         seen
     }
 
-    /// The value as JSON; none when it is too deep or too large, or has what JSON has not.
+    /// Converts the value to JSON. `None` when it is too deep or too large, or has no JSON form.
     pub(super) fn json(&mut self, yaml: &Yaml) -> Option<Value> {
         self.values += 1;
         if self.path.len() > MAX_DEPTH || self.values > MAX_VALUES {
@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
                 let message = format!("a manifest has at most {MAX_DEPTH} levels and {MAX_VALUES} values");
                 self.error(RuleId::ManifestSyntax, message);
             }
-            // Told once.
+            // Reported once.
             self.values = usize::MAX / 2;
             return None;
         }
@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
             }
             Yaml::Sequence(items) => {
                 let items = items.iter().enumerate();
-                items.map(|(index, item)| self.within_item(index, |reader| reader.json(item))).collect()
+                items.map(|(index, item)| self.in_item(index, |reader| reader.json(item))).collect()
             }
             Yaml::Mapping(entries) => {
                 let mut object = Map::new();
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
                         self.error(RuleId::ManifestValue, "keys are texts: write them in quotes");
                         return None;
                     };
-                    object.insert(key.clone(), self.within_key(key, |reader| reader.json(value))?);
+                    object.insert(key.clone(), self.in_key(key, |reader| reader.json(value))?);
                 }
                 Some(Value::Object(object))
             }
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The mapping that a value is; nothing for one that says nothing.
+    /// Returns the value as a mapping. `None` for null.
     pub(super) fn mapping<'v>(&mut self, value: &'v Value) -> Option<&'v Map<String, Value>> {
         match value {
             Value::Object(fields) => Some(fields),
@@ -146,7 +146,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The items of a list; none for a value that says nothing.
+    /// Returns the items of a list. Empty for null.
     pub(super) fn list<'v>(&mut self, value: &'v Value) -> &'v [Value] {
         match value {
             Value::Array(items) => items,
@@ -158,19 +158,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The text of a field, when it is there.
+    /// Returns the text of a field, if it is present.
     pub(super) fn text<'v>(&mut self, fields: &'v Map<String, Value>, key: &str) -> Option<&'v str> {
         match fields.get(key)? {
             Value::String(text) => Some(text),
             Value::Null => None,
             other => {
-                self.within_key(key, |reader| reader.expected("text", other));
+                self.in_key(key, |reader| reader.expected("text", other));
                 None
             }
         }
     }
 
-    /// The text of a field that must be there.
+    /// Returns the text of a required field.
     pub(super) fn required_text<'v>(&mut self, fields: &'v Map<String, Value>, key: &str) -> Option<&'v str> {
         match fields.get(key) {
             None | Some(Value::Null) => {
@@ -181,13 +181,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A field that is true or false, the latter when it is not there.
-    pub(super) fn truth(&mut self, fields: &Map<String, Value>, key: &str) -> bool {
+    /// Returns the value of a boolean field, which is false by default.
+    pub(super) fn boolean(&mut self, fields: &Map<String, Value>, key: &str) -> bool {
         match fields.get(key) {
             None | Some(Value::Null) => false,
             Some(Value::Bool(value)) => *value,
             Some(other) => {
-                self.within_key(key, |reader| reader.expected("`true` or `false`", other));
+                self.in_key(key, |reader| reader.expected("`true` or `false`", other));
                 false
             }
         }
@@ -200,12 +200,12 @@ impl<'a> Reader<'a> {
         );
     }
 
-    /// Says which fields of a mapping are not known.
+    /// Reports unknown fields of a mapping.
     pub(super) fn unknown_fields(&mut self, fields: &Map<String, Value>, known: &[&str]) {
         for key in fields.keys().filter(|key| !known.contains(&key.as_str())) {
             let message =
                 format!("this field is not known, and not looked at; known here: {}", known.join(", "));
-            self.within_key(key, |reader| reader.add(RuleId::ManifestField, Severity::Warning, message));
+            self.in_key(key, |reader| reader.add(RuleId::ManifestField, Severity::Warning, message));
         }
     }
 }

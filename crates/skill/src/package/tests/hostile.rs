@@ -134,7 +134,7 @@ fn the_top_folder_is_named_as_the_skill() {
 }
 
 #[test]
-fn broken_frontmatter_is_told_as_that_of_a_folder() {
+fn broken_frontmatter_is_reported_as_for_a_folder() {
     for content in [&b"none"[..], b"---\nname: x\n---\n", b"---\nname: \xff\n---\n"] {
         let error = read_all(archive(&[Raw::new("SKILL.md", content)])).unwrap_err();
         let SkillError::InvalidFrontmatter { path, diagnostics } = error else { panic!("{error:?}") };

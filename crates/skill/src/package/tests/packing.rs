@@ -21,7 +21,7 @@ pub(super) fn folder_with(files: &[(&str, &str)]) -> (TempDir, PathBuf) {
     (temp, folder)
 }
 
-fn packed(folder: &Path) -> Result<(Vec<u8>, Packed), SkillError> {
+fn packed(folder: &Path) -> Result<(Vec<u8>, PackReport), SkillError> {
     let mut bytes = Vec::new();
     pack(folder, &mut bytes, PackageLimits::default()).map(|packed| (bytes, packed))
 }
@@ -68,7 +68,7 @@ fn the_same_files_give_the_same_bytes() {
 }
 
 #[test]
-fn what_tools_have_made_is_left_out() {
+fn files_of_tools_are_skipped() {
     let (_temp, folder) = folder_with(&[
         ("scripts/a.py", ""),
         ("scripts/__pycache__/a.pyc", ""),
@@ -85,11 +85,11 @@ fn what_tools_have_made_is_left_out() {
         packed.files,
         [".hidden", "SKILL.md", "scripts/a.py", "sub/evals/kept.json"].map(PathBuf::from)
     );
-    assert_eq!(packed.left_out, ["evals/evals.json", "scripts/b.pyc", "sub/.DS_Store"].map(PathBuf::from));
+    assert_eq!(packed.skipped, ["evals/evals.json", "scripts/b.pyc", "sub/.DS_Store"].map(PathBuf::from));
 }
 
 #[test]
-fn what_no_reader_should_take_is_not_packed() {
+fn files_that_readers_refuse_are_not_packed() {
     type Change = fn(&Path);
     let cases: [(Change, SkillErrorKind, &str); 9] = [
         (
@@ -154,7 +154,7 @@ fn a_package_is_within_the_limits_that_it_is_read_with() {
 }
 
 #[test]
-fn the_output_is_replaced_whole_and_never_within_the_skill() {
+fn the_output_is_replaced_atomically_and_never_within_the_skill() {
     let (temp, folder) = folder_with(&[]);
     let output = temp.path().join("out.skill");
     fs::write(&output, "before").unwrap();
@@ -179,7 +179,7 @@ fn the_output_is_replaced_whole_and_never_within_the_skill() {
 }
 
 #[test]
-fn what_is_no_plain_file_is_not_replaced() {
+fn only_regular_files_are_replaced() {
     let (temp, folder) = folder_with(&[]);
     fs::write(temp.path().join("plain"), "before").unwrap();
     symlink("plain", temp.path().join("link")).unwrap();

@@ -5,8 +5,8 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::sync::Arc;
 
 use super::*;
-use crate::{Bounds, Scope, scan_directory};
 use crate::{Catalog, Missing, SkillErrorKind, discover};
+use crate::{DiscoveryLimits, Scope, scan_directory};
 
 fn mode_of(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o7777
@@ -23,7 +23,7 @@ fn both_layouts_are_read() {
             package.files().map(|file| (file.path().to_str().unwrap(), file.size())).collect();
         files.sort_unstable();
         assert_eq!(files, [("SKILL.md", SKILL_MD.len() as u64), ("scripts/a.py", 7)]);
-        assert_eq!(package.digest(), conjure_base::Digest::of(&bytes));
+        assert_eq!(package.digest(), conjure_base::Digest::of_bytes(&bytes));
         assert_eq!(package.read("absent").unwrap_err().kind(), SkillErrorKind::FileNotFound);
         let temp = tempfile::tempdir().unwrap();
         let skill = package.extract(Some(temp.path())).unwrap().load(Mode::Strict).unwrap();
@@ -37,7 +37,7 @@ fn both_layouts_are_read() {
 }
 
 #[test]
-fn what_other_packers_write_is_read() {
+fn packages_of_other_packers_are_read() {
     // A descriptor behind the content, with and without its signature, in both widths.
     let streamed = |wide: bool, signed: bool| {
         Raw::new("good/x", "content").with(|raw| {
@@ -144,7 +144,7 @@ fn discovery_finds_packages_beside_folders() {
     write(&root, "z/again.skill", good_with([]));
     fs::create_dir(root.join("folder.skill")).unwrap();
     symlink("group/packed.skill", root.join("link.skill")).unwrap();
-    let found = discover(&[Scope::named(&root)], Bounds::default(), Mode::Lenient);
+    let found = discover(&[Scope::named(&root)], DiscoveryLimits::default(), Mode::Lenient);
     let names: Vec<_> = found.skills.iter().map(|skill| (skill.name().as_str(), skill.package())).collect();
     assert_eq!(names, [("good", Some(&*root.join("group/packed.skill"))), ("plain", None)]);
     let findings: Vec<_> = found.diagnostics.iter().map(|finding| (finding.rule(), finding.path())).collect();
@@ -156,7 +156,7 @@ fn discovery_finds_packages_beside_folders() {
         ]
     );
     let folders = found.skills.iter().map(|skill| skill.root_dir().to_owned()).collect::<Vec<_>>();
-    let paths = scan_directory(&root, Bounds::default()).unwrap();
+    let paths = scan_directory(&root, DiscoveryLimits::default()).unwrap();
     let expected =
         ["broken.skill", "group/packed.skill", "plain", "z/again.skill"].map(|path| root.join(path));
     assert_eq!(paths, expected);
@@ -181,7 +181,7 @@ fn all_packages_of_a_discovery_have_one_budget() {
     }
     let scopes = [Scope::named(one.path()), Scope::named(two.path())];
     let within = |blocks: u64| {
-        let bounds = Bounds { package_bytes: blocks * 4096, ..Bounds::default() };
+        let bounds = DiscoveryLimits { package_bytes: blocks * 4096, ..DiscoveryLimits::default() };
         let found = discover(&scopes, bounds, Mode::Lenient);
         let refused = found.diagnostics.iter().map(|finding| {
             assert_eq!(

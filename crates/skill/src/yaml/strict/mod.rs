@@ -1,9 +1,9 @@
-//! The part of YAML that the format's reference implementation allows.
+//! The YAML subset of the format's reference implementation.
 //!
-//! Block mappings, block sequences and scalars of all five styles; no flow collections, anchors, aliases, tags,
-//! directives, merge keys or further documents, and no key twice. The scanner follows, rule by rule, the published
-//! algorithm that the reference implementation runs (indentation stack, possible simple keys), so that the two agree on
-//! input that no specification decides; the whole-system tests compare them.
+//! It has block mappings, block sequences and scalars of all five styles. It has no flow collections, anchors,
+//! aliases, tags, directives, merge keys or further documents, and keys are unique. The scanner follows the
+//! published algorithm of the reference implementation rule by rule (indentation stack, possible simple keys), so
+//! both agree on input that no specification covers. The whole-system tests compare them.
 
 mod cursor;
 mod parser;
@@ -12,13 +12,4 @@ mod scanner;
 #[cfg(test)]
 mod tests;
 
-use super::node::{Node, Syntax};
-
-/// How deep a document may nest: far more than any frontmatter, far less than the stack.
-const MAX_DEPTH: usize = 64;
-
-/// Reads a document. An empty one is an empty text.
-pub(crate) fn read(text: &str) -> Result<Node, Syntax> {
-    let tokens = scanner::scan(text)?;
-    parser::parse(tokens)
-}
+pub(crate) use parser::read;

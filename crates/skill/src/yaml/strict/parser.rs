@@ -1,20 +1,27 @@
-//! From tokens to a tree.
+//! Parses a document into a tree.
 
 use std::iter::Peekable;
 use std::vec;
 
-use super::MAX_DEPTH;
-use super::scanner::{Token, TokenKind};
+use super::scanner::{self, Token, TokenKind};
 use crate::yaml::node::{Mark, Node, Syntax, Value};
 
-/// The tree of a document's tokens.
-pub(super) fn parse(tokens: Vec<Token>) -> Result<Node, Syntax> {
+/// The maximum nesting depth: more than any frontmatter needs, less than the stack allows.
+const MAX_DEPTH: usize = 64;
+
+/// Reads a document. An empty document is an empty text.
+pub(crate) fn read(text: &str) -> Result<Node, Syntax> {
+    parse(scanner::scan(text)?)
+}
+
+/// Parses the tokens of a document.
+fn parse(tokens: Vec<Token>) -> Result<Node, Syntax> {
     let mut parser = Parser { tokens: tokens.into_iter().peekable(), depth: 0 };
     let start = parser.mark();
     if parser.at(&TokenKind::StreamEnd) {
         return Ok(empty(start));
     }
-    let (root, _) = parser.node(Entries::Refused)?;
+    let (root, _) = parser.node(SequencePosition::Refused)?;
     if parser.at(&TokenKind::DocumentEnd) {
         parser.tokens.next();
     }
@@ -23,7 +30,7 @@ pub(super) fn parse(tokens: Vec<Token>) -> Result<Node, Syntax> {
 
 /// Whether a list may stand here at the column of the mapping around it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Entries {
+enum SequencePosition {
     Allowed,
     Refused,
 }
@@ -35,14 +42,14 @@ struct Parser {
 
 impl Parser {
     /// A node, and the column at which it begins.
-    fn node(&mut self, entries: Entries) -> Result<(Node, usize), Syntax> {
+    fn node(&mut self, entries: SequencePosition) -> Result<(Node, usize), Syntax> {
         let (mark, column) = self.tokens.peek().map_or((START, 0), |token| (token.mark, token.column));
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(Syntax { message: format!("nested deeper than {MAX_DEPTH} levels"), mark });
         }
         let value = match self.tokens.peek().map(|token| &token.kind) {
-            Some(TokenKind::Entry) if entries == Entries::Allowed => self.indentless_sequence()?,
+            Some(TokenKind::Entry) if entries == SequencePosition::Allowed => self.indentless_sequence()?,
             Some(TokenKind::SequenceStart) => self.sequence()?,
             Some(TokenKind::MappingStart) => self.mapping()?,
             Some(TokenKind::Scalar { .. }) => match self.tokens.next().map(|token| token.kind) {
@@ -64,7 +71,7 @@ impl Parser {
             if self.at(&TokenKind::Entry) || self.at(&TokenKind::BlockEnd) {
                 items.push(empty(mark));
             } else {
-                items.push(self.node(Entries::Refused)?.0);
+                items.push(self.node(SequencePosition::Refused)?.0);
             }
         }
         self.block_end()?;
@@ -79,7 +86,7 @@ impl Parser {
             if self.at(&TokenKind::Entry) || self.at_key_value_or_end() {
                 items.push(empty(mark));
             } else {
-                items.push(self.node(Entries::Refused)?.0);
+                items.push(self.node(SequencePosition::Refused)?.0);
             }
         }
         Ok(Value::Sequence(items))
@@ -108,7 +115,7 @@ impl Parser {
             entries.push((key, mark, value));
         }
         self.block_end()?;
-        refuse_twins(&entries)?;
+        reject_duplicate_keys(&entries)?;
         Ok(Value::Mapping(entries))
     }
 
@@ -124,7 +131,7 @@ impl Parser {
                 mark: *mark,
             });
         }
-        match self.node(Entries::Allowed)?.0 {
+        match self.node(SequencePosition::Allowed)?.0 {
             Node { value: Value::Scalar(text), .. } => Ok(text),
             Node { mark, .. } => Err(Syntax { message: "a key must be text".to_owned(), mark }),
         }
@@ -136,7 +143,7 @@ impl Parser {
             return Ok((empty(mark), 0));
         }
         self.tokens.next();
-        if self.at_key_value_or_end() { Ok((empty(mark), 0)) } else { self.node(Entries::Allowed) }
+        if self.at_key_value_or_end() { Ok((empty(mark), 0)) } else { self.node(SequencePosition::Allowed) }
     }
 
     fn block_end(&mut self) -> Result<(), Syntax> {
@@ -181,7 +188,7 @@ impl Parser {
 const START: Mark = Mark { line: 1, column: 1 };
 
 /// No key may stand twice.
-fn refuse_twins(entries: &[(String, Mark, Node)]) -> Result<(), Syntax> {
+fn reject_duplicate_keys(entries: &[(String, Mark, Node)]) -> Result<(), Syntax> {
     let mut keys: Vec<_> = entries.iter().map(|(key, mark, _)| (key, (mark.line, mark.column))).collect();
     keys.sort_unstable();
     let twins = keys.windows(2).find(|pair| pair[0].0 == pair[1].0);

@@ -53,7 +53,7 @@ fn collections_nest_by_indentation() {
 }
 
 #[test]
-fn what_the_reference_forbids_is_an_error_with_its_place() {
+fn what_the_reference_forbids_is_an_error_with_its_position() {
     check("a: b\na: c", "2:1: the key `a` stands twice");
     check("a: [b]", "1:4: flow collections are not allowed: write one entry a line, or quote the text");
     check("a: &b c", "1:4: anchors are not allowed: quote the text");

@@ -1,5 +1,7 @@
 //! Who must be asked before a script runs, and what a manifest says of it: hints, `allowed-tools`, grants.
 
+use conjure_sandbox::NetworkPolicy;
+
 use super::*;
 
 /// A skill that asks for tools, and says these things of its scripts.
@@ -21,29 +23,31 @@ fn careful(execution: &str, sensitive: bool) -> (TempDir, SessionSkills) {
     let skills = ["deploy", "other"].map(|name| {
         let skill = Skill::load(root.join(name), Mode::Strict).unwrap();
         assert_eq!(skill.manifest().is_some(), name == "deploy", "{:?}", skill.diagnostics());
-        Arc::new(SessionSkill::of(Arc::new(skill)))
+        Arc::new(SessionSkill::from_skill(Arc::new(skill)))
     });
-    let locations =
-        Locations::mapped(move |host| Some(Path::new("/mnt/skills").join(host.strip_prefix(&root).ok()?)));
+    let locations = SkillLocations::mapped(move |host| {
+        Some(Path::new("/mnt/skills").join(host.strip_prefix(&root).ok()?))
+    });
     (place, SessionSkills::new(skills, locations))
 }
 
 fn pins(skills: &SessionSkills, names: &[&str]) -> Vec<PinnedSkill> {
-    names.iter().map(|name| skills.get(name).unwrap().pin().unwrap()).collect()
+    names.iter().map(|name| skills.get(name).unwrap().pinned_ref().unwrap()).collect()
 }
 
 /// Whether a call runs without a question, where the approver would ask for it.
 async fn runs(tools: SkillTools, active: &[&str], call: &ToolCall) -> bool {
     let ask = approver_fn(|_| async { Authorization::Ask { reason: "ask".to_owned() } });
-    let standing = Standing::with_active(pins(&tools.skills, active));
-    let toolbox = Toolbox::builder().executor(Arc::new(FakeExecutor::new())).approver(ask).skills(tools);
+    let standing = SessionView::with_active_skills(pins(&tools.skills, active));
+    let toolbox =
+        Toolbox::builder().with_executor(Arc::new(FakeExecutor::new())).with_approver(ask).with_skills(tools);
     toolbox.build().unwrap().authorize(call, &standing).await == Authorization::Allow
 }
 
 #[tokio::test]
 async fn what_an_active_skill_asks_for_is_allowed_where_the_host_says_so() {
     let (_place, skills) = careful("idempotent: true", false);
-    let honouring = || SkillTools::new(skills.clone()).allowed_tools(AllowedToolsPolicy::Honour);
+    let honouring = || SkillTools::new(skills.clone()).with_allowed_tools(AllowedToolsPolicy::Honour);
     let git = call("bash_tool", json!({"command": "git status", "description": "x"}));
     let view = call("view", json!({"path": "/etc/hosts"}));
     let script = |skill: Value| call("skills_run_script", json!({"path": "scripts/run.sh", "skill": skill}));
@@ -63,17 +67,17 @@ async fn what_an_active_skill_asks_for_is_allowed_where_the_host_says_so() {
         assert!(!runs(honouring(), &["other", "deploy"], asked).await, "{asked:?}");
     }
     let (_place, sensitive) = careful("idempotent: true", true);
-    let tools = SkillTools::new(sensitive).allowed_tools(AllowedToolsPolicy::Honour);
+    let tools = SkillTools::new(sensitive).with_allowed_tools(AllowedToolsPolicy::Honour);
     assert!(!runs(tools, &["deploy"], &git).await, "a sensitive skill approves nothing");
 }
 
 #[tokio::test]
 async fn what_an_approver_denies_is_denied() {
     let (_place, skills) = careful("idempotent: true", false);
-    let standing = Standing::with_active(pins(&skills, &["deploy"]));
-    let tools = SkillTools::new(skills).allowed_tools(AllowedToolsPolicy::Honour);
-    let toolbox = Toolbox::builder().executor(Arc::new(FakeExecutor::new())).skills(tools);
-    let toolbox = toolbox.approver(crate::DenyAll { reason: "no".to_owned() }).build().unwrap();
+    let standing = SessionView::with_active_skills(pins(&skills, &["deploy"]));
+    let tools = SkillTools::new(skills).with_allowed_tools(AllowedToolsPolicy::Honour);
+    let toolbox = Toolbox::builder().with_executor(Arc::new(FakeExecutor::new())).with_skills(tools);
+    let toolbox = toolbox.with_approver(crate::DenyAll { reason: "no".to_owned() }).build().unwrap();
     let git = call("bash_tool", json!({"command": "git status", "description": "x"}));
     assert_eq!(toolbox.authorize(&git, &standing).await, Authorization::Deny { reason: "no".to_owned() });
 }
@@ -84,12 +88,15 @@ async fn a_script_that_destroys_or_wants_answers_is_asked_for_where_somebody_can
         [("destructive: true", true), ("interactive: true", true), ("idempotent: true", false)]
     {
         let (_place, skills) = careful(execution, false);
-        let standing = Standing::with_active(pins(&skills, &["deploy"]));
+        let standing = SessionView::with_active_skills(pins(&skills, &["deploy"]));
         let script = call("skills_run_script", json!({"path": "scripts/run.sh"}));
         let builder = || {
-            Toolbox::builder().executor(Arc::new(FakeExecutor::new())).skills(SkillTools::new(skills.clone()))
+            Toolbox::builder()
+                .with_executor(Arc::new(FakeExecutor::new()))
+                .with_skills(SkillTools::new(skills.clone()))
         };
-        let allowing = builder().approver(approver_fn(|_| async { Authorization::Allow })).build().unwrap();
+        let allowing =
+            builder().with_approver(approver_fn(|_| async { Authorization::Allow })).build().unwrap();
         let authorization = allowing.authorize(&script, &standing).await;
         assert_eq!(
             matches!(&authorization, Authorization::Ask { reason } if reason.contains("`deploy`")),
@@ -102,49 +109,58 @@ async fn a_script_that_destroys_or_wants_answers_is_asked_for_where_somebody_can
 
 #[tokio::test]
 async fn what_a_manifest_says_of_scripts_is_in_force() {
-    let check = |execution: &'static str, named: bool, access, idempotent| {
+    let check = |execution: &'static str, named: bool, concurrency, idempotent| {
         let (_place, skills) = careful(execution, false);
-        let toolbox =
-            Toolbox::builder().executor(Arc::new(FakeExecutor::new())).skills(SkillTools::new(skills));
+        let toolbox = Toolbox::builder()
+            .with_executor(Arc::new(FakeExecutor::new()))
+            .with_skills(SkillTools::new(skills));
         let skill = if named { json!("deploy") } else { Value::Null };
         let script = call("skills_run_script", json!({"path": "scripts/run.sh", "skill": skill}));
         assert_eq!(
             toolbox.build().unwrap().traits(&script),
-            CallTraits { access, idempotent },
+            CallTraits { concurrency, idempotent },
             "{execution}"
         );
     };
-    check("destructive: false, idempotent: true", true, Access::Shared, true);
-    check("destructive: false, idempotent: false", true, Access::Shared, false);
+    check("destructive: false, idempotent: true", true, CallConcurrency::Shared, true);
+    check("destructive: false, idempotent: false", true, CallConcurrency::Shared, false);
     // Not said is not harmless.
-    check("idempotent: true", true, Access::Exclusive, true);
-    check("destructive: null", true, Access::Exclusive, false);
-    check("destructive: true, idempotent: true", true, Access::Exclusive, true);
+    check("idempotent: true", true, CallConcurrency::Exclusive, true);
+    check("destructive: null", true, CallConcurrency::Exclusive, false);
+    check("destructive: true, idempotent: true", true, CallConcurrency::Exclusive, true);
     // Which skill it is depends on what is active by then.
-    check("destructive: false, idempotent: true", false, Access::Exclusive, false);
+    check("destructive: false, idempotent: true", false, CallConcurrency::Exclusive, false);
 
     let (_place, skills) = careful("network: true, timeout: 2, destructive: true, interactive: true", false);
-    let tools = SkillTools::new(skills.clone()).network(NetworkPolicy::None);
-    let standing = Standing::with_active(pins(&skills, &["deploy"]));
-    let toolbox =
-        Toolbox::builder().executor(Arc::new(FakeExecutor::new())).skills(tools.clone()).build().unwrap();
+    let tools = SkillTools::new(skills.clone()).with_network(NetworkPolicy::None);
+    let standing = SessionView::with_active_skills(pins(&skills, &["deploy"]));
+    let toolbox = Toolbox::builder()
+        .with_executor(Arc::new(FakeExecutor::new()))
+        .with_skills(tools.clone())
+        .build()
+        .unwrap();
     let receipt =
         toolbox.run(&call("skills_load", json!({"names": ["deploy"]})), CallContext::default()).await;
     let receipt: Value = serde_json::from_str(&receipt.text()).unwrap();
     insta::assert_snapshot!(serde_json::to_string_pretty(&receipt["findings"]).unwrap());
     let script = call("skills_run_script", json!({"path": "scripts/run.sh"}));
     let request = SkillRequest::parse(SkillTool::RunScript, &script.input_value(), &tools).unwrap();
-    assert_eq!(tools.time_for(&request, &standing), Some(Duration::from_secs(2)));
-    let shorter = tools.longest_script(Duration::from_secs(1));
-    assert_eq!(shorter.time_for(&request, &standing), Some(Duration::from_secs(1)));
+    assert_eq!(tools.script_timeout(&request, &standing), Some(Duration::from_secs(2)));
+    let shorter = tools.with_max_script_duration(Duration::from_secs(1));
+    assert_eq!(shorter.script_timeout(&request, &standing), Some(Duration::from_secs(1)));
 }
 
 /// A toolbox whose approver allows everything, and can ask.
 fn allowing(tools: SkillTools) -> Toolbox {
     let allow = approver_fn(|_| async { Authorization::Allow });
     let script = "/mnt/skills/deploy/scripts/run.sh";
-    let executor = FakeExecutor::new().with_command(script, FakeCommand::Ends(exited(0, "ran")));
-    Toolbox::builder().executor(Arc::new(executor)).approver(allow).skills(tools).build().unwrap()
+    let executor = FakeExecutor::new().with_command(script, FakeCommand::Exits(exited(0, "ran")));
+    Toolbox::builder()
+        .with_executor(Arc::new(executor))
+        .with_approver(allow)
+        .with_skills(tools)
+        .build()
+        .unwrap()
 }
 
 fn run_of(skill: Value) -> ToolCall {
@@ -156,7 +172,7 @@ async fn a_script_is_judged_by_its_skill_before_that_is_loaded() {
     let (_place, skills) = careful("destructive: true", false);
     let toolbox = allowing(SkillTools::new(skills.clone()));
     let asks = async |call: &ToolCall, active: &[&str]| {
-        let standing = Standing::with_active(pins(&skills, active));
+        let standing = SessionView::with_active_skills(pins(&skills, active));
         matches!(toolbox.authorize(call, &standing).await, Authorization::Ask { .. })
     };
     // An earlier call of the same answer may load it.
@@ -165,7 +181,7 @@ async fn a_script_is_judged_by_its_skill_before_that_is_loaded() {
     assert!(asks(&run_of(Value::Null), &[]).await);
     assert!(!asks(&run_of(json!("other")), &[]).await);
     assert!(!asks(&run_of(Value::Null), &["other"]).await);
-    let honouring = SkillTools::new(skills.clone()).allowed_tools(AllowedToolsPolicy::Honour);
+    let honouring = SkillTools::new(skills.clone()).with_allowed_tools(AllowedToolsPolicy::Honour);
     assert!(runs(honouring.clone(), &["deploy"], &run_of(json!("deploy"))).await);
     // What `deploy` asks for does not speak of what may be loaded by then.
     assert!(!runs(honouring, &["deploy"], &run_of(json!("other"))).await);
@@ -180,8 +196,8 @@ async fn a_script_of_a_skill_loaded_in_the_same_answer_runs_only_by_its_name() {
         (&["other"], json!("deploy"), false),
         (&["deploy"], Value::Null, false),
     ] {
-        let standing = Standing::with_active(pins(&skills, active));
-        let context = CallContext { standing, ..CallContext::default() };
+        let view = SessionView::with_active_skills(pins(&skills, active));
+        let context = CallContext { view, ..CallContext::default() };
         let calls = [call("skills_load", json!({"names": ["deploy"]})), run_of(skill)];
         let results = execute_tool_calls(&toolbox, &calls, context).await;
         assert_eq!((results[0].is_error, results[1].is_error), (false, is_error), "{}", results[1].text());
@@ -191,10 +207,11 @@ async fn a_script_of_a_skill_loaded_in_the_same_answer_runs_only_by_its_name() {
 
 /// Whether a call runs without a question, where the approver would ask for it, these skills are active and this was granted.
 async fn is_granted_by(skills: &SessionSkills, active: &[&str], grant: Grant, asked: &ToolCall) -> bool {
-    let standing = Standing::with_active(pins(skills, active)).granting([grant]);
+    let standing = SessionView::with_active_skills(pins(skills, active)).with_grants([grant]);
     let ask = approver_fn(|_| async { Authorization::Ask { reason: "ask".to_owned() } });
     let tools = SkillTools::new(skills.clone());
-    let toolbox = Toolbox::builder().executor(Arc::new(FakeExecutor::new())).approver(ask).skills(tools);
+    let toolbox =
+        Toolbox::builder().with_executor(Arc::new(FakeExecutor::new())).with_approver(ask).with_skills(tools);
     toolbox.build().unwrap().authorize(asked, &standing).await == Authorization::Allow
 }
 
@@ -221,7 +238,7 @@ async fn a_rule_for_a_path_does_not_speak_of_a_script_that_is_given_variables() 
     for (env, expected) in
         [(Value::Null, true), (json!({}), true), (json!({"BASH_ENV": "/workspace/x"}), false)]
     {
-        let honouring = SkillTools::new(skills.clone()).allowed_tools(AllowedToolsPolicy::Honour);
+        let honouring = SkillTools::new(skills.clone()).with_allowed_tools(AllowedToolsPolicy::Honour);
         assert_eq!(runs(honouring, &["deploy"], &script(env.clone())).await, expected, "{env}");
         let granted = async |rule: &str| {
             let grant = Grant { rule: rule.to_owned(), scope: GrantScope::Session };

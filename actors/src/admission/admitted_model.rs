@@ -1,0 +1,76 @@
+//! A model whose calls pass a gate.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::{Clock as _, SystemClock, TenantId};
+use conjure_conversation::{
+    HostedFiles, HostedSupport, Model, ModelError, ModelErrorKind, ModelStream, Request, SideEffects,
+};
+use futures_util::future::{Either, ready};
+use futures_util::{FutureExt as _, StreamExt as _, stream};
+
+use super::admission_gate::{AdmissionGate, Overloaded};
+
+/// A model whose calls wait until the gate admits one more of the tenant. A call is admitted from before its request is sent
+/// until its stream has ended or is dropped.
+pub struct AdmittedModel {
+    model: Arc<dyn Model>,
+    gate: AdmissionGate,
+    tenant: TenantId,
+    timeout: Duration,
+}
+
+impl AdmittedModel {
+    /// This model behind this gate, for this tenant. A call that is not admitted within `timeout` fails as
+    /// [`ModelErrorKind::Overloaded`].
+    #[must_use]
+    pub fn new(model: Arc<dyn Model>, gate: AdmissionGate, tenant: TenantId, timeout: Duration) -> Self {
+        Self { model, gate, tenant, timeout }
+    }
+}
+
+impl Model for AdmittedModel {
+    fn stream(&self, request: Request) -> ModelStream {
+        let (model, gate, tenant) = (Arc::clone(&self.model), self.gate.clone(), self.tenant.clone());
+        let timeout = self.timeout;
+        let admitted = async move { gate.admit(&tenant, SystemClock.deadline(timeout)).await };
+        let answering = admitted.map(move |admitted| match admitted {
+            Ok(permit) => Either::Left(model.stream(request).inspect(move |_| {
+                // Held as long as the stream is.
+                let _ = &permit;
+            })),
+            Err(refused) => Either::Right(stream::once(ready(Err(refused.into())))),
+        });
+        answering.into_stream().flatten().boxed()
+    }
+
+    fn hosted_support(&self) -> HostedSupport {
+        self.model.hosted_support()
+    }
+
+    fn hosted_files(&self) -> HostedFiles {
+        self.model.hosted_files()
+    }
+
+    fn side_effects(&self, request: &Request) -> SideEffects {
+        self.model.side_effects(request)
+    }
+}
+
+impl From<Overloaded> for ModelError {
+    fn from(overloaded: Overloaded) -> Self {
+        let retry_after = overloaded.retry_after;
+        Self { retry_after, ..Self::new(ModelErrorKind::Overloaded, overloaded.to_string()) }
+    }
+}
+
+impl fmt::Debug for AdmittedModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdmittedModel")
+            .field("gate", &self.gate)
+            .field("tenant", &self.tenant)
+            .finish_non_exhaustive()
+    }
+}

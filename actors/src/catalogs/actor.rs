@@ -1,0 +1,392 @@
+//! The registry's actor: it has catalogs loaded, one load of each at a time, and again when their files change.
+//!
+//! State: which loads are under way and who waits for them. In a crash those callers learn that it is lost, and the next
+//! incarnation loads everything.
+
+use std::collections::BTreeMap;
+#[cfg(target_os = "linux")]
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError};
+
+use conjure_base::{Clock, Deadline, SystemClock};
+use conjure_skill::Reload;
+use tokio::sync::oneshot;
+
+use super::catalog_entry::{CatalogEntry, CatalogSpec, Entries};
+use super::catalog_key::CatalogKey;
+use super::options::{RegistryError, RegistryOptions};
+#[cfg(target_os = "linux")]
+use super::watch_paths::watch_paths;
+#[cfg(target_os = "linux")]
+use super::watcher::{ChangedCatalogs, CoverageChange, Watcher};
+use crate::supervision::{Context, Failure, Flow, Reply, Worker};
+
+/// So often is a catalog loaded again at once because there are folders that were not watched before.
+#[cfg(target_os = "linux")]
+const MAX_RELOADS: usize = 3;
+
+pub(crate) type Loaded = Result<Reload, RegistryError>;
+
+/// What it understands.
+pub(crate) enum CatalogMessage {
+    Register {
+        key: CatalogKey,
+        spec: CatalogSpec,
+        reply: Reply<Loaded>,
+    },
+    Unregister {
+        key: CatalogKey,
+        reply: Reply<Result<(), RegistryError>>,
+    },
+    Reload {
+        key: CatalogKey,
+        reply: Reply<Loaded>,
+    },
+    /// The files of these may have changed.
+    #[cfg(target_os = "linux")]
+    ChangedCatalogs(ChangedCatalogs),
+    /// It is time to look at what is not watched.
+    Rescan,
+    /// A load is over; no outcome when it broke off.
+    LoadFinished {
+        key: CatalogKey,
+        entry: Arc<CatalogEntry>,
+        result: Option<LoadResult>,
+    },
+}
+
+/// What came of a load.
+pub(crate) struct LoadResult {
+    reload: Reload,
+    watched: WatchCoverage,
+}
+
+/// Whether changes of a catalog are noticed by events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WatchCoverage {
+    Full,
+    Partial,
+}
+
+pub(crate) struct CatalogActor {
+    entries: Arc<Entries>,
+    options: RegistryOptions,
+    #[cfg(target_os = "linux")]
+    watcher: Option<Arc<Watcher>>,
+    tasks: BTreeMap<CatalogKey, CatalogTask>,
+}
+
+/// What the actor knows of one catalog.
+#[derive(Default)]
+struct CatalogTask {
+    load: LoadState,
+    /// They wait for the load that is under way.
+    waiting: Vec<Reply<Loaded>>,
+    /// They came later, and wait for the next one.
+    queued: Vec<Reply<Loaded>>,
+    /// It is to be looked at periodically.
+    is_rescanned: bool,
+}
+
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum LoadState {
+    #[default]
+    Idle,
+    Loading,
+    /// Another is to follow.
+    LoadingStale,
+}
+
+impl CatalogActor {
+    /// Begins to watch, and to load all that is registered.
+    pub(crate) fn start(
+        entries: Arc<Entries>,
+        options: RegistryOptions,
+        context: &Context<CatalogMessage>,
+    ) -> Self {
+        #[cfg(target_os = "linux")]
+        let watcher = watch(options, context);
+        schedule_rescan(options, context);
+        let keys: Vec<CatalogKey> =
+            entries.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
+        let mut actor = Self {
+            entries,
+            options,
+            #[cfg(target_os = "linux")]
+            watcher,
+            tasks: BTreeMap::new(),
+        };
+        for key in keys {
+            actor.load(&key, context);
+        }
+        actor
+    }
+
+    fn entry(&self, key: &CatalogKey) -> Option<Arc<CatalogEntry>> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    fn register(
+        &mut self,
+        key: CatalogKey,
+        spec: CatalogSpec,
+        reply: Reply<Loaded>,
+        context: &Context<CatalogMessage>,
+    ) {
+        {
+            let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+            let spec = if key.tenant().is_some() { spec.within_scope_links() } else { spec };
+            let entry = Arc::new(CatalogEntry::new(spec, entries.get(&key).map(|before| &**before)));
+            entries.insert(key.clone(), entry);
+        }
+        self.tasks.entry(key.clone()).or_default().queued.push(reply);
+        self.load(&key, context);
+    }
+
+    fn unregister(&mut self, key: &CatalogKey) -> Result<(), RegistryError> {
+        let removed = self.entries.write().unwrap_or_else(PoisonError::into_inner).remove(key);
+        #[cfg(target_os = "linux")]
+        if let Some(watcher) = &self.watcher {
+            watcher.remove(key);
+        }
+        if let Some(task) = self.tasks.remove(key) {
+            for reply in task.waiting.into_iter().chain(task.queued) {
+                reply.send(Err(RegistryError::NotFound(key.clone())));
+            }
+        }
+        removed.map(drop).ok_or_else(|| RegistryError::NotFound(key.clone()))
+    }
+
+    fn reload(&mut self, key: CatalogKey, reply: Reply<Loaded>, context: &Context<CatalogMessage>) {
+        if self.entry(&key).is_none() {
+            return reply.send(Err(RegistryError::NotFound(key)));
+        }
+        self.tasks.entry(key.clone()).or_default().queued.push(reply);
+        self.load(&key, context);
+    }
+
+    /// Begins a load, or has one follow the one that is under way.
+    fn load(&mut self, key: &CatalogKey, context: &Context<CatalogMessage>) {
+        let Some(entry) = self.entry(key) else { return };
+        let task = self.tasks.entry(key.clone()).or_default();
+        if task.load != LoadState::Idle {
+            task.load = LoadState::LoadingStale;
+            return;
+        }
+        task.load = LoadState::Loading;
+        task.waiting = std::mem::take(&mut task.queued);
+        let (done, result) = oneshot::channel();
+        let load_args = (key.clone(), Arc::clone(&entry));
+        #[cfg(target_os = "linux")]
+        let watcher = self.watcher.clone();
+        let load = move || {
+            let (key, entry) = load_args;
+            #[cfg(target_os = "linux")]
+            let result = load_watched(&key, &entry, watcher.as_deref());
+            #[cfg(not(target_os = "linux"))]
+            let result = {
+                drop(key);
+                LoadResult { reload: entry.load(), watched: WatchCoverage::Partial }
+            };
+            // An actor that is over has nobody who waits.
+            let _ = done.send(result);
+        };
+        context.spawn_blocking(load).detach();
+        let (key, address) = (key.clone(), context.address().clone());
+        let report = async move {
+            // It is none when the load panicked.
+            let result = result.await.ok();
+            let _ = address
+                .send_with_deadline(CatalogMessage::LoadFinished { key, entry, result }, Deadline::NEVER)
+                .await;
+        };
+        context.spawn(report).detach();
+    }
+
+    fn load_finished(
+        &mut self,
+        key: &CatalogKey,
+        entry: &Arc<CatalogEntry>,
+        result: Option<LoadResult>,
+        context: &Context<CatalogMessage>,
+    ) {
+        // It may have been unregistered meanwhile.
+        let is_known = self.entry(key).is_some();
+        let is_current = self.entry(key).is_some_and(|current| Arc::ptr_eq(&current, entry));
+        let Some(task) = self.tasks.get_mut(key) else { return };
+        if !is_known {
+            self.tasks.remove(key);
+            return;
+        }
+        let is_due = task.load == LoadState::LoadingStale || !is_current;
+        task.load = LoadState::Idle;
+        let replies = std::mem::take(&mut task.waiting);
+        match result {
+            // Whoever waits registered what took its place, or asked before that: the next load is theirs.
+            _ if !is_current => task.queued.splice(0..0, replies).for_each(drop),
+            Some(LoadResult { reload, watched }) => {
+                task.is_rescanned = watched == WatchCoverage::Partial;
+                log_reload(key, &reload);
+                for reply in replies {
+                    reply.send(Ok(reload.clone()));
+                }
+            }
+            None => {
+                for reply in replies {
+                    reply.send(Err(RegistryError::BrokeOff(key.clone())));
+                }
+            }
+        }
+        if is_due {
+            self.load(key, context);
+        }
+    }
+}
+
+impl Worker for CatalogActor {
+    type Message = CatalogMessage;
+
+    async fn handle(
+        &mut self,
+        message: CatalogMessage,
+        context: &Context<CatalogMessage>,
+    ) -> Result<Flow, Failure> {
+        match message {
+            CatalogMessage::Register { key, spec, reply } => self.register(key, spec, reply, context),
+            CatalogMessage::Unregister { key, reply } => reply.send(self.unregister(&key)),
+            CatalogMessage::Reload { key, reply } => self.reload(key, reply, context),
+            #[cfg(target_os = "linux")]
+            CatalogMessage::ChangedCatalogs(ChangedCatalogs::Of(keys)) => {
+                keys.iter().for_each(|key| self.load(key, context));
+            }
+            #[cfg(target_os = "linux")]
+            CatalogMessage::ChangedCatalogs(ChangedCatalogs::All) => {
+                let keys: Vec<CatalogKey> = self.tasks.keys().cloned().collect();
+                keys.iter().for_each(|key| self.load(key, context));
+            }
+            CatalogMessage::Rescan => {
+                let rescanned = self.tasks.iter().filter(|(_, task)| task.is_rescanned);
+                let keys: Vec<CatalogKey> = rescanned.map(|(key, _)| key.clone()).collect();
+                keys.iter().for_each(|key| self.load(key, context));
+                schedule_rescan(self.options, context);
+            }
+            CatalogMessage::LoadFinished { key, entry, result } => {
+                self.load_finished(&key, &entry, result, context)
+            }
+        }
+        Ok(Flow::Continue)
+    }
+}
+
+/// Loads a catalog, and watches its folders: those that are found on the way may have changed before they were watched, so
+/// then it is loaded again.
+#[cfg(target_os = "linux")]
+fn load_watched(key: &CatalogKey, entry: &CatalogEntry, watcher: Option<&Watcher>) -> LoadResult {
+    let watch =
+        || watcher.map(|watcher| watcher.watch(key, watch_paths(&entry.spec.scopes, entry.spec.bounds)));
+    let mut coverage = watch();
+    let mut first: Option<Reload> = None;
+    for _ in 0..MAX_RELOADS {
+        let reload = entry.load();
+        // What changed is what changed in all rounds; the last one knows how it is now.
+        let reload = match first.take() {
+            Some(before) => merge_reloads(before, reload),
+            None => reload,
+        };
+        coverage = watch();
+        if coverage != Some(CoverageChange::Grown) {
+            let watched = if coverage == Some(CoverageChange::Same) {
+                WatchCoverage::Full
+            } else {
+                WatchCoverage::Partial
+            };
+            return LoadResult { reload, watched };
+        }
+        first = Some(reload);
+    }
+    let _ = coverage;
+    // Somebody makes folders without end: then it is looked at periodically.
+    LoadResult { reload: first.unwrap_or_else(|| entry.load()), watched: WatchCoverage::Partial }
+}
+
+/// Two reloads as one.
+#[cfg(target_os = "linux")]
+fn merge_reloads(before: Reload, now: Reload) -> Reload {
+    let names = |of_before: Vec<_>, of_now: Vec<_>| {
+        let both: BTreeSet<_> = of_before.into_iter().chain(of_now).collect();
+        both.into_iter().collect()
+    };
+    Reload {
+        added: names(before.added, now.added),
+        changed: names(before.changed, now.changed),
+        removed: names(before.removed, now.removed),
+        ..now
+    }
+}
+
+fn log_reload(key: &CatalogKey, reload: &Reload) {
+    if !reload.is_unchanged() || !reload.broken.is_empty() {
+        tracing::info!(
+            catalog = %key,
+            skills = reload.catalog.len(),
+            added = reload.added.len(),
+            changed = reload.changed.len(),
+            removed = reload.removed.len(),
+            broken = reload.broken.len(),
+            "a catalog of skills was loaded"
+        );
+    }
+}
+
+fn schedule_rescan(options: RegistryOptions, context: &Context<CatalogMessage>) {
+    let address = context.address().clone();
+    let waiting = context.spawn(async move {
+        SystemClock.sleep_until(SystemClock.deadline(options.rescan_interval)).await;
+        // Also when many wait: it is to happen.
+        let _ = address.send_with_deadline(CatalogMessage::Rescan, Deadline::NEVER).await;
+    });
+    waiting.detach();
+}
+
+/// Watches files, and tells the actor of changes when nothing more comes for a moment.
+#[cfg(target_os = "linux")]
+fn watch(options: RegistryOptions, context: &Context<CatalogMessage>) -> Option<Arc<Watcher>> {
+    let watcher = match Watcher::new(options.max_watches) {
+        Ok(watcher) => Arc::new(watcher),
+        Err(error) => {
+            tracing::warn!(%error, "files cannot be watched here; skills are looked at periodically");
+            return None;
+        }
+    };
+    let (watching, address) = (Arc::clone(&watcher), context.address().clone());
+    let task = context.spawn(async move {
+        loop {
+            let changed = match debounced(&watching, options).await {
+                Ok(changed) => changed,
+                Err(error) => {
+                    tracing::error!(%error, "files are not watched any more");
+                    return;
+                }
+            };
+            let _ =
+                address.send_with_deadline(CatalogMessage::ChangedCatalogs(changed), Deadline::NEVER).await;
+        }
+    });
+    task.detach();
+    Some(watcher)
+}
+
+/// What changed, once it has been quiet for a moment, or has not for long.
+#[cfg(target_os = "linux")]
+async fn debounced(watcher: &Watcher, options: RegistryOptions) -> std::io::Result<ChangedCatalogs> {
+    let mut changed = watcher.changed().await?;
+    let latest = SystemClock.deadline(options.debounce.saturating_mul(10));
+    loop {
+        let quiet = SystemClock.deadline(options.debounce).min(latest);
+        tokio::select! {
+            biased;
+            () = SystemClock.sleep_until(quiet) => return Ok(changed),
+            more = watcher.changed() => changed = changed.and(more?),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! One catalog: what it is made of, what is known of its files, and the snapshot that lookups find.
+//!
+//! It lies beside the actor, so it outlives its crash.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use conjure_skill::{Catalog, DiscoveryLimits, LinkPolicy, Mode, Reload, Reloader, Scope, Skill};
+use tokio::sync::watch;
+
+use super::catalog_key::CatalogKey;
+
+/// What a catalog is made of.
+#[derive(Debug, Clone)]
+pub struct CatalogSpec {
+    /// Skills of the host's own. They stand before those that are found.
+    pub skills: Vec<Arc<Skill>>,
+    /// Where skills are looked for, again whenever something changes there.
+    pub scopes: Vec<Scope>,
+    /// How far.
+    pub bounds: DiscoveryLimits,
+    /// How strictly.
+    pub mode: Mode,
+}
+
+impl Default for CatalogSpec {
+    /// Nothing, leniently, within the usual bounds.
+    fn default() -> Self {
+        Self {
+            skills: Vec::new(),
+            scopes: Vec::new(),
+            bounds: DiscoveryLimits::default(),
+            mode: Mode::Lenient,
+        }
+    }
+}
+
+impl CatalogSpec {
+    /// The skills in these scopes.
+    #[must_use]
+    pub fn of(scopes: impl IntoIterator<Item = Scope>) -> Self {
+        Self { scopes: scopes.into_iter().collect(), ..Self::default() }
+    }
+
+    /// The same, but no link leads out of its scopes: whoever writes there may not be trusted with all that this process may
+    /// read.
+    pub(crate) const fn within_scope_links(mut self) -> Self {
+        self.bounds.links = LinkPolicy::WithinScope;
+        self
+    }
+}
+
+/// One catalog.
+pub(crate) struct CatalogEntry {
+    pub(crate) spec: CatalogSpec,
+    /// What is known of its files; `None` while it is under way, and after that broke off.
+    reloader: Mutex<Option<Reloader>>,
+    /// What lookups find; `None` before the first load.
+    pub(crate) published: watch::Sender<Option<Arc<Catalog>>>,
+}
+
+/// All catalogs.
+pub(crate) type Entries = RwLock<BTreeMap<CatalogKey, Arc<CatalogEntry>>>;
+
+impl CatalogEntry {
+    /// One that takes the place of `before`: who looks it up finds the old snapshot until there is a new one.
+    pub(crate) fn new(spec: CatalogSpec, before: Option<&Self>) -> Self {
+        let published = before.map_or_else(|| watch::Sender::new(None), |before| before.published.clone());
+        Self { reloader: Mutex::new(None), spec, published }
+    }
+
+    /// Looks at all its skills, and publishes what it finds. Blocks; one at a time.
+    pub(crate) fn load(&self) -> Reload {
+        let CatalogSpec { skills, scopes, bounds, mode } = &self.spec;
+        let known = self.reloader().take();
+        let is_first = known.is_none();
+        let mut reloader = known.unwrap_or_else(|| Reloader::new(scopes.iter().cloned(), *bounds, *mode));
+        let mut reload = reloader.reload();
+        *self.reloader() = Some(reloader);
+        if !skills.is_empty() {
+            let catalog = skills.iter().chain(reload.catalog.iter()).cloned().collect();
+            reload.catalog = Arc::new(catalog);
+        }
+        let is_new = |published: &mut Option<Arc<Catalog>>| {
+            let is_same = reload.is_unchanged() && !is_first;
+            if !is_same {
+                *published = Some(Arc::clone(&reload.catalog));
+            }
+            !is_same
+        };
+        self.published.send_if_modified(is_new);
+        reload
+    }
+
+    fn reloader(&self) -> MutexGuard<'_, Option<Reloader>> {
+        self.reloader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for CatalogEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry").field("scopes", &self.spec.scopes).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,83 @@
+//! Which catalog: by its name, and whose it is.
+
+use std::fmt;
+
+use conjure_base::TenantId;
+
+/// The name of a catalog: 1 to 64 of `a-z`, `A-Z`, `0-9`, `-`, `_` and `.`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CatalogName(String);
+
+/// A text that is no name of a catalog.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{}` is not a catalog's name: it must be 1 to 64 of a-z, A-Z, 0-9, `-`, `_` and `.`", .0.escape_debug())]
+pub struct CatalogNameError(String);
+
+impl CatalogName {
+    /// Checks `text` and takes it as a catalog's name.
+    ///
+    /// # Errors
+    /// When it is empty, longer than 64 bytes, or holds another character.
+    pub fn new(text: impl Into<String>) -> Result<Self, CatalogNameError> {
+        let text = text.into();
+        let fits = (1..=64).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
+        if fits { Ok(Self(text)) } else { Err(CatalogNameError(text)) }
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for CatalogName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Which catalog. One of a tenant is never found by the name alone, nor by another tenant.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CatalogKey {
+    tenant: Option<TenantId>,
+    name: CatalogName,
+}
+
+impl CatalogKey {
+    /// One of the host's, for whomever it lets see it.
+    #[must_use]
+    pub const fn of_host(name: CatalogName) -> Self {
+        Self { tenant: None, name }
+    }
+
+    /// One of this tenant. Links in its folders are followed only to what lies in them ([`LinkPolicy::WithinScope`]).
+    ///
+    /// [`LinkPolicy::WithinScope`]: conjure_skill::LinkPolicy::WithinScope
+    #[must_use]
+    pub const fn of_tenant(tenant: TenantId, name: CatalogName) -> Self {
+        Self { tenant: Some(tenant), name }
+    }
+
+    /// Whose it is; `None`: the host's.
+    #[must_use]
+    pub const fn tenant(&self) -> Option<&TenantId> {
+        self.tenant.as_ref()
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(&self) -> &CatalogName {
+        &self.name
+    }
+}
+
+impl fmt::Display for CatalogKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.tenant {
+            Some(tenant) => write!(f, "{}/{}", tenant.as_str(), self.name),
+            None => write!(f, "{}", self.name),
+        }
+    }
+}

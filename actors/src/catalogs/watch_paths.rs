@@ -1,0 +1,83 @@
+//! Which folders are to be watched, so that no change of a scope's skills goes unnoticed.
+//!
+//! Pure, but for looking at the file system.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use conjure_skill::{DiscoveryLimits, Scope};
+
+/// What matters of a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum WatchInterest {
+    Everything,
+    /// What has one of these names: a way to a scope.
+    Names(BTreeSet<OsString>),
+}
+
+/// The folders to watch, each by a path that leads to it.
+pub(crate) type WatchPaths = BTreeMap<PathBuf, WatchInterest>;
+
+/// Folders that nobody looks into.
+const SKIPPED: [&str; 2] = [".git", "node_modules"];
+
+/// The folders that matter for these scopes.
+pub(crate) fn watch_paths(scopes: &[Scope], bounds: DiscoveryLimits) -> WatchPaths {
+    let mut watch_paths = WatchPaths::new();
+    for scope in scopes {
+        add_ancestors(&mut watch_paths, &scope.path);
+        // By links in the way, too.
+        if let Ok(real) = fs::canonicalize(&scope.path) {
+            add_ancestors(&mut watch_paths, &real);
+            add_folders(&mut watch_paths, real, bounds);
+        }
+    }
+    watch_paths
+}
+
+/// The folders above a path: in each of them, the next one's name. Where one is not there, it may come.
+fn add_ancestors(watch_paths: &mut WatchPaths, path: &Path) {
+    let absolute = std::path::absolute(path);
+    let mut path = absolute.as_deref().unwrap_or(path);
+    while let (Some(above), Some(name)) = (path.parent(), path.file_name()) {
+        let place =
+            watch_paths.entry(above.to_owned()).or_insert_with(|| WatchInterest::Names(BTreeSet::new()));
+        if let WatchInterest::Names(names) = place {
+            names.insert(name.to_owned());
+        }
+        path = above;
+    }
+}
+
+/// A folder and those below it, level by level, as far as skills are looked for. What is below a skill does not matter.
+fn add_folders(watch_paths: &mut WatchPaths, root: PathBuf, bounds: DiscoveryLimits) {
+    let mut pending = VecDeque::from([(root, 0)]);
+    let mut seen = BTreeSet::new();
+    while let Some((folder, depth)) = pending.pop_front() {
+        if seen.len() >= bounds.directories || !folder.is_dir() || !seen.insert(folder.clone()) {
+            continue;
+        }
+        let is_skill = ["SKILL.md", "skill.md"].iter().any(|name| folder.join(name).is_file());
+        if !is_skill && depth < bounds.depth {
+            // One that cannot be listed may change that.
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                if SKIPPED.iter().any(|skipped| entry.file_name() == *skipped) {
+                    continue;
+                }
+                match entry.file_type() {
+                    Ok(kind) if kind.is_dir() => pending.push_back((entry.path(), depth + 1)),
+                    Ok(kind) if kind.is_symlink() => {
+                        if let Ok(real) = fs::canonicalize(entry.path()) {
+                            add_ancestors(watch_paths, &real);
+                            pending.push_back((real, depth + 1));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        watch_paths.insert(folder, WatchInterest::Everything);
+    }
+}

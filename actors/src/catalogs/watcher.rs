@@ -1,0 +1,222 @@
+//! Events of the file system, for all catalogs: which folders are watched for whom, and who is told of what.
+//!
+//! One `inotify` for each incarnation of the actor; nothing of it is left after that.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::io::Errno;
+use tokio::io::unix::AsyncFd;
+
+use super::catalog_key::CatalogKey;
+use super::watch_paths::{WatchInterest, WatchPaths};
+
+/// How much is read at once: some hundred events.
+const READ_BUFFER: usize = 16 * 1024;
+
+/// Watches folders.
+pub(crate) struct Watcher {
+    events: AsyncFd<OwnedFd>,
+    /// How many folders may be watched.
+    max_watches: usize,
+    watched: Mutex<WatchTable>,
+}
+
+#[derive(Default)]
+struct WatchTable {
+    /// For whom a folder is watched, by the number of its watch.
+    folders: HashMap<i32, BTreeMap<CatalogKey, WatchInterest>>,
+}
+
+/// What came of watching a catalog's folders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CoverageChange {
+    /// All were watched already.
+    Same,
+    /// Some were not: what changed in them before is not known.
+    Grown,
+    /// Some cannot be watched.
+    Partial,
+}
+
+/// Whose files may have changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ChangedCatalogs {
+    Of(BTreeSet<CatalogKey>),
+    /// Events were lost.
+    All,
+}
+
+impl Watcher {
+    /// One that watches nothing yet. Must be made within a Tokio runtime.
+    #[expect(
+        deprecated,
+        reason = "what is unsound with others is not with an `OwnedFd`, and the way around is unsafe"
+    )]
+    pub(crate) fn new(max_watches: usize) -> std::io::Result<Self> {
+        let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        Ok(Self { events: AsyncFd::new(events)?, max_watches, watched: Mutex::default() })
+    }
+
+    fn watched(&self) -> MutexGuard<'_, WatchTable> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Watches these folders for a catalog, and no others. One that is not there need not be: what is above it is among
+    /// them. Blocks.
+    pub(crate) fn watch(&self, key: &CatalogKey, watch_paths: WatchPaths) -> CoverageChange {
+        let flags = WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::MOVED_TO
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::ATTRIB
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR;
+        let mut watched = self.watched();
+        let (mut kept, mut coverage) = (BTreeMap::new(), CoverageChange::Same);
+        for (path, interest) in watch_paths {
+            if watched.folders.len() >= self.max_watches {
+                coverage = CoverageChange::Partial;
+                break;
+            }
+            match inotify::add_watch(&self.events, &path, flags) {
+                // One folder may be reached by two paths.
+                Ok(number) => {
+                    let interests = watched.folders.entry(number).or_default();
+                    if interests.get(key).is_none_or(|before| !before.covers(&interest))
+                        && coverage == CoverageChange::Same
+                    {
+                        coverage = CoverageChange::Grown;
+                    }
+                    interests.insert(key.clone(), interest.clone());
+                    kept.entry(number)
+                        .and_modify(|all: &mut WatchInterest| all.join(&interest))
+                        .or_insert(interest);
+                }
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => {}
+                Err(error) => {
+                    tracing::debug!(path = %path.display(), %error, "a folder of skills cannot be watched");
+                    coverage = CoverageChange::Partial;
+                    if error == Errno::NOSPC || error == Errno::NOMEM {
+                        break;
+                    }
+                }
+            }
+        }
+        watched.update(&self.events, key, &kept);
+        coverage
+    }
+
+    /// Watches nothing for a catalog any more.
+    pub(crate) fn remove(&self, key: &CatalogKey) {
+        self.watched().update(&self.events, key, &BTreeMap::new());
+    }
+
+    /// Waits for events, and says of whose files.
+    pub(crate) async fn changed(&self) -> std::io::Result<ChangedCatalogs> {
+        loop {
+            let mut ready = self.events.readable().await?;
+            let mut buffer = [MaybeUninit::uninit(); READ_BUFFER];
+            let changed = self.read(&mut buffer)?;
+            ready.clear_ready();
+            match changed {
+                ChangedCatalogs::Of(keys) if keys.is_empty() => {}
+                changed => return Ok(changed),
+            }
+        }
+    }
+
+    /// All events that are there.
+    fn read(&self, buffer: &mut [MaybeUninit<u8>]) -> std::io::Result<ChangedCatalogs> {
+        let mut reader = inotify::Reader::new(&self.events, buffer);
+        let mut watched = self.watched();
+        let mut keys = BTreeSet::new();
+        let mut is_lossy = false;
+        loop {
+            let event = match reader.next() {
+                Ok(event) => event,
+                Err(Errno::WOULDBLOCK) => break,
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let (flags, number) = (event.events(), event.wd());
+            if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+                is_lossy = true;
+                continue;
+            }
+            let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()).to_owned());
+            let interests = watched.folders.get(&number).into_iter().flatten();
+            keys.extend(
+                interests.filter(|(_, interest)| interest.has(name.as_deref())).map(|(key, _)| key.clone()),
+            );
+            if flags.contains(ReadFlags::IGNORED) {
+                // The folder is gone; the number may be used again.
+                watched.folders.remove(&number);
+            }
+        }
+        Ok(if is_lossy { ChangedCatalogs::All } else { ChangedCatalogs::Of(keys) })
+    }
+}
+
+impl WatchTable {
+    /// Keeps of a catalog's folders these, and watches no more what is nobody's.
+    fn update(&mut self, events: &AsyncFd<OwnedFd>, key: &CatalogKey, kept: &BTreeMap<i32, WatchInterest>) {
+        self.folders.retain(|number, interests| {
+            match kept.get(number) {
+                Some(interest) => drop(interests.insert(key.clone(), interest.clone())),
+                None => drop(interests.remove(key)),
+            }
+            if interests.is_empty() {
+                // It may be gone already.
+                let _ = inotify::remove_watch(events, *number);
+            }
+            !interests.is_empty()
+        });
+    }
+}
+
+impl WatchInterest {
+    /// Whether something of this name matters; `None`: the folder itself.
+    fn has(&self, name: Option<&OsStr>) -> bool {
+        match (self, name) {
+            (Self::Everything, _) | (Self::Names(_), None) => true,
+            (Self::Names(names), Some(name)) => names.contains(name),
+        }
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Everything, _) => true,
+            (Self::Names(_), Self::Everything) => false,
+            (Self::Names(mine), Self::Names(others)) => others.is_subset(mine),
+        }
+    }
+
+    fn join(&mut self, other: &Self) {
+        match (&mut *self, other) {
+            (Self::Everything, _) => {}
+            (_, Self::Everything) => *self = Self::Everything,
+            (Self::Names(mine), Self::Names(others)) => mine.extend(others.iter().cloned()),
+        }
+    }
+}
+
+impl ChangedCatalogs {
+    /// Both.
+    pub(crate) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Of(mut keys), Self::Of(others)) => {
+                keys.extend(others);
+                Self::Of(keys)
+            }
+            _ => Self::All,
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The supervisor of a session's sandbox: one that runs in a tree, or one that the first call starts.
+
+use std::num::NonZeroU32;
+use std::sync::{Arc, OnceLock};
+
+use conjure_base::Deadline;
+
+use super::options::ExecutorOptions;
+use crate::supervision::{
+    ChildId, ChildScope, ChildSpec, Intensity, IntensityScope, StartError, Supervisor, SupervisorSpec,
+};
+
+/// Where the sandbox's actor is started.
+pub(crate) enum SupervisorRef {
+    /// In a tree that others start.
+    InTree(Supervisor),
+    /// Below a session, by the first call.
+    Lazy(LazySupervisor),
+}
+
+/// The place of a supervisor that is made and started when it is first needed.
+pub(crate) struct LazySupervisor {
+    id: ChildId,
+    intensity: Intensity,
+    attempts: NonZeroU32,
+    child_scope: ChildScope,
+    made: OnceLock<(Arc<ChildSpec>, Supervisor)>,
+    /// One caller at a time has it started.
+    opening: tokio::sync::Mutex<()>,
+}
+
+/// The supervisor of a session's sandbox.
+pub(crate) fn supervisor(id: ChildId, intensity: Intensity, attempts: NonZeroU32) -> (ChildSpec, Supervisor) {
+    SupervisorSpec::dynamic(id)
+        .capacity(1)
+        .intensity_scope(IntensityScope::PerChild)
+        .intensity(intensity)
+        .quarantine_after(attempts)
+        .build()
+}
+
+impl LazySupervisor {
+    pub(crate) fn new(id: ChildId, options: &ExecutorOptions, child_scope: ChildScope) -> Self {
+        let (intensity, attempts) = (options.intensity, options.attempts);
+        Self {
+            id,
+            intensity,
+            attempts,
+            child_scope,
+            made: OnceLock::new(),
+            opening: tokio::sync::Mutex::default(),
+        }
+    }
+
+    fn made(&self) -> &(Arc<ChildSpec>, Supervisor) {
+        self.made.get_or_init(|| {
+            let (spec, supervisor) = supervisor(self.id.clone(), self.intensity, self.attempts);
+            (Arc::new(spec), supervisor)
+        })
+    }
+}
+
+impl SupervisorRef {
+    pub(super) fn supervisor(&self) -> &Supervisor {
+        match self {
+            Self::InTree(supervisor) => supervisor,
+            Self::Lazy(lazy) => &lazy.made().1,
+        }
+    }
+
+    /// Returns when the supervisor runs, where it is for calls to have it started.
+    pub(super) async fn ensure_running(&self, deadline: Deadline) -> Result<(), StartError> {
+        let Self::Lazy(lazy) = self else { return Ok(()) };
+        let (spec, supervisor) = lazy.made();
+        let _one = lazy.opening.lock().await;
+        if supervisor.is_running() {
+            return Ok(());
+        }
+        // Nothing is left of one that was ended.
+        if let Some(last) = supervisor.monitor() {
+            last.await;
+        }
+        lazy.child_scope.start(Arc::clone(spec), deadline).await
+    }
+}

@@ -1,0 +1,162 @@
+//! The actor: it waits until a chore is due, and has it done beside itself.
+//!
+//! State: what is under way, and who waits for it. In a crash whoever waits learns that it is lost.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::{Clock as _, Deadline, SystemClock};
+use tokio::sync::oneshot;
+
+use super::task::{MaintenanceTask, StatusBoard};
+use crate::metrics::names;
+use crate::supervision::{Context, Failure, Flow, OneShotTimer, Reply, Worker};
+
+type Outcome = Result<u64, String>;
+
+/// What it understands.
+pub(super) enum MaintenanceMessage {
+    /// It may be time for the chore at this place.
+    Due { index: usize },
+    /// Somebody wants it done now.
+    Run { index: usize, reply: Reply<Outcome> },
+    /// It is over.
+    Finished { index: usize, outcome: Outcome },
+}
+
+pub(super) struct MaintenanceActor {
+    tasks: Arc<[Arc<dyn MaintenanceTask>]>,
+    board: Arc<StatusBoard>,
+    states: Vec<TaskState>,
+    jitter: RandomState,
+}
+
+/// Where a chore is.
+#[derive(Default)]
+struct TaskState {
+    phase: Phase,
+    /// They wait for the run that is under way.
+    waiting: Vec<Reply<Outcome>>,
+    /// They came later, and wait for the next one.
+    queued: Vec<Reply<Outcome>>,
+    runs: u64,
+}
+
+#[derive(Default)]
+enum Phase {
+    #[default]
+    Running,
+    Waiting(#[expect(dead_code, reason = "it rings for as long as it is there")] OneShotTimer),
+}
+
+impl MaintenanceActor {
+    pub(super) fn start(
+        tasks: Arc<[Arc<dyn MaintenanceTask>]>,
+        board: Arc<StatusBoard>,
+        context: &Context<MaintenanceMessage>,
+    ) -> Self {
+        let states = tasks.iter().map(|_| TaskState::default()).collect();
+        let mut actor = Self { tasks, board, states, jitter: RandomState::new() };
+        (0..actor.states.len()).for_each(|index| actor.schedule(index, context));
+        actor
+    }
+
+    /// Lets it rest for its time.
+    fn schedule(&mut self, index: usize, context: &Context<MaintenanceMessage>) {
+        let state = &mut self.states[index];
+        let interval = self.tasks[index].interval();
+        let due =
+            SystemClock.deadline(interval + part(interval / 8, self.jitter.hash_one((index, state.runs))));
+        let address = context.address().clone();
+        let notify = move || {
+            // Each chore has one message on its way at most.
+            let _ = address.send(MaintenanceMessage::Due { index });
+        };
+        state.phase = Phase::Waiting(OneShotTimer::set(due, notify));
+    }
+
+    fn start_run(&mut self, index: usize, context: &Context<MaintenanceMessage>) {
+        let state = &mut self.states[index];
+        state.phase = Phase::Running;
+        state.runs += 1;
+        let task = Arc::clone(&self.tasks[index]);
+        let (sender, outcome) = oneshot::channel();
+        context.spawn(async move { drop(sender.send(run_task(&*task).await)) }).detach();
+        let address = context.address().clone();
+        let report = async move {
+            // Nothing is told when it panicked.
+            let outcome = outcome.await.unwrap_or_else(|_| Err("it panicked".to_owned()));
+            let _ = address
+                .send_with_deadline(MaintenanceMessage::Finished { index, outcome }, Deadline::NEVER)
+                .await;
+        };
+        context.spawn(report).detach();
+    }
+
+    fn run_finished(&mut self, index: usize, outcome: &Outcome, context: &Context<MaintenanceMessage>) {
+        let task = self.tasks[index].name();
+        match outcome {
+            Ok(0) => {}
+            Ok(count) => tracing::info!(task, count, "a maintenance task was done"),
+            Err(reason) => tracing::warn!(task, reason, "a maintenance task failed"),
+        }
+        let label = if outcome.is_ok() { "ok" } else { "failed" };
+        metrics::counter!(names::CHORES, "chore" => task, "outcome" => label).increment(1);
+        self.board.record(index, outcome.clone());
+        let state = &mut self.states[index];
+        for reply in state.waiting.drain(..) {
+            reply.send(outcome.clone());
+        }
+        state.waiting = std::mem::take(&mut state.queued);
+        if state.waiting.is_empty() {
+            self.schedule(index, context);
+        } else {
+            self.start_run(index, context);
+        }
+    }
+}
+
+/// The part of this time that a roll says.
+fn part(of: Duration, roll: u64) -> Duration {
+    let nanos = (of.as_nanos() * u128::from(roll)) >> 64;
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+/// Does it, within its time.
+async fn run_task(task: &dyn MaintenanceTask) -> Outcome {
+    let timeout = task.timeout();
+    let deadline = SystemClock.deadline(timeout);
+    tokio::select! {
+        biased;
+        outcome = task.run(deadline) => outcome.map_err(|error| error.to_string()),
+        () = SystemClock.sleep_until(deadline) => Err(format!("it did not finish within {timeout:?}")),
+    }
+}
+
+impl Worker for MaintenanceActor {
+    type Message = MaintenanceMessage;
+
+    async fn handle(
+        &mut self,
+        message: MaintenanceMessage,
+        context: &Context<MaintenanceMessage>,
+    ) -> Result<Flow, Failure> {
+        match message {
+            MaintenanceMessage::Due { index } => {
+                if matches!(self.states[index].phase, Phase::Waiting(_)) {
+                    self.start_run(index, context);
+                }
+            }
+            MaintenanceMessage::Run { index, reply } => match self.states[index].phase {
+                Phase::Waiting(_) => {
+                    self.states[index].waiting.push(reply);
+                    self.start_run(index, context);
+                }
+                Phase::Running => self.states[index].queued.push(reply),
+            },
+            MaintenanceMessage::Finished { index, outcome } => self.run_finished(index, &outcome, context),
+        }
+        Ok(Flow::Continue)
+    }
+}

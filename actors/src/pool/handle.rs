@@ -1,0 +1,175 @@
+//! What a pool is made of, and the handle of one.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+
+use conjure_base::{Deadline, TenantId};
+use conjure_sandbox::{SandboxError, SandboxErrorKind};
+
+use super::actor::PoolActor;
+use super::item::PoolItemFactory;
+use super::pool_shared::{PoolOptions, PoolShared};
+use super::ready_items::ReadyItems;
+use super::stats::{PoolEvent, PoolMetrics};
+use crate::admission::{AdmissionGate, Overloaded, Permit, deadline_before};
+use crate::supervision::{ChildId, ChildSpec, SpecError, WorkerSpec};
+
+/// A pool, before it is part of a tree.
+pub struct PoolSpec<M: PoolItemFactory> {
+    shared: PoolShared<M>,
+}
+
+impl<M: PoolItemFactory> PoolSpec<M> {
+    /// A pool of this name, with spares of this source.
+    #[must_use]
+    pub fn new(name: ChildId, source: M, options: PoolOptions) -> Self {
+        let start_gate = u32::try_from(options.starts_at_once.max(1)).unwrap_or(u32::MAX);
+        let start_gate = AdmissionGate::new(options.start_gate_name, start_gate, options.share);
+        let ready_items = ReadyItems::new(PoolMetrics::new(name.to_string()));
+        Self { shared: PoolShared { name, source, options, start_gate, ready_items } }
+    }
+
+    /// The actor's spec, for a supervisor, and the pool, which works while that runs.
+    ///
+    /// # Errors
+    /// None that a caller could cause.
+    pub fn build(self) -> Result<(ChildSpec, Pool<M>), SpecError> {
+        let shared = Arc::new(self.shared);
+        let actor = Arc::clone(&shared);
+        let start = move |context| {
+            let shared = Arc::clone(&actor);
+            async move { Ok(PoolActor::start(shared, &context)) }
+        };
+        let (spec, _) = WorkerSpec::new(shared.name.clone(), start).build();
+        Ok((spec, Pool { shared }))
+    }
+}
+
+impl<M: PoolItemFactory> fmt::Debug for PoolSpec<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolSpec").field("name", &self.shared.name).finish_non_exhaustive()
+    }
+}
+
+/// A pool of spares; see the [module](super). Clones are the same.
+pub struct Pool<M: PoolItemFactory> {
+    shared: Arc<PoolShared<M>>,
+}
+
+impl<M: PoolItemFactory> Pool<M> {
+    /// What comes of a spare when `claim` makes it somebody's. `None` when there is none that is ready, or none can be claimed:
+    /// then it is to be made, through [`Pool::admit`]. A spare that has just ended is no reason not to take the next one.
+    pub async fn claim<T, F>(&self, claim: impl Fn(M::Item) -> F) -> Option<T>
+    where
+        F: Future<Output = Result<T, SandboxError>>,
+    {
+        let PoolShared { ready_items, name, .. } = &*self.shared;
+        while let Some(item) = ready_items.take() {
+            match claim(item).await {
+                Ok(claimed) => {
+                    ready_items.metrics.count(PoolEvent::Hit);
+                    return Some(claimed);
+                }
+                Err(error) if error.kind() == SandboxErrorKind::Lost => {
+                    tracing::debug!(pool = %name, %error, "a spare has ended while it was claimed");
+                }
+                Err(error) => {
+                    tracing::warn!(pool = %name, %error, "a spare cannot be claimed; another sandbox is made");
+                    break;
+                }
+            }
+        }
+        self.record_miss();
+        None
+    }
+
+    /// Counts a session that no spare of it could serve.
+    pub fn record_miss(&self) {
+        self.shared.ready_items.metrics.count(PoolEvent::Miss);
+    }
+
+    /// Waits until one more may be started for this tenant, which is to be ready by `deadline`: a tenth of the time is left to the
+    /// start.
+    ///
+    /// # Errors
+    /// When as many of the tenant wait as may, or it was not its turn in time.
+    pub async fn admit(&self, tenant: &TenantId, deadline: Deadline) -> Result<Permit, Overloaded> {
+        self.shared.start_gate.admit(tenant, deadline_before(deadline)).await
+    }
+
+    /// What all that is started passes: a tenant's share of it may be set there. Spares wait there, too, in no tenant's name, until
+    /// no tenant waits.
+    #[must_use]
+    pub fn start_gate(&self) -> &AdmissionGate {
+        &self.shared.start_gate
+    }
+
+    /// How it is, and what happened so far.
+    #[must_use]
+    pub fn stats(&self) -> PoolStats {
+        let PoolShared { name, options, ready_items, start_gate, .. } = &*self.shared;
+        let (metrics, load) = (&ready_items.metrics, start_gate.load());
+        PoolStats {
+            name: name.to_string(),
+            size: options.size,
+            ready: ready_items.len(),
+            starting: metrics.starting(),
+            starts_at_once: load.capacity,
+            under_way: load.admitted,
+            waiting: load.waiting,
+            hits: metrics.count_of(PoolEvent::Hit),
+            misses: metrics.count_of(PoolEvent::Miss),
+            refills: metrics.count_of(PoolEvent::Ready),
+            died: metrics.count_of(PoolEvent::Died),
+            retired: metrics.count_of(PoolEvent::Retired),
+            failed: metrics.count_of(PoolEvent::Failed),
+            last_failure: ready_items.failure.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+}
+
+impl<M: PoolItemFactory> Clone for Pool<M> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<M: PoolItemFactory> fmt::Debug for Pool<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+/// How a pool is, and what happened since it was made. Counts only grow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolStats {
+    /// Its name.
+    pub name: String,
+    /// How many are to be ready.
+    pub size: usize,
+    /// How many are.
+    pub ready: usize,
+    /// How many are being started, or wait for that.
+    pub starting: usize,
+    /// How many starts may be under way at a time, of spares and of what is made because there was none.
+    pub starts_at_once: u32,
+    /// How many of those are.
+    pub under_way: u32,
+    /// How many of those wait for their turn.
+    pub waiting: usize,
+    /// Sessions that got a spare.
+    pub hits: u64,
+    /// Sessions for which one had to be made.
+    pub misses: u64,
+    /// Spares that became ready.
+    pub refills: u64,
+    /// Spares that ended while they waited.
+    pub died: u64,
+    /// Spares that were too old.
+    pub retired: u64,
+    /// Spares that could not be made.
+    pub failed: u64,
+    /// Why the last of those could not be made. It may name folders of the host's.
+    pub last_failure: Option<String>,
+}

@@ -1,0 +1,77 @@
+//! A lock for each tenant, for as long as somebody has it or waits for it.
+//!
+//! State: the locks that are in use, in memory. None belongs to a tenant that nobody starts or ends.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use conjure_base::{Clock as _, Deadline, SystemClock, TenantId};
+use tokio::sync::OwnedMutexGuard;
+
+/// One holder at a time for each tenant; nobody waits for another tenant's.
+#[derive(Debug, Default)]
+pub(super) struct TenantLocks {
+    locked: Mutex<HashMap<TenantId, Weak<tokio::sync::Mutex<()>>>>,
+}
+
+impl TenantLocks {
+    /// The tenant's lock; none where it was not had before the deadline.
+    pub(super) async fn lock(&self, tenant: &TenantId, deadline: Deadline) -> Option<OwnedMutexGuard<()>> {
+        let lock = self.of(tenant);
+        tokio::select! {
+            biased;
+            locked = lock.lock_owned() => Some(locked),
+            () = SystemClock.sleep_until(deadline) => None,
+        }
+    }
+
+    fn of(&self, tenant: &TenantId) -> Arc<tokio::sync::Mutex<()>> {
+        // Every change of the map is whole.
+        let mut locked = self.locked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lock) = locked.get(tenant).and_then(Weak::upgrade) {
+            return lock;
+        }
+        locked.retain(|_, lock| lock.strong_count() > 0);
+        let lock = Arc::default();
+        locked.insert(tenant.clone(), Arc::downgrade(&lock));
+        lock
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn tenant(number: usize) -> TenantId {
+        TenantId::new(format!("t{number}")).unwrap()
+    }
+
+    fn now() -> Deadline {
+        SystemClock.deadline(Duration::ZERO)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tenant_waits_for_its_own_only_and_no_longer_than_it_wants_to() {
+        let locks = TenantLocks::default();
+        let held = locks.lock(&tenant(0), Deadline::NEVER).await.unwrap();
+        assert!(locks.lock(&tenant(0), SystemClock.deadline(Duration::from_secs(60))).await.is_none());
+        for other in 1..100 {
+            // Had without waiting, or not at all.
+            assert!(locks.lock(&tenant(other), now()).await.is_some());
+        }
+        let own = tenant(0);
+        let (next, ()) = tokio::join!(locks.lock(&own, Deadline::NEVER), async { drop(held) });
+        assert!(next.is_some() && locks.lock(&own, now()).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn what_nobody_uses_is_forgotten() {
+        let locks = TenantLocks::default();
+        for number in 0..100 {
+            locks.lock(&tenant(number), Deadline::NEVER).await.unwrap();
+        }
+        assert_eq!(locks.locked.lock().unwrap().len(), 1);
+    }
+}

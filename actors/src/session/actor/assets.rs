@@ -1,0 +1,156 @@
+//! What is asked of a session's files and artifacts beside its conversation: tracked tasks of its actor, which goes on meanwhile.
+//!
+//! State: none that lasts; what is under way ends with the actor.
+
+use std::sync::Arc;
+
+use conjure_artifact::{OutputContent, OutputError, OutputStore, RegistrationSource};
+use conjure_base::{Clock as _, SystemClock};
+use conjure_conversation::SessionFile;
+use conjure_sandbox::{CallOptions, Executor};
+
+use super::SessionActor;
+use crate::artifacts::{ArtifactRequest, LazyRegistry, RegistryDeps};
+use crate::session::actor_message::ActorMessage;
+use crate::session::error::SessionError;
+use crate::session::message::ReplyTo;
+use crate::session::running_task::INBOX_CAPACITY;
+use crate::supervision::Context;
+
+impl SessionActor {
+    pub(super) fn executor(&self) -> Result<Arc<dyn Executor>, SessionError> {
+        self.components.executor.clone().ok_or(SessionError::Unsupported { what: "no sandbox with files" })
+    }
+
+    /// Whether one more may be listed or opened.
+    fn has_room(&mut self) -> bool {
+        self.listings.retain(|job| !job.is_finished());
+        self.listings.len() < INBOX_CAPACITY
+    }
+
+    /// Where a file lies that the session produced. Only what is its own: a file that somebody else produced may have the same name
+    /// here.
+    fn store_of(&self, file: &SessionFile) -> Result<Arc<dyn OutputStore>, SessionError> {
+        let store = self.components.outputs.iter().find(|store| store.source() == file.source);
+        let store = store.filter(|_| self.entry.observer.projection.has_file(file)).cloned();
+        store.ok_or_else(|| OutputError::NotFound { name: file.name.clone() }.into())
+    }
+
+    /// Has the registry of artifacts do what takes long.
+    pub(super) fn forward_to_registry(&mut self, request: ArtifactRequest, context: &Context<ActorMessage>) {
+        let deps = match self.registry_deps(context) {
+            Ok(deps) => deps,
+            Err(error) => return request.reject(error),
+        };
+        if !self.has_room() {
+            return request.reject(SessionError::overloaded("what works with the session's artifacts"));
+        }
+        let registry = self.registry.clone();
+        self.listings.push(context.spawn(async move { send_to_registry(&registry, &deps, request).await }));
+    }
+
+    fn registry_deps(&self, context: &Context<ActorMessage>) -> Result<RegistryDeps, SessionError> {
+        let (Some(services), Some(pinning)) = (self.components.artifacts.clone(), self.pinning.clone())
+        else {
+            return Err(SessionError::Unsupported { what: "no artifacts: they are switched off" });
+        };
+        let session = context.address().clone();
+        Ok(RegistryDeps { services, entry: Arc::clone(&self.entry), pinning, session })
+    }
+
+    /// Has the bytes of a produced file put into the tenant's store.
+    pub(super) fn store_file(
+        &mut self,
+        file: SessionFile,
+        reply: ReplyTo<RegistrationSource>,
+        context: &Context<ActorMessage>,
+    ) {
+        let found = self.store_of(&file).and_then(|store| Ok((store, self.registry_deps(context)?)));
+        let (store, deps) = match found {
+            Ok(found) => found,
+            Err(error) => return reply.send(Err(error)),
+        };
+        if !self.has_room() {
+            return reply.send(Err(SessionError::overloaded("what opens the session's files")));
+        }
+        let registry = self.registry.clone();
+        self.listings.push(context.spawn(async move {
+            let opened = tokio::select! {
+                biased;
+                opened = store.open(&file) => opened.map_err(SessionError::from),
+                () = SystemClock.sleep_until(reply.deadline()) => Err(SessionError::DeadlinePassed),
+            };
+            match opened {
+                Ok(content) => {
+                    let (file, content) = (Box::new(file), Box::new(content));
+                    send_to_registry(&registry, &deps, ArtifactRequest::Store { file, content, reply }).await;
+                }
+                Err(error) => reply.send(Err(error)),
+            }
+        }));
+    }
+
+    /// Sees to it that the contents of the session's artifacts stay, and no others.
+    pub(super) fn update_pins(&self, context: &Context<ActorMessage>) {
+        let Some(pinning) = self.pinning.as_ref().filter(|pinning| pinning.needs_sync()) else { return };
+        let pinning = Arc::clone(pinning);
+        context.spawn(async move { pinning.sync().await }).detach();
+    }
+
+    pub(super) fn open_file(
+        &mut self,
+        file: SessionFile,
+        reply: ReplyTo<OutputContent>,
+        context: &Context<ActorMessage>,
+    ) {
+        let store = match self.store_of(&file) {
+            Ok(store) => store,
+            Err(error) => return reply.send(Err(error)),
+        };
+        if !self.has_room() {
+            return reply.send(Err(SessionError::overloaded("what opens the session's files")));
+        }
+        self.listings.push(context.spawn(async move {
+            let deadline = reply.deadline();
+            let opened = tokio::select! {
+                biased;
+                opened = store.open(&file) => opened.map_err(SessionError::from),
+                () = SystemClock.sleep_until(deadline) => Err(SessionError::DeadlinePassed),
+            };
+            reply.send(opened);
+        }));
+    }
+
+    pub(super) fn list(&mut self, reply: ReplyTo<conjure_sandbox::Listing>, context: &Context<ActorMessage>) {
+        let executor = match self.executor() {
+            Ok(executor) => executor,
+            Err(error) => return reply.send(Err(error)),
+        };
+        if !self.has_room() {
+            return reply.send(Err(SessionError::overloaded("what lists the session's files")));
+        }
+        self.listings.push(context.spawn(async move {
+            let workspace = executor.layout().workspace.clone();
+            let options = CallOptions::until(reply.deadline());
+            let listing = executor.list(&workspace.to_string_lossy(), 8, 10_000, options).await;
+            reply.send(
+                listing
+                    .map_err(|error| SessionError::Files { kind: error.kind(), reason: error.to_string() }),
+            );
+        }));
+    }
+}
+
+/// Passes a request to the registry, which is started where none runs.
+async fn send_to_registry(registry: &LazyRegistry, deps: &RegistryDeps, request: ArtifactRequest) {
+    match registry.get_or_start(deps, request.deadline()).await {
+        Ok(address) => {
+            let until = request.deadline();
+            if let Err(error) = address.send_with_deadline(request, until).await {
+                // Where it has just ended, the request may be sent again.
+                error.into_message().reject(SessionError::overloaded("the registry of artifacts"));
+            }
+        }
+        Err(error) => request.reject(error),
+    }
+}

@@ -1,0 +1,178 @@
+//! Handing the conversation to a task, taking it back, and deciding what continues by itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use conjure_conversation::{EventLogError, Step, next};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use super::{ConversationOwner, SessionActor};
+use crate::session::actor_message::{ActorMessage, send_to_self};
+use crate::session::conversation_task::{
+    ConversationTask, TaskCommand, TaskOutcome, needs_user_decision, reply_all,
+};
+use crate::session::error::SessionError;
+use crate::session::lease::LeaseLoss;
+use crate::session::running_task::{INBOX_CAPACITY, RunningTask};
+use crate::session::session_projection::TurnActivity;
+use crate::supervision::{Context, Failure, Flow};
+
+/// Whether what waits for its turn may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Queued {
+    Begins,
+    /// Until somebody says something ([`needs_user_decision`]).
+    Stays,
+}
+
+impl SessionActor {
+    /// Sends the conversation on an errand.
+    pub(super) fn spawn_task(&mut self, command: TaskCommand, context: &Context<ActorMessage>) {
+        let conversation = match std::mem::replace(&mut self.owner, ConversationOwner::None) {
+            ConversationOwner::Actor(conversation) => conversation,
+            other => {
+                self.owner = other;
+                return;
+            }
+        };
+        self.task_count += 1;
+        self.entry.observer.set_turn_activity(TurnActivity::Active);
+        let number = self.task_count;
+        let (inbox, posts) = mpsc::channel(INBOX_CAPACITY);
+        let cancel = CancellationToken::new();
+        let task = ConversationTask {
+            command,
+            conversation,
+            inbox: posts,
+            cancel: cancel.clone(),
+            components: Arc::clone(&self.components),
+            entry: Arc::clone(&self.entry),
+            grace: self.entry.services.options.grace,
+            hold_queue: false,
+        };
+        let span = tracing::info_span!(
+            "session",
+            gen_ai.conversation.id = %self.entry.key.session,
+            conjure.tenant = %self.entry.key.tenant,
+            conjure.session = %self.entry.key.session,
+            conjure.incarnation = context.incarnation(),
+        );
+        let (address, stopping) = (context.address().clone(), context.stopping().clone());
+        let turn_ended = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&turn_ended);
+        let job = context.spawn(
+            async move {
+                let outcome = task.run().await;
+                is_over.store(outcome.has_no_turn(), Ordering::Release);
+                send_to_self(&address, &stopping, ActorMessage::TaskFinished { task: number, outcome }).await;
+            }
+            .instrument(span),
+        );
+        self.owner = ConversationOwner::Task(RunningTask {
+            id: number,
+            cancel,
+            inbox,
+            job,
+            interrupts: Vec::new(),
+            turn_ended,
+        });
+    }
+
+    /// The conversation is back, or what had it has crashed.
+    pub(super) fn task_finished(
+        &mut self,
+        id: u64,
+        outcome: TaskOutcome,
+        context: &Context<ActorMessage>,
+    ) -> Result<Flow, Failure> {
+        let replies = match std::mem::replace(&mut self.owner, ConversationOwner::None) {
+            ConversationOwner::Task(task) if task.id == id => task.interrupts,
+            other => {
+                tracing::debug!(session = %self.entry.key, task = id, "a stale conversation task is ignored");
+                self.owner = other;
+                return Ok(Flow::Continue);
+            }
+        };
+        let hold_queue = matches!(outcome, TaskOutcome::QueueHeld(_));
+        let conversation = match outcome {
+            TaskOutcome::Done(conversation) | TaskOutcome::QueueHeld(conversation) => {
+                self.retry.reset();
+                self.entry.revival.reset_failures();
+                conversation
+            }
+            TaskOutcome::JournalFailed(_, EventLogError::Fenced { reason }) => {
+                reply_all(replies, &Err(SessionError::TakenOver { reason: reason.clone() }));
+                return Ok(self.stop_on_lease_loss(&LeaseLoss::TakenOver(reason)));
+            }
+            TaskOutcome::JournalFailed(conversation, error) => {
+                tracing::warn!(session = %self.entry.key, %error, "the journal failed; the session is loaded anew");
+                self.entry.observer.observe(conversation.state(), conversation.seq(), TurnActivity::Idle);
+                self.owner = ConversationOwner::Actor(conversation);
+                self.retry.scheduler(context);
+                self.entry.observer.set_turn_activity(TurnActivity::Idle);
+                let error = SessionError::from(error);
+                reply_all(replies, &Err(error.clone()));
+                self.reject_pending(&error);
+                return Ok(Flow::Continue);
+            }
+            TaskOutcome::Crashed(reason) => {
+                // Whoever waits is told that their message was lost.
+                self.entry.revival.set_failure(reason.clone());
+                return Err(reason.into());
+            }
+        };
+        let has_turn = conversation.state().turn().is_some();
+        self.entry.observer.observe(conversation.state(), conversation.seq(), TurnActivity::Idle);
+        self.owner = ConversationOwner::Actor(conversation);
+        self.update_pins(context);
+        if has_turn && !replies.is_empty() {
+            // The errand did not drive the turn, which waits for a person, or it came to that before it saw the interruption.
+            self.spawn_task(TaskCommand::Interrupt { replies }, context);
+            return Ok(Flow::Continue);
+        }
+        reply_all(replies, &Ok(()));
+        while let ConversationOwner::Actor(_) = self.owner
+            && let Some(request) = self.pending.pop_front()
+        {
+            if self.receive(request, context) == Flow::Stop {
+                return Ok(Flow::Stop);
+            }
+        }
+        // What waits for the tenant's budget is tried again when that changes, or with the next message; what waits for somebody, with that.
+        if !hold_queue {
+            self.resume(Queued::Begins, context);
+        }
+        if let ConversationOwner::Actor(_) = self.owner {
+            self.entry.observer.set_turn_activity(TurnActivity::Idle);
+        }
+        Ok(Flow::Continue)
+    }
+
+    /// Nobody has said anything, but what was under way goes on.
+    pub(super) fn continue_turn(&mut self, context: &Context<ActorMessage>) -> Flow {
+        let needs_decision = matches!(&self.owner, ConversationOwner::Actor(conversation)
+            if conversation.is_fresh() && needs_user_decision(conversation.state()));
+        self.resume(if needs_decision { Queued::Stays } else { Queued::Begins }, context);
+        Flow::Continue
+    }
+
+    /// Drives on what was under way, or begins what waits.
+    fn resume(&mut self, queued: Queued, context: &Context<ActorMessage>) {
+        let ConversationOwner::Actor(conversation) = &self.owner else { return };
+        match next(conversation.state()) {
+            _ if !conversation.is_fresh() => self.spawn_task(TaskCommand::Resume, context),
+            Step::AwaitApproval => {}
+            Step::Idle => {
+                let may_start = queued == Queued::Begins && conversation.state().queue().len() > 0;
+                if may_start && !self.is_draining() {
+                    self.spawn_task(TaskCommand::StartQueued { limits: self.limits.clone() }, context);
+                } else if std::mem::take(&mut self.has_unrecorded_files) {
+                    self.spawn_task(TaskCommand::Resume, context);
+                }
+            }
+            _ => self.spawn_task(TaskCommand::Resume, context),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Giving a session's artifacts to the service that runs its hosted skills: before the model is called, each once.
+//!
+//! The turn's driver asks what there is to give, and submits what comes of it ([`PreCallHook`]). What a URL leads to is fetched for it, as it
+//! is for a tool, and recorded as that is.
+//!
+//! What was given is recorded. What a crash cuts off is given again, so a file may lie with the service that no session names. What
+//! fails is told to the model once; it is tried again in the next turn, but for what is never going to succeed. Which that is, the
+//! incarnation of the session remembers.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use conjure_artifact::{
+    ArtifactError, ArtifactErrorKind, ArtifactUploader, ArtifactUri, ReferenceResolver, ResolvedLocation,
+    ResolvedReference, Retryable,
+};
+use conjure_base::{Clock as _, Deadline, SystemClock};
+use conjure_conversation::{
+    Artifact, Block, CommandKind, FetchedArtifact, PreCallHook, SessionState, UploadedArtifact,
+};
+use conjure_journal::SessionKey;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{Stream, StreamExt};
+use tokio_util::sync::CancellationToken;
+
+/// How long all that is given at a time may take together.
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(600);
+/// How many artifacts are on their way at a time.
+const CONCURRENCY: usize = 4;
+
+/// Gives what the service was not given yet, in one drive of a turn. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct ArtifactUploadHook {
+    key: Arc<SessionKey>,
+    uploads: ArtifactUploader,
+    resolver: ReferenceResolver,
+    cancel: CancellationToken,
+    /// Each is tried once in a drive: what the service refuses over and over would keep the model from ever being called.
+    attempted: Arc<Mutex<Vec<Arc<Artifact>>>>,
+}
+
+impl ArtifactUploadHook {
+    pub(crate) fn new(
+        key: &Arc<SessionKey>,
+        uploads: &ArtifactUploader,
+        resolver: &ReferenceResolver,
+        cancel: &CancellationToken,
+    ) -> Self {
+        Self {
+            key: Arc::clone(key),
+            uploads: uploads.clone(),
+            resolver: resolver.clone(),
+            cancel: cancel.clone(),
+            attempted: Arc::default(),
+        }
+    }
+
+    fn attempted(&self) -> MutexGuard<'_, Vec<Arc<Artifact>>> {
+        self.attempted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn should_attempt(&self, artifact: &Artifact) -> bool {
+        let is_same = |other: &Arc<Artifact>| {
+            (&other.name, &other.source, &other.content)
+                == (&artifact.name, &artifact.source, &artifact.content)
+        };
+        self.uploads.failure(artifact) != Some(Retryable::No) && !self.attempted().iter().any(is_same)
+    }
+
+    fn upload_all(self, due: Vec<Arc<Artifact>>) -> impl Stream<Item = CommandKind> + Send + 'static {
+        let deadline = SystemClock.deadline(TOTAL_TIMEOUT);
+        let upload = move |artifact| {
+            let hook = self.clone();
+            async move { hook.upload(artifact, deadline).await }
+        };
+        stream::iter(due).map(upload).buffer_unordered(CONCURRENCY).flat_map(stream::iter)
+    }
+
+    /// Gives one. What is to be recorded of it, in this order.
+    async fn upload(self, mut artifact: Arc<Artifact>, deadline: Deadline) -> Vec<CommandKind> {
+        let mut commands = Vec::new();
+        if artifact.content.is_none() {
+            match with_deadline(deadline, self.fetch(&artifact, deadline)).await {
+                Ok(fetched) => {
+                    artifact = Arc::new(with_content(&artifact, &fetched));
+                    self.attempted().push(Arc::clone(&artifact));
+                    commands.push(CommandKind::FetchArtifact { fetched: Box::new(fetched) });
+                }
+                Err(error) => {
+                    let reason = fetch_error_text(&error);
+                    commands.extend(self.record_failure(&artifact, &error, &reason));
+                    return commands;
+                }
+            }
+        }
+        match with_deadline(deadline, self.uploads.upload(&artifact)).await {
+            Ok(block) => commands.extend(artifact.content.as_ref().map(|content| {
+                let uploaded =
+                    UploadedArtifact { name: artifact.name.clone(), digest: content.digest, block };
+                CommandKind::AttachUpload { uploaded: Box::new(uploaded) }
+            })),
+            Err(error) => commands.extend(self.record_failure(&artifact, &error, upload_error_text(&error))),
+        }
+        commands
+    }
+
+    /// What the artifact's URL leads to.
+    async fn fetch(
+        &self,
+        artifact: &Arc<Artifact>,
+        deadline: Deadline,
+    ) -> Result<FetchedArtifact, ArtifactError> {
+        let uri = ArtifactUri::File { name: artifact.name.clone() };
+        let artifacts = std::slice::from_ref(artifact);
+        let resolved = self.resolver.resolve(&uri, artifacts, deadline, &self.cancel).await?;
+        match resolved {
+            ResolvedReference {
+                newly_fetched: Some(fetched),
+                location: ResolvedLocation::Stored { .. },
+                ..
+            } => Ok(fetched),
+            _ => Err(ArtifactError::FileNotFound { name: artifact.name.to_string() }),
+        }
+    }
+
+    /// What the model is told of a failure; nothing where it was told before.
+    fn record_failure(
+        &self,
+        artifact: &Artifact,
+        error: &ArtifactError,
+        reason: &str,
+    ) -> Option<CommandKind> {
+        tracing::warn!(session = %self.key, artifact = %artifact.name, %error, "an artifact was not given to the service");
+        let is_reported = self.uploads.failure(artifact).is_some();
+        let retry = if error.is_retryable() { Retryable::Yes } else { Retryable::No };
+        self.uploads.record_failure(artifact, retry);
+        let text =
+            format!("[The artifact `{}` could not be put into the container: {reason}.]", artifact.name);
+        (!is_reported).then(|| CommandKind::Steer { input: vec![Block::text(text)] })
+    }
+}
+
+impl PreCallHook for ArtifactUploadHook {
+    fn before_model_call(&self, state: &SessionState) -> Option<BoxStream<'static, CommandKind>> {
+        if !state.accepts_uploads() {
+            return None;
+        }
+        let to_be_fetched = state.view().artifacts().iter().filter(|artifact| artifact.content.is_none());
+        let due = state.pending_uploads().chain(to_be_fetched);
+        let due: Vec<Arc<Artifact>> = due.filter(|artifact| self.should_attempt(artifact)).cloned().collect();
+        if due.is_empty() {
+            return None;
+        }
+        self.attempted().extend(due.iter().cloned());
+        Some(self.clone().upload_all(due).boxed())
+    }
+}
+
+async fn with_deadline<T>(
+    deadline: Deadline,
+    work: impl Future<Output = Result<T, ArtifactError>>,
+) -> Result<T, ArtifactError> {
+    tokio::select! {
+        biased;
+        () = SystemClock.sleep_until(deadline) => {
+            Err(ArtifactError::TimedOut { what: "giving artifacts to the service".to_owned(), waited: TOTAL_TIMEOUT })
+        }
+        done = work => done,
+    }
+}
+
+fn with_content(artifact: &Artifact, fetched: &FetchedArtifact) -> Artifact {
+    Artifact {
+        content_type: artifact.content_type_of_fetched(&fetched.content_type).to_owned(),
+        content: Some(fetched.content.clone()),
+        ..artifact.clone()
+    }
+}
+
+/// What the model is told of a URL that led nowhere: the same as where it names the artifact in a call.
+fn fetch_error_text(error: &ArtifactError) -> String {
+    match error.kind() {
+        ArtifactErrorKind::Store | ArtifactErrorKind::Unreadable => {
+            "its content could not be kept".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// What the model is told of an artifact that was not taken: neither addresses nor words of the service's.
+fn upload_error_text(error: &ArtifactError) -> &'static str {
+    match error.kind() {
+        ArtifactErrorKind::TooLarge => "it is larger than the service takes",
+        ArtifactErrorKind::UploadFailed => "the service did not take it",
+        ArtifactErrorKind::TimedOut => "it took too long",
+        ArtifactErrorKind::Store | ArtifactErrorKind::Unreadable => "its content could not be read",
+        _ => "it cannot be given to the service",
+    }
+}

@@ -1,0 +1,365 @@
+//! An errand: the task that owns the conversation while something is done with it.
+//!
+//! It is given the conversation by move, carries out one order, drives the turn that is then due, takes in what comes
+//! meanwhile, and gives the conversation back. A crash of it loses the conversation's copy and nothing else: its actor
+//! fails, and the next incarnation loads what is recorded.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::{CallId, Clock as _, Deadline, SystemClock};
+use conjure_conversation::{
+    ArtifactChange, Block, BlockKind, CallStatus, CommandKind, Conversation, Decision, DriveError,
+    EventLogError, InboxMessage, InterruptCause, Limits, ModelErrorKind, OpenCall, QueueId, Rejection,
+    SessionState, Step, SubmitError, TurnOptions, TurnServices, TurnStop, next, run_turn,
+};
+use futures_util::{FutureExt, StreamExt, stream};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::artifact_upload::ArtifactUploadHook;
+use super::copy_out::{TurnEndHold, copy_out};
+use super::error::SessionError;
+use super::message::ReplyTo;
+use super::session_entry::SessionEntry;
+use super::session_projection::TurnActivity;
+use super::spec::SessionComponents;
+use super::subscription::Accepted;
+use super::turn_outputs::{RecordTrigger, record_outputs};
+use crate::artifacts::{ArtifactServices, have_expired};
+use crate::tenants::{ReserveError, estimate};
+
+/// What an errand is sent for.
+pub(crate) enum TaskCommand {
+    Start {
+        input: Vec<Block>,
+        limits: Limits,
+        reply: ReplyTo<Accepted>,
+    },
+    StartQueued {
+        /// Where what waits says nothing else.
+        limits: Limits,
+    },
+    Queue {
+        input: Vec<Block>,
+        limits: Option<Limits>,
+        reply: ReplyTo<Accepted>,
+    },
+    Steer {
+        input: Vec<Block>,
+        reply: ReplyTo<u64>,
+    },
+    Unqueue {
+        id: QueueId,
+        reply: ReplyTo<()>,
+    },
+    Decide {
+        call: CallId,
+        decision: Decision,
+        reply: ReplyTo<()>,
+    },
+    Interrupt {
+        replies: Vec<ReplyTo<()>>,
+    },
+    Artifacts {
+        change: ArtifactChange,
+        reply: ReplyTo<()>,
+    },
+    /// Nothing but to drive on.
+    Resume,
+}
+
+pub(crate) struct ConversationTask {
+    pub(crate) command: TaskCommand,
+    pub(crate) conversation: Box<Conversation>,
+    pub(crate) inbox: mpsc::Receiver<InboxMessage>,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) components: Arc<SessionComponents>,
+    pub(crate) entry: Arc<SessionEntry>,
+    pub(crate) grace: Duration,
+    /// Whether what waits for its turn goes on waiting: it does not fit into the tenant's budget, or somebody is to look first
+    /// at what the last turn came to.
+    pub(crate) hold_queue: bool,
+}
+
+/// What comes back of an errand.
+pub(crate) enum TaskOutcome {
+    Done(Box<Conversation>),
+    /// What waits for its turn goes on waiting, for the tenant's budget or for somebody who says that it may begin.
+    QueueHeld(Box<Conversation>),
+    /// The journal failed; the conversation loads itself anew before its next command.
+    JournalFailed(Box<Conversation>, EventLogError),
+    /// The machine or the driver did what it must not. The conversation is gone.
+    Crashed(String),
+}
+
+impl TaskOutcome {
+    /// Whether it is sure that no turn is under way.
+    pub(crate) fn has_no_turn(&self) -> bool {
+        matches!(self, Self::Done(conversation) | Self::QueueHeld(conversation) if conversation.state().turn().is_none())
+    }
+}
+
+/// Whether what waits for its turn is not begun by itself: nobody knows what the service did in the last one. It is with the next message,
+/// or when one is taken back.
+pub(crate) fn needs_user_decision(state: &SessionState) -> bool {
+    let stop = state.last_turn().map(|last| &last.stop);
+    state.turn().is_none()
+        && matches!(stop, Some(TurnStop::ModelFailed(error)) if error.kind == ModelErrorKind::OutcomeUnknown)
+}
+
+impl ConversationTask {
+    pub(crate) async fn run(mut self) -> TaskOutcome {
+        let carried_out = AssertUnwindSafe(self.run_command()).catch_unwind().await;
+        match carried_out {
+            Ok(Ok(())) if self.hold_queue => TaskOutcome::QueueHeld(self.conversation),
+            Ok(Ok(())) => TaskOutcome::Done(self.conversation),
+            Ok(Err(error)) => TaskOutcome::JournalFailed(self.conversation, error),
+            Err(_) => TaskOutcome::Crashed("the work on the conversation panicked".to_owned()),
+        }
+    }
+
+    async fn run_command(&mut self) -> Result<(), EventLogError> {
+        let command = std::mem::replace(&mut self.command, TaskCommand::Resume);
+        let mut has_user_input = matches!(command, TaskCommand::Queue { .. } | TaskCommand::Unqueue { .. });
+        let mut result = match self.execute(command).await {
+            Ok(()) => self.drive().await,
+            failed => failed,
+        };
+        // What came too late for the turn is queued, or goes back to whoever sent it.
+        self.inbox.close();
+        while let Some(message) = self.inbox.recv().await {
+            // Whoever said it may have seen how the turn ended.
+            has_user_input = true;
+            match &result {
+                Ok(()) => result = message.submit(&mut self.conversation).await,
+                Err(error) => message.fail(error.clone()),
+            }
+        }
+        self.hold_queue |= !has_user_input && needs_user_decision(self.conversation.state());
+        result
+    }
+
+    /// Drives the turn on, where one runs that waits for nobody.
+    async fn drive(&mut self) -> Result<(), EventLogError> {
+        let state = self.conversation.state();
+        match next(state) {
+            Step::AwaitApproval => return Ok(()),
+            Step::Idle => return self.retry_record_outputs().await,
+            _ => {}
+        }
+        self.entry.observer.observe(state, self.conversation.seq(), TurnActivity::Active);
+        let (uploads, artifacts) = (self.components.uploads.as_ref(), self.components.artifacts.as_ref());
+        let hook = uploads.zip(artifacts).map(|(uploads, artifacts)| {
+            ArtifactUploadHook::new(&self.entry.key, uploads, &artifacts.resolver, &self.cancel)
+        });
+        let inbox = &mut self.inbox;
+        let options = TurnOptions {
+            cancel: self.cancel.clone(),
+            deadline: Deadline::NEVER,
+            grace: self.grace,
+            compaction: self.entry.services.options.compaction.clone(),
+            pre_call_hook: match &hook {
+                Some(hook) => hook,
+                None => &(),
+            },
+            inbox: stream::poll_fn(|cx| inbox.poll_recv(cx)).boxed(),
+        };
+        let services = TurnServices {
+            model: &*self.components.model,
+            composer: &*self.components.composer,
+            tools: &*self.components.tools,
+        };
+        let has_files = self.components.executor.is_some() || !self.components.outputs.is_empty();
+        let _end = has_files.then(|| TurnEndHold::new(&self.entry));
+        let driven = run_turn(&mut self.conversation, services, options).await;
+        copy_out(&self.entry.key, self.components.executor.as_deref(), &self.cancel).await;
+        match driven {
+            Ok(_) | Err(DriveError::NoTurn) => {
+                let trigger = RecordTrigger::TurnEnded(&self.cancel);
+                let (entry, outputs) = (&self.entry, &self.components.outputs);
+                record_outputs(&mut self.conversation, entry, outputs, trigger).await
+            }
+            Err(DriveError::EventLog(error)) => Err(error),
+            Err(other) => Err(EventLogError::Failed { reason: other.to_string() }),
+        }
+    }
+
+    /// Records the files of the turn before, where that did not come about behind it.
+    async fn retry_record_outputs(&mut self) -> Result<(), EventLogError> {
+        let (entry, outputs) = (&self.entry, &self.components.outputs);
+        record_outputs(&mut self.conversation, entry, outputs, RecordTrigger::Retry).await
+    }
+
+    /// What is to be recorded before anybody uses the session again.
+    async fn record_due_changes(&mut self) -> Result<(), EventLogError> {
+        self.retry_record_outputs().await?;
+        let options = self.components.artifacts.as_ref().map(ArtifactServices::options);
+        if options
+            .is_some_and(|options| have_expired(self.conversation.state(), options, SystemClock.timestamp()))
+        {
+            tracing::info!(session = %self.entry.key, "the session's artifacts have expired");
+            self.submit(CommandKind::ClearArtifacts).await.map(drop)?;
+        }
+        Ok(())
+    }
+
+    async fn execute(&mut self, command: TaskCommand) -> Result<(), EventLogError> {
+        if let TaskCommand::Start { .. } | TaskCommand::StartQueued { .. } | TaskCommand::Artifacts { .. } =
+            command
+            && let Err(error) = self.record_due_changes().await
+        {
+            match command {
+                TaskCommand::Start { reply, .. } => reply.send(Err(error.clone().into())),
+                TaskCommand::Artifacts { reply, .. } => reply.send(Err(error.clone().into())),
+                _ => {}
+            }
+            return Err(error);
+        }
+        match command {
+            TaskCommand::Resume => self.submit(CommandKind::Recover).await.map(drop),
+            TaskCommand::StartQueued { limits } => {
+                let first = self.conversation.state().queue().next();
+                let input = first.map(|queued| queued.input.clone()).unwrap_or_default();
+                match self.check_budget(&input).await {
+                    Ok(()) => {
+                        let submitted = self.submit(CommandKind::StartQueued { limits }).await;
+                        self.notify_turn_start();
+                        submitted.map(drop)
+                    }
+                    Err(error) => {
+                        tracing::info!(session = %self.entry.key, %error, "what waits goes on waiting");
+                        self.hold_queue = true;
+                        Ok(())
+                    }
+                }
+            }
+            TaskCommand::Start { input, limits, reply } => {
+                if let Err(error) = self.check_budget(&input).await {
+                    reply.send(Err(error));
+                    return Ok(());
+                }
+                let submitted = self.submit(CommandKind::StartTurn { input, limits }).await;
+                self.notify_turn_start();
+                let turn = self.conversation.state().turn().map(|turn| turn.id());
+                let accepted = turn.map(|turn| Accepted::Started { turn, seq: self.last_seq() });
+                self.send_reply(reply, submitted, accepted.ok_or(SessionError::Lost))
+            }
+            TaskCommand::Queue { input, limits, reply } => {
+                let most = self.entry.account.limits().queued_messages;
+                if self.conversation.state().queue().len() >= most {
+                    reply.send(Err(self.entry.rejection_error(Rejection::QueueFull { limit: most })));
+                    return Ok(());
+                }
+                let submitted = self.submit(CommandKind::Queue { input, limits }).await;
+                let id = self.conversation.state().queue().last().map(|queued| queued.id);
+                let accepted = id.map(|id| Accepted::Queued { id, seq: self.last_seq() });
+                self.send_reply(reply, submitted, accepted.ok_or(SessionError::Lost))
+            }
+            TaskCommand::Steer { input, reply } => {
+                let submitted = self.submit(CommandKind::Steer { input }).await;
+                self.send_reply(reply, submitted, Ok(self.last_seq()))
+            }
+            TaskCommand::Unqueue { id, reply } => {
+                let submitted = self.submit(CommandKind::Unqueue { id }).await;
+                self.send_reply(reply, submitted, Ok(()))
+            }
+            TaskCommand::Artifacts { change, reply } => {
+                let submitted = self.submit(change.into()).await;
+                self.send_reply(reply, submitted, Ok(()))
+            }
+            TaskCommand::Decide { call, decision, reply } => {
+                let submitted = self.submit(CommandKind::Decide { call, decision }).await;
+                self.send_reply(reply, submitted, Ok(()))
+            }
+            TaskCommand::Interrupt { replies } => {
+                let cause = InterruptCause::Cancelled;
+                let (result, ended) = match self.submit(CommandKind::Interrupt { cause }).await {
+                    // Else it was over by then.
+                    Ok(Ok(()) | Err(Rejection::NoTurn)) => (Ok(()), Ok(())),
+                    Ok(Err(rejection)) => (Err(rejection.into()), Ok(())),
+                    Err(error) => (Err(error.clone().into()), Err(error)),
+                };
+                reply_all(replies, &result);
+                ended
+            }
+        }
+    }
+
+    /// Whoever lists what the turn produces is told that it begins, where it does.
+    fn notify_turn_start(&self) {
+        let Some(turn) = self.conversation.state().turn() else { return };
+        for store in &self.components.outputs {
+            // A crash of it costs no more than exactness.
+            let _ = std::panic::catch_unwind(AssertUnwindSafe(|| store.record_turn_start(turn.id())));
+        }
+    }
+
+    /// Whether the tenant's budget has room for a turn that begins so.
+    async fn check_budget(&self, input: &[Block]) -> Result<(), SessionError> {
+        let account = &self.entry.account;
+        if account.limits().budget.allowances().is_empty() {
+            return Ok(());
+        }
+        let composer = &self.components.composer;
+        // A crash of it is the turn's, and told there.
+        let composed =
+            std::panic::catch_unwind(AssertUnwindSafe(|| composer.compose(self.conversation.state().view())))
+                .unwrap_or_default();
+        let bytes = estimate(&composed, self.conversation.state().messages(), input);
+        match account.check(self.entry.key.session, bytes).await {
+            // What others have reserved may come back before the call, which waits for it.
+            Ok(()) | Err(ReserveError::TimedOut) => Ok(()),
+            Err(ReserveError::QuotaExceeded(exceeded)) => Err(exceeded.into()),
+            Err(ReserveError::Journal(error)) => Err(SessionError::Journal { reason: error.to_string() }),
+        }
+    }
+
+    fn last_seq(&self) -> u64 {
+        self.conversation.seq().saturating_sub(1)
+    }
+
+    /// A command, refused or carried out; only the ledger's failure ends the errand.
+    async fn submit(&mut self, kind: CommandKind) -> Result<Result<(), Rejection>, EventLogError> {
+        match self.conversation.submit(kind).await {
+            Ok(()) => Ok(Ok(())),
+            Err(SubmitError::Rejected(rejection)) => Ok(Err(rejection)),
+            Err(SubmitError::EventLog(error)) => Err(error),
+            Err(other) => Err(EventLogError::Failed { reason: other.to_string() }),
+        }
+    }
+
+    fn send_reply<T: Send + 'static>(
+        &self,
+        reply: ReplyTo<T>,
+        submitted: Result<Result<(), Rejection>, EventLogError>,
+        value: Result<T, SessionError>,
+    ) -> Result<(), EventLogError> {
+        match submitted {
+            Ok(Ok(())) => reply.send(value),
+            Ok(Err(rejection)) => reply.send(Err(self.entry.rejection_error(rejection))),
+            Err(error) => {
+                reply.send(Err(error.clone().into()));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a tool of it was ever started.
+pub(crate) fn has_run_tools(state: &SessionState) -> bool {
+    let is_result = |block: &Block| matches!(block.kind(), BlockKind::ToolResult { .. });
+    let is_begun =
+        |open: &OpenCall| matches!(open.status, CallStatus::Started { .. } | CallStatus::Finished(_));
+    state.messages().iter().any(|message| message.content.iter().any(is_result))
+        || state.open_calls().iter().any(is_begun)
+}
+
+/// Tells everybody who waits for the same.
+pub(crate) fn reply_all(replies: Vec<ReplyTo<()>>, result: &Result<(), SessionError>) {
+    for reply in replies {
+        reply.send(result.clone());
+    }
+}

@@ -1,0 +1,156 @@
+//! The conversation is away: what becomes of messages meanwhile.
+//!
+//! What is meant for the running turn goes into the errand's bounded inbox, with its reply inside; an interruption acts at
+//! once; all else waits for the errand's end. State: the inbox's end and those who wait, gone with the actor; a post that
+//! is lost with it tells its sender so.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use conjure_conversation::{InboxMessage, InboxMessageKind, Receipt};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::actor_message::{ReturnChannel, ReturnableRequest};
+use super::error::SessionError;
+use super::message::{ReplyTo, SessionRequest};
+use super::session_entry::SessionEntry;
+use super::subscription::Accepted;
+use crate::supervision::Job;
+
+/// How many posts wait for a turn, and how many messages for an errand's end.
+pub(crate) const INBOX_CAPACITY: usize = 64;
+
+/// An errand that is under way, as its actor sees it.
+pub(crate) struct RunningTask {
+    pub(crate) id: u64,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) inbox: mpsc::Sender<InboxMessage>,
+    pub(crate) job: Job,
+    /// Whoever waits for the end that was asked for.
+    pub(crate) interrupts: Vec<ReplyTo<()>>,
+    /// Set by the errand when it ends with no turn under way, and all of that recorded.
+    pub(crate) turn_ended: Arc<AtomicBool>,
+}
+
+impl RunningTask {
+    /// Passes a message to the running turn or interrupts it. Returns a message that must wait for the end of the task.
+    pub(crate) fn route(
+        &mut self,
+        message: SessionRequest,
+        back: ReturnChannel,
+        entry: &Arc<SessionEntry>,
+    ) -> Option<(SessionRequest, ReturnChannel)> {
+        if let SessionRequest::Interrupt { reply } = message {
+            self.cancel.cancel();
+            self.interrupts.push(reply);
+            return None;
+        }
+        let is_for_turn = matches!(
+            message,
+            SessionRequest::Send { .. }
+                | SessionRequest::Steer { .. }
+                | SessionRequest::ChangeArtifacts { .. }
+        );
+        if !is_for_turn {
+            return Some((message, back));
+        }
+        match self.inbox.try_reserve() {
+            Ok(permit) => permit.send(inbox_message(message, back, entry)?),
+            Err(mpsc::error::TrySendError::Full(())) => {
+                reject(message, SessionError::overloaded("the running turn's inbox"));
+            }
+            Err(mpsc::error::TrySendError::Closed(())) => return Some((message, back)),
+        }
+        None
+    }
+}
+
+/// The message for the turn's inbox. It carries the reply; a message that the turn returns unprocessed goes back to its sender.
+fn inbox_message(
+    message: SessionRequest,
+    back: ReturnChannel,
+    entry: &Arc<SessionEntry>,
+) -> Option<InboxMessage> {
+    let entry = Arc::clone(entry);
+    Some(match message {
+        SessionRequest::Send { input, limits, reply } => {
+            let (queue_limit, own_limits) = (entry.account.limits().queued_messages, limits.clone());
+            let acknowledge = move |receipt| match receipt {
+                Receipt::Returned(input) => {
+                    drop(ReturnableRequest::requeue(SessionRequest::Send { input, limits, reply }, back));
+                }
+                receipt => reply.send(accepted(receipt, &entry)),
+            };
+            let message = InboxMessage::new(InboxMessageKind::Queue, input, acknowledge);
+            message.with_limits(own_limits).with_queue_limit(queue_limit)
+        }
+        SessionRequest::Steer { input, reply } => {
+            let acknowledge = move |receipt| reply.send(steered(receipt, &entry));
+            InboxMessage::new(InboxMessageKind::Steer, input, acknowledge)
+        }
+        SessionRequest::ChangeArtifacts { change, reply } => {
+            let retained = change.clone();
+            let acknowledge = move |receipt| match receipt {
+                Receipt::Recorded => reply.send(Ok(())),
+                Receipt::Returned(_) => {
+                    let message = SessionRequest::ChangeArtifacts { change: retained, reply };
+                    drop(ReturnableRequest::requeue(message, back));
+                }
+                other => reply.send(Err(delivery_error(other, &entry))),
+            };
+            InboxMessage::artifacts(change, acknowledge)
+        }
+        _ => return None,
+    })
+}
+
+fn accepted(receipt: Receipt, entry: &SessionEntry) -> Result<Accepted, SessionError> {
+    match receipt {
+        Receipt::Queued { id, seq } => Ok(Accepted::Queued { id, seq }),
+        other => Err(delivery_error(other, entry)),
+    }
+}
+
+fn steered(receipt: Receipt, entry: &SessionEntry) -> Result<u64, SessionError> {
+    match receipt {
+        Receipt::Steered { seq } => Ok(seq),
+        other => Err(delivery_error(other, entry)),
+    }
+}
+
+fn delivery_error(receipt: Receipt, entry: &SessionEntry) -> SessionError {
+    match receipt {
+        Receipt::Refused(rejection) => entry.rejection_error(rejection),
+        Receipt::Failed(error) => error.into(),
+        Receipt::Returned(_) => SessionError::NotRunning,
+        Receipt::Steered { .. } | Receipt::Queued { .. } | Receipt::Recorded | Receipt::Unknown => {
+            SessionError::Lost
+        }
+    }
+}
+
+/// Answers a message that is not taken up.
+pub(crate) fn reject(message: SessionRequest, error: SessionError) {
+    fn send_error<T: Send + 'static>(reply: ReplyTo<T>, error: SessionError) {
+        reply.send(Err(error));
+    }
+    match message {
+        SessionRequest::Send { reply, .. } => send_error(reply, error),
+        SessionRequest::Steer { reply, .. } => send_error(reply, error),
+        SessionRequest::Subscribe { reply, .. } => send_error(reply, error),
+        SessionRequest::ListFiles { reply } => send_error(reply, error),
+        SessionRequest::Files { reply } => send_error(reply, error),
+        SessionRequest::OpenFile { reply, .. } => send_error(reply, error),
+        SessionRequest::StoreFile { reply, .. } => send_error(reply, error),
+        SessionRequest::ListArtifacts { reply } => send_error(reply, error),
+        SessionRequest::Artifacts(request) => request.reject(error),
+        SessionRequest::Executor { reply } => send_error(reply, error),
+        SessionRequest::Snapshot { reply } => send_error(reply, error),
+        SessionRequest::Unqueue { reply, .. }
+        | SessionRequest::ChangeArtifacts { reply, .. }
+        | SessionRequest::Interrupt { reply }
+        | SessionRequest::Decide { reply, .. }
+        | SessionRequest::Close { reply } => send_error(reply, error),
+    }
+}

@@ -1,0 +1,70 @@
+//! The place that an actor's incarnations take one after another, so that an address stays good over restarts.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ractor::{ActorRef, Message};
+
+use super::incarnation::Incarnation;
+
+/// Who is at a place now, if anybody.
+pub(crate) struct ActorSlot<T> {
+    state: Mutex<SlotState<T>>,
+}
+
+struct SlotState<T> {
+    current: Option<ActorRef<T>>,
+    /// The last incarnation that took the place; it may be gone.
+    incarnation: Option<Arc<Incarnation>>,
+    incarnations: u64,
+}
+
+impl<T: Message> ActorSlot<T> {
+    pub(crate) fn new() -> Self {
+        Self { state: Mutex::new(SlotState { current: None, incarnation: None, incarnations: 0 }) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, SlotState<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of the incarnation that is about to come.
+    pub(crate) fn next_incarnation(&self) -> u64 {
+        let mut state = self.state();
+        state.incarnations += 1;
+        state.incarnations
+    }
+
+    pub(crate) fn attach(&self, actor: ActorRef<T>, incarnation: &Arc<Incarnation>) {
+        let mut state = self.state();
+        state.current = Some(actor);
+        state.incarnation = Some(Arc::clone(incarnation));
+    }
+
+    /// Leaves the place, unless another has taken it.
+    pub(crate) fn detach(&self, incarnation: &Arc<Incarnation>) {
+        let mut state = self.state();
+        if state.incarnation.as_ref().is_some_and(|current| Arc::ptr_eq(current, incarnation)) {
+            state.current = None;
+        }
+    }
+
+    pub(crate) fn current(&self) -> Option<ActorRef<T>> {
+        self.state().current.clone()
+    }
+
+    pub(crate) fn incarnation(&self) -> Option<Arc<Incarnation>> {
+        self.state().incarnation.clone()
+    }
+}
+
+/// Leaves the place when it is dropped.
+pub(crate) struct SlotGuard<T: Message> {
+    pub(crate) slot: Arc<ActorSlot<T>>,
+    pub(crate) incarnation: Arc<Incarnation>,
+}
+
+impl<T: Message> Drop for SlotGuard<T> {
+    fn drop(&mut self) {
+        self.slot.detach(&self.incarnation);
+    }
+}

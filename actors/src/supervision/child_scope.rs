@@ -1,0 +1,100 @@
+//! ChildScope below a worker, on which others stand: started when they are first needed, and ended with the worker.
+//!
+//! They belong to the worker as its lasting work does ([`Context::spawn_joined`](super::Context::spawn_joined)): they are stopped
+//! behind it, in order, and it is gone, and started again, only when nothing of them is left. Where it was killed, they are, too.
+//! Nobody starts them again but whoever needs them.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use conjure_base::{Clock, Deadline, SystemClock};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::error::{RequestError, StartError};
+use super::exit::Exit;
+use super::incarnation::{Incarnation, IncarnationGuard};
+use super::node::Node;
+use super::root::Root;
+use super::spec::ChildSpec;
+
+/// Where actors can stand below one incarnation of a worker. Cheap to clone.
+#[derive(Clone)]
+pub struct ChildScope {
+    pub(super) incarnation: Arc<Incarnation>,
+    /// Weak: ground that somebody keeps must not keep the incarnation.
+    pub(super) guard: Weak<IncarnationGuard>,
+    pub(super) shutdown: CancellationToken,
+    pub(super) background: TaskTracker,
+}
+
+impl ChildScope {
+    /// Starts an actor here, and returns when its start is over. It runs without its caller, and is started once at a time: the caller
+    /// sees to it that nothing is left of the one before.
+    ///
+    /// # Errors
+    /// [`StartError::Failed`] when it did not start; [`RequestError::NotRunning`] when the worker is over;
+    /// [`RequestError::DeadlinePassed`] when it took too long, and may still start.
+    pub async fn start(&self, spec: Arc<ChildSpec>, deadline: Deadline) -> Result<(), StartError> {
+        let is_over = || RequestError::NotRunning(self.incarnation.id().clone());
+        let guard = self.guard.upgrade().ok_or_else(is_over)?;
+        let id = spec.id.clone();
+        let (teller, started) = oneshot::channel();
+        let child_scope = self.clone();
+        let running = async move {
+            // The worker is there for as long.
+            let _guard = guard;
+            let parent = &child_scope.incarnation.node;
+            let node = Node::new(spec.id.clone(), spec.kind, &spec.labels, spec.gauge.clone(), Some(parent));
+            let node = Arc::new(node);
+            let key = parent.append_child(Arc::clone(&node));
+            child_scope.run_child(&spec, node, teller).await;
+            parent.remove_child(key);
+        };
+        drop(self.background.spawn(running));
+        tokio::select! {
+            biased;
+            started = started => started.unwrap_or_else(|_| Err(is_over().into())),
+            () = SystemClock.sleep_until(deadline) => Err(RequestError::DeadlinePassed(id).into()),
+        }
+    }
+
+    /// Starts it, and returns when nothing of it is left.
+    async fn run_child(
+        &self,
+        spec: &ChildSpec,
+        node: Arc<Node>,
+        teller: oneshot::Sender<Result<(), StartError>>,
+    ) {
+        // Whoever asked may not wait any more.
+        let tell = |started| drop(teller.send(started));
+        let (root, started) = match Root::start(spec, node).await {
+            Ok(begun) => begun,
+            Err(error) => return tell(Err(error)),
+        };
+        let mut down = root.monitor();
+        tokio::select! {
+            biased;
+            Ok(()) = started => tell(Ok(())),
+            down = &mut down => return tell(Err(StartError::Failed(down.exit))),
+            () = self.shutdown.cancelled() => {}
+        }
+        tokio::select! {
+            biased;
+            _ = &mut down => return,
+            () = self.shutdown.cancelled() => {}
+        }
+        match self.incarnation.exit() {
+            Exit::Killed => root.kill(),
+            _ => root.stop(),
+        }
+        down.await;
+    }
+}
+
+impl fmt::Debug for ChildScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ground({:?})", self.incarnation)
+    }
+}

@@ -1,0 +1,198 @@
+//! One incarnation of an actor: what is known of it, and what stands for its being there.
+//!
+//! A [`IncarnationGuard`] is held by the actor's task, by its tracked work and, through theirs, by everything below it. When the last
+//! is dropped, nothing of the incarnation is left: then and only then its supervisor and its monitors are told, from
+//! the `Drop` itself, so that no way to end (a panic, a kill, a runtime that goes) can leave it untold or tell it
+//! twice. What was never recorded as another exit is [`Exit::Killed`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use ractor::{ActorCell, ActorRef};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::exit::Exit;
+use super::id::ChildId;
+use super::machine::{ChildKey, Generation};
+use super::node::Node;
+use super::supervisor_message::{ChildReport, SupervisorMessage};
+use super::tree::Status;
+
+/// What is known of one incarnation. It outlives it.
+pub(crate) struct Incarnation {
+    pub(crate) node: Arc<Node>,
+    /// From 1, and not begun anew when the supervisor is.
+    pub(crate) number: u64,
+    /// Its supervisor wants it to stop.
+    pub(crate) stopping: CancellationToken,
+    pub(crate) cell: OnceLock<ActorCell>,
+    end: Mutex<ExitState>,
+}
+
+struct ExitState {
+    recorded: Option<Exit>,
+    watchers: Watchers,
+}
+
+enum Watchers {
+    Pending { next: u64, list: BTreeMap<u64, Watcher> },
+    Fired(Exit),
+}
+
+/// What is done, once, when the end is there.
+type Watcher = Box<dyn FnOnce(Exit) + Send>;
+
+impl Incarnation {
+    pub(crate) fn new(node: Arc<Node>, number: u64) -> Self {
+        let watchers = Watchers::Pending { next: 0, list: BTreeMap::new() };
+        Self {
+            node,
+            number,
+            stopping: CancellationToken::new(),
+            cell: OnceLock::new(),
+            end: Mutex::new(ExitState { recorded: None, watchers }),
+        }
+    }
+
+    pub(crate) fn id(&self) -> &ChildId {
+        &self.node.id
+    }
+
+    fn end(&self) -> MutexGuard<'_, ExitState> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says how it ends. The first word stands.
+    pub(crate) fn record(&self, exit: Exit) {
+        self.end().recorded.get_or_insert(exit);
+    }
+
+    /// How it ends, as far as that is known.
+    pub(crate) fn exit(&self) -> Exit {
+        self.end().recorded.clone().unwrap_or(Exit::Killed)
+    }
+
+    /// Has `watcher` called once, with the end: then, or now when the end is there already. The number is for
+    /// [`Incarnation::unwatch`].
+    pub(crate) fn watch(&self, watcher: Watcher) -> Option<u64> {
+        let exit = match &mut self.end().watchers {
+            Watchers::Pending { next, list } => {
+                *next += 1;
+                list.insert(*next, watcher);
+                return Some(*next);
+            }
+            Watchers::Fired(exit) => exit.clone(),
+        };
+        watcher(exit);
+        None
+    }
+
+    pub(crate) fn unwatch(&self, number: u64) {
+        if let Watchers::Pending { list, .. } = &mut self.end().watchers {
+            list.remove(&number);
+        }
+    }
+
+    /// Ends it at whatever it awaits, without asking.
+    pub(crate) fn kill(&self) {
+        if let Some(cell) = self.cell.get() {
+            cell.kill();
+        }
+    }
+
+    fn conclude(&self) -> Exit {
+        let (exit, watchers) = {
+            let mut end = self.end();
+            let exit = end.recorded.clone().unwrap_or(Exit::Killed);
+            (exit.clone(), std::mem::replace(&mut end.watchers, Watchers::Fired(exit)))
+        };
+        if let Watchers::Pending { list, .. } = watchers {
+            for watcher in list.into_values() {
+                // A watcher makes a message of the end, which is its owner's code; the others are told all the same.
+                if catch_unwind(AssertUnwindSafe(|| watcher(exit.clone()))).is_err() {
+                    tracing::error!(actor = %self.node.path, "a monitor of this actor panicked");
+                }
+            }
+        }
+        exit
+    }
+}
+
+impl fmt::Debug for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}", self.node.path, self.number)
+    }
+}
+
+/// Who is told of a start and an end.
+pub(crate) enum Parent {
+    Supervisor {
+        supervisor: ActorRef<SupervisorMessage>,
+        key: ChildKey,
+        generation: Generation,
+        guard: Arc<IncarnationGuard>,
+    },
+    /// It is the root: whoever spawned it waits.
+    None { ready: Mutex<Option<oneshot::Sender<()>>> },
+}
+
+/// Something of an incarnation is there.
+pub(crate) struct IncarnationGuard {
+    pub(crate) incarnation: Arc<Incarnation>,
+    parent: Parent,
+}
+
+impl IncarnationGuard {
+    pub(crate) fn new(incarnation: Arc<Incarnation>, parent: Parent) -> Arc<Self> {
+        Arc::new(Self { incarnation, parent })
+    }
+
+    /// The start is over, and it was good.
+    pub(crate) fn report_started(&self) {
+        match &self.parent {
+            Parent::Supervisor { .. } => self.report(ChildReport::Started),
+            Parent::None { ready } => {
+                self.set_root_status(Status::Running);
+                if let Some(ready) = ready.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                    // Whoever spawned it may have gone; then it is stopped by that.
+                    let _ = ready.send(());
+                }
+            }
+        }
+    }
+
+    /// What a root is at: nobody above it writes that down.
+    pub(crate) fn set_root_status(&self, status: Status) {
+        if let Parent::None { .. } = self.parent {
+            self.incarnation.node.state().status = status;
+        }
+    }
+
+    /// It takes no more messages, and ends by itself.
+    pub(crate) fn report_leaving(&self) {
+        self.report(ChildReport::Leaving);
+    }
+
+    fn report(&self, report: ChildReport) {
+        if let Parent::Supervisor { supervisor, key, generation, guard } = &self.parent {
+            let message = SupervisorMessage::ChildReport { key: *key, generation: *generation, report };
+            if supervisor.send_message(message).is_err() {
+                tracing::debug!(supervisor = ?guard.incarnation, child = ?self.incarnation, "a supervisor that is gone misses a report");
+            }
+        }
+    }
+}
+
+impl Drop for IncarnationGuard {
+    fn drop(&mut self) {
+        let exit = self.incarnation.conclude();
+        self.set_root_status(Status::Finished);
+        if let Parent::None { .. } = self.parent {
+            self.incarnation.node.state().last_exit = Some(exit.clone());
+        }
+        self.report(ChildReport::Gone(exit));
+    }
+}

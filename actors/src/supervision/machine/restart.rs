@@ -1,0 +1,161 @@
+//! What becomes of a child that ended by itself: the restart decision.
+
+use std::time::Duration;
+
+use super::child::{AfterExit, Child, FinalState, Phase, StartCause, StopRequested};
+use super::intensity::IntensityCheck;
+use super::step::{Machine, SupervisorPhase};
+use super::types::{ChildKey, ChildrenKind, Effect, StopCause, Uptime};
+use crate::supervision::exit::ExitClass;
+use crate::supervision::policy::{AutoShutdown, IntensityScope, OnLimit};
+
+/// What follows from the end of one child.
+enum RestartDecision {
+    /// This becomes of it, and nothing of the others.
+    ChildOnly(AfterExit),
+    /// It is done, which may end the supervisor.
+    Finished(AfterExit),
+    /// It is started again, and its group with it.
+    Restart { due: Uptime },
+    /// The supervisor gives up.
+    GiveUp(StopCause),
+}
+
+impl Machine {
+    /// Decides about a living child that ended.
+    pub(super) fn decide(&mut self, now: Uptime, key: ChildKey, exit: ExitClass, random: u64) {
+        let restart_decision = self.restart_decision(now, key, exit, random);
+        self.timers.clear(key);
+        let after_exit = match restart_decision {
+            RestartDecision::ChildOnly(after_exit) | RestartDecision::Finished(after_exit) => after_exit,
+            RestartDecision::Restart { due } => AfterExit::Restart { due },
+            RestartDecision::GiveUp(_) => AfterExit::Remove,
+        };
+        self.enter(key, Phase::Leaving { stop_requested: StopRequested::No, after_exit });
+        match restart_decision {
+            RestartDecision::ChildOnly(_) => {}
+            RestartDecision::Finished(_) => self.check_significant(now, key),
+            RestartDecision::Restart { due } => self.mark_group(key, due),
+            RestartDecision::GiveUp(cause) => self.begin_stop(now, cause),
+        }
+    }
+
+    fn restart_decision(
+        &mut self,
+        now: Uptime,
+        key: ChildKey,
+        exit: ExitClass,
+        random: u64,
+    ) -> RestartDecision {
+        if self.is_stopping() {
+            return RestartDecision::ChildOnly(AfterExit::Remove);
+        }
+        let Some(child) = self.children.get_mut(&key) else {
+            return RestartDecision::ChildOnly(AfterExit::Remove);
+        };
+        let never_up = child.up_since.is_none();
+        match child.start_cause.filter(|_| never_up) {
+            // The first start: whoever asked for it is told, and that is not a restart.
+            Some(StartCause::Boot) if self.phase == SupervisorPhase::Starting => {
+                return RestartDecision::GiveUp(StopCause::StartFailed(key));
+            }
+            Some(StartCause::RestartRequest(final_state)) => {
+                return RestartDecision::ChildOnly(AfterExit::Finish(final_state));
+            }
+            Some(StartCause::Boot | StartCause::StartRequest) => {
+                return RestartDecision::ChildOnly(AfterExit::Remove);
+            }
+            None => {}
+        }
+        // Whatever ended it, an incarnation that did not get through its start did not end well.
+        let exit = if never_up { ExitClass::StartFailed } else { exit };
+        if child.policy.restart.wants(exit) {
+            if never_up {
+                child.failed_starts += 1;
+            }
+            self.try_restart(now, key, random)
+        } else {
+            RestartDecision::Finished(self.final_state_of(key, exit))
+        }
+    }
+
+    /// One more restart, where that is in order.
+    fn try_restart(&mut self, now: Uptime, key: ChildKey, random: u64) -> RestartDecision {
+        let Some(child) = self.children.get_mut(&key) else {
+            return RestartDecision::ChildOnly(AfterExit::Remove);
+        };
+        let mut intensity_scope = IntensityScope::Shared;
+        if let ChildrenKind::Dynamic { intensity_scope: chosen, quarantine_after, .. } =
+            self.policy.children_kind
+        {
+            if quarantine_after.is_some_and(|limit| child.failed_starts >= limit.get()) {
+                return self.give_up(key);
+            }
+            intensity_scope = chosen;
+        }
+        let load = match intensity_scope {
+            IntensityScope::Shared => self.window.count(now, self.policy.intensity),
+            IntensityScope::PerChild => child.window.count(now, self.policy.intensity),
+        };
+        match (load, intensity_scope) {
+            (IntensityCheck::Within, _) => {
+                RestartDecision::Restart { due: now.after(next_delay(child, now, random)) }
+            }
+            (IntensityCheck::Exceeded, IntensityScope::Shared) => {
+                RestartDecision::GiveUp(StopCause::Meltdown)
+            }
+            (IntensityCheck::Exceeded, IntensityScope::PerChild) => self.give_up(key),
+        }
+    }
+
+    /// It failed too often, and its siblings go on.
+    fn give_up(&mut self, key: ChildKey) -> RestartDecision {
+        match self.policy.children_kind {
+            ChildrenKind::Dynamic { on_limit: OnLimit::Remove, .. } => {
+                self.effects.push(Effect::GiveUp { key });
+                RestartDecision::ChildOnly(AfterExit::Remove)
+            }
+            ChildrenKind::Dynamic { .. } | ChildrenKind::Ordered { .. } => {
+                RestartDecision::ChildOnly(AfterExit::Finish(FinalState::Quarantined))
+            }
+        }
+    }
+
+    /// What is kept of a child that is done: of a temporary one, and where children come and go, nothing.
+    fn final_state_of(&self, key: ChildKey, exit: ExitClass) -> AfterExit {
+        let is_kept = !self.is_dynamic()
+            && self.children.get(&key).is_some_and(|child| !child.policy.restart.is_temporary());
+        if is_kept { AfterExit::Finish(FinalState::Finished(exit)) } else { AfterExit::Remove }
+    }
+
+    fn check_significant(&mut self, now: Uptime, key: ChildKey) {
+        let ChildrenKind::Ordered { auto_shutdown, .. } = self.policy.children_kind else { return };
+        let is_significant = |child: &Child| child.policy.restart.is_significant();
+        if !self.children.get(&key).is_some_and(|child| is_significant(child)) {
+            return;
+        }
+        let others_run = self.children.values().any(|child| {
+            let is_done = matches!(
+                child.phase,
+                Phase::Final(_) | Phase::Leaving { after_exit: AfterExit::Remove | AfterExit::Finish(_), .. }
+            );
+            is_significant(child) && !is_done
+        });
+        match auto_shutdown {
+            AutoShutdown::AnySignificant => self.begin_stop(now, StopCause::Significant),
+            AutoShutdown::AllSignificant if !others_run => self.begin_stop(now, StopCause::Significant),
+            AutoShutdown::AllSignificant | AutoShutdown::Never => {}
+        }
+    }
+}
+
+/// How long the child waits, and one failure more.
+fn next_delay(child: &mut Child, now: Uptime, random: u64) -> Duration {
+    let backoff = child.policy.backoff;
+    if child.up_since.is_some_and(|since| now.since(since) >= backoff.healthy()) {
+        child.failures = 0;
+    }
+    let wait = backoff.delay(child.failures, random);
+    child.failures = child.failures.saturating_add(1);
+    wait
+}

@@ -1,0 +1,175 @@
+//! What is done to several children: the group of one that failed, all of them at the end, and the order in which they
+//! stop and start.
+
+use super::child::{AfterExit, Phase, StartCause, StopRequested, next_key};
+use super::step::{Machine, SupervisorPhase};
+use super::types::{ChildKey, ChildrenKind, Effect, RequestReply, StopCause, Uptime};
+use crate::supervision::policy::Strategy;
+
+impl Machine {
+    /// Marks those that fall with `key`: their turn to stop is now, last first, and all are due at the same time.
+    pub(super) fn mark_group(&mut self, key: ChildKey, due: Uptime) {
+        let from = match self.policy.children_kind {
+            ChildrenKind::Ordered { strategy: Strategy::OneForAll, .. } => ChildKey(0),
+            ChildrenKind::Ordered { strategy: Strategy::RestForOne, .. } => next_key(key),
+            ChildrenKind::Ordered { strategy: Strategy::OneForOne, .. } | ChildrenKind::Dynamic { .. } => {
+                return;
+            }
+        };
+        let group: Vec<ChildKey> =
+            self.children.range(from..).map(|(other, _)| *other).filter(|other| *other != key).collect();
+        for other in group {
+            self.mark_for_restart(other, due);
+        }
+    }
+
+    fn mark_for_restart(&mut self, key: ChildKey, due: Uptime) {
+        let Some(child) = self.children.get_mut(&key) else { return };
+        match child.phase {
+            Phase::Starting | Phase::Up => {
+                let after_exit = if child.policy.restart.is_temporary() {
+                    AfterExit::Remove
+                } else {
+                    AfterExit::Restart { due }
+                };
+                child.marked = Some(stronger(child.marked, after_exit));
+            }
+            Phase::Leaving { stop_requested, after_exit: AfterExit::Restart { due: before } } => {
+                child.phase = Phase::Leaving {
+                    stop_requested,
+                    after_exit: AfterExit::Restart { due: due.max(before) },
+                };
+            }
+            Phase::Pending { due: before } => self.enter(key, Phase::Pending { due: due.max(before) }),
+            // As in OTP, one that was done is started with its group.
+            Phase::Final(_) => self.enter(key, Phase::Pending { due }),
+            // It was not started yet, it is not coming back, or it says by itself what becomes of it.
+            Phase::Waiting | Phase::Leaving { .. } => {}
+        }
+    }
+
+    /// Begins to stop: what does not run is forgotten, what runs is stopped.
+    pub(super) fn begin_stop(&mut self, now: Uptime, cause: StopCause) {
+        if self.is_stopping() {
+            return;
+        }
+        self.phase = SupervisorPhase::Stopping(cause);
+        self.effects.push(Effect::Stopping { cause });
+        let keys: Vec<ChildKey> = self.children.keys().copied().collect();
+        for key in keys {
+            self.stop_or_remove(now, key);
+        }
+    }
+
+    fn stop_or_remove(&mut self, now: Uptime, key: ChildKey) {
+        let is_dynamic = self.is_dynamic();
+        let Some(child) = self.children.get_mut(&key) else { return };
+        let waiting = child.successor.take();
+        if child.is_living() {
+            if is_dynamic {
+                self.stop_child(now, key, AfterExit::Remove);
+            } else {
+                child.marked = Some(AfterExit::Remove);
+            }
+        } else if let Phase::Leaving { stop_requested, .. } = child.phase {
+            child.phase = Phase::Leaving { stop_requested, after_exit: AfterExit::Remove };
+        } else {
+            self.remove(key, RequestReply::ShuttingDown);
+        }
+        for (request, _) in waiting.into_iter().flat_map(|successor| successor.start_callers) {
+            self.reply(request, RequestReply::ShuttingDown);
+        }
+    }
+
+    /// Looks over all that is in order: who is to stop next, who may start, and whether that was all.
+    pub(super) fn advance(&mut self, now: Uptime) {
+        if !self.is_dynamic() {
+            self.stop_marked(now);
+            if !self.is_stopping() {
+                self.start_next(now);
+            }
+        }
+        match self.phase {
+            SupervisorPhase::Starting if self.is_booted() => {
+                self.phase = SupervisorPhase::Running;
+                self.effects.push(Effect::Ready);
+                // Those that were asked for meanwhile need not wait for each other.
+                self.advance(now);
+            }
+            SupervisorPhase::Stopping(cause) if self.children.is_empty() => {
+                self.phase = SupervisorPhase::Terminated;
+                self.effects.push(Effect::Exit { cause });
+            }
+            SupervisorPhase::Starting
+            | SupervisorPhase::Running
+            | SupervisorPhase::Stopping(_)
+            | SupervisorPhase::Terminated => {}
+        }
+    }
+
+    fn is_booted(&self) -> bool {
+        let mut first = self
+            .children
+            .values()
+            .filter(|child| child.start_cause.is_none() || child.start_cause == Some(StartCause::Boot));
+        first.all(|child| child.is_settled())
+    }
+
+    /// Stops the last of those that are marked, once those behind it that were stopped are gone.
+    fn stop_marked(&mut self, now: Uptime) {
+        for (key, child) in self.children.iter().rev() {
+            match (child.phase, child.marked) {
+                (Phase::Leaving { stop_requested: StopRequested::Yes, .. }, _) => return,
+                (_, Some(after_exit)) => {
+                    let key = *key;
+                    return self.stop_child(now, key, after_exit);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Starts those whose time and turn have come.
+    fn start_next(&mut self, now: Uptime) {
+        let ChildrenKind::Ordered { strategy, .. } = self.policy.children_kind else { return };
+        let keys: Vec<ChildKey> = self.children.keys().copied().collect();
+        let mut are_earlier_siblings_settled = true;
+        for key in keys {
+            let Some(child) = self.children.get(&key) else { continue };
+            let is_its_turn = match (strategy, child.phase) {
+                (Strategy::OneForOne, Phase::Pending { .. }) => true,
+                (Strategy::OneForOne, _) => {
+                    self.phase == SupervisorPhase::Running || are_earlier_siblings_settled
+                }
+                (Strategy::OneForAll | Strategy::RestForOne, _) => {
+                    are_earlier_siblings_settled && self.are_later_siblings_settled(key)
+                }
+            };
+            let is_due = match child.phase {
+                Phase::Waiting => true,
+                Phase::Pending { due } => due <= now,
+                Phase::Starting | Phase::Up | Phase::Leaving { .. } | Phase::Final(_) => false,
+            };
+            are_earlier_siblings_settled &= child.is_settled();
+            if is_due && is_its_turn {
+                self.spawn(key);
+            }
+        }
+    }
+
+    /// Nobody behind it is about to stop: its group starts when all of it is gone.
+    fn are_later_siblings_settled(&self, key: ChildKey) -> bool {
+        self.children.range(next_key(key)..).all(|(_, child)| child.marked.is_none() && !child.is_leaving())
+    }
+}
+
+/// Of two fates of a marked child: to be forgotten is stronger, and of two restarts the later one holds.
+fn stronger(before: Option<AfterExit>, after_exit: AfterExit) -> AfterExit {
+    match (before, after_exit) {
+        (Some(AfterExit::Restart { due: before }), AfterExit::Restart { due }) => {
+            AfterExit::Restart { due: due.max(before) }
+        }
+        (Some(AfterExit::Remove), _) => AfterExit::Remove,
+        (_, after_exit) => after_exit,
+    }
+}

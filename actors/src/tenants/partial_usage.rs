@@ -1,0 +1,150 @@
+//! What a call of a model has come to so far, as its stream tells it: what is charged when it is broken off.
+//!
+//! State: counts of one call, in memory. They go with the call.
+
+use conjure_conversation::{ModelEvent, Usage};
+
+/// How many bytes of what was shown are taken for a token.
+const BYTES_A_TOKEN: u64 = 4;
+
+/// What was heard of a call.
+#[derive(Debug, Default)]
+pub(super) struct PartialUsage {
+    /// Whether the service may bill it.
+    is_sent: bool,
+    /// Whether an answer has begun.
+    has_begun: bool,
+    /// What the service says.
+    said: Usage,
+    /// How many bytes of the answer were shown.
+    shown: u64,
+}
+
+/// What a call is taken to have used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct EstimatedUsage {
+    /// As the service says; its input as it was reserved where the service has said nothing.
+    pub(super) said: Usage,
+    /// How many tokens more than that were shown.
+    pub(super) more_output: u64,
+}
+
+impl PartialUsage {
+    /// One more event of its stream.
+    pub(super) fn observe(&mut self, event: &ModelEvent) {
+        self.is_sent = true;
+        let shown = match event {
+            ModelEvent::TextDelta { text, .. } | ModelEvent::ThinkingDelta { text, .. } => text.len(),
+            ModelEvent::ToolInputDelta { partial_json, .. } => partial_json.len(),
+            ModelEvent::Started | ModelEvent::ToolUseStarted { .. } => 0,
+            ModelEvent::UsageReported(usage) => {
+                self.said = *usage;
+                return;
+            }
+            ModelEvent::Queued => {
+                // What was sent before has failed, and was not shown.
+                *self = Self::default();
+                return;
+            }
+            _ => return,
+        };
+        self.has_begun = true;
+        self.shown = self.shown.saturating_add(shown as u64);
+    }
+
+    /// The call has failed. What failed before an answer began is not billed.
+    pub(super) const fn failed(&mut self) {
+        self.is_sent = self.has_begun;
+    }
+
+    /// What it is taken to have used, where `input` tokens were reserved for what it sends; `None`: it was not sent.
+    pub(super) fn used(&self, input: u64) -> Option<EstimatedUsage> {
+        let input_tokens = if self.said.total_input() == 0 { input } else { self.said.input_tokens };
+        let said = Usage { input_tokens, ..self.said };
+        let more_output = self.shown.div_ceil(BYTES_A_TOKEN).saturating_sub(said.output_tokens);
+        self.is_sent.then_some(EstimatedUsage { said, more_output })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_conversation::{ModelEvent, Usage};
+
+    use super::{EstimatedUsage, PartialUsage};
+
+    fn partial(events: &[ModelEvent]) -> PartialUsage {
+        let mut partial = PartialUsage::default();
+        events.iter().for_each(|event| partial.observe(event));
+        partial
+    }
+
+    fn text(size: usize) -> ModelEvent {
+        ModelEvent::TextDelta { index: 0, text: "x".repeat(size) }
+    }
+
+    fn only(input_tokens: u64, more_output: u64) -> Option<EstimatedUsage> {
+        Some(EstimatedUsage { said: Usage { input_tokens, ..Usage::default() }, more_output })
+    }
+
+    const SAID: Usage = Usage {
+        input_tokens: 3,
+        output_tokens: 2,
+        cache_creation_input_tokens: 20,
+        cache_read_input_tokens: 100,
+        cost_micros: 9,
+    };
+
+    #[test]
+    fn what_was_not_sent_has_used_nothing() {
+        assert_eq!(partial(&[]).used(50), None);
+        assert_eq!(partial(&[ModelEvent::Queued]).used(50), None);
+    }
+
+    #[test]
+    fn what_was_sent_has_used_what_it_sent_until_the_service_says_more() {
+        assert_eq!(partial(&[ModelEvent::Sent]).used(50), only(50, 0));
+        let said = partial(&[ModelEvent::Sent, ModelEvent::UsageReported(SAID)]);
+        assert_eq!(said.used(50), Some(EstimatedUsage { said: SAID, more_output: 0 }));
+        let later = Usage { output_tokens: 7, ..SAID };
+        let twice = partial(&[ModelEvent::UsageReported(SAID), ModelEvent::UsageReported(later)]);
+        assert_eq!(
+            twice.used(50),
+            Some(EstimatedUsage { said: later, more_output: 0 }),
+            "the last count stands"
+        );
+    }
+
+    #[test]
+    fn what_was_shown_counts_where_the_service_has_counted_less() {
+        let json = ModelEvent::ToolInputDelta { index: 1, partial_json: "{\"a\":1}".to_owned() };
+        let thinking = ModelEvent::ThinkingDelta { index: 0, text: "hm".to_owned() };
+        assert_eq!(partial(&[ModelEvent::Started, text(8), json, thinking]).used(50), only(50, 5));
+        for (shown, more_output) in [(4, 0), (8, 0), (9, 1), (400, 98)] {
+            let partial = partial(&[ModelEvent::UsageReported(SAID), ModelEvent::Started, text(shown)]);
+            assert_eq!(partial.used(50), Some(EstimatedUsage { said: SAID, more_output }));
+        }
+    }
+
+    #[test]
+    fn what_waits_to_be_sent_again_has_used_nothing() {
+        let before = [ModelEvent::Sent, ModelEvent::UsageReported(SAID), ModelEvent::Queued];
+        assert_eq!(partial(&before).used(50), None);
+        let again = [before.as_slice(), &[ModelEvent::Sent]].concat();
+        assert_eq!(partial(&again).used(50), only(50, 0));
+    }
+
+    #[test]
+    fn a_failure_is_free_until_an_answer_has_begun() {
+        for before in [vec![ModelEvent::Sent], vec![ModelEvent::Sent, ModelEvent::UsageReported(SAID)]] {
+            let mut refused = partial(&before);
+            refused.failed();
+            assert_eq!(refused.used(50), None);
+        }
+        let mut cut = partial(&[ModelEvent::UsageReported(SAID), ModelEvent::Started]);
+        cut.failed();
+        assert_eq!(cut.used(50), Some(EstimatedUsage { said: SAID, more_output: 0 }));
+        let mut cut = partial(&[text(1)]);
+        cut.failed();
+        assert_eq!(cut.used(50), only(50, 1));
+    }
+}

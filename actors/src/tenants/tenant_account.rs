@@ -1,0 +1,423 @@
+//! The account of a tenant: who is live, and what is spent, reserved and charged.
+//!
+//! State: in memory, the sessions that are live here, what their calls have reserved, and what calls that were broken off have come to
+//! until the journal has it; gone with the process. What was spent is in the journal, and read anew for each call, so that what other
+//! processes charge counts, too.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use conjure_base::{Clock, Deadline, SessionId, TenantId, Timestamp};
+use conjure_conversation::{Event, Usage};
+use conjure_journal::{CounterIncrement, JournalFuture};
+use tokio::sync::watch;
+
+use super::budget::{Allowance, BudgetResource, Period, Spend};
+use super::budget_state::{BudgetState, ShortfallReason};
+use super::counter_names::counter_name;
+use super::partial_usage::EstimatedUsage;
+use super::pending_charges::{PendingCharges, is_undone};
+use super::quota::{Quota, QuotaExceeded, TenantLimits};
+use super::tenant_accounts::{AccountRef, Spent, TenantStatus};
+use crate::journal::{JournalCallError, JournalHandle};
+
+/// How long a call waits for what others have reserved. Its turn's own limits may end it sooner.
+const RESERVATION_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// The account of a tenant, in this process.
+pub(crate) struct TenantAccount {
+    account_ref: AccountRef,
+    journal: JournalHandle,
+    clock: Arc<dyn Clock>,
+    state: Mutex<AccountState>,
+    /// Held by whoever counts the tenant's sessions and records one more.
+    record_lock: Arc<tokio::sync::Mutex<()>>,
+    /// Changed when something was given back, charged, or allowed.
+    changed: watch::Sender<u64>,
+}
+
+struct AccountState {
+    /// What the tenant may have.
+    limits: Arc<TenantLimits>,
+    /// The sessions that are live; how many have a part in it: one that is about to start again is the same session.
+    live: HashMap<SessionId, u32>,
+    budget: BudgetState,
+    pending: PendingCharges,
+}
+
+/// Whether what others have reserved is waited for.
+#[derive(Debug, Clone, Copy)]
+enum WaitPolicy {
+    Until(Deadline),
+    Not,
+}
+
+/// Why a call may not begin.
+#[derive(Debug)]
+pub(crate) enum ReserveError {
+    /// It does not fit.
+    QuotaExceeded(QuotaExceeded),
+    /// What others have reserved is not back, or not in time.
+    TimedOut,
+    /// What was spent is not known.
+    Journal(JournalCallError),
+}
+
+impl TenantAccount {
+    pub(super) fn new(
+        account_ref: AccountRef,
+        limits: Arc<TenantLimits>,
+        journal: JournalHandle,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let state = AccountState {
+            limits,
+            live: HashMap::new(),
+            budget: BudgetState::default(),
+            pending: PendingCharges::default(),
+        };
+        let state = Mutex::new(state);
+        Self {
+            account_ref,
+            journal,
+            clock,
+            state,
+            record_lock: Arc::default(),
+            changed: watch::Sender::new(0),
+        }
+    }
+
+    const fn tenant(&self) -> &TenantId {
+        self.account_ref.tenant()
+    }
+
+    pub(crate) fn limits(&self) -> Arc<TenantLimits> {
+        Arc::clone(&self.lock().limits)
+    }
+
+    pub(super) const fn record_lock(&self) -> &Arc<tokio::sync::Mutex<()>> {
+        &self.record_lock
+    }
+
+    pub(super) fn set_limits(&self, limits: Arc<TenantLimits>) {
+        self.lock().limits = limits;
+        self.notify();
+    }
+
+    /// A session is live from now on, until what is returned is dropped.
+    pub(crate) fn start_session(
+        self: &Arc<Self>,
+        session: SessionId,
+    ) -> Result<LiveSessionGuard, QuotaExceeded> {
+        let mut state = self.lock();
+        let (limit, count) = (state.limits.live_sessions, state.live.len() as u64);
+        if !state.live.contains_key(&session) && count >= limit {
+            let current = count.saturating_add(1);
+            return Err(QuotaExceeded::new(self.tenant().clone(), Quota::LiveSessions, limit, current));
+        }
+        *state.live.entry(session).or_default() += 1;
+        drop(state);
+        Ok(LiveSessionGuard { account: Arc::clone(self), session })
+    }
+
+    /// Whether a call that sends so many bytes would fit now. Waits for the journal alone: what others have reserved may come back.
+    pub(crate) async fn check(&self, session: SessionId, bytes: u64) -> Result<(), ReserveError> {
+        self.admit(session, bytes, WaitPolicy::Not, |_, _, _| ()).await
+    }
+
+    /// Reserves what a call that sends this many bytes may cost. Waits for the reservations of other calls, which may be released.
+    /// [`Reservation`](super::reservation::Reservation) releases it.
+    pub(super) async fn reserve(&self, session: SessionId, bytes: u64) -> Result<(), ReserveError> {
+        let reserve = |budget: &mut BudgetState, amount, at| budget.reserve(session, amount, at);
+        let wait = WaitPolicy::Until(self.clock.deadline(RESERVATION_TIMEOUT));
+        self.admit(session, bytes, wait, reserve).await
+    }
+
+    async fn admit(
+        &self,
+        session: SessionId,
+        bytes: u64,
+        waiting: WaitPolicy,
+        take: impl Fn(&mut BudgetState, Spend, Timestamp),
+    ) -> Result<(), ReserveError> {
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.borrow_and_update();
+            let at = self.clock.timestamp();
+            let (mark, limits) = {
+                let mut state = self.lock();
+                let limits = Arc::clone(&state.limits);
+                if limits.budget.allowances().is_empty() {
+                    take(&mut state.budget, Spend::default(), at);
+                    return Ok(());
+                }
+                (state.pending.oldest_unacknowledged().is_none().then(|| state.budget.mark()), limits)
+            };
+            let Some(mark) = mark else {
+                self.flush_and_wait().await.map_err(ReserveError::Journal)?;
+                continue;
+            };
+            let spent = self.spent(limits.budget.allowances(), at).await.map_err(ReserveError::Journal)?;
+            let amount = limits.budget.estimate(bytes);
+            let shortfall = {
+                let mut state = self.lock();
+                if !Arc::ptr_eq(&limits, &state.limits) {
+                    continue;
+                }
+                match state.budget.fits(session, amount, limits.budget.allowances(), &spent, mark) {
+                    Ok(()) => {
+                        take(&mut state.budget, amount, at);
+                        return Ok(());
+                    }
+                    Err(shortfall) => shortfall,
+                }
+            };
+            match shortfall.reason {
+                ShortfallReason::ChangedWhileReading => {}
+                ShortfallReason::Spent => {
+                    let (resource, period, limit) = shortfall.allowance.parts();
+                    let quota = Quota::of(resource, period);
+                    let exceeded =
+                        QuotaExceeded::new(self.tenant().clone(), quota, limit, shortfall.exclusive_total);
+                    return Err(ReserveError::QuotaExceeded(exceeded));
+                }
+                ShortfallReason::ReservedByOthers => {
+                    let WaitPolicy::Until(until) = waiting else { return Err(ReserveError::TimedOut) };
+                    tokio::select! {
+                        biased;
+                        // The sender is in here.
+                        _ = changed.changed() => {}
+                        () = self.clock.sleep_until(until) => return Err(ReserveError::TimedOut),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes charges, where a journal is open.
+    fn charge_fn(&self) -> impl Fn(Vec<CounterIncrement>) -> Option<JournalFuture<()>> {
+        let journal = self.journal.open();
+        move |charges| Some(journal.as_ref()?.increment_counters(self.tenant(), charges))
+    }
+
+    /// Waits until what calls that were broken off have come to is in the journal.
+    async fn flush_and_wait(&self) -> Result<(), JournalCallError> {
+        let mut is_second = false;
+        loop {
+            let first = {
+                let mut state = self.lock();
+                state.pending.flush(&self.charge_fn());
+                state.pending.oldest_unacknowledged()
+            };
+            match first {
+                None => {
+                    self.account_ref.release_if_settled();
+                    return Ok(());
+                }
+                Some(None) => drop(self.journal.journal().await?),
+                Some(Some(answer)) => match answer.await {
+                    Err(error) if is_undone(&error) && is_second => return Err(error.into()),
+                    Err(error) => is_second |= is_undone(&error),
+                    Ok(()) => {}
+                },
+            }
+        }
+    }
+
+    async fn spent(&self, allowances: &[Allowance], at: Timestamp) -> Result<Vec<u64>, JournalCallError> {
+        let names = allowances.iter().map(|allowance| {
+            let (resource, period, _) = allowance.parts();
+            counter_name(resource, period, at)
+        });
+        let names = names.collect();
+        self.journal.call(|journal| journal.counters(self.tenant(), names)).await
+    }
+
+    /// What the events of a session are charged with: what their answers and their summaries used.
+    pub(crate) fn charges(&self, session: SessionId, events: &[Event]) -> (Spend, Vec<CounterIncrement>) {
+        let state = self.lock();
+        let used = events.iter().filter_map(|event| event.kind.usage());
+        let amounts = used.map(|usage| state.limits.budget.amount(usage));
+        let amount = amounts.fold(Spend::default(), Spend::plus);
+        // To the periods in which it fitted.
+        let at = state.budget.at(session).unwrap_or_else(|| self.clock.timestamp());
+        drop(state);
+        (amount, charges_for(amount, at))
+    }
+
+    /// A call has ended without an answer, and its service may bill this.
+    pub(super) fn charge_aborted(self: &Arc<Self>, session: SessionId, used: &EstimatedUsage) {
+        let state = self.lock();
+        let amount = state.limits.budget.part(used);
+        let at = state.budget.at(session).unwrap_or_else(|| self.clock.timestamp());
+        drop(state);
+        self.add_pending_charge(session, amount, charges_for(amount, at));
+    }
+
+    /// What was not, and will not be, charged with an event.
+    pub(crate) fn add_pending_charge(
+        self: &Arc<Self>,
+        session: SessionId,
+        amount: Spend,
+        charges: Vec<CounterIncrement>,
+    ) {
+        let charge_fn = self.charge_fn();
+        let mut state = self.lock();
+        // What others read just now may have it or not.
+        state.budget.settle(session, Spend::default());
+        state.budget.charge(session, amount);
+        let owes = !charges.is_empty();
+        if owes {
+            state.pending.add(charges, &charge_fn);
+        }
+        drop(state);
+        if owes {
+            // It outlives its sessions until it has paid.
+            self.account_ref.hold(self);
+        }
+        self.notify();
+    }
+
+    /// Nothing holds it any more but its sessions, unless it owes something by now.
+    pub(super) fn release_if_settled(&self) {
+        self.account_ref.release_if_settled();
+    }
+
+    /// The tenant is gone, and what it owes with it.
+    pub(super) fn discard_pending(&self) {
+        self.lock().pending.clear();
+    }
+
+    /// Submits again what the journal has surely not carried out. Whether nothing is owed any more.
+    pub(super) fn flush_pending(&self) -> bool {
+        let charge_fn = self.charge_fn();
+        let mut state = self.lock();
+        state.pending.flush(&charge_fn);
+        state.pending.oldest_unacknowledged().is_none()
+    }
+
+    /// They were recorded, and charged.
+    pub(crate) fn on_charged(&self, session: SessionId, amount: Spend) {
+        self.lock().budget.charge(session, amount);
+        self.notify();
+    }
+
+    pub(super) fn settle(&self, session: SessionId, usage: &Usage) {
+        let mut state = self.lock();
+        let amount = state.limits.budget.amount(usage);
+        state.budget.settle(session, amount);
+        drop(state);
+        self.notify();
+    }
+
+    pub(super) fn release(&self, session: SessionId) {
+        if self.lock().budget.release(session) {
+            self.notify();
+        }
+    }
+
+    fn notify(&self) {
+        self.changed.send_modify(|changed| *changed = changed.wrapping_add(1));
+    }
+
+    /// How the tenant stands.
+    pub(super) async fn status(&self) -> Result<TenantStatus, JournalCallError> {
+        if let Err(error) = self.flush_and_wait().await {
+            tracing::debug!(tenant = %self.tenant(), %error, "what is owed is not charged yet");
+        }
+        let (allowances, live, reserved) = {
+            let state = self.lock();
+            (state.limits.budget.allowances().to_vec(), state.live.len() as u64, state.budget.reserved())
+        };
+        let periods = [Period::Total, Period::Day, Period::Month];
+        let all: Vec<Allowance> = periods
+            .map(|period| [Allowance::Tokens { period, limit: 0 }, Allowance::Cost { period, limit: 0 }])
+            .concat();
+        let at = self.clock.timestamp();
+        let counts = self.spent(&all, at).await?;
+        let recorded = self.journal.call(|journal| journal.session_count(self.tenant())).await?;
+        let limit = |allowance: &Allowance| {
+            let (resource, period, _) = allowance.parts();
+            let of = |other: &&Allowance| {
+                let (other, when, _) = other.parts();
+                (other, when) == (resource, period)
+            };
+            allowances.iter().find(of).map(|known| known.parts().2)
+        };
+        let spent = all.iter().zip(counts).map(|(allowance, used)| {
+            let (resource, period, _) = allowance.parts();
+            let used =
+                used.saturating_add(self.lock().pending.amount_for(&counter_name(resource, period, at)));
+            Spent { quota: Quota::of(resource, period), used, limit: limit(allowance) }
+        });
+        Ok(TenantStatus {
+            live_sessions: live,
+            recorded_sessions: recorded,
+            spent: spent.collect(),
+            reserved_tokens: reserved.tokens,
+            reserved_cost_micros: reserved.micros,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, AccountState> {
+        // Every change of the state is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What this comes to, in the periods of that moment.
+fn charges_for(amount: Spend, at: Timestamp) -> Vec<CounterIncrement> {
+    let goods = [BudgetResource::Tokens, BudgetResource::Cost]
+        .into_iter()
+        .filter(|resource| amount.of(*resource) > 0);
+    let charges = goods.flat_map(|resource| {
+        [Period::Total, Period::Day, Period::Month]
+            .map(|period| CounterIncrement::new(counter_name(resource, period, at), amount.of(resource)))
+    });
+    charges.collect()
+}
+
+/// That a session is live.
+#[must_use = "dropping it takes the session off the account"]
+pub(crate) struct LiveSessionGuard {
+    account: Arc<TenantAccount>,
+    session: SessionId,
+}
+
+impl Drop for LiveSessionGuard {
+    fn drop(&mut self) {
+        let mut state = self.account.lock();
+        if let Some(users) = state.live.get_mut(&self.session) {
+            *users -= 1;
+            if *users == 0 {
+                state.live.remove(&self.session);
+            }
+        }
+    }
+}
+
+/// The ledger of a session, which charges the account. With it goes what is reserved for an answer that it did not record.
+pub(crate) struct LogGuard {
+    pub(crate) account: Arc<TenantAccount>,
+    pub(crate) session: SessionId,
+}
+
+impl Drop for LogGuard {
+    fn drop(&mut self) {
+        self.account.release(self.session);
+    }
+}
+
+impl fmt::Debug for LogGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Holder").field(&self.session).finish()
+    }
+}
+
+impl fmt::Debug for TenantAccount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Account").field("tenant", self.tenant()).finish_non_exhaustive()
+    }
+}

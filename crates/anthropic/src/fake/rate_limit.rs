@@ -1,0 +1,67 @@
+//! The fake's rate limit: a number of requests per key and time window.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use conjure_base::Timestamp;
+
+/// The rate limit of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateLimit {
+    /// Requests per window. Refused requests do not count.
+    pub requests: u32,
+    /// The length of a window. It begins with the first request after the previous window.
+    pub window: Duration,
+}
+
+/// A window of one key.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    began: Timestamp,
+    used: u32,
+}
+
+/// The decision for one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RateDecision {
+    /// Admitted; `remaining` requests are left.
+    Admitted { remaining: u32 },
+    /// Refused for this time.
+    Refused { wait: Duration },
+}
+
+/// The windows of all keys.
+#[derive(Debug, Default)]
+pub(super) struct RateWindows(HashMap<String, Window>);
+
+impl RateWindows {
+    pub(super) fn admit(&mut self, limit: RateLimit, key: &str, now: Timestamp) -> RateDecision {
+        let window = self.0.entry(key.to_owned()).or_insert(Window { began: now, used: 0 });
+        if now.duration_since(window.began) >= limit.window {
+            *window = Window { began: now, used: 0 };
+        }
+        if window.used < limit.requests {
+            window.used += 1;
+            return RateDecision::Admitted { remaining: limit.requests - window.used };
+        }
+        RateDecision::Refused { wait: limit.window.saturating_sub(now.duration_since(window.began)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_of_one_key_and_begins_anew() {
+        let limit = RateLimit { requests: 2, window: Duration::from_secs(10) };
+        let mut windows = RateWindows::default();
+        let at = |millis: u64| Timestamp::from_millis(1_000_000 + millis);
+        assert_eq!(windows.admit(limit, "a", at(0)), RateDecision::Admitted { remaining: 1 });
+        assert_eq!(windows.admit(limit, "a", at(1)), RateDecision::Admitted { remaining: 0 });
+        let wait = Duration::from_millis(9_500);
+        assert_eq!(windows.admit(limit, "a", at(500)), RateDecision::Refused { wait });
+        assert_eq!(windows.admit(limit, "b", at(500)), RateDecision::Admitted { remaining: 1 });
+        assert_eq!(windows.admit(limit, "a", at(10_000)), RateDecision::Admitted { remaining: 1 });
+    }
+}

@@ -1,0 +1,364 @@
+//! Requests of the Skills and Files APIs: admission, sending, and retries.
+//!
+//! Reads and deletions are repeated like model calls; a repeated deletion that finds nothing has succeeded. A creation is repeated only
+//! if it cannot have arrived: there was no connection, or the service refused it because of a limit. Dropping the future abandons the
+//! request.
+
+use std::time::Duration;
+
+use conjure_base::Deadline;
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::{Method, Response};
+use serde::de::DeserializeOwned;
+
+use crate::attempt_error::{RetryDecision, not_admitted, timeout};
+use crate::config::ApiProfile;
+use crate::hosted::multipart::Form;
+use crate::hosted::{HostedError, HostedErrorKind, HostedLimits};
+use crate::limiter::MAX_CLOSED;
+use crate::messages::ClientState;
+use crate::retry::{RetryAdvice, backoff, is_limit, retry_after};
+
+/// The API of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Api {
+    Skills,
+    Files,
+}
+
+impl Api {
+    const fn beta(self) -> &'static str {
+        match self {
+            Self::Skills => "skills-2025-10-02",
+            Self::Files => "files-api-2025-04-14",
+        }
+    }
+}
+
+/// A request of the Skills or Files API.
+pub(crate) struct ApiRequest<'a> {
+    pub(crate) api: Api,
+    pub(crate) method: Method,
+    /// The path segments after `/v1`.
+    pub(crate) path: Vec<&'a str>,
+    pub(crate) query: Vec<(&'static str, String)>,
+    pub(crate) form: Option<&'a Form>,
+}
+
+/// How much of a successful response to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ExpectedBody {
+    /// All of it, as JSON.
+    Record,
+    /// Only its head; the caller streams the body.
+    Content,
+}
+
+/// A successful response.
+enum GoodResponse {
+    Record(Vec<u8>, Option<String>),
+    Content(Response),
+}
+
+/// A failed attempt with its retry decision.
+struct FailedAttempt {
+    error: HostedError,
+    next: RetryDecision,
+}
+
+impl<'a> ApiRequest<'a> {
+    pub(crate) fn new(api: Api, method: Method, path: Vec<&'a str>) -> Self {
+        Self { api, method, path, query: Vec::new(), form: None }
+    }
+
+    pub(crate) fn get(api: Api, path: Vec<&'a str>) -> Self {
+        Self::new(api, Method::GET, path)
+    }
+
+    pub(crate) fn with_form(mut self, form: &'a Form) -> Self {
+        self.form = Some(form);
+        self
+    }
+
+    pub(crate) fn with_query(mut self, query: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+        self.query.extend(query);
+        self
+    }
+
+    /// Refuses an id that would change the path.
+    fn check(&self) -> Result<(), HostedError> {
+        let is_bad = |segment: &&str| {
+            segment.trim().is_empty()
+                || matches!(*segment, "." | "..")
+                || segment.chars().any(char::is_control)
+        };
+        match self.path.iter().find(|segment| is_bad(segment)) {
+            None => Ok(()),
+            Some(segment) => {
+                let shown: String =
+                    segment.chars().filter(|character| !character.is_control()).take(100).collect();
+                let message = format!("`{shown}` is no id; take one as the service gave it");
+                Err(HostedError::new(HostedErrorKind::InvalidId, message))
+            }
+        }
+    }
+}
+
+impl ClientState {
+    /// Sends a request and parses the body with `read`.
+    pub(crate) async fn record<T>(
+        &self,
+        ask: ApiRequest<'_>,
+        limits: &HostedLimits,
+        read: impl Fn(&[u8]) -> Result<T, String>,
+    ) -> Result<T, HostedError> {
+        let is_creation = ask.method == Method::POST;
+        match self.hosted(&ask, limits, ExpectedBody::Record).await? {
+            GoodResponse::Record(body, request_id) => read(&body).map_err(|reason| {
+                let what = format!("the service did not answer as it should ({reason})");
+                let failure = self.transport.errors.unexpected_response(&what, &body);
+                let error = HostedError::of_failure(failure).with_request_id(request_id);
+                if is_creation { error.with_unknown_outcome() } else { error }
+            }),
+            GoodResponse::Content(_) => {
+                Err(HostedError::new(HostedErrorKind::Protocol, "no record was read"))
+            }
+        }
+    }
+
+    /// Sends a request and parses the body as JSON.
+    pub(crate) async fn json<T: DeserializeOwned>(
+        &self,
+        ask: ApiRequest<'_>,
+        limits: &HostedLimits,
+    ) -> Result<T, HostedError> {
+        self.record(ask, limits, |body| serde_json::from_slice(body).map_err(|error| error.to_string())).await
+    }
+
+    /// Sends a deletion. If a retry finds nothing, the deletion has succeeded.
+    pub(crate) async fn delete(&self, ask: ApiRequest<'_>, limits: &HostedLimits) -> Result<(), HostedError> {
+        self.hosted(&ask, limits, ExpectedBody::Record).await.map(drop)
+    }
+
+    /// Starts a download and returns the response head.
+    pub(crate) async fn content(
+        &self,
+        ask: ApiRequest<'_>,
+        limits: &HostedLimits,
+    ) -> Result<Response, HostedError> {
+        match self.hosted(&ask, limits, ExpectedBody::Content).await? {
+            GoodResponse::Content(response) => Ok(response),
+            GoodResponse::Record(..) => {
+                Err(HostedError::new(HostedErrorKind::Protocol, "no content was asked for"))
+            }
+        }
+    }
+
+    async fn hosted(
+        &self,
+        ask: &ApiRequest<'_>,
+        limits: &HostedLimits,
+        want: ExpectedBody,
+    ) -> Result<GoodResponse, HostedError> {
+        ask.check()?;
+        let clock = &self.transport.clock;
+        let is_transfer = ask.form.is_some() || want == ExpectedBody::Content;
+        let total = if is_transfer { limits.transfer } else { self.transport.timeouts.total };
+        let deadline = clock.deadline(total);
+        let ticket = self.limiter.ticket();
+        let mut failed = 0;
+        let mut last: Option<HostedError> = None;
+        // Whether an earlier attempt may have arrived.
+        let mut may_be_done = false;
+        loop {
+            let permit = match self.limiter.admit(ticket, deadline).await {
+                Ok(permit) => permit,
+                Err(refused) => {
+                    let wait = refused.retry_after;
+                    let error = last.take().unwrap_or_else(|| {
+                        HostedError::of_failure(crate::attempt_error::AttemptError {
+                            error: not_admitted(wait),
+                            next: RetryDecision::GiveUp,
+                            effects: crate::attempt_error::PossibleEffects::None,
+                        })
+                    });
+                    let asked = error.retry_after().filter(|asked| *asked > MAX_CLOSED);
+                    return Err(error.with_retry_after(asked.or((!wait.is_zero()).then_some(wait))));
+                }
+            };
+            let sent = self.send(ask, want, deadline).await;
+            // Without a response nothing is known about the limit; dropping the permit releases it.
+            let attempt = match sent {
+                Ok(response) => {
+                    self.report(permit, &response, failed);
+                    self.read(ask, response, want, deadline).await
+                }
+                Err(failure) => Err(failure),
+            };
+            let FailedAttempt { error, next } = match attempt {
+                Ok(good) => return Ok(good),
+                Err(failure) => failure,
+            };
+            let is_gone =
+                ask.method == Method::DELETE && may_be_done && error.kind() == HostedErrorKind::NotFound;
+            if is_gone {
+                return Ok(GoodResponse::Record(Vec::new(), None));
+            }
+            may_be_done |= error.status_code().is_none_or(|status| status >= 500);
+            let wait = match next {
+                RetryDecision::GiveUp => return Err(error),
+                _ if failed >= self.retries => return Err(error),
+                // The rate limiter waits instead.
+                RetryDecision::RetryWhenAdmitted => Duration::ZERO,
+                RetryDecision::Retry => {
+                    error.retry_after().unwrap_or_else(|| backoff(failed, self.jitter.next()))
+                }
+            };
+            if wait >= clock.remaining(deadline) {
+                return Err(error);
+            }
+            tracing::debug!(attempt = failed + 1, "a call of the service failed and is tried again: {error}");
+            failed += 1;
+            last = Some(error);
+            clock.sleep_until(clock.deadline(wait)).await;
+        }
+    }
+
+    /// Sends one attempt and returns the response head.
+    async fn send(
+        &self,
+        ask: &ApiRequest<'_>,
+        want: ExpectedBody,
+        deadline: Deadline,
+    ) -> Result<Response, FailedAttempt> {
+        let transport = &self.transport;
+        let mut url = transport.url(ask.path.iter().copied());
+        let profile = transport.profile();
+        let beta = (profile == ApiProfile::Beta).then(|| ("beta", "true".to_owned()));
+        let query: Vec<_> = beta.into_iter().chain(ask.query.iter().cloned()).collect();
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        let mut request = transport.request(ask.method.clone(), url).header(
+            ACCEPT,
+            match want {
+                ExpectedBody::Record => "application/json",
+                ExpectedBody::Content => "application/binary",
+            },
+        );
+        if profile == ApiProfile::Beta {
+            request = request.header("anthropic-beta", ask.api.beta());
+        }
+        if ask.method == Method::DELETE {
+            // As the official SDK does.
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        if let Some(form) = ask.form {
+            let body = reqwest::Body::wrap(form.body());
+            request = request.header(CONTENT_TYPE, form.content_type()).body(body);
+        }
+        let moved = || ask.form.map_or(0, Form::sent);
+        let idle = transport.timeouts.idle;
+        let is_safe = ask.method != Method::POST;
+        let answered = transport.with_idle_timeout(idle, deadline, moved, request.send()).await;
+        let failed = |error: HostedError, is_unsent: bool| match (is_safe, is_unsent) {
+            (true, _) | (_, true) => FailedAttempt { error, next: RetryDecision::Retry },
+            (false, false) => {
+                FailedAttempt { error: error.with_unknown_outcome(), next: RetryDecision::GiveUp }
+            }
+        };
+        match answered {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) => {
+                if let Some(reason) = ask.form.and_then(Form::broken) {
+                    let error = HostedError::new(HostedErrorKind::Unreadable, reason);
+                    return Err(FailedAttempt { error, next: RetryDecision::GiveUp });
+                }
+                let failure = transport.errors.transport(&error);
+                let is_hopeless = failure.next == RetryDecision::GiveUp;
+                let failed = failed(HostedError::of_failure(failure), error.is_connect());
+                Err(if is_hopeless {
+                    FailedAttempt { next: RetryDecision::GiveUp, ..failed }
+                } else {
+                    failed
+                })
+            }
+            Err(expired) => {
+                let what = if expired.is_total() { "the call took too long" } else { "nothing moved" };
+                let message = format!("{what}: the service did not begin to answer (`idle` is {idle:?})");
+                let mut failed =
+                    failed(HostedError::of_failure(timeout(message, RetryDecision::Retry)), false);
+                if expired.is_total() {
+                    failed.next = RetryDecision::GiveUp;
+                }
+                Err(failed)
+            }
+        }
+    }
+
+    /// Reports the response to the rate limiter.
+    fn report(&self, permit: crate::limiter::Permit, response: &Response, failed: u32) {
+        if is_limit(response.status().as_u16()) {
+            let now = self.transport.clock.timestamp();
+            let wait =
+                retry_after(response.headers(), now).unwrap_or_else(|| backoff(failed, self.jitter.next()));
+            permit.limited(wait, self.jitter.next());
+        } else {
+            permit.answered();
+        }
+    }
+
+    /// Reads the expected part of a response.
+    async fn read(
+        &self,
+        ask: &ApiRequest<'_>,
+        mut response: Response,
+        want: ExpectedBody,
+        deadline: Deadline,
+    ) -> Result<GoodResponse, FailedAttempt> {
+        let transport = &self.transport;
+        let status = response.status().as_u16();
+        let request_id = transport.errors.request_id(response.headers());
+        if !response.status().is_success() {
+            let headers = response.headers().clone();
+            let body = transport.excerpt(&mut response, deadline).await;
+            let said = transport.errors.api_error(status, &headers, &body);
+            let wait = retry_after(&headers, transport.clock.timestamp());
+            let mut error = HostedError::status(status, said, wait);
+            let advice = RetryAdvice::from_headers(&headers);
+            let is_repeated = match ask.method {
+                Method::GET => advice.should_retry(status),
+                // A conflict with a deletion does not resolve itself.
+                Method::DELETE => {
+                    advice.should_retry(status) && (status != 409 || advice == RetryAdvice::Retry)
+                }
+                _ => advice != RetryAdvice::GiveUp && is_limit(status),
+            };
+            // A creation that failed with a server error may have taken effect.
+            if ask.method == Method::POST && status >= 500 && !is_limit(status) {
+                error = error.with_unknown_outcome();
+            }
+            let next = match is_repeated {
+                false => RetryDecision::GiveUp,
+                true if is_limit(status) => RetryDecision::RetryWhenAdmitted,
+                true => RetryDecision::Retry,
+            };
+            return Err(FailedAttempt { error, next });
+        }
+        if want == ExpectedBody::Content {
+            return Ok(GoodResponse::Content(response));
+        }
+        match transport.body(&mut response, deadline).await {
+            Ok(body) => Ok(GoodResponse::Record(body, request_id)),
+            Err(failure) => {
+                let next = failure.next;
+                let error = HostedError::of_failure(failure).with_request_id(request_id);
+                Err(if ask.method == Method::POST {
+                    FailedAttempt { error: error.with_unknown_outcome(), next: RetryDecision::GiveUp }
+                } else {
+                    FailedAttempt { error, next }
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A bounded walk of a directory that commands may change meanwhile.
+//!
+//! No path is resolved: each step goes from an open directory to a name in it, and follows no link. Entries and depth, and so the open
+//! directories, are bounded.
+
+use std::ffi::OsStr;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Statx, StatxFlags};
+use rustix::io::Errno;
+
+/// The bounds of a walk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WalkBounds {
+    /// The most entries of any kind: 100,000 by default, enough for a whole checkout.
+    pub entries: usize,
+    /// The deepest nesting: 64 by default.
+    pub depth: usize,
+}
+
+impl Default for WalkBounds {
+    fn default() -> Self {
+        Self { entries: 100_000, depth: 64 }
+    }
+}
+
+/// How much of the directory a walk has visited.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum WalkCoverage {
+    /// Everything.
+    #[default]
+    Complete,
+    /// Everything except directories that are too deep or could not be opened.
+    Partial,
+    /// Not everything: the entry limit was reached, or the visitor stopped the walk.
+    Truncated,
+}
+
+/// Visits the regular files beneath an open directory, with relative path and metadata, in no order. Links are neither followed
+/// nor visited. Blocks.
+pub fn walk(
+    folder: impl AsFd,
+    bounds: WalkBounds,
+    visit: impl FnMut(PathBuf, &Statx) -> ControlFlow<()>,
+) -> WalkCoverage {
+    let mut look = Walker {
+        visit,
+        depth: bounds.depth,
+        remaining_entries: bounds.entries,
+        coverage: WalkCoverage::Complete,
+    };
+    look.walk_dir(folder.as_fd(), Path::new(""), 0);
+    look.coverage
+}
+
+const OPEN_DIR: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+struct Walker<V> {
+    visit: V,
+    depth: usize,
+    /// How many more entries may be visited.
+    remaining_entries: usize,
+    coverage: WalkCoverage,
+}
+
+impl<V: FnMut(PathBuf, &Statx) -> ControlFlow<()>> Walker<V> {
+    fn walk_dir(&mut self, folder: BorrowedFd<'_>, path: &Path, depth: usize) {
+        let Ok(entries) = Dir::read_from(folder) else { return self.note_unreadable() };
+        for entry in entries {
+            let Ok(entry) = entry else { return self.note_unreadable() };
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            let Some(left) = self.remaining_entries.checked_sub(1) else {
+                self.coverage = WalkCoverage::Truncated;
+                return;
+            };
+            self.remaining_entries = left;
+            let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+            let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+            // The entry was removed meanwhile.
+            let Ok(stat) = rustix::fs::statx(folder, name, flags, wanted) else { continue };
+            let path = path.join(OsStr::from_bytes(name.to_bytes()));
+            match FileType::from_raw_mode(stat.stx_mode.into()) {
+                FileType::Directory if depth >= self.depth => self.note_unreadable(),
+                FileType::Directory => match rustix::fs::openat(folder, name, OPEN_DIR, Mode::empty()) {
+                    Ok(inner) => self.walk_dir(inner.as_fd(), &path, depth + 1),
+                    // It was removed or replaced meanwhile.
+                    Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                    Err(_) => self.note_unreadable(),
+                },
+                FileType::RegularFile if (self.visit)(path, &stat) == ControlFlow::Break(()) => {
+                    self.coverage = WalkCoverage::Truncated
+                }
+                _ => {}
+            }
+            if self.coverage == WalkCoverage::Truncated {
+                return;
+            }
+        }
+    }
+
+    /// Records that a part was not visited.
+    fn note_unreadable(&mut self) {
+        if self.coverage == WalkCoverage::Complete {
+            self.coverage = WalkCoverage::Partial;
+        }
+    }
+}

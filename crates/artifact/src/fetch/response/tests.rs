@@ -1,0 +1,91 @@
+use super::super::web_url::UncheckedUrl;
+use super::*;
+
+fn headers(headers: &[(&'static str, &'static str)]) -> HeaderMap {
+    let pair = |(name, value): &(&'static str, &'static str)| {
+        (HeaderName::from_static(name), HeaderValue::from_static(value))
+    };
+    headers.iter().map(pair).collect()
+}
+
+fn judged(
+    status: u16,
+    list: &[(&'static str, &'static str)],
+    conditional: ConditionalRequest,
+) -> Result<ResponseKind, String> {
+    let url = WebUrl::try_from(UncheckedUrl::parse("https://example.com/a?key=secret").unwrap()).unwrap();
+    classify(&url, StatusCode::from_u16(status).unwrap(), &headers(list), conditional)
+        .map_err(|error| format!("{} (retry: {})", error, error.is_retryable()))
+}
+
+#[test]
+fn only_a_whole_answer_is_content() {
+    for status in [200, 201, 203, 204, 205, 226] {
+        assert_eq!(judged(status, &[], ConditionalRequest::No), Ok(ResponseKind::Content), "{status}");
+    }
+    let failed = |reason: &str, retry: bool| {
+        Err(format!(
+            "fetching `https://example.com/a?key=…` failed: the server answered {reason} (retry: {retry})"
+        ))
+    };
+    assert_eq!(judged(206, &[], ConditionalRequest::No), failed("206 Partial Content", false));
+    assert_eq!(judged(300, &[], ConditionalRequest::No), failed("300 Multiple Choices", false));
+    assert_eq!(judged(404, &[], ConditionalRequest::No), failed("404 Not Found", false));
+    assert_eq!(judged(429, &[], ConditionalRequest::No), failed("429 Too Many Requests", true));
+    assert_eq!(judged(503, &[], ConditionalRequest::No), failed("503 Service Unavailable", true));
+    assert_eq!(judged(999, &[], ConditionalRequest::No), failed("999 <unknown status code>", false));
+}
+
+#[test]
+fn unchanged_is_only_what_was_asked_for() {
+    assert_eq!(judged(304, &[], ConditionalRequest::Yes), Ok(ResponseKind::Unchanged));
+    assert!(judged(304, &[], ConditionalRequest::No).unwrap_err().contains("304 Not Modified"));
+}
+
+#[test]
+fn redirects_say_where() {
+    for status in [301, 302, 303, 307, 308] {
+        let verdict = judged(status, &[("location", "/b")], ConditionalRequest::No);
+        assert_eq!(verdict, Ok(ResponseKind::Redirect("/b".to_owned())));
+        assert!(judged(status, &[], ConditionalRequest::No).unwrap_err().contains("does not say where"));
+    }
+}
+
+#[test]
+fn coded_bodies_are_refused() {
+    for coding in ["gzip", "identity, br", "x-gzip", "GZIP"] {
+        let error = judged(200, &[("content-encoding", coding)], ConditionalRequest::No).unwrap_err();
+        assert!(error.contains("in the coding") && error.ends_with("(retry: false)"), "{error}");
+        assert!(judged(200, &[("transfer-encoding", coding)], ConditionalRequest::No).is_err());
+    }
+    assert!(judged(200, &[("transfer-encoding", "gzip, chunked")], ConditionalRequest::No).is_err());
+    let twice = [("content-encoding", "identity"), ("content-encoding", "gzip")];
+    assert!(judged(200, &twice, ConditionalRequest::No).is_err());
+    let plain =
+        [("content-encoding", "Identity"), ("transfer-encoding", "chunked"), ("content-encoding", "")];
+    assert_eq!(judged(200, &plain, ConditionalRequest::No), Ok(ResponseKind::Content));
+}
+
+#[test]
+fn media_types_are_read_without_parameters_and_only_where_they_say_something() {
+    let read = |value: &'static str| media_type(&headers(&[("content-type", value)]));
+    assert_eq!(read("Text/CSV; charset=utf-8").as_deref(), Some("text/csv"));
+    assert_eq!(read("application/vnd.api+json").as_deref(), Some("application/vnd.api+json"));
+    for nothing in ["", "text", "/csv", "text/", "a b/c", "text/<b>", "application/octet-stream", "text/a/b"]
+    {
+        assert_eq!(read(nothing), None, "{nothing:?}");
+    }
+    assert_eq!(media_type(&HeaderMap::new()), None);
+}
+
+#[test]
+fn validators_become_conditions_and_are_bounded() {
+    let first = Validators::from_headers(&headers(&[("etag", "\"1\""), ("last-modified", "Mon")]));
+    let conditions = first.conditions();
+    assert_eq!(conditions[IF_NONE_MATCH], "\"1\"");
+    assert_eq!(conditions[IF_MODIFIED_SINCE], "Mon");
+    let second = first.updated_with(Validators::from_headers(&headers(&[("etag", "\"2\"")])));
+    assert_eq!(second, Validators::from_headers(&headers(&[("etag", "\"2\""), ("last-modified", "Mon")])));
+    let long = HeaderValue::try_from("a".repeat(MAX_VALIDATOR_BYTES + 1)).unwrap();
+    assert!(Validators::from_headers(&HeaderMap::from_iter([(ETAG, long)])).conditions().is_empty());
+}

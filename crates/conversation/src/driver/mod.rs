@@ -1,0 +1,14 @@
+//! The driver: it asks the state machine for the next step, carries it out and records it, until the turn ends.
+//!
+//! The driver starts no tasks and keeps no state of its own. Dropping its future at any await drops the model call and
+//! the tools with it. What it has recorded is enough to continue. The driver records the intent before each effect, and the
+//! outcome of each call as soon as the call ends.
+
+mod compaction;
+mod model_call;
+mod pre_call_hook;
+mod tool_calls;
+mod turn;
+
+pub use pre_call_hook::PreCallHook;
+pub use turn::{DriveError, TurnOptions, TurnOutcome, TurnServices, run_turn};

@@ -1,0 +1,14 @@
+//! The pure state machine: what a command leads to, and what is to be done next.
+//!
+//! [`decide`] reads the state and never changes it. The events that it returns belong together and are recorded together.
+//! This module has no clock, no randomness and no I/O.
+
+mod checks;
+mod decide;
+mod recovery;
+mod response;
+mod tool_calls;
+
+pub(crate) use checks::user_input;
+pub use decide::{Step, decide, next};
+pub(crate) use response::skipped_results;

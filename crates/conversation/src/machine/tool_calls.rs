@@ -1,0 +1,77 @@
+//! The commands that decide on, start and finish tool calls.
+
+use std::collections::HashSet;
+
+use conjure_base::CallId;
+
+use super::checks::{open_call, wrong_status};
+use crate::command::{Rejection, StartedCall};
+use crate::event::{CallOutcome, Decision, EventKind, TurnStop};
+use crate::session_state::{CallStatus, SessionState};
+use crate::tool::ToolResult;
+
+pub(super) fn decide_approval(
+    state: &SessionState,
+    call: CallId,
+    decision: Decision,
+) -> Result<Vec<EventKind>, Rejection> {
+    match &open_call(state, &call)?.status {
+        CallStatus::AwaitingApproval { .. } => {}
+        other => return Err(wrong_status(call, other)),
+    }
+    let result = match &decision {
+        Decision::Allow | Decision::Grant { .. } => None,
+        Decision::Deny { reason } => Some(denied_result(&call, reason)),
+    };
+    Ok(std::iter::once(EventKind::ApprovalDecided { call, decision }).chain(result).collect())
+}
+
+pub(super) fn denied_result(call: &CallId, reason: &str) -> EventKind {
+    EventKind::ToolFinished {
+        result: ToolResult::error(call, format!("denied: {reason}")),
+        outcome: CallOutcome::Denied,
+    }
+}
+
+pub(super) fn start_tools(
+    state: &SessionState,
+    calls: Vec<StartedCall>,
+) -> Result<Vec<EventKind>, Rejection> {
+    let mut named = HashSet::new();
+    for started in &calls {
+        match &open_call(state, &started.call)?.status {
+            CallStatus::New | CallStatus::Approved if named.insert(&started.call) => {}
+            CallStatus::New | CallStatus::Approved => {
+                return Err(Rejection::WrongStatus { call: started.call.clone(), status: "named twice" });
+            }
+            other => return Err(wrong_status(started.call.clone(), other)),
+        }
+    }
+    Ok(calls
+        .into_iter()
+        .map(|StartedCall { call, idempotent }| EventKind::ToolStarted { call, idempotent })
+        .collect())
+}
+
+pub(super) fn finish_tool(
+    state: &SessionState,
+    mut result: ToolResult,
+    outcome: CallOutcome,
+) -> Result<Vec<EventKind>, Rejection> {
+    match &open_call(state, &result.tool_use_id)?.status {
+        CallStatus::Started { .. } => {}
+        other => return Err(wrong_status(result.tool_use_id, other)),
+    }
+    // The service refuses an error without content.
+    if result.is_error && result.has_no_content() {
+        result = ToolResult::error(&result.tool_use_id, "the tool failed and did not say why");
+    }
+    Ok(vec![EventKind::ToolFinished { result, outcome }])
+}
+
+pub(super) fn skipped_result(call: &CallId, stop: &TurnStop) -> EventKind {
+    EventKind::ToolFinished {
+        result: ToolResult::error(call, format!("not run: {stop}")),
+        outcome: CallOutcome::Skipped,
+    }
+}

@@ -1,0 +1,327 @@
+//! The types of session events. Their field names are a public schema.
+
+use conjure_base::{CallId, ContainerId, SessionId, Timestamp};
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+use std::sync::Arc;
+
+use crate::artifact::ArtifactName;
+use crate::block::Block;
+use crate::event::{CallOutcome, TurnStop};
+use crate::limits::Limit;
+use crate::model::Usage;
+use crate::model::{ModelError, ModelErrorKind};
+use crate::queue::QueueId;
+use crate::session_file::{Completeness, SessionFile};
+use crate::session_profile::PinnedSkill;
+use crate::session_view::Grant;
+use crate::stop_reason::StopReason;
+
+/// The version of the schema of [`SessionEvent`].
+pub const SESSION_EVENT_SCHEMA: u32 = 1;
+
+/// One event of a session, for the embedder and its users.
+#[derive(Debug, Clone, Serialize)]
+pub struct SessionEvent {
+    /// The version of this schema.
+    pub schema: u32,
+    /// Unique within the session: `evt_SEQ_PLACE`.
+    pub id: String,
+    /// The sequence number of the recorded event that it was derived from. Several session events can share one. A reader that has seen all
+    /// of a `seq` continues with the next.
+    pub seq: u64,
+    /// When, in RFC 3339.
+    #[serde(serialize_with = "rfc_3339")]
+    pub created_at: Timestamp,
+    /// Which session.
+    pub session_id: SessionId,
+    /// What happened; its name is the field `type`.
+    #[serde(flatten)]
+    pub kind: SessionEventKind,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "type")]
+#[non_exhaustive]
+pub enum SessionEventKind {
+    /// The user sent a message.
+    #[serde(rename = "user.message")]
+    UserMessage {
+        /// What.
+        content: Vec<Block>,
+    },
+    /// The user queued a message. When its turn starts, it appears again as `user.message`.
+    #[serde(rename = "user.queued_message")]
+    UserQueuedMessage {
+        /// Its id in the queue.
+        queue_id: QueueId,
+        /// What.
+        content: Vec<Block>,
+    },
+    /// The user removed a message from the queue.
+    #[serde(rename = "user.unqueued_message")]
+    UserUnqueuedMessage {
+        /// Its id in the queue.
+        queue_id: QueueId,
+    },
+    /// The user interrupted the turn.
+    #[serde(rename = "user.interrupt")]
+    UserInterrupt {},
+    /// An approver decided on a tool call.
+    #[serde(rename = "user.tool_confirmation")]
+    UserToolConfirmation {
+        /// Which call.
+        tool_use_id: CallId,
+        /// `allow` or `deny`.
+        result: &'static str,
+        /// Why it was denied.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        deny_message: Option<String>,
+        /// Which later calls it allows too, if any.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        grant: Option<Grant>,
+    },
+    /// The model sent a message.
+    #[serde(rename = "agent.message")]
+    AgentMessage {
+        /// All blocks except its thinking and its tool calls.
+        content: Vec<Block>,
+    },
+    /// The model sent its thinking.
+    #[serde(rename = "agent.thinking")]
+    AgentThinking {
+        /// What.
+        thinking: String,
+    },
+    /// The model called a tool.
+    #[serde(rename = "agent.tool_use")]
+    AgentToolUse {
+        /// The call's id.
+        tool_use_id: CallId,
+        /// The tool.
+        name: String,
+        /// The input, raw.
+        input: Arc<RawValue>,
+    },
+    /// A tool call has its result.
+    #[serde(rename = "agent.tool_result")]
+    AgentToolResult {
+        /// The call's id.
+        tool_use_id: CallId,
+        /// The result, as a `tool_result` block.
+        result: Block,
+        /// Whether it is an error.
+        is_error: bool,
+        /// How the call ended.
+        outcome: CallOutcome,
+    },
+    /// The active skills or their order changed: a call has loaded or unloaded a skill.
+    #[serde(rename = "session.skills_changed")]
+    SessionSkillsChanged {
+        /// The call that changed them.
+        tool_use_id: CallId,
+        /// The active skills from now on, the most recent last.
+        active_skills: Vec<PinnedSkill>,
+    },
+    /// An approver allowed more than one call.
+    #[serde(rename = "session.grant_given")]
+    SessionGrantGiven {
+        /// The call that needed the approval.
+        tool_use_id: CallId,
+        /// Which calls, and for how long.
+        grant: Grant,
+    },
+    /// An artifact was registered.
+    #[serde(rename = "session.artifact_registered")]
+    SessionArtifactRegistered {
+        /// Its name.
+        name: ArtifactName,
+        /// Its media type.
+        content_type: String,
+        /// Its size in bytes; absent while its URL was not fetched.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        size: Option<u64>,
+    },
+    /// An artifact was removed.
+    #[serde(rename = "session.artifact_unregistered")]
+    SessionArtifactUnregistered {
+        /// Its name.
+        name: ArtifactName,
+    },
+    /// An artifact's URL was fetched.
+    #[serde(rename = "session.artifact_fetched")]
+    SessionArtifactFetched {
+        /// Its name.
+        name: ArtifactName,
+        /// The media type.
+        content_type: String,
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// The files that the last turn created or changed were recorded.
+    #[serde(rename = "session.files_produced")]
+    SessionFilesProduced {
+        /// Which.
+        files: Vec<SessionFile>,
+        /// Whether the list is complete.
+        completeness: Completeness,
+    },
+    /// The session is running.
+    #[serde(rename = "session.status_running")]
+    SessionStatusRunning {},
+    /// The session is idle: it waits for its user.
+    #[serde(rename = "session.status_idle")]
+    SessionStatusIdle {
+        /// Why.
+        stop_reason: SessionStopReason,
+        /// The usage of the turn's model calls; absent while a call waits for an approval.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
+    },
+    /// A model call failed.
+    #[serde(rename = "session.error")]
+    SessionError {
+        /// What.
+        error: ModelError,
+    },
+    /// A summary replaced the first messages of the history. Earlier events stay recorded.
+    #[serde(rename = "session.compacted")]
+    SessionCompacted {
+        /// How many of the last messages stayed.
+        kept_messages: usize,
+        /// The content that replaces the others.
+        content: Vec<Block>,
+    },
+    /// A compaction started.
+    #[serde(rename = "span.compaction_start")]
+    CompactionStart {
+        /// The number of the compaction in its turn, from 1.
+        compaction: u32,
+    },
+    /// A compaction ended.
+    #[serde(rename = "span.compaction_end")]
+    CompactionEnd {
+        /// The number of the compaction in its turn, from 1.
+        compaction: u32,
+        /// Whether it failed; the history is unchanged then.
+        is_error: bool,
+        /// Why it failed, if known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// The model that wrote the summary.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        /// Its usage.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model_usage: Option<Usage>,
+        /// The service's id of the request.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        request_id: Option<String>,
+    },
+    /// The container of the service's tools is gone; a fresh one replaces it.
+    #[serde(rename = "session.container_lost")]
+    SessionContainerLost {
+        /// Which.
+        container_id: ContainerId,
+    },
+    /// A model call started.
+    #[serde(rename = "span.model_request_start")]
+    ModelRequestStart {
+        /// The number of the call in its turn, from 1.
+        call: u32,
+    },
+    /// A model call ended.
+    #[serde(rename = "span.model_request_end")]
+    ModelRequestEnd {
+        /// The number of the call in its turn, from 1.
+        call: u32,
+        /// Whether it ended without a response.
+        is_error: bool,
+        /// Why the response ended.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        stop_reason: Option<StopReason>,
+        /// The model that answered.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        /// Its usage.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model_usage: Option<Usage>,
+        /// The service's id of the request.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        request_id: Option<String>,
+    },
+}
+
+/// Why a session is idle.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum SessionStopReason {
+    /// The model ended its turn.
+    EndTurn,
+    /// This call waits for an approval.
+    RequiresAction {
+        /// Which.
+        tool_use_id: CallId,
+        /// The question to the approver.
+        reason: String,
+    },
+    /// The model call failed for good.
+    RetriesExhausted,
+    /// The process ended during a call that the service may have acted on. The outcome is not known, and the call was not repeated.
+    OutcomeUnknown,
+    /// A limit was reached.
+    BudgetReached {
+        /// Which.
+        limit: Limit,
+    },
+    /// The model refused.
+    Refusal,
+    /// The response was truncated.
+    Cut {
+        /// The stop reason; `null` when the service sent none.
+        reason: StopReason,
+    },
+    /// It was interrupted.
+    Interrupted,
+    /// The deadline of the run passed.
+    Deadline,
+}
+
+impl SessionEvent {
+    /// The event as one line of JSON, without a newline at the end.
+    #[must_use]
+    pub fn to_line(&self) -> String {
+        // Raw content may span several lines. A line break in JSON can only stand between tokens (in a
+        // string it is escaped), so a space in its place changes no value.
+        #[expect(
+            clippy::expect_used,
+            reason = "texts, numbers and raw JSON under text keys always serialise"
+        )]
+        let json = serde_json::to_string(self).expect("a session event serialises");
+        json.replace(['\n', '\r'], " ")
+    }
+}
+
+impl From<&TurnStop> for SessionStopReason {
+    fn from(stop: &TurnStop) -> Self {
+        match stop {
+            TurnStop::Answered(_) => Self::EndTurn,
+            TurnStop::Truncated(reason) => Self::Cut { reason: reason.clone() },
+            TurnStop::Refused => Self::Refusal,
+            TurnStop::Limit(limit) => Self::BudgetReached { limit: *limit },
+            TurnStop::ModelFailed(error) if error.kind == ModelErrorKind::OutcomeUnknown => {
+                Self::OutcomeUnknown
+            }
+            TurnStop::ModelFailed(_) => Self::RetriesExhausted,
+            TurnStop::Interrupted => Self::Interrupted,
+            TurnStop::Deadline => Self::Deadline,
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn rfc_3339<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(at)
+}

@@ -1,0 +1,91 @@
+//! The port for tools: how the driver authorises and runs tool calls.
+
+use std::sync::Arc;
+
+use conjure_base::Deadline;
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use crate::session_view::SessionView;
+use crate::tool::{ToolCall, ToolResult};
+
+/// Whether a call may run concurrently with others of the same response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallConcurrency {
+    /// It runs concurrently with neighbours that are shared too.
+    Shared,
+    /// It runs alone: it waits for all calls before it, and all calls after it wait for it.
+    Exclusive,
+}
+
+/// What the driver must know about a call before it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallTraits {
+    /// Whether it may run concurrently with others.
+    pub concurrency: CallConcurrency,
+    /// Whether the call can be repeated without a further effect. Only such a call is run again after a crash.
+    pub idempotent: bool,
+}
+
+/// The decision of the policy on a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Authorization {
+    /// It may run.
+    Allow,
+    /// It may not run; the model reads the reason.
+    Deny {
+        /// Why.
+        reason: String,
+    },
+    /// It needs an approval. The turn waits for it, also across a restart.
+    Ask {
+        /// What the person is asked.
+        reason: String,
+    },
+}
+
+/// The context of a running call.
+#[derive(Debug, Clone)]
+pub struct CallContext {
+    /// When the turn must have ended. A tool may have its own, earlier deadline.
+    pub deadline: Deadline,
+    /// Cancelled when the turn is. A tool then cleans up and returns soon, or it is dropped.
+    pub cancel: CancellationToken,
+    /// The session's view at the start of the call.
+    pub view: SessionView,
+}
+
+/// No deadline, and an empty view.
+impl Default for CallContext {
+    fn default() -> Self {
+        Self { deadline: Deadline::NEVER, cancel: CancellationToken::new(), view: SessionView::default() }
+    }
+}
+
+/// Runs the model's tool calls. `conjure-toolbox` implements it.
+/// The driver schedules the calls, records the intent before each and the outcome after it, and catches panics. The runner does the work
+/// and gives each call its own deadline.
+pub trait ToolRunner: Send + Sync {
+    /// The traits of this call. Unknown tools and bad inputs are [`CallConcurrency::Shared`]: they only produce an error.
+    fn traits(&self, call: &ToolCall) -> CallTraits;
+
+    /// Decides whether this call may run for this view of the session.
+    fn authorize<'a>(&'a self, call: &'a ToolCall, view: &'a SessionView) -> BoxFuture<'a, Authorization>;
+
+    /// Runs one call. Every failure is a result with `is_error`. The result is final: truncated and redacted.
+    fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolResult>;
+}
+
+impl<R: ToolRunner + ?Sized> ToolRunner for Arc<R> {
+    fn traits(&self, call: &ToolCall) -> CallTraits {
+        (**self).traits(call)
+    }
+
+    fn authorize<'a>(&'a self, call: &'a ToolCall, view: &'a SessionView) -> BoxFuture<'a, Authorization> {
+        (**self).authorize(call, view)
+    }
+
+    fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolResult> {
+        (**self).run(call, context)
+    }
+}

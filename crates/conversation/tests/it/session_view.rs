@@ -1,0 +1,200 @@
+//! Where a session stands: its active skills and its grants, changed by recorded events alone.
+
+use conjure_base::{Digest, Timestamp};
+use conjure_conversation::{
+    CallOutcome, Command, CommandKind, Decision, Event, Grant, GrantScope, PinnedSkill, Rejection,
+    SessionState, StartedCall, ToolResult, apply, decide, session_events,
+};
+
+use crate::support::{calls, id, start, start_call};
+
+/// A machine without a driver, and what it recorded.
+#[derive(Default)]
+struct Bed {
+    state: SessionState,
+    events: Vec<Event>,
+}
+
+impl Bed {
+    /// One turn that has called these tools.
+    fn called(ids: &[&str]) -> Self {
+        let mut bed = Self::default();
+        bed.submit(start("go")).unwrap();
+        bed.call(ids);
+        bed
+    }
+
+    fn submit(&mut self, kind: CommandKind) -> Result<(), Rejection> {
+        for event in decide(&self.state, Command { at: Timestamp::default(), kind })? {
+            apply(&mut self.state, &event);
+            self.events.push(event);
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, ids: &[&str]) {
+        self.submit(start_call()).unwrap();
+        let (turn, call) = self.state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
+        let named: Vec<(&str, &str)> = ids.iter().map(|id| ("load", *id)).collect();
+        let response = Box::new(calls(&named));
+        self.submit(CommandKind::AcceptResponse { turn, call, response }).unwrap();
+    }
+
+    fn begin(&mut self, call: &str) {
+        let calls = vec![StartedCall { call: id(call), idempotent: false }];
+        self.submit(CommandKind::StartTools { calls }).unwrap();
+    }
+
+    fn finish(&mut self, call: &str, active: &[PinnedSkill]) -> Result<(), Rejection> {
+        let result = ToolResult::text_result(&id(call), "so").with_active_skills(active.to_vec());
+        self.submit(CommandKind::FinishTool { result, outcome: CallOutcome::Finished })
+    }
+
+    /// Calls a tool after which these skills are active.
+    fn activate(&mut self, call: &str, active: &[PinnedSkill]) {
+        self.call(&[call]);
+        self.begin(call);
+        self.finish(call, active).unwrap();
+    }
+
+    fn grant(&mut self, call: &str, rule: &str, scope: GrantScope) {
+        self.submit(CommandKind::RequestApproval { call: id(call), reason: "may it?".to_owned() }).unwrap();
+        let decision = Decision::Grant { grant: Grant { rule: rule.to_owned(), scope } };
+        self.submit(CommandKind::Decide { call: id(call), decision }).unwrap();
+    }
+
+    fn active(&self) -> Vec<&str> {
+        self.state.view().active_skills().iter().map(|skill| skill.name.as_str()).collect()
+    }
+
+    fn rules(&self) -> Vec<&str> {
+        self.state.view().grants().map(|grant| grant.rule.as_str()).collect()
+    }
+
+    fn told(&self) -> Vec<String> {
+        let session = conjure_base::SessionId::from_bits(7);
+        (0..)
+            .zip(&self.events)
+            .flat_map(|(seq, event)| session_events(session, seq, event))
+            .map(|event| event.to_line())
+            .collect()
+    }
+}
+
+fn skill(name: &str, content: &str) -> PinnedSkill {
+    PinnedSkill { name: name.to_owned(), digest: Digest::of_bytes(content.as_bytes()) }
+}
+
+#[test]
+fn calls_of_one_answer_are_judged_by_what_was_active_when_it_came() {
+    let mut bed = Bed::called(&["toolu_1", "toolu_2"]);
+    bed.begin("toolu_1");
+    bed.finish("toolu_1", &[skill("x", "1")]).unwrap();
+    assert_eq!(bed.active(), ["x"]);
+    assert!(bed.state.view().skills_at_response().is_empty());
+    bed.begin("toolu_2");
+    bed.finish("toolu_2", &[skill("x", "1")]).unwrap();
+    bed.call(&["toolu_3"]);
+    assert_eq!(bed.state.view().skills_at_response(), [skill("x", "1")]);
+}
+
+#[test]
+fn a_result_makes_skills_active_once_and_in_its_order() {
+    let mut bed = Bed::called(&["a", "b"]);
+    bed.begin("a");
+    bed.begin("b");
+    bed.finish("b", &[skill("x", "1")]).unwrap();
+    bed.finish("a", &[skill("y", "1"), skill("x", "1")]).unwrap();
+    assert_eq!(bed.active(), ["y", "x"]);
+    assert_eq!(bed.state.view().active_skill("x"), Some(&skill("x", "1")));
+    assert_eq!(bed.state.view().active_skill("z"), None);
+}
+
+#[test]
+fn results_that_come_late_or_twice_change_nothing() {
+    let mut bed = Bed::called(&["a", "b"]);
+    bed.begin("a");
+    bed.begin("b");
+    bed.finish("a", &[skill("x", "1")]).unwrap();
+    let before = bed.state.clone();
+    for call in ["a", "nobody"] {
+        assert!(matches!(bed.finish(call, &[]), Err(Rejection::NoOpenCall { .. })));
+    }
+    // Also where such an event stands in the record of another library.
+    for call in ["a", "nobody"] {
+        let result = ToolResult::text_result(&id(call), "so").with_active_skills(vec![skill("z", "1")]);
+        let kind = conjure_conversation::EventKind::ToolFinished { result, outcome: CallOutcome::Finished };
+        apply(&mut bed.state, &Event { at: Timestamp::default(), kind });
+        assert_eq!(bed.state.view(), before.view(), "{call}");
+    }
+    assert_eq!(bed.active(), ["x"]);
+}
+
+#[test]
+fn a_call_with_an_unknown_outcome_changes_nothing() {
+    let mut bed = Bed::called(&["a"]);
+    bed.begin("a");
+    bed.finish("a", &[skill("x", "1")]).unwrap();
+    bed.call(&["b"]);
+    bed.begin("b");
+    bed.submit(CommandKind::Recover).unwrap();
+    assert!(bed.state.open_calls().is_empty());
+    assert!(matches!(bed.finish("b", &[]), Err(Rejection::NoOpenCall { .. })));
+    assert_eq!(bed.active(), ["x"]);
+}
+
+#[test]
+fn a_grant_of_a_skill_holds_for_one_content_while_that_is_active() {
+    let mut bed = Bed::called(&["a"]);
+    bed.begin("a");
+    bed.finish("a", &[skill("x", "1"), skill("y", "1")]).unwrap();
+    bed.call(&["b", "c", "d"]);
+    bed.grant("b", "view", GrantScope::Session);
+    bed.grant("c", "bash_tool(git:*)", GrantScope::Skill(skill("x", "1")));
+    // The same again adds nothing.
+    bed.grant("d", "view", GrantScope::Session);
+    assert_eq!(bed.rules(), ["view", "bash_tool(git:*)"]);
+    bed.submit(CommandKind::Interrupt { cause: conjure_conversation::InterruptCause::Cancelled }).unwrap();
+    bed.submit(start("on")).unwrap();
+
+    // While it is not loaded, it does not hold.
+    bed.activate("e", &[skill("y", "1")]);
+    assert_eq!(bed.rules(), ["view"]);
+    bed.activate("f", &[skill("y", "1"), skill("x", "1")]);
+    assert_eq!(bed.rules(), ["view", "bash_tool(git:*)"]);
+    // Another content ends it for good.
+    bed.activate("g", &[skill("y", "1"), skill("x", "2")]);
+    assert_eq!(bed.rules(), ["view"]);
+    bed.activate("h", &[skill("x", "1")]);
+    assert_eq!(bed.rules(), ["view"]);
+
+    let mut replayed = SessionState::default();
+    for event in &bed.events {
+        apply(&mut replayed, &serde_json::from_str(&serde_json::to_string(event).unwrap()).unwrap());
+    }
+    assert_eq!(replayed, bed.state);
+}
+
+#[test]
+fn skills_and_grants_have_session_events() {
+    let mut bed = Bed::called(&["a", "b"]);
+    bed.grant("a", "bash_tool(git:*)", GrantScope::Skill(skill("x", "1")));
+    bed.begin("a");
+    bed.finish("a", &[skill("x", "1")]).unwrap();
+    let digest = Digest::of_bytes(b"1");
+    let grant = format!(
+        r#""grant":{{"rule":"bash_tool(git:*)","scope":{{"skill":{{"name":"x","digest":"{digest}"}}}}}}}}"#
+    );
+    let told = bed.told();
+    let said = |what: &str| {
+        let line = told.iter().find(|line| line.contains(&format!(r#""type":"{what}""#))).unwrap();
+        line.split_once(r#","type":"#).unwrap().1.to_owned()
+    };
+    assert_eq!(
+        said("user.tool_confirmation"),
+        format!(r#""user.tool_confirmation","tool_use_id":"a","result":"allow",{grant}"#)
+    );
+    assert_eq!(said("session.grant_given"), format!(r#""session.grant_given","tool_use_id":"a",{grant}"#));
+    let changed = r#""session.skills_changed","tool_use_id":"a","active_skills":[{"name":"x","digest":""#;
+    assert_eq!(said("session.skills_changed"), format!("{changed}{digest}\"}}]}}"));
+}

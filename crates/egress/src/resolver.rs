@@ -1,0 +1,100 @@
+//! DNS resolvers: the system's own, and a static table.
+//!
+//! Answers of a resolver are not trusted: [`crate::Egress`] checks every address of an answer and dials only checked addresses.
+//! Nothing is cached here; the system's resolver does that.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::{Arc, Mutex};
+
+use conjure_base::lock;
+use futures_util::future::BoxFuture;
+use tokio::sync::Semaphore;
+
+use crate::host::HostName;
+
+/// Resolves a name to its addresses.
+pub trait DnsResolver: Send + Sync + fmt::Debug {
+    /// The addresses of `name`, the preferred one first. The caller sets a timeout, after which it drops the future.
+    ///
+    /// # Errors
+    ///
+    /// An error when the name has no address, or when no resolver can be reached. An empty list means the same.
+    fn resolve(&self, name: &HostName) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
+}
+
+/// The maximum number of simultaneous lookups. The system's resolver blocks a thread for each, also after the caller's timeout.
+/// Without a maximum, a sandbox could block all threads with names whose servers never answer.
+const MAX_LOOKUPS: usize = 32;
+
+/// The system's resolver (`getaddrinfo`) with its settings, `/etc/hosts` included.
+#[derive(Debug, Clone)]
+pub struct SystemResolver {
+    lookup_permits: Arc<Semaphore>,
+}
+
+impl Default for SystemResolver {
+    fn default() -> Self {
+        Self { lookup_permits: Arc::new(Semaphore::new(MAX_LOOKUPS)) }
+    }
+}
+
+impl DnsResolver for SystemResolver {
+    fn resolve(&self, name: &HostName) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+        let (permits, name) = (Arc::clone(&self.lookup_permits), name.to_string());
+        Box::pin(async move {
+            let permit = permits.acquire_owned().await.map_err(io::Error::other)?;
+            // The thread cannot be stopped: it keeps its permit until the system's resolver gives up.
+            let lookup = tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                (name.as_str(), 0).to_socket_addrs().map(|found| found.map(|found| found.ip()).collect())
+            });
+            lookup.await.map_err(io::Error::other)?
+        })
+    }
+}
+
+/// A resolver with a static table, for tests and for embedders that pin the addresses of some names. Clones share the table.
+#[derive(Debug, Clone, Default)]
+pub struct StaticResolver {
+    answers: Arc<Mutex<BTreeMap<HostName, Vec<Vec<IpAddr>>>>>,
+}
+
+impl StaticResolver {
+    /// An empty table.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the addresses of `name`.
+    #[must_use]
+    pub fn with_host(self, name: HostName, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
+        self.with_sequence(name, [addresses.into_iter().collect()])
+    }
+
+    /// Sets successive answers for `name`: each lookup takes the next one, and the last one stays. A rebinding name behaves so.
+    #[must_use]
+    pub fn with_sequence(self, name: HostName, answers: impl IntoIterator<Item = Vec<IpAddr>>) -> Self {
+        let answers = answers.into_iter().collect();
+        lock(&self.answers).insert(name, answers);
+        self
+    }
+}
+
+impl DnsResolver for StaticResolver {
+    fn resolve(&self, name: &HostName) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+        let mut answers = lock(&self.answers);
+        let answer = match answers.get_mut(name) {
+            Some(answers) if answers.len() > 1 => Ok(answers.remove(0)),
+            Some(answers) => Ok(answers.first().cloned().unwrap_or_default()),
+            None => Err(io::Error::new(io::ErrorKind::NotFound, "the name is not in the table")),
+        };
+        Box::pin(async move { answer })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! Limits the damage of commands that stop or kill the guest's own processes. They can, because all have the same
+//! user.
+//!
+//! One signal costs at most one call: the guest resumes a stopped shim or worker at once, and replaces a killed
+//! one. But a process that keeps sending signals would disturb every later call. The guest cannot find the sender.
+//! So it kills everything that earlier programs left running. If nothing is left over, the sender is one of the
+//! running programs. When that disturbs other operations, the guest ends all running programs as lost.
+//!
+//! State: the recent amount of interference. When the guest crashes, the kernel kills everything below it.
+
+use rustix::process::{Pid, Signal, WaitStatus};
+
+use super::EventLoop;
+use super::job_table::{Job, NO_OPERATION};
+use crate::clock;
+use crate::job::{AbortReason, kill};
+use crate::process_tree::{self, ProcessState};
+
+/// The weight at which the guest kills suspects.
+const LIMIT: u32 = 24;
+
+/// A shim or worker was stopped.
+const STOPPED: u32 = 1;
+
+/// A shim or worker was killed, which costs a call.
+const KILLED: u32 = 8;
+
+/// A program was stopped until its timeout. That costs the call and all of its time.
+const STALLED: u32 = 12;
+
+/// A shim or worker completed its work.
+const ANSWERED: u32 = 2;
+
+/// The weight of recent interference, minus that of completed work.
+#[derive(Debug, Default)]
+pub(super) struct Interference {
+    weight: u32,
+}
+
+impl Interference {
+    /// Records that a shim or worker completed its work.
+    pub(super) fn answered(&mut self) {
+        self.weight = self.weight.saturating_sub(ANSWERED);
+    }
+
+    /// Adds weight, and returns whether the limit is reached. Then the weight starts at zero again.
+    fn add(&mut self, weight: u32) -> bool {
+        self.weight = self.weight.saturating_add(weight);
+        let is_too_much = self.weight >= LIMIT;
+        if is_too_much {
+            self.weight = 0;
+        }
+        is_too_much
+    }
+}
+
+impl EventLoop {
+    /// Resumes children that were stopped. The guest itself never stops its children.
+    pub(super) fn resume_children(&mut self, stopped: &[Pid]) {
+        for pid in stopped.iter().filter(|pid| self.children.contains_key(pid)) {
+            // It was not reaped, so it exists.
+            let _ = rustix::process::kill_process(*pid, Signal::CONT);
+            if self.interference.add(STOPPED) {
+                return self.kill_suspects();
+            }
+        }
+    }
+
+    /// Records that a child exited. The guest kills only children whose operation is being ended, or has ended.
+    pub(super) fn record_child_end(&mut self, channel: u32, status: WaitStatus) {
+        let is_under_way = self.channels.get(&channel).is_some_and(|channel| match &channel.job {
+            Job::Exec(job) => job.is_running() || job.is_lost(),
+            Job::File(job) => job.has_deadline(),
+        });
+        if !is_under_way {
+            return;
+        }
+        if !status.signaled() {
+            self.interference.answered();
+        } else if self.interference.add(KILLED) {
+            self.kill_suspects();
+        }
+    }
+
+    /// Checks whether a program that reached its timeout was stopped.
+    pub(super) fn check_stalled(&mut self, channel: u32) {
+        let shim = self.children.iter().find(|(_, child)| child.channel == channel).map(|(pid, _)| *pid);
+        let is_stalled = shim.is_some_and(|shim| {
+            process_tree::descendants_of(shim)
+                .into_iter()
+                .any(|pid| process_tree::process_state(pid) == ProcessState::Stopped)
+        });
+        if is_stalled && self.interference.add(STALLED) {
+            self.kill_suspects();
+        }
+    }
+
+    fn kill_suspects(&mut self) {
+        let channels = &self.channels;
+        let has_left = |channel: u32| channel != NO_OPERATION && !channels.contains_key(&channel);
+        let mut is_ended = false;
+        for (pid, _) in self.children.iter().filter(|(_, child)| has_left(child.channel)) {
+            // Its descendants become the guest's children, and the reaper kills them.
+            kill(*pid);
+            is_ended = true;
+        }
+        if is_ended || self.channels.len() < 2 {
+            return;
+        }
+        let now = clock::now();
+        for channel in self.channels.values_mut() {
+            if let Job::Exec(job) = &mut channel.job
+                && job.is_running()
+            {
+                job.abort(AbortReason::Lost, now);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_signals_are_tolerated_and_many_are_not() {
+        let mut interference = Interference::default();
+        assert_eq!([KILLED, KILLED, KILLED].map(|weight| interference.add(weight)), [false, false, true]);
+        assert!(!interference.add(LIMIT - 1), "it begins anew");
+        interference.answered();
+        assert!(!interference.add(ANSWERED), "what is done since counts");
+        assert!(interference.add(STOPPED));
+    }
+}

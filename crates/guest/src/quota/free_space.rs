@@ -1,0 +1,80 @@
+//! The free space of the file system, and what it says about files that the measurement cannot see.
+//!
+//! What others use of the file system does not change much. So when the file system lost space that no file accounts for, a
+//! process of the sandbox may hide it. Others may also have taken the space. So hidden usage counts only when several
+//! measurements in a row could not see everything.
+
+use std::os::fd::OwnedFd;
+
+use conjure_guest::protocol::DiskUsage;
+
+use super::measure::Measurement;
+use super::usage::minus;
+
+/// Hidden usage counts after this many incomplete measurements in a row. A program that is being started makes one
+/// measurement incomplete, too.
+const INCOMPLETE_MIN: u32 = 3;
+
+/// The space of a file system.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FreeSpace {
+    pub(super) bytes: u64,
+    /// `None` where the file system creates inodes as it needs them.
+    pub(super) inodes: Option<u64>,
+    /// Bytes and inodes that are not free.
+    taken: DiskUsage,
+}
+
+impl FreeSpace {
+    /// The space of the file system that `folder` lies on. `None` when the system does not report it.
+    pub(super) fn read(folder: &OwnedFd) -> Option<Self> {
+        let stat = rustix::fs::fstatvfs(folder).ok()?;
+        let inodes = (stat.f_files > 0).then_some(stat.f_ffree);
+        let taken = DiskUsage {
+            bytes: stat.f_blocks.saturating_sub(stat.f_bfree).saturating_mul(stat.f_frsize),
+            inodes: stat.f_files.saturating_sub(stat.f_ffree),
+        };
+        Some(Self { bytes: stat.f_bfree.saturating_mul(stat.f_frsize), inodes, taken })
+    }
+
+    /// What is taken besides `used`.
+    const fn used_by_others(&self, used: DiskUsage) -> DiskUsage {
+        minus(self.taken, used)
+    }
+}
+
+/// Estimates the usage that measurements cannot see.
+#[derive(Debug, Default)]
+pub(super) struct HiddenUsage {
+    incomplete_in_a_row: u32,
+    /// What others use of the file system: the least since a measurement was complete.
+    used_by_others: Option<DiskUsage>,
+}
+
+impl HiddenUsage {
+    /// Takes the result of a measurement, and returns the hidden usage. `free_before` is the free space when the measurement
+    /// began, `free_now` when it ended.
+    pub(super) fn update(
+        &mut self,
+        found: Measurement,
+        free_before: Option<FreeSpace>,
+        free_now: Option<FreeSpace>,
+    ) -> DiskUsage {
+        if found.is_complete {
+            self.incomplete_in_a_row = 0;
+            // The measurement counted what was written meanwhile, or not. The later value favours the writer.
+            self.used_by_others = free_now.map(|free| free.used_by_others(found.used));
+            return DiskUsage::default();
+        }
+        self.incomplete_in_a_row = self.incomplete_in_a_row.saturating_add(1);
+        let Some(free) = free_before else { return DiskUsage::default() };
+        let beside = free.used_by_others(found.used);
+        // The first measurement begins before any program runs. A program may run when it ends.
+        let others = self.used_by_others.unwrap_or(beside);
+        self.used_by_others = Some(DiskUsage {
+            bytes: others.bytes.min(beside.bytes),
+            inodes: others.inodes.min(beside.inodes),
+        });
+        if self.incomplete_in_a_row < INCOMPLETE_MIN { DiskUsage::default() } else { minus(beside, others) }
+    }
+}

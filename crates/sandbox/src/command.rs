@@ -1,0 +1,121 @@
+//! A command that a sandbox runs, and its outcome.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub use conjure_guest::protocol::{DiskUsage, ProcessLimits, QuotaExcess, ReachedLimits};
+
+/// A program to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// Program and arguments. Never shell text, unless the program is a shell.
+    pub argv: Vec<String>,
+    /// Variables on top of the sandbox's own.
+    pub env: BTreeMap<String, String>,
+    /// The working directory; `None`: the workspace.
+    pub cwd: Option<String>,
+    /// The content of standard input.
+    pub input: Input,
+    /// Whether standard error goes where standard output goes, in order.
+    pub merge_stderr: bool,
+    /// Bytes of output kept from the start, for each stream.
+    pub keep_head: u32,
+    /// Bytes of output kept from the end, for each stream.
+    pub keep_tail: u32,
+    /// Bytes of output kept in a file when head and tail do not hold all.
+    pub spill: u64,
+    /// Limits of each process, where they differ from the sandbox's limits.
+    pub limits: ProcessLimits,
+}
+
+/// What standard input holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// Nothing.
+    Empty,
+    /// These bytes.
+    Bytes(Vec<u8>),
+}
+
+impl Command {
+    /// A program with arguments, standard error merged into the output, 48 KiB of head and 48 KiB of tail kept,
+    /// 64 MiB spilled.
+    #[must_use]
+    pub fn new(argv: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            argv: argv.into_iter().map(Into::into).collect(),
+            env: BTreeMap::new(),
+            cwd: None,
+            input: Input::Empty,
+            merge_stderr: true,
+            keep_head: 48 * 1024,
+            keep_tail: 48 * 1024,
+            spill: 64 * 1024 * 1024,
+            limits: ProcessLimits::default(),
+        }
+    }
+
+    /// `bash -c script`, as `bash_tool` runs it.
+    #[must_use]
+    pub fn bash(script: &str) -> Self {
+        Self::new(["bash", "-c", script])
+    }
+}
+
+/// How a program ended, and its output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandOutcome {
+    /// How it ended.
+    pub end: CommandEnd,
+    /// Its standard output (and error, where merged).
+    pub stdout: CommandOutput,
+    /// Its standard error; empty where merged.
+    pub stderr: CommandOutput,
+    /// From its start to its end.
+    pub duration: Duration,
+    /// The limits of the sandbox that were reached meanwhile.
+    pub limits_hit: ReachedLimits,
+}
+
+/// How a program ended. In every case but the first three, everything it started was ended with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandEnd {
+    /// It exited with this code.
+    Exited(i32),
+    /// This signal ended it.
+    Signaled(i32),
+    /// The kernel killed it, because memory ran out.
+    OutOfMemory,
+    /// Its deadline had passed.
+    TimedOut,
+    /// It was cancelled.
+    Cancelled,
+    /// The process in the sandbox that supervised it was killed.
+    Lost,
+    /// The workspace exceeded its disk quota. Everything that ran in the sandbox was ended. Until something is removed,
+    /// no file can be written.
+    QuotaExceeded(QuotaExcess),
+}
+
+/// One output stream: all of it, or its head and tail.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CommandOutput {
+    /// The first bytes.
+    pub head: Vec<u8>,
+    /// The last bytes, not overlapping the head. Empty when the head is all there is.
+    pub tail: Vec<u8>,
+    /// The exact number of bytes that were written.
+    pub total: u64,
+    /// The file in the sandbox that holds the output from its start, when head and tail do not hold all of it.
+    pub spill_path: Option<String>,
+    /// Bytes in that file.
+    pub spilled: u64,
+}
+
+impl CommandOutput {
+    /// Bytes between head and tail that are in neither.
+    #[must_use]
+    pub fn omitted(&self) -> u64 {
+        self.total.saturating_sub(self.head.len() as u64).saturating_sub(self.tail.len() as u64)
+    }
+}

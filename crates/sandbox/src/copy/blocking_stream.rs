@@ -1,0 +1,109 @@
+//! [`ChunkSender`]: a blocking thread as the source of an async byte stream, with a bounded number of chunks ahead.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use tokio::sync::mpsc::{self, Sender};
+
+use crate::error::{SandboxError, SandboxErrorKind};
+use crate::executor::ContentStream;
+
+/// The bytes of a file that are read at once.
+const CHUNK: usize = 128 * 1024;
+
+/// The maximum number of waiting chunks.
+const MAX_QUEUED: usize = 4;
+
+/// The sending end, for the thread.
+pub(super) struct ChunkSender(Sender<Result<Bytes, SandboxError>>);
+
+/// The stream was dropped.
+pub(super) struct ReceiverClosed;
+
+impl ChunkSender {
+    pub(super) fn push(&self, chunk: impl Into<Bytes>) -> Result<(), ReceiverClosed> {
+        self.0.blocking_send(Ok(chunk.into())).map_err(|_| ReceiverClosed)
+    }
+
+    /// Sends a whole file of exactly `size` bytes. `what` names it in errors.
+    pub(super) fn file(&self, mut file: File, size: u64, what: &str) -> Result<(), ReceiverClosed> {
+        let mut left = size;
+        while left > 0 {
+            let mut chunk = vec![0; usize::try_from(left).unwrap_or(CHUNK).min(CHUNK)];
+            match file.read(&mut chunk) {
+                Ok(0) => return self.fail(&format!("`{what}` became shorter while it was read")),
+                Ok(length) => {
+                    chunk.truncate(length);
+                    left -= length as u64;
+                    self.push(chunk)?;
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return self.fail(&format!("`{what}` cannot be read: {error}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the whole file at this path.
+    pub(super) fn path(&self, path: &Path) -> Result<(), ReceiverClosed> {
+        match File::open(path).and_then(|file| Ok((file.metadata()?.len(), file))) {
+            Ok((size, file)) => self.file(file, size, &path.to_string_lossy()),
+            Err(error) => self.fail(&format!("`{}` cannot be opened: {error}", path.display())),
+        }
+    }
+
+    pub(super) fn fail<T>(&self, message: &str) -> Result<T, ReceiverClosed> {
+        self.failure(SandboxError::new(SandboxErrorKind::Io, message))
+    }
+
+    /// Ends the stream with this error.
+    pub(super) fn failure<T>(&self, error: SandboxError) -> Result<T, ReceiverClosed> {
+        // A dropped stream needs no error.
+        let _ = self.0.blocking_send(Err(error));
+        Err(ReceiverClosed)
+    }
+}
+
+/// Runs blocking work on a thread of its own. `doing` completes "cannot …" in errors.
+pub(super) async fn run_blocking<T: Send + 'static>(
+    doing: String,
+    work: impl FnOnce() -> Result<T, SandboxError> + Send + 'static,
+) -> Result<T, SandboxError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
+        Err(SandboxError::new(
+            SandboxErrorKind::Io,
+            format!("cannot {doing}: its thread ended early: {error}"),
+        ))
+    })
+}
+
+/// The stream of the chunks that `make` sends from a thread of its own. The thread ends soon after the stream is
+/// dropped.
+pub(super) fn stream(
+    make: impl FnOnce(&ChunkSender) -> Result<(), ReceiverClosed> + Send + 'static,
+) -> ContentStream {
+    let (sender, receiver) = mpsc::channel(MAX_QUEUED);
+    tokio::task::spawn_blocking(move || {
+        // The stream contains its failure.
+        let _ = make(&ChunkSender(sender));
+    });
+    stream::unfold(receiver, |mut receiver| async { receiver.recv().await.map(|chunk| (chunk, receiver)) })
+        .boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_thread_that_ends_early_is_told_with_what_it_did() {
+        let failed = run_blocking("give `a` to the sandbox".to_owned(), || -> Result<(), SandboxError> {
+            panic!("oh")
+        });
+        let told = failed.await.unwrap_err().to_string();
+        assert!(told.starts_with("cannot give `a` to the sandbox: its thread ended early"), "{told}");
+    }
+}

@@ -1,0 +1,75 @@
+//! Where a build takes place: its folder and its number, and the clearing up when it is over.
+//!
+//! State: the folder, for as long as anything of the build goes on. Clearing up is done by threads, so that it is done too
+//! when the build's future is dropped, and when its runtime is no more; who can wait for them does.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use conjure_base::{Clock as _, Digest, SystemClock};
+use tempfile::TempDir;
+
+use super::error::ImageError;
+
+/// The place of one build.
+#[derive(Debug)]
+pub(super) struct BuildDir {
+    folder: TempDir,
+    number: String,
+    clearing: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl BuildDir {
+    /// In this folder, or in that of the system.
+    pub(super) fn make(within: Option<&Path>) -> Result<Arc<Self>, ImageError> {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("conjure-image-");
+        let made = within.map_or_else(|| builder.tempdir(), |folder| builder.tempdir_in(folder));
+        let folder = made.map_err(|error| ImageError::io("make a temporary folder", &error))?;
+        // Programs work in it as another user, where `mmdebstrap` is not root's.
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))
+            .map_err(|error| ImageError::io("open the temporary folder to programs", &error))?;
+        let unique =
+            format!("{} {} {:?}", folder.path().display(), std::process::id(), SystemClock.timestamp());
+        let mut number = Digest::of_bytes(unique.as_bytes()).to_hex();
+        number.truncate(24);
+        Ok(Arc::new(Self { folder, number, clearing: Mutex::default() }))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What no other build has.
+    pub(super) fn number(&self) -> &str {
+        &self.number
+    }
+
+    pub(super) fn write(&self, name: &str, text: &str) -> Result<(), ImageError> {
+        std::fs::write(self.path().join(name), text)
+            .map_err(|error| ImageError::io("write to the temporary folder", &error))
+    }
+
+    /// Has this done on a thread. The folder stays until then.
+    pub(super) fn clear_up(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) {
+        let build_dir = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("image-clearing".to_owned()).spawn(move || {
+            work();
+            drop(build_dir);
+        });
+        match thread {
+            Ok(thread) => self.clearing.lock().unwrap_or_else(PoisonError::into_inner).push(thread),
+            Err(error) => tracing::warn!(%error, "what a build of an image has started may be left"),
+        }
+    }
+
+    /// Waits until all is cleared up that has been begun to be.
+    pub(super) async fn is_clear(&self) {
+        let threads = std::mem::take(&mut *self.clearing.lock().unwrap_or_else(PoisonError::into_inner));
+        let joined =
+            tokio::task::spawn_blocking(|| threads.into_iter().for_each(|thread| drop(thread.join())));
+        let _ = joined.await;
+    }
+}

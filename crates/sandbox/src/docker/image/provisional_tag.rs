@@ -1,0 +1,58 @@
+//! What an image is called while nobody knows whether it will be wanted: for engines that end no build that is given up.
+//!
+//! State: an image of such a name, until its build has ended. The name says who builds; when they died over it, the next build
+//! removes it.
+
+use std::io;
+
+use super::name::ImageName;
+use crate::cgroup::OwnerProcess;
+
+const REPOSITORY: &str = "localhost/conjure-build-";
+
+/// Where nobody can know whether a builder lives, because it is on another machine, its draft is nobody's when it is as old:
+/// longer than any build takes.
+const OLD: i64 = 24 * 60 * 60;
+
+/// The name of the draft of this process' build of this number.
+pub(super) fn draft(number: &str) -> io::Result<ImageName> {
+    let name = format!("{REPOSITORY}{number}:{}.{}", boot()?, OwnerProcess::current()?.name(0));
+    name.parse().map_err(io::Error::other)
+}
+
+/// Whether an image of this name, made at `created` (seconds since the epoch), is a draft whose builder is dead.
+pub(super) fn is_abandoned(name: &str, created: i64, now: i64) -> bool {
+    let tag = name.strip_prefix(REPOSITORY).and_then(|rest| rest.split_once(':'));
+    let Some((of, owner)) = tag.and_then(|(_, tag)| tag.split_once('.')) else { return false };
+    let Some(owner) = OwnerProcess::parse(owner) else { return false };
+    let is_here = boot().is_ok_and(|boot| boot == of);
+    (is_here && owner.is_dead()) || created.saturating_add(OLD) < now
+}
+
+fn boot() -> io::Result<String> {
+    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draft_is_its_builders_until_they_are_dead() {
+        let own = draft("0123456789abcdef01234567").unwrap().to_string();
+        let (now, old) = (1_800_000_000, 1_800_000_000 - OLD - 1);
+        assert!(!is_abandoned(&own, now, now));
+        // A process with this one's number that was started at another time, so it is dead.
+        let (rest, started) = own.trim_end_matches("-0").rsplit_once('-').unwrap();
+        let dead = format!("{rest}-{}-0", started.parse::<u64>().unwrap() + 1);
+        assert!(is_abandoned(&dead, now, now));
+        let elsewhere = dead.replace(&boot().unwrap(), "another");
+        assert!(!is_abandoned(&elsewhere, now, now));
+        assert!(is_abandoned(&elsewhere, old, now));
+        for name in
+            ["conjure/sandbox:latest", "localhost/conjure-build-1:whole", "localhost/conjure-build-1:a.b"]
+        {
+            assert!(!is_abandoned(name, old, now), "{name}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! [`ImageInfo`]: the parts of `docker inspect IMAGE` that a sandbox uses: its variables and its volumes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path};
+
+use bollard::models::ImageInspect;
+
+use crate::error::{SandboxError, SandboxErrorKind};
+
+/// The used parts of an image.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ImageInfo {
+    /// Its id, which no other image has.
+    pub(super) id: String,
+    /// The variables that it sets.
+    pub(super) environment: BTreeMap<String, String>,
+    /// Where it would have the engine make volumes, each path in its one normal form.
+    pub(super) volumes: BTreeSet<String>,
+}
+
+/// What an image says of a user and a machine that are not those of a sandbox.
+const NOT_ITS_OWN: [&str; 6] = ["HOME", "HOSTNAME", "LOGNAME", "PWD", "TERM", "USER"];
+
+/// What it says of proxies, in either case: none of them can be reached, and a sandbox may have one of its own.
+const OF_PROXIES: [&str; 6] =
+    ["ALL_PROXY", "FTP_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "NODE_USE_ENV_PROXY"];
+
+impl ImageInfo {
+    /// # Errors
+    /// When it wants a volume where it cannot be told where that is.
+    pub(super) fn from_inspect(image: ImageInspect) -> Result<Self, SandboxError> {
+        let config = image.config.unwrap_or_default();
+        let pairs = config.env.unwrap_or_default();
+        let environment = pairs
+            .iter()
+            .filter_map(|pair| pair.split_once('='))
+            .filter(|(name, _)| !name.is_empty() && !NOT_ITS_OWN.contains(name) && !is_of_proxies(name))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        let volumes = config.volumes.unwrap_or_default();
+        let volumes = volumes.iter().map(|path| normal(path)).collect::<Result<_, _>>()?;
+        Ok(Self { id: image.id.unwrap_or_default(), environment, volumes })
+    }
+}
+
+fn is_of_proxies(name: &str) -> bool {
+    OF_PROXIES.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+/// A path as the engine compares it: `VOLUME` is kept as it was written, and cleaned when a container is made.
+fn normal(given: &str) -> Result<String, SandboxError> {
+    let parts = Path::new(given).components().skip(1);
+    let names: Option<Vec<&str>> = parts
+        .map(|part| match part {
+            Component::Normal(name) => name.to_str(),
+            _ => None,
+        })
+        .collect();
+    match names.filter(|names| given.starts_with('/') && !names.is_empty()) {
+        Some(names) => Ok(format!("/{}", names.join("/"))),
+        None => Err(unusable(given, "which is no absolute path without `..`")),
+    }
+}
+
+/// An image that cannot be used for a volume that it wants.
+pub(super) fn unusable(volume: &str, why: &str) -> SandboxError {
+    let message = format!(
+        "the image wants a volume at `{volume}`, {why}; take an image without that `VOLUME`, or build this one without it"
+    );
+    SandboxError::new(SandboxErrorKind::Unavailable, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use bollard::models::ImageConfig;
+
+    use super::*;
+
+    #[test]
+    fn an_images_variables_are_taken_but_for_whose_it_is() {
+        let env = [
+            "PATH=/opt/bin:/bin",
+            "HOME=/root",
+            "EMPTY=",
+            "broken",
+            "=x",
+            "A=b=c",
+            "https_proxy=http://corp:3128",
+            "HTTP_PROXY=http://corp:3128",
+            "no_proxy=*",
+        ];
+        let config = ImageConfig {
+            env: Some(env.map(str::to_owned).to_vec()),
+            volumes: Some(["/data/", "/data//./deep", "//data"].map(str::to_owned).to_vec()),
+            ..ImageConfig::default()
+        };
+        let info = ImageInfo::from_inspect(ImageInspect { config: Some(config), ..ImageInspect::default() })
+            .unwrap();
+        let names: Vec<_> = info.environment.keys().map(String::as_str).collect();
+        assert_eq!(names, ["A", "EMPTY", "PATH"]);
+        assert_eq!(info.environment["A"], "b=c");
+        assert_eq!(info.volumes, ["/data", "/data/deep"].map(str::to_owned).into());
+    }
+
+    #[test]
+    fn a_volume_whose_place_depends_on_who_reads_it_is_refused() {
+        for path in ["/data/../srv", "/x/../workspace", "data", "/", "", "/.."] {
+            let config = ImageConfig { volumes: Some(vec![path.to_owned()]), ..ImageConfig::default() };
+            let image = ImageInspect { config: Some(config), ..ImageInspect::default() };
+            let refused = ImageInfo::from_inspect(image).unwrap_err().to_string();
+            assert!(refused.contains(&format!("a volume at `{path}`")), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! [`RuntimeFiles`]: the files on the host that are mounted into containers: the guest's program and the system-call
+//! filter.
+//!
+//! State: `<data>/guest/<digest>` and `<data>/guest/<digest>.json`, written whole once and never changed, shared by all
+//! processes of the data directory. A crash leaves at most an unused temporary file.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use conjure_base::Digest;
+use tempfile::NamedTempFile;
+
+use super::seccomp;
+use crate::data_dir::DataDir;
+use crate::error::SandboxError;
+use crate::guest_process::{program, unavailable};
+
+/// The files that are mounted into containers.
+#[derive(Debug)]
+pub(super) struct RuntimeFiles {
+    pub(super) data: DataDir,
+    /// The guest's program.
+    pub(super) guest: PathBuf,
+    /// The system-call filter, for engines that take a path.
+    pub(super) seccomp: PathBuf,
+}
+
+impl RuntimeFiles {
+    /// Writes the files in this data directory, where they are missing; blocks.
+    pub(super) fn make(data: DataDir) -> Result<Self, SandboxError> {
+        let failed = |error: io::Error| unavailable("the folder for containers cannot be used", error);
+        let folder = data.path().join("guest");
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(failed)?;
+        let guest = ensure_file(&folder, "", program(), 0o555).map_err(failed)?;
+        let filter = seccomp::profile().to_string();
+        let seccomp = ensure_file(&folder, ".json", filter.as_bytes(), 0o444).map_err(failed)?;
+        Ok(Self { data, guest, seccomp })
+    }
+}
+
+/// The path of a file with this content, named by its digest. Writes it if it is missing.
+fn ensure_file(folder: &Path, suffix: &str, content: &[u8], mode: u32) -> io::Result<PathBuf> {
+    let digest = Digest::of_bytes(content);
+    let path = folder.join(format!("{}{suffix}", digest.to_hex()));
+    // A file that was truncated by a full disk, or changed, is written again.
+    if fs::read(&path).is_ok_and(|found| Digest::of_bytes(&found) == digest) {
+        return Ok(path);
+    }
+    let mut file = NamedTempFile::new_in(folder)?;
+    file.write_all(content)?;
+    file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
+    file.as_file().sync_all()?;
+    file.persist(&path).map_err(|error| error.error)?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_programs_file_is_written_once_and_mended_when_it_is_not_whole() {
+        let data = DataDir::temporary().unwrap();
+        let first = RuntimeFiles::make(data.clone()).unwrap();
+        assert_eq!(fs::metadata(&first.guest).unwrap().permissions().mode() & 0o777, 0o555);
+        let before = fs::metadata(&first.guest).unwrap().modified().unwrap();
+        let second = RuntimeFiles::make(data.clone()).unwrap();
+        assert_eq!(first.guest, second.guest);
+        assert_eq!(fs::metadata(&second.guest).unwrap().modified().unwrap(), before);
+        fs::remove_file(&first.guest).unwrap();
+        fs::write(&first.guest, "half").unwrap();
+        RuntimeFiles::make(data.clone()).unwrap();
+        assert_eq!(fs::read(&first.guest).unwrap(), program());
+    }
+}

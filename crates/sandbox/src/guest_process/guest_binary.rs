@@ -1,0 +1,64 @@
+//! The guest binary, built into the library, in a form that can be executed.
+//!
+//! It is a sealed memory file, one for the whole process, created at the first use. Nobody can change it, and a crash
+//! leaves nothing. Where the system does not execute memory files (the setting `vm.memfd_noexec`, no `/proc`), each
+//! sandbox gets a private file instead, which is removed with it.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::io::Errno;
+
+/// A static ELF program; `build.rs` builds and checks it.
+static GUEST: &[u8] = include_bytes!(env!("CONJURE_GUEST_PROGRAM"));
+
+/// The path under which the memory file is executed.
+///
+/// # Errors
+/// When the system gives no memory file; it is tried again at the next call.
+pub(super) fn as_memfd() -> io::Result<PathBuf> {
+    static SEALED: OnceLock<OwnedFd> = OnceLock::new();
+    let sealed = match SEALED.get() {
+        Some(sealed) => sealed,
+        // Two at once: one of the two files is kept, the other closed.
+        None => {
+            let made = seal()?;
+            SEALED.get_or_init(|| made)
+        }
+    };
+    Ok(PathBuf::from(format!("/proc/self/fd/{}", sealed.as_raw_fd())))
+}
+
+fn seal() -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let memory = match memfd_create("conjure-guest", flags | MemfdFlags::EXEC) {
+        // Kernels before 6.3 do not know the flag; their memory files can always be executed.
+        Err(Errno::INVAL) => memfd_create("conjure-guest", flags)?,
+        made => made?,
+    };
+    let mut file = File::from(memory);
+    file.write_all(GUEST)?;
+    fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+    Ok(file.into())
+}
+
+/// The program itself.
+#[cfg(feature = "docker")]
+pub(crate) const fn bytes() -> &'static [u8] {
+    GUEST
+}
+
+/// Writes the program into this private folder.
+pub(super) fn as_file(folder: &Path) -> io::Result<PathBuf> {
+    let path = folder.join("conjure-guest");
+    if !path.exists() {
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o500).open(&path)?;
+        file.write_all(GUEST)?;
+    }
+    Ok(path)
+}

@@ -1,0 +1,193 @@
+//! A workspace whose size the kernel limits: an ext4 file system in a sparse file beside it, mounted over it.
+//!
+//! ```text
+//! <place>/workspace.img    the file system; `workspace.img.new` while it is made
+//! <place>/workspace/       where it is mounted, with the host's right to mount
+//! ```
+//!
+//! State: the file, which stays for as long as the workspace, and the mount, which outlives the host: the next one finds it. After
+//! a restart of the machine it is mounted again by whoever opens the workspace. It is unmounted when the place is removed.
+
+use std::fs::{self, File};
+use std::os::fd::{AsFd, AsRawFd as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, statat};
+#[cfg(feature = "jail")]
+use std::{io, process::Stdio};
+
+#[cfg(feature = "jail")]
+use crate::error::{SandboxError, SandboxErrorKind};
+#[cfg(feature = "jail")]
+use crate::host_dirs::remove_beneath;
+#[cfg(feature = "jail")]
+use crate::limits::Limits;
+
+const IMAGE: &str = "workspace.img";
+const WORKSPACE: &str = "workspace";
+
+/// What ext4 takes for a file or folder, beside its content.
+#[cfg(feature = "jail")]
+const BYTES_PER_INODE: u64 = 256;
+
+/// What ext4 needs for itself: so much, and one part in so many.
+#[cfg(feature = "jail")]
+const OVERHEAD_BYTES: u64 = 1 << 20;
+#[cfg(feature = "jail")]
+const OVERHEAD_SHARE: u64 = 16;
+
+/// The files that ext4 has before anybody makes one.
+#[cfg(feature = "jail")]
+const RESERVED_INODES: u64 = 11;
+
+/// Has the kernel limit a session's own workspace, in which nothing may run; blocks. The first time, files that it has already
+/// are copied into the file system. One that is limited already keeps its limits.
+///
+/// # Errors
+/// `NotEnforced` where the host may not mount, the machine lacks a program for it, or the files do not fit; `NoSpace` and
+/// others by the system.
+#[cfg(feature = "jail")]
+pub(crate) fn mount_limited(workspace: &Path, limits: &Limits) -> Result<(), SandboxError> {
+    if !rustix::process::geteuid().is_root() {
+        let message = "the kernel limits the disk of sandboxes only for a host that is root; have the guest watch over it";
+        return Err(SandboxError::new(SandboxErrorKind::NotEnforced, message));
+    }
+    let Some(place) = workspace.parent() else { return Ok(()) };
+    if is_mounted(place) {
+        return Ok(());
+    }
+    if !place.join(IMAGE).exists() {
+        create_image(place, limits)?;
+        // They are in the image now, and would be hidden by it.
+        let folder = File::open(workspace).map_err(|error| failed("open", workspace, &error))?;
+        for entry in fs::read_dir(workspace).map_err(|error| failed("look into", workspace, &error))? {
+            let entry = entry.map_err(|error| failed("look into", workspace, &error))?;
+            remove_beneath(folder.as_fd(), &entry.file_name(), None)?;
+        }
+    }
+    mount(place)
+}
+
+/// Mounts what limits a workspace again, where that was unmounted by a restart of the machine; blocks.
+#[cfg(feature = "jail")]
+pub(crate) fn remount(workspace: &Path) -> Result<(), SandboxError> {
+    match workspace.parent() {
+        Some(place) if place.join(IMAGE).exists() && !is_mounted(place) => mount(place),
+        _ => Ok(()),
+    }
+}
+
+/// Unmounts the workspace of an open place, if the kernel limits it. Whoever has files open in it keeps them.
+pub(super) fn unmount(place: impl AsFd) {
+    let place = place.as_fd();
+    let device = |name: &str| {
+        statat(place, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT).map(|stat| stat.st_dev)
+    };
+    let (Ok(image), Ok(workspace)) = (device(IMAGE), device(WORKSPACE)) else { return };
+    if image == workspace {
+        return;
+    }
+    let path = format!("/proc/self/fd/{}/{WORKSPACE}", place.as_raw_fd());
+    let flags = rustix::mount::UnmountFlags::DETACH | rustix::mount::UnmountFlags::NOFOLLOW;
+    if let Err(error) = rustix::mount::unmount(path, flags) {
+        tracing::warn!(%error, "a workspace stays mounted, and is left");
+    }
+}
+
+#[cfg(feature = "jail")]
+fn is_mounted(place: &Path) -> bool {
+    let device = |path: &Path| fs::symlink_metadata(path).ok().map(|found| found.dev());
+    device(&place.join(WORKSPACE)) != device(place)
+}
+
+/// Makes the file system, aside, and gives it its name when it is whole.
+#[cfg(feature = "jail")]
+fn create_image(place: &Path, limits: &Limits) -> Result<(), SandboxError> {
+    let staging = place.join(format!("{IMAGE}.new"));
+    let inodes = limits.inodes() + RESERVED_INODES;
+    let bytes = limits.disk() + limits.disk() / OVERHEAD_SHARE + inodes * BYTES_PER_INODE + OVERHEAD_BYTES;
+    let file = File::create(&staging).map_err(|error| failed("make", &staging, &error))?;
+    file.set_len(bytes).map_err(|error| failed("make", &staging, &error))?;
+    drop(file);
+    let inodes = inodes.to_string();
+    let path = staging.as_os_str();
+    // Nothing is kept back for root.
+    let options = ["-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-I", "256", "-N", &inodes, "-E"];
+    let options = options.into_iter().chain(["nodiscard", "-d"]).map(AsRef::as_ref);
+    let workspace = place.join(WORKSPACE);
+    run("mke2fs", "e2fsprogs", options.chain([workspace.as_os_str(), path]))?;
+    fs::rename(&staging, place.join(IMAGE)).map_err(|error| failed("make", &staging, &error))
+}
+
+#[cfg(feature = "jail")]
+fn mount(place: &Path) -> Result<(), SandboxError> {
+    let (image, workspace) = (place.join(IMAGE), place.join(WORKSPACE));
+    let owner = fs::metadata(&workspace).map_err(|error| failed("look into", &workspace, &error))?;
+    let options = ["-t", "ext4", "-o", "loop,nosuid,nodev,noatime", "--"].map(AsRef::as_ref);
+    run("mount", "mount", options.into_iter().chain([image.as_os_str(), workspace.as_os_str()]))?;
+    // As the folder was that it lies over.
+    let settled = fs::set_permissions(&workspace, owner.permissions())
+        .and_then(|()| match fs::remove_dir(workspace.join("lost+found")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        })
+        .map_err(|error| failed("use", &workspace, &error));
+    if settled.is_err()
+        && let Ok(place) = File::open(place)
+    {
+        unmount(place);
+    }
+    settled
+}
+
+/// Runs a program of this package, and waits for its end.
+#[cfg(feature = "jail")]
+#[expect(clippy::disallowed_methods, reason = "only programs of the system can make and mount a file system")]
+fn run<'a>(
+    program: &str,
+    package: &str,
+    arguments: impl Iterator<Item = &'a std::ffi::OsStr>,
+) -> Result<(), SandboxError> {
+    let output = std::process::Command::new(program)
+        .args(arguments)
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .stdin(Stdio::null())
+        .output();
+    let reason = match output {
+        Ok(output) if output.status.success() => return Ok(()),
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            format!("there is no `{program}`; install the package {package}")
+        }
+        Err(error) => format!("`{program}` cannot be run: {error}"),
+    };
+    let message = format!("the kernel cannot limit the disk of a sandbox here: {reason}");
+    Err(SandboxError::new(SandboxErrorKind::NotEnforced, message))
+}
+
+#[cfg(feature = "jail")]
+fn failed(doing: &str, path: &Path, error: &io::Error) -> SandboxError {
+    let kind = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => SandboxErrorKind::NoSpace,
+        _ => SandboxErrorKind::Unavailable,
+    };
+    let path = path.display();
+    SandboxError::new(
+        kind,
+        format!("the kernel cannot limit a workspace: failed to {doing} `{path}`: {error}"),
+    )
+}
+
+#[cfg(all(test, feature = "jail"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_missing_is_named_with_its_package() {
+        let error = run("mke2fs-that-is-not-there", "e2fsprogs", std::iter::empty()).unwrap_err();
+        assert_eq!(error.kind(), SandboxErrorKind::NotEnforced);
+        let message = error.to_string();
+        assert!(message.contains("`mke2fs-that-is-not-there`; install the package e2fsprogs"), "{message}");
+    }
+}

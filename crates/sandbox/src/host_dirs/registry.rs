@@ -1,0 +1,348 @@
+//! [`SandboxDirs`]: the directory of all sandbox directories, with their locks, and the sweep of those whose process is
+//! dead.
+//!
+//! State: `<data>/sandboxes/<name>`, one directory for each sandbox, with a file `lock` that is locked while the owning
+//! process lives. After a crash the kernel has released the lock, and [`SandboxDirs::sweep`] removes the directory.
+//! Before anything of a directory is removed, it is renamed to `dead-…` while its lock is held. So two processes never
+//! take the same directory, one to use it and one to remove it. Entries with other names, and entries without a lock,
+//! belong to somebody else and stay.
+
+use std::ffi::{CStr, CString, OsString};
+use std::fs::DirBuilder;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::DirBuilderExt as _;
+#[cfg(feature = "docker")]
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+#[cfg(feature = "docker")]
+use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(feature = "docker")]
+use std::time::UNIX_EPOCH;
+
+use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::remove_tree::{DirId, has_name, remove_beneath};
+use super::rename::rename_new;
+use super::sandbox_dir::{DirPurpose, SandboxDir};
+use crate::error::{SandboxError, SandboxErrorKind};
+
+/// How many names are tried for a new directory.
+const ATTEMPTS: u32 = 10_000;
+
+/// The prefix of directories that are being removed.
+const DEAD: &str = "dead-";
+
+const LOCK: &CStr = c"lock";
+
+/// The file that marks a directory as kept.
+const KEPT: &CStr = c"kept";
+
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// The sandbox directories of this process or of one tenant. Clones share them.
+#[derive(Debug, Clone)]
+pub struct SandboxDirs {
+    inner: Arc<DirsState>,
+}
+
+#[derive(Debug)]
+pub(super) struct DirsState {
+    path: PathBuf,
+    folder: OwnedFd,
+    next: AtomicU64,
+}
+
+/// A weak reference to [`SandboxDirs`], which does not keep the directory open.
+#[cfg(feature = "docker")]
+#[derive(Debug, Clone)]
+pub(crate) struct SandboxDirsRef {
+    identity: String,
+    inner: Weak<DirsState>,
+}
+
+#[cfg(feature = "docker")]
+impl SandboxDirsRef {
+    /// Whether it refers to the directory of this identity.
+    pub(crate) fn has_identity(&self, identity: &str) -> bool {
+        self.identity == identity
+    }
+
+    /// Whether both refer to the same directory.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.has_identity(&other.identity)
+    }
+
+    /// Whether the directories were dropped.
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.inner.strong_count() == 0
+    }
+
+    /// Whether the process that locked this sandbox directory is dead, or the directory is gone; `None` when that is
+    /// unknown.
+    pub(crate) fn is_abandoned(&self, name: &str) -> Option<bool> {
+        let inner = self.inner.upgrade().filter(|_| is_sandbox_dir_name(name))?;
+        match inner.lock_dir(name, OFlags::empty()) {
+            Ok(LockOutcome::Alive) => Some(false),
+            // The lock is held for a moment; the directory stays as it is.
+            Ok(LockOutcome::Locked(..) | LockOutcome::Missing) => Some(true),
+            Err(_) => None,
+        }
+    }
+}
+
+/// What [`SandboxDirs::sweep`] did.
+#[derive(Debug, Default)]
+pub struct DirSweepReport {
+    /// Directories of dead processes, which were removed.
+    pub removed: usize,
+    /// Directories of living processes, this one included.
+    pub alive: usize,
+    /// Directories that are kept although their process is dead.
+    pub kept: usize,
+    /// Why directories could not be removed.
+    pub failures: Vec<SandboxError>,
+}
+
+impl SandboxDirs {
+    /// The places beneath the folder `data_dir`, which is made if it is missing, for its owner only.
+    ///
+    /// # Errors
+    /// When the folder cannot be made or opened.
+    pub fn open(data: &Path) -> Result<Self, SandboxError> {
+        Self::open_dir(data.join("sandboxes"))
+    }
+
+    /// Opens the sandbox directories in this directory.
+    pub(crate) fn open_dir(path: PathBuf) -> Result<Self, SandboxError> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        made.map_err(|error| unavailable("make", &path, error))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::openat(CWD, &path, flags, Mode::empty())
+            .map_err(|errno| unavailable("open", &path, errno))?;
+        let path = std::fs::canonicalize(&path).map_err(|error| unavailable("open", &path, error))?;
+        Ok(Self { inner: Arc::new(DirsState { path, folder, next: AtomicU64::new(0) }) })
+    }
+
+    /// The directory that contains them.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    /// Identifies the directory among all that this machine has had since its boot. Another container that sees the
+    /// directory at another path gets the same identity. `None` where the file system does not record creation times.
+    #[cfg(feature = "docker")]
+    pub(crate) fn identity(&self) -> Option<String> {
+        let found = std::fs::metadata(&self.inner.path).ok()?;
+        let made = found.created().ok()?.duration_since(UNIX_EPOCH).ok()?;
+        Some(format!("{:x}-{:x}-{:x}", found.dev(), found.ino(), made.as_nanos()))
+    }
+
+    /// A weak reference to the directories.
+    #[cfg(feature = "docker")]
+    pub(crate) fn downgrade(&self) -> Option<SandboxDirsRef> {
+        Some(SandboxDirsRef { identity: self.identity()?, inner: Arc::downgrade(&self.inner) })
+    }
+
+    /// Creates a directory for a sandbox's content and output. It is removed when it is dropped.
+    ///
+    /// # Errors
+    /// `NoSpace` and other errors of the system.
+    pub fn create(&self) -> Result<SandboxDir, SandboxError> {
+        self.create_for(DirPurpose::Sandbox)
+    }
+
+    /// Creates a directory that is removed when it is dropped.
+    pub(crate) fn create_for(&self, purpose: DirPurpose) -> Result<SandboxDir, SandboxError> {
+        let inner = &self.inner;
+        for _ in 0..ATTEMPTS {
+            let number = inner.next.fetch_add(1, Ordering::Relaxed);
+            let name = format!("{}-{number}", std::process::id());
+            let path = inner.path.join(&name);
+            match rustix::fs::mkdirat(&inner.folder, name.as_str(), Mode::RWXU) {
+                Ok(()) => {}
+                Err(Errno::EXIST) => continue,
+                Err(errno) => return Err(unavailable("make", &path, errno)),
+            }
+            // A sweep may have removed it meanwhile.
+            let lock_dir = inner.lock_dir(&name, OFlags::CREATE).map_err(|errno| {
+                // As on a full disk, where the directory fits and its lock does not.
+                if let Ok(folder) = rustix::fs::openat(&inner.folder, name.as_str(), FOLDER, Mode::empty()) {
+                    let _ = rustix::fs::unlinkat(folder, LOCK, AtFlags::empty());
+                }
+                let _ = rustix::fs::unlinkat(&inner.folder, name.as_str(), AtFlags::REMOVEDIR);
+                unavailable("lock", &path, errno)
+            });
+            match lock_dir? {
+                LockOutcome::Locked(folder, lock) => {
+                    let dir = SandboxDir::new(Arc::clone(inner), name, folder, lock);
+                    return dir.create_layout(purpose).map(|()| dir);
+                }
+                LockOutcome::Missing | LockOutcome::Alive => {}
+            }
+        }
+        Err(unavailable("make", &inner.path, Errno::EXIST))
+    }
+
+    /// Removes the directories of dead processes. It leaves those of living processes, this one included, and entries
+    /// that are no sandbox directories.
+    ///
+    /// # Errors
+    /// When the directories cannot be listed. The report contains what cannot be removed.
+    pub fn sweep(&self) -> Result<DirSweepReport, SandboxError> {
+        let failed = |errno| unavailable("list", &self.inner.path, errno);
+        let mut swept = DirSweepReport::default();
+        for entry in Dir::read_from(&self.inner.folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            let name = OsString::from_vec(name.to_bytes().to_vec());
+            let outcome = match name.to_str() {
+                // Its removal was interrupted.
+                Some(name) if name.strip_prefix(DEAD).is_some_and(is_sandbox_dir_name) => {
+                    remove_beneath(self.inner.folder.as_fd(), name.as_ref(), None)
+                        .map(|()| SweepOutcome::Removed)
+                }
+                Some(name) if is_sandbox_dir_name(name) => self.inner.sweep(name),
+                _ => continue,
+            };
+            match outcome {
+                Ok(SweepOutcome::Removed) => swept.removed += 1,
+                Ok(SweepOutcome::Alive) => swept.alive += 1,
+                Ok(SweepOutcome::Kept) => swept.kept += 1,
+                Ok(SweepOutcome::None) => {}
+                Err(error) => swept.failures.push(error),
+            }
+        }
+        Ok(swept)
+    }
+}
+
+/// What a sweep did with one directory.
+enum SweepOutcome {
+    Removed,
+    Alive,
+    Kept,
+    /// It is no sandbox directory, or another process removed it.
+    None,
+}
+
+/// The result of locking a directory.
+enum LockOutcome {
+    /// It was free: the directory and the held lock.
+    Locked(OwnedFd, OwnedFd),
+    /// A living process has locked it.
+    Alive,
+    /// It does not exist any more.
+    Missing,
+}
+
+impl DirsState {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Locks a directory if no other process has. `flags`: whether a missing lock file is created.
+    fn lock_dir(&self, name: &str, flags: OFlags) -> Result<LockOutcome, Errno> {
+        let folder = match rustix::fs::openat(&self.folder, name, FOLDER, Mode::empty()) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(LockOutcome::Missing),
+            other => other?,
+        };
+        let flags = flags | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let lock = match rustix::fs::openat(&folder, LOCK, flags, Mode::RUSR | Mode::WUSR) {
+            Err(Errno::NOENT | Errno::LOOP) => return Ok(LockOutcome::Missing),
+            other => other?,
+        };
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Ok(LockOutcome::Alive),
+            Err(errno) => return Err(errno),
+        }
+        // Another process may have removed the directory before this lock was taken, and a third created one of the
+        // same name.
+        let c_name = CString::new(name).map_err(|_| Errno::INVAL)?;
+        if has_name(&folder, &self.folder, &c_name) && has_name(&lock, &folder, LOCK) {
+            Ok(LockOutcome::Locked(folder, lock))
+        } else {
+            Ok(LockOutcome::Missing)
+        }
+    }
+
+    /// Removes a directory whose process is dead.
+    fn sweep(&self, name: &str) -> Result<SweepOutcome, SandboxError> {
+        let failed = |errno| unavailable("lock", &self.path.join(name), errno);
+        // A process that died between creating the directory and the lock has left nothing else in it.
+        if rustix::fs::unlinkat(&self.folder, name, AtFlags::REMOVEDIR).is_ok() {
+            return Ok(SweepOutcome::Removed);
+        }
+        match self.lock_dir(name, OFlags::empty()).map_err(failed)? {
+            LockOutcome::Locked(folder, _) if is_kept(&folder) => Ok(SweepOutcome::Kept),
+            LockOutcome::Locked(folder, lock) => {
+                self.remove_locked(name, &folder, lock).map(|()| SweepOutcome::Removed)
+            }
+            LockOutcome::Alive => Ok(SweepOutcome::Alive),
+            LockOutcome::Missing => Ok(SweepOutcome::None),
+        }
+    }
+
+    /// Removes a directory whose lock is held.
+    pub(super) fn remove_locked(
+        &self,
+        name: &str,
+        folder: &OwnedFd,
+        lock: OwnedFd,
+    ) -> Result<(), SandboxError> {
+        let path = self.path.join(name);
+        let failed = |errno| unavailable("remove", &path, errno);
+        let id = DirId::from_open(folder).map_err(failed)?;
+        for _ in 0..ATTEMPTS {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let dead = format!("{DEAD}{}-{number}", std::process::id());
+            match rename_new(&self.folder, name, &self.folder, &dead) {
+                Ok(()) => {
+                    let removed = remove_beneath(self.folder.as_fd(), dead.as_ref(), Some(id));
+                    drop(lock);
+                    return removed;
+                }
+                Err(Errno::NOENT) => return Ok(()),
+                // Left by a process with the same id.
+                Err(Errno::NOTEMPTY | Errno::EXIST) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        Err(failed(Errno::EXIST))
+    }
+}
+
+/// Whether `name` has the form of a sandbox directory: a process id and a number.
+fn is_sandbox_dir_name(name: &str) -> bool {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    name.split_once('-').is_some_and(|(process, number)| is_number(process) && is_number(number))
+}
+
+fn is_kept(folder: &OwnedFd) -> bool {
+    rustix::fs::statat(folder, KEPT, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+}
+
+/// Marks a directory as kept.
+pub(super) fn keep(folder: &OwnedFd) -> Result<(), Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(folder, KEPT, flags, Mode::RUSR | Mode::WUSR).map(drop)
+}
+
+/// The error for a directory that cannot be used.
+pub(super) fn unavailable(doing: &str, path: &Path, error: impl Into<std::io::Error>) -> SandboxError {
+    let error = error.into();
+    let kind = match Errno::from_io_error(&error) {
+        Some(Errno::NOSPC | Errno::DQUOT) => SandboxErrorKind::NoSpace,
+        _ => SandboxErrorKind::Unavailable,
+    };
+    let path = path.display();
+    SandboxError::new(kind, format!("a sandbox's folder has no place: failed to {doing} `{path}`: {error}"))
+}

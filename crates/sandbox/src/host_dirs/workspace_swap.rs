@@ -1,0 +1,420 @@
+//! Swaps the workspace of a warm sandbox with the workspace of the session that claims it.
+//!
+//! A bind mount follows the directory, not its path. So the empty directory of the warm sandbox takes the place of the
+//! session's, and the session's files are moved into it.
+//!
+//! ```text
+//! <dir>/workspace/   where the session works
+//! <dir>/incoming/    exists only during the swap: its files belong in the workspace
+//! ```
+//!
+//! State: `incoming`, the record of a swap under way. It exists before the two directories change places, and is
+//! removed when all files are in the workspace. After a crash in between, the next user of the workspace first moves
+//! the remaining files ([`finish_swap`]). Each step is one rename, so a file is always in one of the two directories. A
+//! kernel lock on the directory keeps others out meanwhile; it ends with the process.
+//!
+//! Nothing is flushed to the disk, as commands' own writes are not. After a crash of the machine a workspace has what
+//! the file system had written by then. A rename is one step of its journal, so a file is in one of the two directories
+//! then, too. A flush would cost each claim some milliseconds, and guarantee nothing about the content of the files.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, flock, fstat, renameat,
+    renameat_with, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::registry::unavailable;
+use super::rename::rename_new_at;
+use crate::error::{SandboxError, SandboxErrorKind};
+
+const WORKSPACE: &str = "workspace";
+const INCOMING: &str = "incoming";
+
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Whether the session had files in its workspace before the swap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SessionFiles {
+    None,
+    /// They were moved into the new directory.
+    Some,
+}
+
+/// Makes the empty directory `from` the workspace `to`, with all files of the old one. It does nothing when the claim
+/// is no longer wanted. It calls `on_moved` once the directory has its new path, also when a later step fails. Blocks.
+///
+/// # Errors
+/// When the two are on different file systems or belong to different users, when `from` is not empty, and errors of the
+/// system. The session then has its files as before, or [`finish_swap`] completes the swap. The errors of `on_moved`.
+pub(crate) fn swap_workspace(
+    from: &Path,
+    to: &Path,
+    is_wanted: &AtomicBool,
+    on_moved: impl FnOnce() -> Result<(), SandboxError>,
+) -> Result<SessionFiles, SandboxError> {
+    let failed = |errno| unavailable("give away", from, errno);
+    let parent = from.parent().ok_or_else(|| failed(Errno::INVAL))?;
+    let name = from.file_name().ok_or_else(|| failed(Errno::INVAL))?;
+    let warm_parent = rustix::fs::openat(CWD, parent, FOLDER, Mode::empty()).map_err(failed)?;
+    let target = LockedDir::lock(to)?;
+    // The next user of the workspace waits for this lock, or has had it.
+    if !is_wanted.load(Ordering::Acquire) {
+        let message = "whoever wanted the sandbox is gone";
+        return Err(SandboxError::new(SandboxErrorKind::Cancelled, message));
+    }
+    target.finish_swap()?;
+    let there = |errno| unavailable("give away a folder to", to, errno);
+    let before = statat(&target.folder, WORKSPACE, AtFlags::SYMLINK_NOFOLLOW).map_err(there)?;
+    check(&warm_parent, name, &before).map_err(there)?;
+    // An empty directory is replaced in one step.
+    match renameat(&warm_parent, name, &target.folder, WORKSPACE) {
+        Ok(()) => {
+            target.restore_permissions(&before);
+            return on_moved().map(|()| SessionFiles::None);
+        }
+        Err(Errno::NOTEMPTY | Errno::EXIST) => {}
+        Err(errno) => return Err(there(errno)),
+    }
+    renameat_with(&warm_parent, name, &target.folder, INCOMING, RenameFlags::NOREPLACE).map_err(there)?;
+    let exchanged = renameat_with(&target.folder, INCOMING, &target.folder, WORKSPACE, RenameFlags::EXCHANGE);
+    if let Err(errno) = exchanged {
+        // The session still has its own directory.
+        let _ = unlinkat(&target.folder, INCOMING, AtFlags::REMOVEDIR);
+        return Err(there(errno));
+    }
+    let notified = on_moved();
+    target.finish_swap()?;
+    notified.map(|()| SessionFiles::Some)
+}
+
+/// Completes a swap that was interrupted. Nothing may run in the workspace. Blocks, also while another thread completes
+/// it.
+///
+/// # Errors
+/// When files cannot be moved. They stay where they are, and the next call tries again.
+pub(crate) fn finish_swap(workspace: &Path) -> Result<(), SandboxError> {
+    match workspace.parent().map(Path::symlink_metadata) {
+        Some(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        // Usually nothing is to be done. Another swap may be about to start, which only the lock shows.
+        _ => LockedDir::lock(workspace)?.finish_swap(),
+    }
+}
+
+/// Checks that the directory can replace the one described by `before`.
+fn check(warm_parent: &OwnedFd, name: &std::ffi::OsStr, before: &Stat) -> Result<(), Errno> {
+    let folder = rustix::fs::openat(warm_parent, name, FOLDER, Mode::empty())?;
+    let is = fstat(&folder)?;
+    if FileType::from_raw_mode(before.st_mode) != FileType::Directory {
+        return Err(Errno::NOTDIR);
+    }
+    if is.st_dev != before.st_dev {
+        return Err(Errno::XDEV);
+    }
+    // As after a crash with a sandbox of another user: its files must be given back first.
+    if before.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(Errno::PERM);
+    }
+    match names(&folder)?.next() {
+        None => Ok(()),
+        Some(Ok(_)) => Err(Errno::NOTEMPTY),
+        Some(Err(errno)) => Err(errno),
+    }
+}
+
+/// The directory around a workspace, locked.
+struct LockedDir<'a> {
+    workspace: &'a Path,
+    folder: OwnedFd,
+}
+
+impl<'a> LockedDir<'a> {
+    fn lock(workspace: &'a Path) -> Result<Self, SandboxError> {
+        let failed = |errno| unavailable("lock", workspace, errno);
+        let around = workspace.parent().ok_or_else(|| failed(Errno::INVAL))?;
+        let folder = rustix::fs::openat(CWD, around, FOLDER, Mode::empty()).map_err(failed)?;
+        // On a file system without locks, only one process uses the data directory anyway.
+        match flock(&folder, FlockOperation::LockExclusive) {
+            Ok(()) | Err(Errno::NOTSUP | Errno::NOLCK) => Ok(Self { workspace, folder }),
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    /// Moves the files of `incoming` into the workspace.
+    fn finish_swap(&self) -> Result<(), SandboxError> {
+        let failed = |errno| unavailable("bring files back into", self.workspace, errno);
+        let incoming = match rustix::fs::openat(&self.folder, INCOMING, FOLDER, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(()),
+            // Commands may have removed the permissions of their own workspace.
+            Err(Errno::ACCESS) => self.open_closed(INCOMING).map_err(failed)?,
+            other => other.map_err(failed)?,
+        };
+        let before = fstat(&incoming).map_err(failed)?;
+        self.open_writable(&incoming).map_err(failed)?;
+        let workspace = match rustix::fs::openat(&self.folder, WORKSPACE, FOLDER, Mode::empty()) {
+            Err(Errno::ACCESS) => self.open_closed(WORKSPACE),
+            other => other,
+        };
+        let workspace = workspace.map_err(failed)?;
+        for name in names(&incoming).map_err(failed)? {
+            let name = name.map_err(failed)?;
+            match move_files(&incoming, &workspace, &name) {
+                Ok(()) => {}
+                Err(Errno::EXIST | Errno::NOTEMPTY) => return Err(self.name_taken(&name)),
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        self.restore_permissions(&before);
+        match unlinkat(&self.folder, INCOMING, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    fn open_closed(&self, name: &str) -> Result<OwnedFd, Errno> {
+        let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = rustix::fs::openat(&self.folder, name, path, Mode::empty())?;
+        self.open_writable(&folder)?;
+        rustix::fs::openat(&self.folder, name, FOLDER, Mode::empty())
+    }
+
+    /// Gives the host permission to list and change a directory.
+    fn open_writable(&self, folder: &OwnedFd) -> Result<(), Errno> {
+        let mode = Mode::from_raw_mode(fstat(folder)?.st_mode);
+        if mode.contains(Mode::RWXU) { Ok(()) } else { chmod(folder, mode | Mode::RWXU) }
+    }
+
+    /// Restores the permissions that commands had given the old directory.
+    fn restore_permissions(&self, before: &Stat) {
+        let wanted = Mode::from_raw_mode(before.st_mode);
+        let is = statat(&self.folder, WORKSPACE, AtFlags::SYMLINK_NOFOLLOW);
+        if is.is_ok_and(|is| Mode::from_raw_mode(is.st_mode) == wanted) {
+            return;
+        }
+        if let Err(error) = rustix::fs::chmodat(&self.folder, WORKSPACE, wanted, AtFlags::empty()) {
+            tracing::warn!(%error, workspace = %self.workspace.display(), "a workspace has other permissions than before");
+        }
+    }
+
+    fn name_taken(&self, name: &CStr) -> SandboxError {
+        let (name, workspace) = (name.to_string_lossy(), self.workspace.display());
+        let incoming = self.workspace.with_file_name(INCOMING);
+        let message = format!(
+            "`{name}` is in the workspace `{workspace}` and in `{}`, from where it was to be moved there; keep one of them",
+            incoming.display()
+        );
+        SandboxError::new(SandboxErrorKind::Exists, message)
+    }
+}
+
+impl Drop for LockedDir<'_> {
+    /// Closing is not enough: a process that is being started has the descriptor for a moment, too.
+    fn drop(&mut self) {
+        let _ = flock(&self.folder, FlockOperation::Unlock);
+    }
+}
+
+/// Moves an entry from one directory to another, where its name must be free.
+fn move_files(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+    match rename_new_at(from, to, name) {
+        // The entry `..` of a moved directory changes, so the directory must be writable.
+        Err(Errno::ACCESS | Errno::PERM) => {
+            let path = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let folder = rustix::fs::openat(from, name, path | OFlags::DIRECTORY, Mode::empty())?;
+            let mode = Mode::from_raw_mode(fstat(&folder)?.st_mode);
+            chmod(&folder, mode | Mode::RWXU)?;
+            let on_moved = rename_new_at(from, to, name);
+            chmod(&folder, mode)?;
+            on_moved
+        }
+        other => other,
+    }
+}
+
+/// By its handle, so that it cannot be another directory.
+fn chmod(folder: &OwnedFd, mode: Mode) -> Result<(), Errno> {
+    rustix::fs::chmod(format!("/proc/self/fd/{}", folder.as_raw_fd()), mode)
+}
+
+/// The names in a directory, read from its start.
+fn names(folder: &OwnedFd) -> Result<impl Iterator<Item = Result<CString, Errno>>, Errno> {
+    // All of them first: what is moved out while it is read could hide others.
+    let all: Vec<_> = Dir::read_from(folder)?
+        .filter_map(|entry| match entry {
+            Ok(entry) => {
+                let name = entry.file_name();
+                (name != c"." && name != c"..").then(|| Ok(name.to_owned()))
+            }
+            Err(errno) => Some(Err(errno)),
+        })
+        .collect();
+    Ok(all.into_iter())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+    use std::path::PathBuf;
+
+    use super::*;
+
+    struct Two {
+        _folder: tempfile::TempDir,
+        warm_parent: PathBuf,
+        workspace: PathBuf,
+    }
+
+    fn two() -> Two {
+        let folder = tempfile::tempdir().unwrap();
+        let [warm_parent, workspace] = ["1-2", "ses_1"].map(|name| {
+            let path = folder.path().join(name).join(WORKSPACE);
+            fs::create_dir_all(&path).unwrap();
+            path
+        });
+        Two { _folder: folder, warm_parent, workspace }
+    }
+
+    fn fill(folder: &Path) -> BTreeSet<String> {
+        fs::create_dir_all(folder.join("a/b")).unwrap();
+        fs::write(folder.join("a/b/file"), "deep").unwrap();
+        fs::write(folder.join(".hidden"), "hidden").unwrap();
+        symlink("/etc/passwd", folder.join("link")).unwrap();
+        fs::set_permissions(folder.join("a"), fs::Permissions::from_mode(0o500)).unwrap();
+        names_in(folder)
+    }
+
+    fn names_in(folder: &Path) -> BTreeSet<String> {
+        let names = fs::read_dir(folder).unwrap();
+        names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    /// A folder cannot be moved by a user who may not write to it.
+    fn move_file(from: &Path, to: &Path) {
+        let permissions = fs::symlink_metadata(from).unwrap().permissions();
+        let is_folder = from.is_dir() && !from.is_symlink();
+        if is_folder {
+            fs::set_permissions(from, fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        fs::rename(from, to).unwrap();
+        if is_folder {
+            fs::set_permissions(to, permissions).unwrap();
+        }
+    }
+
+    #[test]
+    fn an_empty_workspace_becomes_the_spares_folder() {
+        let Two { warm_parent, workspace, _folder } = two();
+        let inode = fs::metadata(&warm_parent).unwrap().ino();
+        assert_eq!(
+            swap_workspace(&warm_parent, &workspace, &AtomicBool::new(true), || Ok(())),
+            Ok(SessionFiles::None)
+        );
+        assert_eq!(fs::metadata(&workspace).unwrap().ino(), inode);
+        assert!(!warm_parent.exists());
+    }
+
+    #[test]
+    fn what_nobody_wants_any_more_is_not_begun() {
+        let Two { warm_parent, workspace, _folder } = two();
+        let had = fill(&workspace);
+        let inode = fs::metadata(&workspace).unwrap().ino();
+        let error = swap_workspace(&warm_parent, &workspace, &AtomicBool::new(false), || Ok(())).unwrap_err();
+        assert_eq!(error.kind(), SandboxErrorKind::Cancelled);
+        assert_eq!((fs::metadata(&workspace).unwrap().ino(), names_in(&workspace)), (inode, had));
+        assert!(warm_parent.exists());
+    }
+
+    #[test]
+    fn what_a_session_had_is_in_the_other_folder_as_it_was() {
+        let Two { warm_parent, workspace, _folder } = two();
+        let had = fill(&workspace);
+        fs::set_permissions(&workspace, fs::Permissions::from_mode(0o500)).unwrap();
+        let inode = fs::metadata(&warm_parent).unwrap().ino();
+        assert_eq!(
+            swap_workspace(&warm_parent, &workspace, &AtomicBool::new(true), || Ok(())),
+            Ok(SessionFiles::Some)
+        );
+        let found = fs::metadata(&workspace).unwrap();
+        assert_eq!((found.ino(), found.permissions().mode() & 0o777), (inode, 0o500));
+        assert_eq!(names_in(&workspace), had);
+        assert_eq!(fs::read_to_string(workspace.join("a/b/file")).unwrap(), "deep");
+        assert_eq!(fs::metadata(workspace.join("a")).unwrap().permissions().mode() & 0o777, 0o500);
+        assert_eq!(names_in(workspace.parent().unwrap()), [WORKSPACE.to_owned()].into());
+    }
+
+    #[test]
+    fn what_broke_off_at_any_point_is_completed_by_whoever_comes_next() {
+        // Before the two changed places, right after that, and after any number of files.
+        for on_moved in [None, Some(0), Some(1), Some(2), Some(3)] {
+            let Two { warm_parent, workspace, _folder } = two();
+            let had = fill(&workspace);
+            let incoming = workspace.with_file_name(INCOMING);
+            fs::rename(&warm_parent, &incoming).unwrap();
+            if let Some(on_moved) = on_moved {
+                let by = RenameFlags::EXCHANGE;
+                renameat_with(CWD, &incoming, CWD, &workspace, by).unwrap();
+                for name in had.iter().take(on_moved) {
+                    move_file(&incoming.join(name), &workspace.join(name));
+                }
+            }
+            finish_swap(&workspace).unwrap();
+            assert_eq!(names_in(&workspace), had, "{on_moved:?}");
+            assert_eq!(fs::read_to_string(workspace.join("a/b/file")).unwrap(), "deep");
+            assert!(!incoming.exists());
+            finish_swap(&workspace).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_would_hide_a_file_is_refused_and_both_stay() {
+        let Two { warm_parent, workspace, _folder } = two();
+        fs::write(workspace.join("file"), "new").unwrap();
+        let incoming = workspace.with_file_name(INCOMING);
+        fs::rename(&warm_parent, &incoming).unwrap();
+        fs::write(incoming.join("file"), "old").unwrap();
+        let error = finish_swap(&workspace).unwrap_err();
+        assert_eq!(error.kind(), SandboxErrorKind::Exists, "{error}");
+        assert_eq!(fs::read_to_string(incoming.join("file")).unwrap(), "old");
+        fs::remove_file(workspace.join("file")).unwrap();
+        finish_swap(&workspace).unwrap();
+        assert_eq!(fs::read_to_string(workspace.join("file")).unwrap(), "old");
+    }
+
+    #[test]
+    fn a_folder_that_is_not_empty_or_not_there_is_not_given_away() {
+        let Two { warm_parent, workspace, _folder } = two();
+        fill(&workspace);
+        fs::write(warm_parent.join("file"), "").unwrap();
+        assert!(swap_workspace(&warm_parent, &workspace, &AtomicBool::new(true), || Ok(())).is_err());
+        assert!(warm_parent.join("file").exists() && workspace.join("a/b/file").exists());
+        fs::remove_dir_all(warm_parent.parent().unwrap()).unwrap();
+        assert!(swap_workspace(&warm_parent, &workspace, &AtomicBool::new(true), || Ok(())).is_err());
+        assert!(workspace.join("a/b/file").exists());
+        assert_eq!(names_in(workspace.parent().unwrap()), [WORKSPACE.to_owned()].into());
+    }
+
+    #[test]
+    fn whoever_follows_the_folder_knows_where_it_is_also_when_files_cannot_come_along() {
+        let Two { warm_parent, workspace, _folder } = two();
+        fs::write(workspace.join("file"), "old").unwrap();
+        let inode = fs::metadata(&warm_parent).unwrap().ino();
+        let mut notified = None;
+        let on_moved = || {
+            notified = Some(fs::metadata(&workspace).unwrap().ino());
+            // Something that is in the way of what is to come.
+            fs::write(workspace.join("file"), "new").unwrap();
+            Ok(())
+        };
+        let error = swap_workspace(&warm_parent, &workspace, &AtomicBool::new(true), on_moved).unwrap_err();
+        assert_eq!((error.kind(), notified), (SandboxErrorKind::Exists, Some(inode)));
+        fs::remove_file(workspace.join("file")).unwrap();
+        finish_swap(&workspace).unwrap();
+        assert_eq!(fs::read_to_string(workspace.join("file")).unwrap(), "old");
+    }
+}

@@ -1,0 +1,113 @@
+//! [`OwnershipLock`]: locks directories whose owner is changed to the user of one sandbox.
+//!
+//! A host directory that belongs to a sandbox's user was left by a crash, or a running sandbox has it. These locks tell
+//! the two apart. State: a kernel lock on each directory, which ends with its process.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+
+use conjure_base::{Clock as _, SystemClock};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::error::{SandboxError, SandboxErrorKind};
+use crate::guest_process::missing_dir;
+
+/// How long to wait for another sandbox to end that has one of the directories.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Locked directories. No other sandbox changes their owner until this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct OwnershipLock {
+    folders: Vec<File>,
+}
+
+impl OwnershipLock {
+    /// Locks these directories, by their paths on the host. Waits for a sandbox that is ending, but not for one that
+    /// keeps running.
+    ///
+    /// # Errors
+    /// `Unavailable` when another sandbox has one of them.
+    pub(crate) async fn lock<'a>(folders: impl IntoIterator<Item = &'a str>) -> Result<Self, SandboxError> {
+        Self::lock_with_timeout(LOCK_TIMEOUT, &folders.into_iter().collect()).await
+    }
+
+    async fn lock_with_timeout(timeout: Duration, folders: &BTreeSet<&str>) -> Result<Self, SandboxError> {
+        let deadline = SystemClock.deadline(timeout);
+        let mut locks = Self::default();
+        for folder in folders {
+            let path = Path::new(folder);
+            let opened = File::open(path).map_err(|error| missing_dir("folder", path, &error))?;
+            loop {
+                match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+                    Ok(()) => break,
+                    Err(Errno::WOULDBLOCK) if SystemClock.remaining(deadline).is_zero() => {
+                        return Err(locked_by_other(folder));
+                    }
+                    Err(Errno::WOULDBLOCK) => {
+                        SystemClock.sleep_until(SystemClock.deadline(POLL_INTERVAL)).await;
+                    }
+                    // Some file systems do not support locks.
+                    Err(error) => {
+                        tracing::debug!(%error, folder, "a folder that is handed over cannot be locked");
+                        break;
+                    }
+                }
+            }
+            locks.folders.push(opened);
+        }
+        Ok(locks)
+    }
+}
+
+impl Drop for OwnershipLock {
+    /// Closing is not enough: a process that is being started has the descriptor for a moment, too.
+    fn drop(&mut self) {
+        for folder in &self.folders {
+            let _ = flock(folder, FlockOperation::Unlock);
+        }
+    }
+}
+
+fn locked_by_other(folder: &str) -> SandboxError {
+    let message = format!(
+        "the folder `{folder}` belongs to the user of another sandbox that runs: wait until that has ended, or give the folder to \
+         a user other than root, as whom several sandboxes can run at once"
+    );
+    SandboxError::new(SandboxErrorKind::Unavailable, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_folder_is_lent_to_one_at_a_time() {
+        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (one, other) = (one.path().to_str().unwrap(), other.path().to_str().unwrap());
+        let lock = async |folders: &[&str]| {
+            OwnershipLock::lock_with_timeout(Duration::ZERO, &folders.iter().copied().collect()).await
+        };
+        // The same one twice is once.
+        let first = lock(&[one, one]).await.unwrap();
+        let refused = lock(&[other, one]).await.unwrap_err();
+        assert!(refused.is_retryable() && refused.to_string().contains(one), "{refused}");
+        let second = lock(&[other]).await.unwrap();
+        drop(first);
+        drop(second);
+        drop(lock(&[other, one]).await.unwrap());
+        assert!(lock(&["/no/such/folder"]).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn an_end_that_is_under_way_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_str().unwrap();
+        let first = OwnershipLock::lock([path]).await.unwrap();
+        let (second, ()) = tokio::join!(OwnershipLock::lock([path]), async { drop(first) });
+        second.unwrap();
+    }
+}

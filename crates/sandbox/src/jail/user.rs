@@ -1,0 +1,131 @@
+//! [`JailUser`]: the user of commands. In the sandbox it is always `sandbox`; on the host it is a user that owns
+//! nothing, where possible.
+
+use std::fs;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::ops::RangeInclusive;
+
+use conjure_guest::protocol::{BecomeUser, ChownRequest, FileSelection, Identity, OwnerMapping};
+
+/// The user id and group id in the sandbox.
+pub(crate) const INSIDE: u32 = 1000;
+
+/// The user name in the sandbox.
+pub(crate) const NAME: &str = "sandbox";
+
+/// The home directory in the sandbox.
+pub(crate) const HOME: &str = "/home/sandbox";
+
+/// User ids that nobody else uses: the upper part of the range that systemd reserves for containers.
+const DEDICATED_UIDS: RangeInclusive<u32> = 1_610_612_736..=1_879_048_191;
+
+/// The user `nobody`, for a host in a user namespace that does not reach that range.
+const NOBODY: u32 = 65534;
+
+/// The user and group of a jail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct JailUser {
+    become_user: BecomeUser,
+    /// The host's user and group, who own everything that commands write.
+    host: (u32, u32),
+}
+
+impl JailUser {
+    /// Chooses the user: a host that is root runs each jail as another user that owns nothing; any other host keeps its
+    /// own user.
+    pub(crate) fn choose() -> Self {
+        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+        let host = (uid.as_raw(), gid.as_raw());
+        let become_user = if uid.is_root() {
+            let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+            BecomeUser::Dedicated(choose_dedicated_uid(&map, RandomState::new().build_hasher().finish()))
+        } else {
+            BecomeUser::Stay
+        };
+        Self { become_user, host }
+    }
+
+    pub(crate) fn identity(self) -> Identity {
+        Identity { become_user: self.become_user, uid: INSIDE, gid: INSIDE }
+    }
+
+    /// The id of the user that owns nothing, where the host can run commands as one.
+    #[cfg(feature = "docker")]
+    pub(crate) fn dedicated_uid(self) -> Option<u32> {
+        match self.become_user {
+            BecomeUser::Dedicated(user) => Some(user),
+            BecomeUser::Stay => None,
+        }
+    }
+
+    /// Whether commands have no rights of a user that owns anything on the host.
+    pub(crate) fn is_dedicated(self) -> bool {
+        matches!(self.become_user, BecomeUser::Dedicated(_))
+    }
+
+    /// Whose the files of a folder of the host's are that has this owner: they are the jail's user's inside, and what
+    /// commands make there is its owner's on the host. A host that is root may work for others.
+    pub(crate) fn owner(self, uid: u32, gid: u32) -> OwnerMapping {
+        match self.become_user {
+            // The jail's user is the host's.
+            BecomeUser::Stay => OwnerMapping::Unchanged,
+            BecomeUser::Dedicated(_) => OwnerMapping::Mapped { uid, gid },
+        }
+    }
+
+    /// Whose the host's own folders are.
+    pub(crate) fn host_dirs_owner(self) -> OwnerMapping {
+        self.owner(self.host.0, self.host.1)
+    }
+
+    /// The request that restores the owner of a directory that a crashed host left with a jail's user; `None` for
+    /// another owner.
+    pub(crate) fn reclaim_request(self, folder: &str, uid: u32) -> Option<ChownRequest> {
+        let is_left = matches!(self.become_user, BecomeUser::Dedicated(_)) && DEDICATED_UIDS.contains(&uid);
+        is_left.then(|| ChownRequest {
+            folder: folder.to_owned(),
+            from: uid,
+            uid: self.host.0,
+            gid: self.host.1,
+            selection: FileSelection::All,
+        })
+    }
+}
+
+/// A user id that is unused on another machine.
+#[cfg(feature = "docker")]
+pub(crate) fn unused_uid() -> u32 {
+    choose_dedicated_uid("0 0 4294967295", RandomState::new().build_hasher().finish())
+}
+
+/// A user id of the range, if the user namespace of the host maps it.
+fn choose_dedicated_uid(uid_map: &str, random: u64) -> u32 {
+    let count = u64::from(DEDICATED_UIDS.end() - DEDICATED_UIDS.start()) + 1;
+    let offset = u32::try_from(random % count).unwrap_or_default();
+    let wanted = DEDICATED_UIDS.start() + offset;
+    let is_mapped = uid_map.lines().any(|line| {
+        let mut numbers = line.split_ascii_whitespace().filter_map(|number| number.parse::<u64>().ok());
+        let (first, length) = (numbers.next(), numbers.nth(1));
+        first
+            .zip(length)
+            .is_some_and(|(first, length)| (first..first.saturating_add(length)).contains(&u64::from(wanted)))
+    });
+    if is_mapped { wanted } else { NOBODY }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dedicated_user_is_one_that_the_host_can_name() {
+        let whole = "         0          0 4294967295\n";
+        for random in [0, 1, u64::MAX, 268_435_455, 268_435_456] {
+            assert!(DEDICATED_UIDS.contains(&choose_dedicated_uid(whole, random)));
+        }
+        assert_ne!(choose_dedicated_uid(whole, 1), choose_dedicated_uid(whole, 2));
+        assert_eq!(choose_dedicated_uid("0 100000 65536\n", 7), NOBODY);
+        assert_eq!(choose_dedicated_uid("", 7), NOBODY);
+        assert!(DEDICATED_UIDS.contains(&choose_dedicated_uid("0 1000 1\n1 100000 2000000000\n", 7)));
+    }
+}

@@ -1,0 +1,49 @@
+//! The layout of a sandbox: where it has its directories, and whether they are directories of the host.
+
+use std::path::{Path, PathBuf};
+
+/// The paths in a sandbox, as commands and the model use them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    /// The working directory of commands, where relative paths start; writable.
+    pub workspace: PathBuf,
+    /// Further readable directories, such as skills, as pairs `(path on the host, path in the sandbox)`. Under `local`
+    /// the two paths are equal.
+    pub read_only: Vec<(PathBuf, PathBuf)>,
+    /// Where installed artifacts are ([`crate::Executor::install_content`]).
+    pub artifacts: ArtifactDir,
+}
+
+/// The directory of a session's artifacts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ArtifactDir {
+    /// The sandbox takes no artifacts.
+    None,
+    /// This directory; each artifact is in it under its name.
+    Fixed(PathBuf),
+    /// Another directory in each sandbox, known once the sandbox exists. Only the variables of a command name it.
+    PerSandbox,
+}
+
+impl Layout {
+    /// The path in the sandbox of `host` or of something beneath a shared directory; `None` when the sandbox does not
+    /// have it.
+    #[must_use]
+    pub fn sandbox_path(&self, host: &Path) -> Option<PathBuf> {
+        self.read_only.iter().find_map(|(from, to)| {
+            let rest = host.strip_prefix(from).ok()?;
+            Some(if rest.as_os_str().is_empty() { to.clone() } else { to.join(rest) })
+        })
+    }
+}
+
+/// How a sandbox gets the host's directories: skills, artifacts, the workspace. Its layout is the same either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HostAccess {
+    /// The host's directories are mounted in it: what commands write into the workspace is on the host at once.
+    Mounted,
+    /// No directory can be shared, as with an engine on another machine: content is copied through the guest. The
+    /// workspace belongs to the sandbox and is removed with it. The host gets its changes by
+    /// [`crate::Executor::copy_out`].
+    Copied,
+}

@@ -1,0 +1,264 @@
+//! The stream's state as calls and tasks share it, and a call's handle on its channel.
+//!
+//! The lock is held for memory operations only, never across an await, and wakers are called after its release.
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use conjure_base::{Clock, Deadline};
+use conjure_guest::protocol::{Frame, Open, Request};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use super::multiplexer::Event;
+use super::multiplexer::{Multiplexer, Violation};
+use super::tasks::GRACE;
+use super::tunnel_stream::TunnelStream;
+pub(crate) use super::tunnels::TunnelPolicy;
+use crate::error::{SandboxError, SandboxErrorKind};
+use crate::executor::CallOptions;
+
+/// What calls and tasks of one sandbox share.
+#[derive(Debug)]
+pub(crate) struct SharedMux {
+    state: Mutex<MuxState>,
+    /// Wakes the supervisor: the sandbox failed, or a deadline came nearer than the one it waits for.
+    attention: Notify,
+    /// Cancelled when the sandbox has failed.
+    closed: CancellationToken,
+    /// Cancelled when nothing of it changes its workspace any more.
+    workspace_released: CancellationToken,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug)]
+struct MuxState {
+    multiplexer: Multiplexer,
+    /// The deadline for which the supervisor sleeps.
+    armed: Deadline,
+}
+
+impl SharedMux {
+    pub(crate) fn new(clock: Arc<dyn Clock>, tunnel_policy: TunnelPolicy) -> Self {
+        let multiplexer = Multiplexer::new(tunnel_policy);
+        Self {
+            state: Mutex::new(MuxState { multiplexer, armed: Deadline::NEVER }),
+            attention: Notify::new(),
+            closed: CancellationToken::new(),
+            workspace_released: CancellationToken::new(),
+            clock,
+        }
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut MuxState) -> T) -> T {
+        let (result, wakes) = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let result = act(&mut state);
+            (result, state.multiplexer.take_wakes())
+        };
+        for waker in wakes {
+            waker.wake();
+        }
+        result
+    }
+
+    /// The reason of the failure, if the sandbox has failed.
+    pub(crate) fn failure(&self) -> Option<SandboxError> {
+        self.with(|state| state.multiplexer.failure().cloned())
+    }
+
+    /// Ends every call with this error, unless the sandbox has failed before.
+    pub(crate) fn fail(&self, error: SandboxError) {
+        self.with(|state| state.multiplexer.fail(error));
+        self.attention.notify_one();
+        self.closed.cancel();
+    }
+
+    /// Resolves with the reason once the sandbox has failed.
+    pub(crate) async fn failed(&self) -> SandboxError {
+        self.closed.cancelled().await;
+        // It was there before the token was cancelled.
+        self.failure().unwrap_or_else(|| SandboxError::new(SandboxErrorKind::Lost, "the sandbox was lost"))
+    }
+
+    /// Notes that another sandbox may use the workspace from now on.
+    pub(super) fn release_workspace(&self) {
+        self.workspace_released.cancel();
+    }
+
+    /// Resolves once another sandbox may use the workspace.
+    pub(crate) async fn workspace_released(&self) {
+        self.workspace_released.cancelled().await;
+    }
+
+    /// Processes all complete frames of the decoder.
+    pub(super) fn receive(
+        &self,
+        mut next: impl FnMut() -> Result<Option<Frame>, Violation>,
+    ) -> Result<(), Violation> {
+        self.with(|state| {
+            while let Some(frame) = next()? {
+                state.multiplexer.receive(frame)?;
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn poll_fill(&self, buffer: &mut Vec<u8>, cx: &mut Context<'_>) -> Poll<()> {
+        self.with(|state| state.multiplexer.poll_fill(buffer, cx))
+    }
+
+    pub(super) fn on_tunnels<T>(&self, act: impl FnOnce(&mut Multiplexer) -> T) -> T {
+        self.with(|state| act(&mut state.multiplexer))
+    }
+
+    /// The next connection of a command to the proxy. May be dropped and called again; waits for ever once the sandbox
+    /// is lost.
+    pub(super) async fn tunnel(self: &Arc<Self>) -> TunnelStream {
+        let channel = poll_fn(|cx| self.on_tunnels(|multiplexer| multiplexer.poll_tunnel(cx))).await;
+        TunnelStream::new(Arc::clone(self), channel)
+    }
+
+    /// Resolves when the supervisor should look again; until then it sleeps until what [`SharedMux::next_deadline`] returned.
+    pub(super) async fn attention(&self) {
+        self.attention.notified().await;
+    }
+
+    /// The earliest deadline of all calls, for which the supervisor is going to sleep.
+    pub(super) fn next_deadline(&self) -> Deadline {
+        self.with(|state| {
+            state.armed =
+                state.multiplexer.deadlines().fold(Deadline::NEVER, |earliest, next| earliest.min(next));
+            state.armed
+        })
+    }
+
+    fn watch(&self, state: &mut MuxState, deadline: Deadline) {
+        if state.armed.min(deadline) != state.armed {
+            state.armed = deadline;
+            self.attention.notify_one();
+        }
+    }
+
+    fn grace_deadline(&self) -> Deadline {
+        self.clock.deadline(GRACE)
+    }
+
+    fn deadline_after(&self, deadline: Deadline, grace: Duration) -> Deadline {
+        match self.clock.remaining(deadline) {
+            Duration::MAX => Deadline::NEVER,
+            rest => self.clock.deadline(rest.saturating_add(grace)),
+        }
+    }
+}
+
+/// One operation under way. Dropping it cancels the operation.
+#[derive(Debug)]
+pub(crate) struct Call {
+    link: Arc<SharedMux>,
+    channel: u32,
+    cancel: CancellationToken,
+    cancelled: AtomicBool,
+}
+
+impl Call {
+    /// Starts an operation that may send `credit` bytes to begin with.
+    ///
+    /// # Errors
+    /// When the sandbox is lost, the time is up already, it was cancelled already, or the request is too long.
+    pub(crate) fn open(
+        link: Arc<SharedMux>,
+        request: Request,
+        credit: u32,
+        options: CallOptions,
+    ) -> Result<Self, SandboxError> {
+        let remaining = link.clock.remaining(options.deadline);
+        if options.cancel.is_cancelled() {
+            return Err(SandboxError::new(SandboxErrorKind::Cancelled, "it was cancelled before it began"));
+        }
+        if remaining.is_zero() {
+            return Err(SandboxError::new(SandboxErrorKind::TimedOut, "its time was up before it began"));
+        }
+        // Rounded up: a call of half a millisecond is not one of none.
+        let timeout_ms = (remaining != Duration::MAX)
+            .then(|| u64::try_from(remaining.as_micros().div_ceil(1000)).unwrap_or(u64::MAX));
+        let deadline = link.deadline_after(options.deadline, GRACE);
+        let channel = link.with(|state| {
+            let channel = state.multiplexer.open(&Open { request, credit, timeout_ms }, deadline)?;
+            link.watch(state, deadline);
+            Ok(channel)
+        })?;
+        Ok(Self { link, channel, cancel: options.cancel, cancelled: AtomicBool::new(false) })
+    }
+
+    /// What comes next. Passes the caller's cancellation on, and keeps waiting for the end.
+    pub(crate) async fn next(&self) -> Event {
+        let event = poll_fn(|cx| self.link.with(|state| state.multiplexer.poll_event(self.channel, cx)));
+        tokio::pin!(event);
+        if !self.cancelled.load(Ordering::Relaxed) {
+            tokio::select! {
+                biased;
+                event = &mut event => return event,
+                () = self.cancel.cancelled() => self.cancel(),
+            }
+        }
+        event.await
+    }
+
+    /// Lets the guest send this much more.
+    pub(crate) fn grant(&self, bytes: u32) {
+        self.link.with(|state| state.multiplexer.grant(self.channel, bytes));
+    }
+
+    /// Hands as much of the piece on as the guest grants, once it grants anything; what is left stays in `piece`,
+    /// also when the future is dropped.
+    pub(crate) async fn send(&self, piece: &mut Bytes) {
+        poll_fn(|cx| self.link.with(|state| state.multiplexer.poll_send(self.channel, piece, cx))).await;
+    }
+
+    /// No more content follows.
+    pub(crate) fn finish(&self) {
+        self.link.with(|state| state.multiplexer.finish(self.channel));
+    }
+
+    /// Ends the operation; its `Done` still follows.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+        let deadline = self.link.grace_deadline();
+        self.link.with(|state| {
+            state.multiplexer.cancel(self.channel, deadline);
+            self.link.watch(state, deadline);
+        });
+    }
+
+    /// The guest said something that its protocol allows and this operation does not: the sandbox is lost.
+    pub(crate) fn protocol_error(&self, what: &str) -> SandboxError {
+        let error = SandboxError::new(
+            SandboxErrorKind::Lost,
+            format!("the guest broke the protocol: {what}; the sandbox was ended"),
+        );
+        self.link.fail(error.clone());
+        error
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let deadline = self.link.grace_deadline();
+        self.link.with(|state| {
+            let before = state.multiplexer.is_open(self.channel);
+            state.multiplexer.abandon(self.channel, deadline);
+            if before {
+                self.link.watch(state, deadline);
+            }
+        });
+    }
+}

@@ -1,0 +1,226 @@
+//! The tasks of one sandbox: a reader, a writer, and their supervisor, which also holds the guard.
+//!
+//! The supervisor ends when the sandbox is closed, when the guest ends, breaks the protocol or does not answer
+//! in time. Whatever the reason, it does the same: every call ends as lost, both directions of the stream are
+//! closed, which makes a sound guest end everything it runs and then itself, and what has not ended within
+//! [`GRACE`] is killed. When its task is dropped (the runtime ends), the same is left to the guard.
+
+use std::convert::Infallible;
+use std::future::{pending, poll_fn};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use conjure_base::Deadline;
+use conjure_guest::protocol::{Decoder, END_TIMEOUT, TUNNELS_MAX};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::multiplexer::Violation;
+use super::shared::SharedMux;
+use crate::connector::SandboxGuard;
+use crate::error::{SandboxError, SandboxErrorKind};
+use crate::gateway::Gateway;
+
+/// How long the guest may take beyond what it was given: to answer after a deadline or a cancellation, and to
+/// end after its stream was closed.
+pub(crate) const GRACE: Duration = Duration::from_secs(3);
+
+const _: () = assert!(
+    GRACE.as_millis() >= END_TIMEOUT.as_millis() + 1000,
+    "a sound guest needs its time, and its answer the way here, on a machine that is busy"
+);
+
+/// How long the reason of a guest's end is waited for, so that the error can name it.
+const END_REASON_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How much is read at once.
+const READ_BUFFER: usize = 256 * 1024;
+
+/// Runs the sandbox until it is over, and returns when nothing of it is left.
+pub(crate) async fn run_tasks(
+    link: Arc<SharedMux>,
+    mut guard: Box<dyn SandboxGuard>,
+    decoder: Decoder,
+    reader: Box<dyn AsyncRead + Send + Unpin>,
+    writer: Box<dyn AsyncWrite + Send + Unpin>,
+    gateway: Option<Arc<dyn Gateway>>,
+    closing: CancellationToken,
+) {
+    let _failing = FailOnDrop(Arc::clone(&link));
+    let mut tasks = JoinSet::new();
+    let mut served = JoinSet::new();
+    tasks.spawn(read(Arc::clone(&link), reader, decoder));
+    tasks.spawn(write(Arc::clone(&link), writer));
+    let reason = tokio::select! {
+        biased;
+        () = closing.cancelled() => "it was closed".to_owned(),
+        reason = watch_deadlines(&link) => reason,
+        reason = stream_end(&link, &mut tasks, guard.as_mut()) => reason,
+        never = serve_tunnels(&link, gateway, &mut served) => match never {},
+    };
+    tracing::debug!(reason, "sandbox ends");
+    link.fail(lost(&reason));
+    // Closes both directions, and only then is the guest's end waited for.
+    tasks.shutdown().await;
+    tokio::join!(end_guest(&link, guard.as_mut()), end_tunnels(&link, served));
+    link.release_workspace();
+    let patience = link.clock().sleep_until(link.clock().deadline(GRACE));
+    tokio::select! {
+        biased;
+        () = guard.remove_leftovers() => {}
+        () = patience => tracing::warn!(?guard, "what is left of a sandbox is not removed yet"),
+    }
+}
+
+async fn end_guest(link: &SharedMux, guard: &mut dyn SandboxGuard) {
+    let patience = link.clock().sleep_until(link.clock().deadline(GRACE));
+    tokio::select! {
+        biased;
+        _ = guard.wait() => {}
+        () = patience => {
+            // A process that the kernel does not let go of is left to it.
+            let patience = link.clock().sleep_until(link.clock().deadline(GRACE));
+            tokio::select! {
+                biased;
+                () = guard.kill() => {}
+                () = patience => tracing::warn!(?guard, "the guest was killed and is not gone yet"),
+            }
+        }
+    }
+    let patience = link.clock().sleep_until(link.clock().deadline(GRACE));
+    tokio::select! {
+        biased;
+        () = guard.release() => {}
+        () = patience => tracing::warn!(?guard, "what a sandbox occupied is not given back yet"),
+    }
+}
+
+/// Ends what serves tunnels, and waits for it: nothing of a sandbox runs on.
+async fn end_tunnels(link: &SharedMux, mut served: JoinSet<()>) {
+    let patience = link.clock().sleep_until(link.clock().deadline(GRACE));
+    tokio::select! {
+        biased;
+        () = served.shutdown() => {}
+        () = patience => tracing::error!("a gateway blocks and does not end"),
+    }
+}
+
+/// Has each tunnel served, as many at a time as may be open: one that is over for the guest counts until it is over
+/// for the gateway too, so that a guest that opens and closes them bounds nothing but itself.
+async fn serve_tunnels(
+    link: &Arc<SharedMux>,
+    gateway: Option<Arc<dyn Gateway>>,
+    served: &mut JoinSet<()>,
+) -> Infallible {
+    let Some(gateway) = gateway else { return pending().await };
+    loop {
+        tokio::select! {
+            biased;
+            Some(ended) = served.join_next() => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "a tunnel was not served to its end");
+                }
+            }
+            tunnel = link.tunnel(), if served.len() < TUNNELS_MAX => {
+                served.spawn(Arc::clone(&gateway).serve(tunnel));
+            }
+        }
+    }
+}
+
+/// Calls end also when the supervisor's task is dropped or panics.
+struct FailOnDrop(Arc<SharedMux>);
+
+impl Drop for FailOnDrop {
+    fn drop(&mut self) {
+        self.0.fail(lost("its supervisor ended"));
+    }
+}
+
+fn lost(reason: &str) -> SandboxError {
+    SandboxError::new(SandboxErrorKind::Lost, format!("the sandbox was lost: {reason}"))
+}
+
+/// Resolves with the reason when a call poisoned the sandbox, or the guest owes an answer for too long.
+async fn watch_deadlines(link: &SharedMux) -> String {
+    loop {
+        let armed = link.next_deadline();
+        if let Some(failure) = link.failure() {
+            return failure.to_string();
+        }
+        if armed != Deadline::NEVER && link.clock().remaining(armed).is_zero() {
+            return format!("the guest did not answer within {} s of a deadline", GRACE.as_secs());
+        }
+        tokio::select! {
+            () = link.attention() => {}
+            () = link.clock().sleep_until(armed) => {}
+        }
+    }
+}
+
+/// Resolves with the reason when the stream is of no more use, or the guest has ended.
+async fn stream_end(link: &SharedMux, tasks: &mut JoinSet<String>, guard: &mut dyn SandboxGuard) -> String {
+    let broken = tokio::select! {
+        biased;
+        broken = tasks.join_next() => broken,
+        how = guard.wait() => {
+            // What the guest said before its end is still in the stream.
+            let patience = link.clock().sleep_until(link.clock().deadline(END_REASON_TIMEOUT));
+            tokio::select! {
+                _ = tasks.join_next() => {}
+                () = patience => {}
+            }
+            return format!("the guest ended ({how})");
+        }
+    };
+    let broken = match broken {
+        Some(Ok(reason)) => reason,
+        Some(Err(error)) => format!("a task of its stream failed: {error}"),
+        None => "its stream has no tasks".to_owned(),
+    };
+    let patience = link.clock().sleep_until(link.clock().deadline(END_REASON_TIMEOUT));
+    tokio::select! {
+        how = guard.wait() => format!("{broken}; the guest ended ({how})"),
+        () = patience => broken,
+    }
+}
+
+async fn read(
+    link: Arc<SharedMux>,
+    mut reader: Box<dyn AsyncRead + Send + Unpin>,
+    mut decoder: Decoder,
+) -> String {
+    let mut buffer = BytesMut::with_capacity(READ_BUFFER);
+    loop {
+        // First what the handshake left over.
+        if let Err(violation) = link.receive(|| decoder.next_frame().map_err(Violation::from)) {
+            let reason = violation.to_string();
+            link.fail(lost(&reason));
+            return reason;
+        }
+        buffer.clear();
+        match reader.read_buf(&mut buffer).await {
+            Ok(0) if decoder.is_at_boundary() => return "its stream ended".to_owned(),
+            Ok(0) => return "its stream ended within a frame".to_owned(),
+            Ok(_) => decoder.push(&buffer),
+            Err(error) => return format!("its stream broke: {error}"),
+        }
+    }
+}
+
+async fn write(link: Arc<SharedMux>, mut writer: Box<dyn AsyncWrite + Send + Unpin>) -> String {
+    let mut buffer = Vec::new();
+    loop {
+        buffer.clear();
+        poll_fn(|cx| link.poll_fill(&mut buffer, cx)).await;
+        let written = match writer.write_all(&buffer).await {
+            Ok(()) => writer.flush().await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = written {
+            return format!("its stream broke: {error}");
+        }
+    }
+}

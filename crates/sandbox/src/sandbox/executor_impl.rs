@@ -1,0 +1,243 @@
+//! The [`Executor`] of a [`Sandbox`]: each method is one request to the guest.
+
+#[cfg(target_os = "linux")]
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use conjure_guest::protocol::{Reply, Request, StreamId};
+use futures_util::future::BoxFuture;
+
+use super::run_stream::{RunItem, RunStreamState};
+use super::{Sandbox, wrong_reply};
+use crate::command::{Command, CommandOutcome};
+#[cfg(target_os = "linux")]
+use crate::content::{ContentDir, ContentItem};
+use crate::error::SandboxError;
+use crate::executor::{CallOptions, ContentStream, Executor};
+#[cfg(all(feature = "local", target_os = "linux"))]
+use crate::files::CopyOutReport;
+use crate::files::{LineRange, Listing, View, WriteResult};
+use crate::guest_ops::{self, ContentSender};
+use crate::isolation::Isolation;
+#[cfg(all(feature = "local", target_os = "linux"))]
+use crate::layout::HostAccess;
+use crate::layout::Layout;
+use crate::mux::{Event, GRACE};
+
+/// The most bytes that a view takes into memory, whatever the caller asks for.
+const VIEW_MAX: u32 = 64 * 1024 * 1024;
+
+impl Executor for Sandbox {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+
+    #[cfg(all(feature = "local", target_os = "linux"))]
+    fn host_access(&self) -> HostAccess {
+        if self.copier.is_some() { HostAccess::Copied } else { HostAccess::Mounted }
+    }
+
+    #[cfg(all(feature = "local", target_os = "linux"))]
+    fn copy_out(&self, options: CallOptions) -> BoxFuture<'_, Result<CopyOutReport, SandboxError>> {
+        Box::pin(async move {
+            match &self.copier {
+                Some(copier) => copier.copy_out(self, &options).await,
+                None => Ok(CopyOutReport::default()),
+            }
+        })
+    }
+
+    #[cfg(all(feature = "local", target_os = "linux"))]
+    fn take_model_notice(&self) -> Option<String> {
+        self.copier.as_ref()?.take_model_notice()
+    }
+
+    fn run<'a>(
+        &'a self,
+        command: Command,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<CommandOutcome, SandboxError>> {
+        Box::pin(async move {
+            let (request, credit, sender) = guest_ops::captured(self.with_environment(command));
+            match self.finish(request, credit, sender, options).await? {
+                (call, Reply::Exec(reply), collected) => guest_ops::outcome(reply, collected)
+                    .ok_or_else(|| call.protocol_error("its counts of output are wrong")),
+                (call, ..) => Err(wrong_reply(&call)),
+            }
+        })
+    }
+
+    fn view<'a>(
+        &'a self,
+        path: &'a str,
+        range: Option<LineRange>,
+        max_bytes: u64,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<View, SandboxError>> {
+        Box::pin(async move {
+            let credit = u32::try_from(max_bytes).unwrap_or(VIEW_MAX).min(VIEW_MAX);
+            let request = Request::View { path: path.to_owned(), range, max_bytes: credit.into() };
+            // One byte more than it may send: a sender without credit cannot show that nothing follows.
+            match self.finish(request, credit + 1, ContentSender::none(), options).await? {
+                (call, Reply::View(viewed), collected) => guest_ops::view(viewed, collected.content)
+                    .ok_or_else(|| call.protocol_error("the content is not what it says")),
+                (call, ..) => Err(wrong_reply(&call)),
+            }
+        })
+    }
+
+    fn create_file<'a>(
+        &'a self,
+        path: &'a str,
+        content: &'a [u8],
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<WriteResult, SandboxError>> {
+        let request = Request::Write { path: path.to_owned(), mode: None };
+        Box::pin(self.change(request, ContentSender::bytes(Bytes::copy_from_slice(content)), options))
+    }
+
+    fn str_replace<'a>(
+        &'a self,
+        path: &'a str,
+        old: &'a str,
+        new: &'a str,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<WriteResult, SandboxError>> {
+        let request = Request::Replace { path: path.to_owned(), old: old.to_owned(), new: new.to_owned() };
+        Box::pin(self.change(request, ContentSender::none(), options))
+    }
+
+    fn init(&self) -> BoxFuture<'_, Result<(), SandboxError>> {
+        let failure = self.failure();
+        Box::pin(async { failure.map_or(Ok(()), Err) })
+    }
+
+    fn cleanup(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.core.closing.cancel();
+            let clock = self.core.mux.clock();
+            // The tasks bound their own waits by this time. Beyond it, the kernel holds a process.
+            let timeout = clock.sleep_until(clock.deadline(GRACE * 3));
+            tokio::select! {
+                () = self.core.tasks.wait() => {}
+                () = timeout => {}
+            }
+        })
+    }
+
+    fn stop(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            let cleaned = self.cleanup();
+            tokio::select! {
+                biased;
+                () = self.core.mux.workspace_released() => {}
+                () = cleaned => {}
+            }
+        })
+    }
+
+    fn wait_ended(&self) -> BoxFuture<'_, SandboxError> {
+        Box::pin(self.core.mux.failed())
+    }
+
+    /// Every kind of sandbox pauses through its guest. The guest stops its processes with SIGSTOP and keeps running
+    /// itself, so that it notices the end of the host. A process that has the kernel send it SIGCONT resumes; its
+    /// limits still hold.
+    fn pause(&self, options: CallOptions) -> BoxFuture<'_, Result<(), SandboxError>> {
+        Box::pin(async {
+            match self.finish(Request::Pause, 0, ContentSender::none(), options).await? {
+                (_, Reply::Pause { processes }, _) => {
+                    tracing::debug!(processes, "a sandbox is paused");
+                    Ok(())
+                }
+                (call, ..) => Err(wrong_reply(&call)),
+            }
+        })
+    }
+
+    fn resume(&self, options: CallOptions) -> BoxFuture<'_, Result<(), SandboxError>> {
+        Box::pin(async {
+            match self.finish(Request::Resume, 0, ContentSender::none(), options).await? {
+                (_, Reply::Resume { processes }, _) => {
+                    tracing::debug!(processes, "a sandbox goes on");
+                    Ok(())
+                }
+                (call, ..) => Err(wrong_reply(&call)),
+            }
+        })
+    }
+
+    fn list<'a>(
+        &'a self,
+        path: &'a str,
+        depth: u32,
+        max_entries: u32,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<Listing, SandboxError>> {
+        Box::pin(async move {
+            let request = Request::List { path: path.to_owned(), depth, max_entries, hidden: true };
+            match self.finish(request, 0, ContentSender::none(), options).await? {
+                (_, Reply::List { entries, truncated }, _) => Ok(Listing { entries, truncated }),
+                (call, ..) => Err(wrong_reply(&call)),
+            }
+        })
+    }
+
+    fn read<'a>(
+        &'a self,
+        path: &'a str,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<ContentStream, SandboxError>> {
+        Box::pin(async move {
+            let request = Request::Read { path: path.to_owned(), offset: 0, length: None };
+            let mut state = RunStreamState::new(self, request, ContentSender::none(), options)?;
+            // A file that cannot be read is an error of the call, not of its stream.
+            match state.next().await {
+                Event::Done(Err(error)) => return Err(guest_ops::failure(error)),
+                Event::Lost(error) => return Err(error),
+                event => state.put_back(event),
+            }
+            Ok(state.into_stream(|call, event| match event {
+                Event::Data(StreamId::Content, bytes) => RunItem::Piece(bytes),
+                Event::Data(..) => RunItem::Last(Err(call.protocol_error("a file has no output"))),
+                Event::Done(Ok(Reply::Read { .. })) => RunItem::End,
+                Event::Done(Ok(_)) => RunItem::Last(Err(wrong_reply(call))),
+                Event::Done(Err(error)) => RunItem::Last(Err(guest_ops::failure(error))),
+                Event::Lost(error) => RunItem::Last(Err(error)),
+            }))
+        })
+    }
+
+    fn write<'a>(
+        &'a self,
+        path: &'a str,
+        content: ContentStream,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<WriteResult, SandboxError>> {
+        let request = Request::Write { path: path.to_owned(), mode: None };
+        Box::pin(self.change(request, ContentSender::from_stream(content), options))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn install_content<'a>(
+        &'a self,
+        item: ContentItem,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<PathBuf, SandboxError>> {
+        Box::pin(self.install(item, options))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn remove_content<'a>(
+        &'a self,
+        dir: ContentDir,
+        name: &'a str,
+        options: CallOptions,
+    ) -> BoxFuture<'a, Result<(), SandboxError>> {
+        Box::pin(self.remove(dir, name, options))
+    }
+}

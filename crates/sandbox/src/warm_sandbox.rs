@@ -1,0 +1,258 @@
+//! [`WarmSandbox`]: a sandbox that is created before a session needs it, and assigned to one session later.
+//!
+//! A warm sandbox is generic: it has fixed limits, network and boundaries, empty content directories, and an empty
+//! workspace of its own. Its claim adds the rest: skills are installed, its workspace takes the place of the session's,
+//! and each command gets the session's environment. It is used once.
+//!
+//! State: the sandbox, and its workspace in the data directory of the warm sandboxes, which is removed with it. After a
+//! crash of this process the sandbox ends itself, and the next opening of the data directory removes its directory. A
+//! claim that was interrupted is completed when its session's workspace is used again
+//! ([`DataDir::finish_workspace_swap`]).
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use conjure_base::{Clock, Deadline, Digest};
+use futures_util::future::BoxFuture;
+
+use crate::command::Command;
+use crate::connector::Connector;
+use crate::context::{ExecutionContext, NetworkPolicy};
+use crate::data_dir::DataDir;
+use crate::error::{SandboxError, SandboxErrorKind};
+use crate::executor::{CallOptions, Executor as _};
+use crate::guest_process::unavailable;
+use crate::host_dirs::{SessionFiles, swap_workspace};
+use crate::isolation::Isolation;
+use crate::jail::{ClaimContent, needs_only_content_dirs};
+use crate::layout::HostAccess;
+use crate::limits::{DiskLimit, Limits};
+use crate::sandbox::Sandbox;
+
+/// The settings of a sandbox that are fixed at its creation, beside those of its connector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WarmSpec {
+    /// The network access of its commands.
+    pub network: NetworkPolicy,
+    /// Its resource limits.
+    pub limits: Limits,
+    /// The boundaries that must be enforced.
+    pub floor: Isolation,
+}
+
+impl WarmSpec {
+    /// The settings of a sandbox for this context.
+    #[must_use]
+    pub fn from_context(context: &ExecutionContext) -> Self {
+        Self { network: context.network.clone(), limits: context.limits, floor: context.floor }
+    }
+
+    /// A key that is equal for warm sandboxes of the same settings and the same kind. `kind` names all settings of the
+    /// connector.
+    #[must_use]
+    pub fn key(&self, kind: &str) -> Digest {
+        Digest::of_bytes(format!("{kind:?} {self:?}").as_bytes())
+    }
+
+    /// Whether a warm sandbox of this spec can serve a session with this context. Some settings must be fixed at the
+    /// creation: allowed paths, read-only directories outside the content directories, another network or other limits,
+    /// and variables that name a proxy where the sandbox has its own.
+    #[must_use]
+    pub fn serves(&self, context: &ExecutionContext) -> bool {
+        let is_proxy = |name: &String| name.to_ascii_lowercase().ends_with("_proxy");
+        *self == Self::from_context(context)
+            // The session's files cannot be moved into a file system of the sandbox's own.
+            && self.limits.disk_limit() == DiskLimit::Watched
+            && context.allowed_paths.is_empty()
+            && needs_only_content_dirs(context)
+            && (self.network == NetworkPolicy::None || !context.environment.keys().any(is_proxy))
+    }
+
+    fn context(&self, workspace: PathBuf) -> ExecutionContext {
+        let Self { network, limits, floor } = self.clone();
+        ExecutionContext { network, limits, floor, ..ExecutionContext::new(workspace) }
+    }
+}
+
+/// The longest time of the first run of a shell, which usually takes some milliseconds.
+const WARM_UP: Duration = Duration::from_secs(2);
+
+/// A sandbox after the handshake and a first run of the shell, without a session. Dropping it ends it;
+/// [`WarmSandbox::close`] waits for that.
+pub struct WarmSandbox {
+    sandbox: Sandbox,
+    spec: WarmSpec,
+    /// Its own workspace on the host.
+    workspace: PathBuf,
+}
+
+impl WarmSandbox {
+    /// Creates one with this connector. The connector's directories should lie in `data_dir`: on the file system of the
+    /// sessions that claim it, and used by nobody else.
+    ///
+    /// # Errors
+    /// As [`Sandbox::open`]; `Unsupported` where sandboxes of this kind cannot be assigned later, because they share no
+    /// directories with the host or have no file system of their own. Nothing remains of it then.
+    pub async fn open(
+        connector: &dyn Connector,
+        data: &DataDir,
+        spec: WarmSpec,
+        clock: Arc<dyn Clock>,
+        deadline: Deadline,
+    ) -> Result<Self, SandboxError> {
+        let data = data.clone();
+        let made = tokio::task::spawn_blocking(move || data.workspace()).await;
+        let made = made.map_err(|error| unavailable("a spare's workspace cannot be made", error))??;
+        let workspace = made.path().to_owned();
+        let context = spec.context(workspace.clone());
+        let open =
+            Sandbox::open_with_guard(connector, &context, Arc::clone(&clock), deadline, Box::new(made));
+        let sandbox = open.await?;
+        if sandbox.host_access() != HostAccess::Mounted || sandbox.workspace_listener().is_none() {
+            sandbox.cleanup().await;
+            let message = "a sandbox of this kind cannot be made before its session is there: it has none of the host's folders, or \
+                           no file system of its own";
+            return Err(SandboxError::new(SandboxErrorKind::Unsupported, message));
+        }
+        warm_up(&sandbox, clock.deadline(WARM_UP).min(deadline)).await;
+        Ok(Self { sandbox, spec, workspace })
+    }
+
+    /// The settings that it was created with.
+    #[must_use]
+    pub const fn spec(&self) -> &WarmSpec {
+        &self.spec
+    }
+
+    /// The reason of its failure; `None` while it works.
+    #[must_use]
+    pub fn failure(&self) -> Option<SandboxError> {
+        self.sandbox.failure()
+    }
+
+    /// Resolves when it has ended by itself or was lost, also after it was claimed.
+    pub fn wait_ended(&self) -> BoxFuture<'static, SandboxError> {
+        self.sandbox.wait_failed()
+    }
+
+    /// Ends it, and returns when nothing of it remains.
+    pub async fn close(self) {
+        self.sandbox.cleanup().await;
+    }
+
+    /// Assigns it to a session. It installs the session's skills, makes its own directory the session's workspace with
+    /// all files of the old one, and gives commands the session's environment. `data_dir` is the data directory of the
+    /// session's workspace. The labels of a container stay as created: they name no tenant and no session.
+    ///
+    /// Nothing may run in the session's workspace. The future may be dropped at any point: then the sandbox ends, and
+    /// the workspace has all its files, at the latest after [`DataDir::finish_workspace_swap`].
+    ///
+    /// # Errors
+    /// `Unsupported` for a context that it cannot serve ([`WarmSpec::serves`]), or a workspace that is not a session's
+    /// own in `data_dir`; as [`Sandbox::open`] for its directories; `Unavailable` when the directories cannot be
+    /// swapped, as between two file systems; `Lost` when the sandbox has ended. Nothing of it remains then, and the
+    /// session can have a sandbox created in its workspace.
+    pub async fn claim(
+        self,
+        context: &ExecutionContext,
+        data: &DataDir,
+        deadline: Deadline,
+    ) -> Result<Sandbox, SandboxError> {
+        let Self { sandbox, spec, workspace: from } = self;
+        let options = CallOptions::until(deadline);
+        let provided = async {
+            context.check()?;
+            if !spec.serves(context) {
+                let message = "the session needs what a sandbox must be made with";
+                return Err(SandboxError::new(SandboxErrorKind::Unsupported, message));
+            }
+            let (wanted, data) = (context.clone(), data.clone());
+            let looked =
+                tokio::task::spawn_blocking(move || ClaimContent::from_context(&wanted, &data)).await;
+            let looked =
+                looked.map_err(|error| unavailable("a session's folders cannot be looked at", error));
+            let ClaimContent { workspace, items, layout } = looked??;
+            for item in items {
+                sandbox.install_content(item, options.clone()).await?;
+            }
+            Ok((workspace, layout))
+        };
+        let (workspace, layout) = match provided.await {
+            Ok(provided) => provided,
+            Err(error) => {
+                // Nothing is left of it when the error is told.
+                sandbox.cleanup().await;
+                return Err(error);
+            }
+        };
+        let wanted = InterestGuard::default();
+        let is_wanted = Arc::clone(&wanted.0);
+        // A thread that is not interrupted, and keeps the sandbox until it ends. It may start late.
+        let moving = tokio::task::spawn_blocking(move || {
+            let moved = swap_workspace(&from, &workspace, &is_wanted, || {
+                sandbox.workspace_listener().map_or(Ok(()), |listener| listener.on_moved(&workspace))
+            });
+            (sandbox, moved)
+        });
+        let moved = moving.await.map_err(|error| unavailable("a workspace cannot be handed over", error));
+        let (mut sandbox, moved) = moved?;
+        let given = match moved {
+            Ok(SessionFiles::Some) => match sandbox.workspace_listener() {
+                Some(listener) => listener.chown_new_files().await,
+                None => Ok(()),
+            },
+            Ok(SessionFiles::None) => sandbox.failure().map_or(Ok(()), Err),
+            Err(error) => Err(error),
+        };
+        match given {
+            Ok(()) => {
+                let mut layout = layout;
+                // The mounts of its connector, such as volumes.
+                layout.read_only.extend(sandbox.layout().read_only.iter().cloned());
+                sandbox.assign_to_session(layout, context.environment.clone());
+                Ok(sandbox)
+            }
+            Err(error) => {
+                sandbox.cleanup().await;
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Runs the shell, if there is one, so that the session's first command does not wait for it to be read from disk: file
+/// systems of images take several milliseconds. The result does not matter; a sandbox that ends over it reports that
+/// itself.
+async fn warm_up(sandbox: &Sandbox, deadline: Deadline) {
+    if let Err(error) = sandbox.run(Command::bash(":"), CallOptions::until(deadline)).await {
+        tracing::debug!(%error, "a spare could not be warmed up");
+    }
+}
+
+/// Marks the claim as wanted until it is dropped.
+struct InterestGuard(Arc<AtomicBool>);
+
+impl Default for InterestGuard {
+    fn default() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+}
+
+impl Drop for InterestGuard {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+impl fmt::Debug for WarmSandbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spare")
+            .field("spec", &self.spec)
+            .field("workspace", &self.workspace)
+            .field("failure", &self.failure())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,119 @@
+//! Places whose host is killed, and folders in which something is mounted.
+//!
+//! Run without arguments it is the test; each part starts this program again with arguments, as the host that is killed, or
+//! in a mount namespace of its own (`unshare`, which ends with it).
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "it is a test, without a harness"
+)]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use conjure_sandbox::{DirId, SandboxDirs, SandboxErrorKind, remove_tree};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["child-host", data] => live(Path::new(data)),
+        ["child-mounted", top] => mounted(Path::new(top)),
+        _ => {
+            for (name, test) in TESTS {
+                test();
+                println!("test {name} ... ok");
+            }
+        }
+    }
+}
+
+const TESTS: [(&str, fn()); 2] = [
+    ("the_place_of_a_host_that_was_killed_is_swept", the_place_of_a_host_that_was_killed_is_swept),
+    ("what_is_mounted_is_not_entered", what_is_mounted_is_not_entered),
+];
+
+#[expect(clippy::disallowed_methods, reason = "children are what this is about")]
+fn command(program: &str) -> Command {
+    Command::new(program)
+}
+
+fn own_path() -> String {
+    std::env::current_exe().unwrap().to_str().unwrap().to_owned()
+}
+
+/// Kills the child when the test fails in between.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The child: has a place, and lives until it is killed.
+fn live(data: &Path) {
+    let dir = SandboxDirs::open(data).unwrap().create().unwrap();
+    fs::write(dir.output().join("output-1.log"), "long").unwrap();
+    println!("{}", dir.path().display());
+    loop {
+        std::thread::park();
+    }
+}
+
+fn the_place_of_a_host_that_was_killed_is_swept() {
+    let data = tempfile::tempdir().unwrap();
+    let mut host = command(&own_path())
+        .args(["child-host", data.path().to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .map(Killed)
+        .unwrap();
+    let mut path = String::new();
+    BufReader::new(host.0.stdout.take().unwrap()).read_line(&mut path).unwrap();
+    let path = Path::new(path.trim());
+    let dirs = SandboxDirs::open(data.path()).unwrap();
+    let swept = dirs.sweep().unwrap();
+    assert_eq!((swept.removed, swept.alive), (0, 1));
+    assert!(path.join("output/output-1.log").exists());
+    drop(host);
+    let swept = dirs.sweep().unwrap();
+    assert_eq!((swept.removed, swept.alive), (1, 0));
+    assert!(!path.exists());
+}
+
+fn what_is_mounted_is_not_entered() {
+    let folder = tempfile::tempdir().unwrap();
+    let top = folder.path().join("top");
+    for mount in ["direct", "deep/er/bound"] {
+        fs::create_dir_all(top.join(mount)).unwrap();
+    }
+    fs::write(top.join("deep/file"), "goes").unwrap();
+    let source = folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("file"), "stays").unwrap();
+    let script = "set -e; mount -t tmpfs tmpfs \"$1/direct\"; echo stays > \"$1/direct/file\"; \
+                  mount --bind \"$2\" \"$1/deep/er/bound\"; exec \"$3\" child-mounted \"$1\"";
+    let (top, source) = (top.to_str().unwrap(), source.to_str().unwrap());
+    let status = command("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", top, source, &own_path()])
+        .status()
+        .expect("`unshare` is there (util-linux)");
+    assert!(status.success(), "{status}");
+    // The mounts are gone with their namespace, and the folder can be.
+    assert!(folder.path().join("source/file").exists());
+    remove_tree(Path::new(top), DirId::from_path(Path::new(top)).unwrap()).unwrap();
+}
+
+fn mounted(top: &Path) {
+    let error = remove_tree(top, DirId::from_path(top).unwrap()).unwrap_err();
+    assert_eq!(error.kind(), SandboxErrorKind::Io);
+    assert!(error.to_string().contains("mounted"), "{error}");
+    assert_eq!(fs::read(top.join("direct/file")).unwrap(), b"stays\n");
+    assert!(!top.join("deep/file").exists());
+}

@@ -1,0 +1,289 @@
+//! Garbage collection of unused contents, and the sweep of temporary files that crashes left.
+
+use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+
+use conjure_base::{Digest, Timestamp};
+use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::error::StoreError;
+use crate::file_mode::FileMode;
+use crate::frozen::{digest_part, last_used as frozen_last_used};
+use crate::stat::{file_size, last_access};
+use crate::store::{Inner, Store};
+use crate::store_dirs::{FROZEN, StoreDirs, parse_content_name};
+
+/// Result of [`Store::sweep`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SweepReport {
+    /// Number of removed temporary files. Their writers have ended.
+    pub removed: u64,
+    /// Size of the removed files in bytes.
+    pub bytes: u64,
+    /// Number of temporary files that stay, since their writers still run.
+    pub alive: u64,
+}
+
+/// Result of [`Store::collect_garbage`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GcReport {
+    /// Number of removed contents.
+    pub removed: u64,
+    /// Size of the removed contents in bytes. Space that a sandbox still links to is freed when its link is removed.
+    pub bytes: u64,
+    /// Number of contents that stay.
+    pub kept: u64,
+}
+
+/// Disk usage of a store.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StoreUsage {
+    /// Number of contents. One that is stored in both modes, or as a frozen link besides, counts each time.
+    pub contents: u64,
+    /// Size of the contents in bytes, frozen links included.
+    pub bytes: u64,
+    /// Number of temporary files.
+    pub temporary: u64,
+}
+
+/// One of the store's directories of contents.
+#[derive(Debug, Clone, Copy)]
+enum StoreArea {
+    Contents(FileMode),
+    Frozen,
+}
+
+impl StoreArea {
+    const ALL: [Self; 3] =
+        [Self::Contents(FileMode::Plain), Self::Contents(FileMode::Executable), Self::Frozen];
+
+    const fn dir(self, dirs: &StoreDirs) -> &OwnedFd {
+        match self {
+            Self::Contents(mode) => dirs.content_dir(mode),
+            Self::Frozen => dirs.frozen_dir(),
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Contents(mode) => mode.dir_name(),
+            Self::Frozen => FROZEN,
+        }
+    }
+
+    /// The mode under which callers ask for its contents.
+    const fn mode(self) -> FileMode {
+        match self {
+            Self::Contents(mode) => mode,
+            Self::Frozen => FileMode::Plain,
+        }
+    }
+
+    /// The part of a file name that is the digest.
+    fn digest_part(self, name: &str) -> &str {
+        match self {
+            Self::Contents(_) => name,
+            Self::Frozen => digest_part(name),
+        }
+    }
+
+    /// The last use of a content.
+    fn last_used(self, stat: &Stat) -> Timestamp {
+        match self {
+            Self::Contents(_) => last_access(stat),
+            Self::Frozen => frozen_last_used(stat),
+        }
+    }
+
+    /// The bytes that are freed when a content is removed and no sandbox links to it.
+    fn freed_bytes(self, stat: &Stat) -> u64 {
+        match self {
+            Self::Frozen if stat.st_nlink > 1 => 0,
+            _ => file_size(stat),
+        }
+    }
+}
+
+impl Store {
+    /// Removes the temporary files of writers that have ended. A running writer holds a lock on its file.
+    ///
+    /// # Errors
+    /// Any error of the system.
+    pub fn sweep(&self) -> Result<SweepReport, StoreError> {
+        let dirs = &self.inner().dirs;
+        let folder = dirs.temp_dir();
+        let mut report = SweepReport::default();
+        for (name, stat) in entries(folder, "temporary", self.inner())? {
+            let failed = |errno| StoreError::from_errno(errno, "sweep", &dirs.temp_path(&name));
+            if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+                let file = match rustix::fs::openat(folder, name.as_str(), flags, Mode::empty()) {
+                    Err(Errno::NOENT) => continue,
+                    other => other.map_err(failed)?,
+                };
+                match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                    Ok(()) => {}
+                    Err(Errno::WOULDBLOCK) => {
+                        report.alive += 1;
+                        continue;
+                    }
+                    Err(errno) => return Err(failed(errno)),
+                }
+                // The lock is held during the removal. A writer that has just created the file, and finds it locked, takes another name.
+                if remove(folder, &name).map_err(failed)? {
+                    report.removed += 1;
+                    report.bytes += file_size(&stat);
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    /// Removes the contents for which `is_live` returns false and that were not inserted, linked or looked up since
+    /// `unused_since`.
+    ///
+    /// The time protects contents that are about to be used. An insertion of an existing content returns its digest, and a lookup
+    /// finds it, before the caller of this function can know of either. So `unused_since` should lie further back than a use can
+    /// take from lookup to link; an hour is plenty. A use is recorded at most once a minute.
+    ///
+    /// # Errors
+    /// `ReadOnly` where nothing can be removed, and any other error of the system.
+    pub fn collect_garbage(
+        &self,
+        mut is_live: impl FnMut(&Digest) -> bool,
+        unused_since: Timestamp,
+    ) -> Result<GcReport, StoreError> {
+        let mut report = GcReport::default();
+        for area in StoreArea::ALL {
+            for shard in self.inner().shards(area)? {
+                // Locked per shard, so that insertions can run in between.
+                let _lock = self.inner().dirs.lock(FlockOperation::LockExclusive)?;
+                self.inner().for_each_content(area, &shard, |folder, digest, name, stat| {
+                    let is_old = area.last_used(stat).millis() < unused_since.millis();
+                    if is_old && !is_live(&digest) && remove(folder, name)? {
+                        report.removed += 1;
+                        report.bytes += area.freed_bytes(stat);
+                    } else {
+                        report.kept += 1;
+                    }
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(report)
+    }
+
+    /// The digests of the contents that have links outside the store. Removing one of these frees no space yet.
+    ///
+    /// # Errors
+    /// Any error of the system.
+    pub fn linked_digests(&self) -> Result<HashSet<Digest>, StoreError> {
+        let mut linked = HashSet::new();
+        for area in StoreArea::ALL {
+            for shard in self.inner().shards(area)? {
+                self.inner().for_each_content(area, &shard, |_, digest, _, stat| {
+                    if stat.st_nlink > 1 {
+                        linked.insert(digest);
+                    }
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(linked)
+    }
+
+    /// Measures the disk usage of the store.
+    ///
+    /// # Errors
+    /// Any error of the system.
+    pub fn usage(&self) -> Result<StoreUsage, StoreError> {
+        let inner = self.inner();
+        let temporary = entries(inner.dirs.temp_dir(), "temporary", inner)?.len() as u64;
+        let mut usage = StoreUsage { temporary, ..StoreUsage::default() };
+        for area in StoreArea::ALL {
+            for shard in inner.shards(area)? {
+                inner.for_each_content(area, &shard, |_, _, _, stat| {
+                    usage.contents += 1;
+                    usage.bytes += file_size(stat);
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(usage)
+    }
+
+    /// The digests and modes of all contents, in no particular order.
+    ///
+    /// # Errors
+    /// Any error of the system.
+    pub fn digests(&self) -> Result<Vec<(Digest, FileMode)>, StoreError> {
+        let mut digests = Vec::new();
+        for area in StoreArea::ALL {
+            for shard in self.inner().shards(area)? {
+                self.inner().for_each_content(area, &shard, |_, digest, _, _| {
+                    digests.push((digest, area.mode()));
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(digests)
+    }
+}
+
+impl Inner {
+    fn shards(&self, area: StoreArea) -> Result<Vec<String>, StoreError> {
+        let found = entries(area.dir(&self.dirs), area.name(), self)?;
+        Ok(found.into_iter().map(|(name, _)| name).filter(|name| name.len() == 2).collect())
+    }
+
+    /// Calls `act` for each content of a shard.
+    fn for_each_content(
+        &self,
+        area: StoreArea,
+        shard: &str,
+        mut act: impl FnMut(&OwnedFd, Digest, &str, &Stat) -> Result<(), Errno>,
+    ) -> Result<(), StoreError> {
+        let path = format!("{}/{shard}", area.name());
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = rustix::fs::openat(area.dir(&self.dirs), shard, flags, Mode::empty())
+            .map_err(|errno| StoreError::from_errno(errno, "list", &self.dirs.path().join(&path)))?;
+        for (name, stat) in entries(&folder, &path, self)? {
+            if let Some(digest) = parse_content_name(shard, area.digest_part(&name)) {
+                act(&folder, digest, &name, &stat).map_err(|errno| {
+                    StoreError::from_errno(errno, "collect", &self.dirs.path().join(&path).join(&name))
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The entries of an open directory with UTF-8 names, and their `stat`. All files of a store have such names.
+fn entries(folder: &OwnedFd, path: &str, store: &Inner) -> Result<Vec<(String, Stat)>, StoreError> {
+    let failed = |errno| StoreError::from_errno(errno, "list", &store.dirs.path().join(path));
+    let mut entries = Vec::new();
+    for entry in Dir::read_from(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let Ok(name) = entry.file_name().to_str() else { continue };
+        if name == "." || name == ".." {
+            continue;
+        }
+        match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => entries.push((name.to_owned(), stat)),
+            // Another process has removed it.
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+    }
+    Ok(entries)
+}
+
+/// Removes a file. Returns whether it existed.
+fn remove(folder: &OwnedFd, name: &str) -> Result<bool, Errno> {
+    match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+        Ok(()) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}

@@ -1,0 +1,234 @@
+//! The open directories of a store, and the names of contents in them.
+//!
+//! State: the directories, which survive a crash. They are created when the store is first opened. Two processes that open a new
+//! store at the same time create the same directories.
+
+use std::ffi::CStr;
+use std::fs::{DirBuilder, File};
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use conjure_base::Digest;
+use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::error::StoreError;
+use crate::file_mode::FileMode;
+
+/// Content of the file `version`.
+const VERSION: &str = "conjure-store 1\n";
+/// Name of the file `version` until it is complete.
+const NEW_VERSION: &CStr = c"version.new";
+
+/// The directory of frozen links.
+pub(crate) const FROZEN: &str = "frozen";
+
+pub(crate) const READ_DIR: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// The open directories.
+#[derive(Debug)]
+pub(crate) struct StoreDirs {
+    path: PathBuf,
+    root: OwnedFd,
+    temporary: OwnedFd,
+    plain: OwnedFd,
+    executable: OwnedFd,
+    frozen: OwnedFd,
+}
+
+impl StoreDirs {
+    /// Opens the store's directories, and creates missing ones.
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.map_err(|error| StoreError::from_io(error, "create the directory", path))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let failed = |errno| StoreError::from_errno(errno, "open", path);
+        let root = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(failed)?;
+        check_owner(path, &rustix::fs::fstat(&root).map_err(failed)?)?;
+        ensure_version(path, &root)?;
+        let folder = |name: &str| {
+            let path = path.join(name);
+            create_dir(&root, name)
+                .map_err(|errno| StoreError::from_errno(errno, "create the directory", &path))?;
+            rustix::fs::openat(&root, name, READ_DIR, Mode::empty())
+                .map_err(|errno| StoreError::from_errno(errno, "open", &path))
+        };
+        Ok(Self {
+            temporary: folder("temporary")?,
+            plain: folder(FileMode::Plain.dir_name())?,
+            executable: folder(FileMode::Executable.dir_name())?,
+            frozen: folder(FROZEN)?,
+            path: path.to_owned(),
+            root,
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) const fn root(&self) -> &OwnedFd {
+        &self.root
+    }
+
+    pub(crate) const fn temp_dir(&self) -> &OwnedFd {
+        &self.temporary
+    }
+
+    pub(crate) fn temp_path(&self, name: &str) -> PathBuf {
+        self.path.join("temporary").join(name)
+    }
+
+    /// The directory of the contents with this mode.
+    pub(crate) const fn content_dir(&self, mode: FileMode) -> &OwnedFd {
+        match mode {
+            FileMode::Plain => &self.plain,
+            FileMode::Executable => &self.executable,
+        }
+    }
+
+    /// The directory of frozen links.
+    pub(crate) const fn frozen_dir(&self) -> &OwnedFd {
+        &self.frozen
+    }
+
+    /// The path of a content, for messages.
+    pub(crate) fn content_path(&self, digest: &Digest, mode: FileMode) -> PathBuf {
+        self.path.join(mode.dir_name()).join(content_name(digest))
+    }
+
+    /// Creates the directory for a content's name. An existing one is no error.
+    pub(crate) fn create_shard(&self, digest: &Digest, mode: FileMode) -> Result<(), Errno> {
+        create_shard_in(self.content_dir(mode), digest)
+    }
+
+    /// The `stat` of a content; `None` when it does not exist.
+    pub(crate) fn stat(&self, digest: &Digest, mode: FileMode) -> Result<Option<Stat>, StoreError> {
+        let stat = rustix::fs::statat(
+            self.content_dir(mode),
+            content_name(digest).as_str(),
+            AtFlags::SYMLINK_NOFOLLOW,
+        );
+        match stat {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(StoreError::from_errno(errno, "look for", &self.content_path(digest, mode))),
+        }
+    }
+
+    /// Locks the store until the result is dropped: shared against garbage collection, or exclusively for it. `None` where nothing
+    /// can be written.
+    pub(crate) fn lock(&self, operation: FlockOperation) -> Result<Option<OwnedFd>, StoreError> {
+        lock(&self.path, &self.root, operation)
+    }
+}
+
+/// Creates the directory for a content's name in one of the store's directories. An existing one is no error.
+pub(crate) fn create_shard_in(folder: &OwnedFd, digest: &Digest) -> Result<(), Errno> {
+    let name = content_name(digest);
+    let (shard, _) = name.split_at(2);
+    create_dir(folder, shard)
+}
+
+/// The name of a content relative to the directory of its mode: `ab/cdef…`.
+pub(crate) fn content_name(digest: &Digest) -> String {
+    let mut name = digest.to_hex();
+    name.insert(2, '/');
+    name
+}
+
+/// The digest of the content with the name `ab/cdef…`; `None` for other names.
+pub(crate) fn parse_content_name(shard: &str, rest: &str) -> Option<Digest> {
+    if shard.len() != 2 {
+        return None;
+    }
+    format!("sha256:{shard}{rest}").parse().ok()
+}
+
+fn create_dir(folder: &OwnedFd, name: &str) -> Result<(), Errno> {
+    match rustix::fs::mkdirat(folder, name, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Refuses a directory that another user can write to: a writer of the store decides what runs in sandboxes.
+fn check_owner(path: &Path, stat: &Stat) -> Result<(), StoreError> {
+    let own = rustix::process::geteuid().as_raw();
+    let refused = |reason: String| Err(StoreError::Unusable { path: path.to_owned(), reason });
+    if stat.st_uid != own && stat.st_uid != 0 {
+        return refused(format!(
+            "it belongs to the user {}, not to the user {own} who runs this; choose a directory of your own",
+            stat.st_uid
+        ));
+    }
+    if stat.st_mode & 0o022 != 0 {
+        return refused("other users may write to it; remove that permission with `chmod go-w`".to_owned());
+    }
+    Ok(())
+}
+
+/// Refuses a directory with another format or other files. Makes a store of an empty one.
+fn ensure_version(path: &Path, root: &OwnedFd) -> Result<(), StoreError> {
+    if has_version(path, root)? {
+        return Ok(());
+    }
+    // One process at a time; the next one finds it done.
+    let _lock = lock(path, root, FlockOperation::LockExclusive)?;
+    if has_version(path, root)? {
+        return Ok(());
+    }
+    let failed = |errno| StoreError::from_errno(errno, "create a store in", path);
+    for entry in Dir::read_from(root).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if ![c".", c"..", c"lock", NEW_VERSION].contains(&entry.file_name()) {
+            let reason = "it is neither empty nor a store; choose another directory".to_owned();
+            return Err(StoreError::Unusable { path: path.to_owned(), reason });
+        }
+    }
+    // A leftover of a crash is overwritten.
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(root, NEW_VERSION, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
+    let mut file = File::from(file);
+    let written = file.write_all(VERSION.as_bytes()).and_then(|()| file.sync_data());
+    written.map_err(|error| StoreError::from_io(error, "create a store in", path))?;
+    rustix::fs::renameat(root, NEW_VERSION, root, "version").map_err(failed)
+}
+
+/// Whether the directory is a store of this format.
+fn has_version(path: &Path, root: &OwnedFd) -> Result<bool, StoreError> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = match rustix::fs::openat(root, "version", flags, Mode::empty()) {
+        Ok(opened) => opened,
+        Err(Errno::NOENT) => return Ok(false),
+        Err(errno) => return Err(StoreError::from_errno(errno, "open", &path.join("version"))),
+    };
+    let mut text = String::new();
+    match File::from(opened).take(64).read_to_string(&mut text) {
+        Ok(_) if text == VERSION => Ok(true),
+        _ => Err(StoreError::Unusable {
+            path: path.to_owned(),
+            reason: "it is a store of another version, or none; choose another directory".to_owned(),
+        }),
+    }
+}
+
+/// Locks the store until the result is dropped; `None` where nothing can be written.
+fn lock(path: &Path, root: &OwnedFd, operation: FlockOperation) -> Result<Option<OwnedFd>, StoreError> {
+    let failed = |errno| StoreError::from_errno(errno, "lock", &path.join("lock"));
+    let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let lock = match rustix::fs::openat(root, "lock", flags, Mode::RUSR | Mode::WUSR) {
+        Err(Errno::ROFS | Errno::ACCESS) => return Ok(None),
+        other => other.map_err(failed)?,
+    };
+    loop {
+        match rustix::fs::flock(&lock, operation) {
+            Ok(()) => return Ok(Some(lock)),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Dispatches calls of the runtime tools.
+
+use std::time::Duration;
+
+use conjure_conversation::SessionView;
+
+use super::request::SkillRequest;
+use super::skill_tools::{SkillCallContext, SkillOutcome, SkillTools, execution};
+use crate::tool::ToolOutput;
+
+impl SkillTools {
+    /// The timeout of this call from the skill's manifest, if it has one.
+    pub(crate) fn script_timeout(&self, request: &SkillRequest, standing: &SessionView) -> Option<Duration> {
+        let SkillRequest::RunScript(script) = request else { return None };
+        let skill = self.find_active(script.skill.as_deref(), standing).ok()?;
+        Some(execution(skill)?.timeout?.min(self.max_script_duration))
+    }
+
+    /// Runs a call. A failure is a result too.
+    pub(crate) async fn run(&self, request: SkillRequest, call: SkillCallContext<'_>) -> SkillOutcome {
+        let done = match request {
+            SkillRequest::Load { skills, mode } => self.load(skills, mode, &call).await,
+            SkillRequest::Unload(which) => self.unload(&which, &call.standing),
+            SkillRequest::Read { skill, path } => {
+                self.read(skill.as_deref(), &path, &call).await.map(Into::into)
+            }
+            SkillRequest::RunScript(script) => self.run_script(script, &call).await.map(Into::into),
+        };
+        done.unwrap_or_else(|error| ToolOutput::from(error).into())
+    }
+}

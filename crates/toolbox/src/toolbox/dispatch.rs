@@ -1,0 +1,275 @@
+//! Dispatches tool calls: parses a call, approves it, runs it within its limits, and finalizes its result.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use conjure_base::Deadline;
+use conjure_conversation::{
+    Authorization, CallConcurrency, CallContext, CallTraits, ResultContent, SessionView, ToolCall,
+    ToolResult, ToolRunner,
+};
+use conjure_sandbox::{CallOptions, Executor};
+use futures_util::future::{self, BoxFuture, Either};
+use tokio_util::sync::CancellationToken;
+
+use super::Toolbox;
+use super::parsed_call::ParsedCall;
+use super::resolve_inputs::{ResolvedCall, UrlAccess};
+
+use crate::artifacts::CallArtifacts;
+use crate::skills::{SkillCallContext, SkillOutcome, SkillRequest, SkillTools, is_granted};
+use crate::tool::{ToolContext, ToolOutput, ToolStatus};
+
+/// How long a cancelled call may take to clean up. Shorter than the driver's own grace period (`CANCEL_GRACE`), so that the more precise
+/// result, from here, comes first.
+const CANCEL_GRACE: Duration = Duration::from_millis(1500);
+
+/// How long a sandbox may take after a call's deadline to kill its processes and to send the output so far. Longer than a sandbox's own
+/// timeout for its guest, so that it can report itself as lost. An embedder's tool is dropped at its deadline.
+pub(super) const SANDBOX_GRACE: Duration = Duration::from_secs(4);
+
+impl Toolbox {
+    /// Parses and runs a call within its limits: the tool's timeout, the end of the turn, and cancellation.
+    async fn run_parsed(&self, call: &ToolCall, context: &CallContext) -> SkillOutcome {
+        let prepared = match self.parse(call) {
+            ParsedCall::Rejected(reason) => {
+                return ToolOutput::with_status(ToolStatus::Rejected, reason).into();
+            }
+            prepared => prepared,
+        };
+        if context.cancel.is_cancelled() {
+            return abort_result(CallAbort::Cancelled, &call.name, "before it started").into();
+        }
+        if self.clock.remaining(context.deadline).is_zero() {
+            return abort_result(
+                CallAbort::TimedOut,
+                &call.name,
+                "before it started, since the time of the whole turn is up",
+            )
+            .into();
+        }
+        let timeout = match &prepared {
+            ParsedCall::Skill(tools, request) => tools.script_timeout(request, &context.view),
+            _ => None,
+        };
+        let deadline = self.clock.deadline(timeout.unwrap_or(self.timeout)).min(context.deadline);
+        // Cancelled when this future ends or is dropped, so that nothing outlives the call.
+        let cancel = context.cancel.child_token();
+        let _guard = cancel.clone().drop_guard();
+        let overtime = match prepared {
+            ParsedCall::Builtin(..) | ParsedCall::Skill(_, SkillRequest::RunScript(_)) => SANDBOX_GRACE,
+            _ => Duration::ZERO,
+        };
+        let options = CallOptions { deadline, cancel };
+        let work = Box::pin(self.resolve_and_start(prepared, call, options, &context.view));
+        let abort = Box::pin(self.wait_for_abort(deadline, overtime, &context.cancel));
+        match future::select(work, abort).await {
+            Either::Left((outcome, _)) => outcome,
+            Either::Right((reason, _)) => {
+                abort_result(reason, &call.name, "while it ran; what it did until then is not known").into()
+            }
+        }
+    }
+
+    /// Resolves the references of a call, then runs it.
+    async fn resolve_and_start<'c>(
+        &'c self,
+        prepared: ParsedCall<'c>,
+        call: &'c ToolCall,
+        options: CallOptions,
+        standing: &SessionView,
+    ) -> SkillOutcome {
+        let Some(tools) = &self.artifacts else {
+            return self.start(prepared, call, options, standing, BTreeMap::new()).await;
+        };
+        let mut artifacts = self.start_resolution(tools, standing.artifacts(), &options);
+        let done = match self.resolve_inputs(prepared, &mut artifacts).await {
+            Ok(ResolvedCall::Run(prepared, environment)) => {
+                self.start(prepared, call, options, standing, environment).await
+            }
+            Ok(ResolvedCall::Finished(outcome)) | Err(outcome) => outcome.into(),
+        };
+        let CallArtifacts { fetched, notices, .. } = artifacts;
+        let mut done = SkillOutcome { fetched, ..done };
+        if !notices.is_empty() {
+            done.outcome.content.insert(0, ResultContent::Text { text: notices.join("\n") });
+        }
+        done
+    }
+
+    fn start<'c>(
+        &'c self,
+        prepared: ParsedCall<'c>,
+        call: &'c ToolCall,
+        options: CallOptions,
+        standing: &SessionView,
+        environment: BTreeMap<String, String>,
+    ) -> BoxFuture<'c, SkillOutcome> {
+        match prepared {
+            ParsedCall::Builtin(executor, request) => Box::pin(async move {
+                let outcome = request.run(executor, environment, &self.limits, &self.redactor, options).await;
+                with_notice(outcome.into(), executor)
+            }),
+            ParsedCall::Skill(tools, request) => {
+                let executor = self.sandbox.as_ref().map(|sandbox| &*sandbox.executor);
+                let runs_in = executor.filter(|_| matches!(request, SkillRequest::RunScript(_)));
+                let standing = standing.clone();
+                let (limits, redactor, clock) = (&self.limits, &self.redactor, &self.clock);
+                let call =
+                    SkillCallContext { standing, executor, environment, limits, redactor, clock, options };
+                Box::pin(async move {
+                    let outcome = tools.run(request, call).await;
+                    match runs_in {
+                        Some(executor) => with_notice(outcome, executor),
+                        None => outcome,
+                    }
+                })
+            }
+            ParsedCall::Host(tool, input) => {
+                let (caller, call_id) = (self.caller.clone(), call.id.clone());
+                let CallOptions { deadline, cancel } = options;
+                let work = tool.call(input, ToolContext { caller, call_id, deadline, cancel });
+                Box::pin(async move { work.await.into() })
+            }
+            ParsedCall::Rejected(reason) => {
+                Box::pin(future::ready(ToolOutput::with_status(ToolStatus::Rejected, reason).into()))
+            }
+        }
+    }
+
+    /// Completes when a call that does not return must be abandoned: `overtime` after its deadline, or a grace period after its
+    /// cancellation.
+    async fn wait_for_abort(
+        &self,
+        deadline: Deadline,
+        overtime: Duration,
+        cancel: &CancellationToken,
+    ) -> CallAbort {
+        let cancelled = async {
+            cancel.cancelled().await;
+            self.clock.sleep_until(self.clock.deadline(CANCEL_GRACE)).await;
+        };
+        let late = async {
+            self.clock.sleep_until(deadline).await;
+            self.clock.sleep_until(self.clock.deadline(overtime)).await;
+        };
+        match future::select(Box::pin(cancelled), Box::pin(late)).await {
+            Either::Left(_) => CallAbort::Cancelled,
+            Either::Right(_) => CallAbort::TimedOut,
+        }
+    }
+
+    /// The time since `start`, which is an earlier `deadline(ZERO)` of the clock.
+    pub(super) fn elapsed(&self, start: Deadline) -> Duration {
+        let now = self.clock.deadline(Duration::ZERO);
+        match (now.instant(), start.instant()) {
+            (Some(now), Some(start)) => now.saturating_duration_since(start),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+/// Puts the sandbox's notice for the model in front, so that truncation cannot remove it.
+fn with_notice(mut done: SkillOutcome, executor: &dyn Executor) -> SkillOutcome {
+    if let Some(text) = executor.take_model_notice() {
+        done.outcome.content.insert(0, ResultContent::Text { text });
+    }
+    done
+}
+
+/// Why a call was abandoned.
+#[derive(Clone, Copy)]
+enum CallAbort {
+    TimedOut,
+    Cancelled,
+}
+
+fn abort_result(reason: CallAbort, tool: &str, when: &str) -> ToolOutput {
+    let (status, what) = match reason {
+        CallAbort::TimedOut => (ToolStatus::TimedOut, "timed out"),
+        CallAbort::Cancelled => (ToolStatus::Cancelled, "cancelled"),
+    };
+    ToolOutput::with_status(status, format!("{what}: `{tool}` was given up {when}"))
+}
+
+impl ToolRunner for Toolbox {
+    fn traits(&self, call: &ToolCall) -> CallTraits {
+        match self.parse(call) {
+            ParsedCall::Builtin(_, request) => request.traits(),
+            ParsedCall::Skill(_, request) => request.traits(),
+            ParsedCall::Host(tool, _) => tool.traits(),
+            ParsedCall::Rejected(_) => CallTraits { concurrency: CallConcurrency::Shared, idempotent: true },
+        }
+    }
+
+    fn authorize<'a>(
+        &'a self,
+        call: &'a ToolCall,
+        standing: &'a SessionView,
+    ) -> BoxFuture<'a, Authorization> {
+        let prepared = self.parse(call);
+        let url_access = match &self.artifacts {
+            Some(_) => prepared.url_access(),
+            None => UrlAccess::None,
+        };
+        let request = match prepared {
+            // It only produces an error, so it needs no approval.
+            ParsedCall::Rejected(_) => return Box::pin(future::ready(Authorization::Allow)),
+            ParsedCall::Skill(_, request) => Some(request),
+            _ => None,
+        };
+        Box::pin(async move {
+            let skills = self.skills.as_ref().map(|skills| &skills.skills);
+            // A URL that the model wrote is approved each time: no earlier grant covers it.
+            let is_granted = || url_access == UrlAccess::None && is_granted(call, request.as_ref(), standing);
+            let is_allowed = |skills: &SkillTools| {
+                url_access == UrlAccess::None && skills.is_allowed(call, request.as_ref(), standing)
+            };
+            match self.approver.review(call, self.caller.as_ref()).await {
+                Authorization::Ask { .. } if is_granted() || skills.is_some_and(is_allowed) => {
+                    Authorization::Allow
+                }
+                Authorization::Allow => {
+                    match skills
+                        .zip(request.as_ref())
+                        .and_then(|(skills, request)| skills.confirmation_reason(request, standing))
+                    {
+                        Some(_) if is_granted() => Authorization::Allow,
+                        Some(reason) if self.approver.can_ask() => Authorization::Ask { reason },
+                        Some(_) => {
+                            tracing::warn!(
+                                call_id = call.id.as_str(),
+                                "a script that asks for caution runs, and nobody can be asked"
+                            );
+                            Authorization::Allow
+                        }
+                        None => Authorization::Allow,
+                    }
+                }
+                other => other,
+            }
+        })
+    }
+
+    fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move {
+            let start = self.clock.deadline(Duration::ZERO);
+            let SkillOutcome { outcome, active, fetched } = self.run_parsed(call, &context).await;
+            let known = self.definitions.iter().find(|tool| tool.name == call.name);
+            tracing::info!(
+                target: "conjure::tool",
+                // A name that the model made up is content, which is not logged.
+                tool = known.map_or("(unknown)", |tool| tool.name.as_str()),
+                call_id = call.id.as_str(),
+                outcome = outcome.status.as_str(),
+                duration_ms = u64::try_from(self.elapsed(start).as_millis()).unwrap_or(u64::MAX),
+                "tool executed"
+            );
+            let result = self.finalize_result(&call.id, outcome).with_fetched(fetched);
+            match active {
+                Some(active) => result.with_active_skills(active),
+                None => result,
+            }
+        })
+    }
+}

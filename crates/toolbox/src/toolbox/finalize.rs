@@ -1,0 +1,126 @@
+//! Finalizes a tool result: redacts, cleans and truncates it, once. It never changes afterwards, so the history stays a byte prefix of
+//! the next request.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use conjure_base::{CallId, Redactor};
+use conjure_conversation::{ResultContent, ToolResult};
+
+use super::Toolbox;
+use crate::limits::OutputLimits;
+use crate::text::{clean, is_clean, quote, truncate};
+use crate::tool::{ToolOutput, ToolStatus};
+
+/// The image types that the model's service accepts.
+const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+/// The most content blocks of one result.
+const MAX_PARTS: usize = 100;
+
+/// Bytes of a truncated text that are reserved for the notice.
+const NOTICE_BYTES: usize = 128;
+
+impl Toolbox {
+    /// Finalizes the result of a call.
+    pub(super) fn finalize_result(&self, call: &CallId, outcome: ToolOutput) -> ToolResult {
+        let is_error = outcome.status != ToolStatus::Succeeded;
+        let mut budget = OutputBudget::of(&self.limits);
+        let count = outcome.content.len();
+        let mut content: Vec<ResultContent> = outcome
+            .content
+            .into_iter()
+            .take(MAX_PARTS)
+            .filter_map(|part| match part {
+                // The model would see nothing of white space.
+                ResultContent::Text { text } if text.trim().is_empty() => None,
+                ResultContent::Text { text } => Some(budget.text(&self.redactor.redact(&text))),
+                ResultContent::Image { media_type, data } => Some(budget.image(media_type, data)),
+            })
+            .collect();
+        if count > MAX_PARTS {
+            content.push(text(format!("[{} more parts of the result are left out]", count - MAX_PARTS)));
+        }
+        if content.is_empty() {
+            let said = if is_error { "[the call failed and gave no reason]" } else { "[no output]" };
+            content.push(text(said.to_owned()));
+        }
+        ToolResult {
+            tool_use_id: call.clone(),
+            content,
+            is_error,
+            ending: outcome.status.ending(),
+            active_skills: None,
+            fetched: Vec::new(),
+        }
+    }
+}
+
+/// Checks that content reaches the model without truncation; else returns its bytes of text and the limit.
+pub(crate) fn fits_limits(
+    content: &[ResultContent],
+    limits: &OutputLimits,
+    redactor: &Redactor,
+) -> Result<(), (usize, usize)> {
+    let bytes = content.iter().map(|part| match part {
+        ResultContent::Text { text } => clean(redactor.redact(text).as_bytes()).len(),
+        ResultContent::Image { .. } => 0,
+    });
+    let (bytes, most) = (bytes.sum(), limits.text.saturating_sub(NOTICE_BYTES));
+    if bytes <= most && content.len() <= MAX_PARTS { Ok(()) } else { Err((bytes, most)) }
+}
+
+/// The bytes left for a result.
+struct OutputBudget {
+    text: usize,
+    image: usize,
+    images: usize,
+}
+
+impl OutputBudget {
+    const fn of(limits: &OutputLimits) -> Self {
+        Self { text: limits.text, image: limits.image, images: limits.image.saturating_mul(4) }
+    }
+
+    fn text(&mut self, redacted: &str) -> ResultContent {
+        let kept = if redacted.len() <= self.text && is_clean(redacted) {
+            redacted.to_owned()
+        } else {
+            let total = redacted.len() as u64;
+            let cut = truncate(redacted.as_bytes(), b"", total, self.text.saturating_sub(NOTICE_BYTES));
+            match cut.omitted {
+                0 => cut.head,
+                left_out => {
+                    format!("{}\n[{left_out} of {total} bytes are left out here]\n{}", cut.head, cut.tail)
+                }
+            }
+        };
+        self.text = self.text.saturating_sub(kept.len());
+        text(kept)
+    }
+
+    /// The image, or a notice why it is omitted. An image that the service refuses would block the whole conversation.
+    fn image(&mut self, media_type: String, data: String) -> ResultContent {
+        let wrong = if !IMAGE_TYPES.contains(&media_type.as_str()) {
+            Some(format!("its type `{}` cannot be shown", quote(&media_type)))
+        } else if data.len() > self.image {
+            Some(format!("it has {} bytes in base64, and the most is {}", data.len(), self.image))
+        } else if data.len() > self.images {
+            Some("the result has too many images".to_owned())
+        } else if data.is_empty() || BASE64.decode(&data).is_err() {
+            Some("its data is not base64".to_owned())
+        } else {
+            None
+        };
+        match wrong {
+            Some(reason) => text(format!("[an image is left out: {reason}]")),
+            None => {
+                self.images -= data.len();
+                ResultContent::Image { media_type, data }
+            }
+        }
+    }
+}
+
+fn text(text: String) -> ResultContent {
+    ResultContent::Text { text }
+}

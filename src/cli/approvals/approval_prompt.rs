@@ -1,0 +1,124 @@
+//! The text that describes a tool call to the user, and the parser of the reply.
+
+use conjure::ToolCall;
+
+use crate::cli::terminal::printable;
+
+/// More lines would push the first ones out of sight.
+const MAX_LINES: usize = 200;
+
+/// The reply of the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ApprovalReply {
+    Allow,
+    /// Allow this call, and later calls like it in this session.
+    Always,
+    Deny(String),
+    /// No known reply.
+    Unclear,
+}
+
+/// The reason of a denial without one.
+const DEFAULT_DENY_REASON: &str = "the user said no";
+
+pub(super) fn parse_reply(line: &str) -> ApprovalReply {
+    let line = line.trim();
+    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    match (word.to_lowercase().as_str(), rest.trim()) {
+        ("y" | "yes", "") => ApprovalReply::Allow,
+        ("a" | "always", "") => ApprovalReply::Always,
+        ("n" | "no", "") => ApprovalReply::Deny(DEFAULT_DENY_REASON.to_owned()),
+        ("n" | "no", reason) => ApprovalReply::Deny(reason.to_owned()),
+        _ => ApprovalReply::Unclear,
+    }
+}
+
+/// Describes the call: all of its input, without anything that could move the cursor. `redact` gets the texts as the
+/// model wrote them.
+pub(super) fn describe_call(call: &ToolCall, redact: impl Fn(&str) -> String) -> String {
+    let mut lines = input_lines(call, redact);
+    let more = lines.len().saturating_sub(MAX_LINES);
+    lines.truncate(MAX_LINES);
+    if more > 0 {
+        lines.push(format!(
+            "… and {more} more lines, which `conjure sessions show` tells in another terminal"
+        ));
+    }
+    let lines: String = lines.iter().map(|line| format!("    {line}\n")).collect();
+    format!("the model wants to use `{}`:\n{lines}", printable(&call.name))
+}
+
+/// The input of a call in lines. A text field has its lines below its name, and other fields are JSON. Of a command
+/// only the lines are shown.
+pub(crate) fn input_lines(call: &ToolCall, redact: impl Fn(&str) -> String) -> Vec<String> {
+    let serde_json::Value::Object(fields) = call.input_value() else {
+        return vec![printable(&redact(call.input.get()))];
+    };
+    let texts = fields.iter().map(|(name, value)| match value {
+        serde_json::Value::String(text) => (name, redact(text)),
+        other => (name, redact(&other.to_string())),
+    });
+    let mut texts: Vec<(&String, String)> = texts.collect();
+    // A long field must not push the command out of sight.
+    texts.sort_by_key(|(name, text)| (*name != "command", text.contains('\n')));
+    let mut lines = Vec::new();
+    for (name, text) in texts {
+        let mut texts = text.split('\n').map(printable);
+        match (name.as_str(), text.contains('\n')) {
+            ("command", _) => lines.extend(texts),
+            (name, false) => {
+                lines.push(format!("{}: {}", printable(name), texts.next().unwrap_or_default()));
+            }
+            (name, true) => {
+                lines.push(format!("{}:", printable(name)));
+                lines.extend(texts.map(|text| format!("  {text}")));
+            }
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clear_answer_decides() {
+        assert_eq!(parse_reply(" y \n"), ApprovalReply::Allow);
+        assert_eq!(parse_reply("YES"), ApprovalReply::Allow);
+        assert_eq!(parse_reply("always"), ApprovalReply::Always);
+        assert_eq!(parse_reply("n"), ApprovalReply::Deny(DEFAULT_DENY_REASON.to_owned()));
+        assert_eq!(
+            parse_reply("no  not in  this folder\n"),
+            ApprovalReply::Deny("not in  this folder".to_owned())
+        );
+        for unclear in ["", "\n", "yep", "y but carefully", "allow", "maybe"] {
+            assert_eq!(parse_reply(unclear), ApprovalReply::Unclear, "{unclear}");
+        }
+    }
+
+    #[test]
+    fn a_person_sees_all_of_a_call_and_nothing_that_hides_it() {
+        let input = serde_json::json!({
+            "command": "rm -rf x\n\n\x1b[2Ktrue \u{202e}s3cret",
+            "description": "d", "lines": [1, 2],
+        });
+        let call = ToolCall::new("toolu_1", "bash_tool", &input);
+        let told = describe_call(&call, |text| text.replace("s3cret", "[REDACTED:KEY]"));
+        assert_eq!(
+            told,
+            "the model wants to use `bash_tool`:\n    rm -rf x\n    \n    \\u{1b}[2Ktrue \\u{202e}[REDACTED:KEY]\n    \
+             description: d\n    lines: [1,2]\n"
+        );
+        let file = serde_json::json!({"path": "a.txt", "file_text": "one\ntwo"});
+        let call = ToolCall::new("toolu_1", "create_file", &file);
+        assert_eq!(input_lines(&call, str::to_owned), ["path: a.txt", "file_text:", "  one", "  two"]);
+    }
+
+    #[test]
+    fn a_call_that_is_too_long_to_be_seen_says_so() {
+        let command = "true\n".repeat(500);
+        let call = ToolCall::new("toolu_1", "bash_tool", &serde_json::json!({"command": command}));
+        assert!(describe_call(&call, str::to_owned).contains("… and 301 more lines"));
+    }
+}

@@ -1,0 +1,82 @@
+//! The command line itself: the global options and the subcommands.
+
+use std::path::PathBuf;
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
+use conjure::VARIABLES;
+
+#[cfg(feature = "docker")]
+use crate::cli::args::image::ImageArgs;
+use crate::cli::args::run::RunArgs;
+use crate::cli::args::sessions::SessionsArgs;
+use crate::cli::args::skills::SkillsArgs;
+
+const EXAMPLES: &str = "\
+Examples:
+  conjure run --skills fixtures/skills --script fixtures/scripts/sales-report.yaml \\
+      --file fixtures/data/sales.csv \"Which region grew fastest?\"
+  conjure run --skills fixtures/skills --model claude-sonnet-4-5 \\
+      --file fixtures/data/sales.csv \"Which region grew fastest?\"
+  conjure skills list
+  conjure skills validate my-skill
+  conjure sessions list
+  conjure doctor
+
+Exit codes: 0 done, 1 model or internal error, 2 usage or configuration, 3 a limit was reached,
+4 refused by the model, 5 a denial ended the run, 6 a tool call waits for a person, 130 interrupted,
+143 terminated.";
+
+/// Run Agent Skills: a model, the skills it may use, and a sandbox for its tools.
+#[derive(Debug, Parser)]
+#[command(name = "conjure", version, after_help = EXAMPLES, max_term_width = 100)]
+pub(crate) struct Args {
+    /// The configuration file, instead of `~/.conjure/config.toml`.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) command: Subcommand,
+}
+
+impl Args {
+    /// The command line of this process.
+    pub(crate) fn of_process() -> Result<Self, clap::Error> {
+        let variables: String = VARIABLES
+            .iter()
+            .map(|variable| format!("\n  {}\n      {}", variable.name, variable.meaning))
+            .collect();
+        let command = Self::command().after_long_help(format!("{EXAMPLES}\n\nEnvironment:{variables}"));
+        Self::from_arg_matches(&command.try_get_matches()?)
+    }
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Subcommand {
+    /// Answer one prompt with the help of skills and tools.
+    Run(Box<RunArgs>),
+    /// List, check and show skills.
+    Skills(SkillsArgs),
+    /// List, show and go on with sessions: the runs so far.
+    Sessions(SessionsArgs),
+    /// The image that containers are made of.
+    #[cfg(feature = "docker")]
+    Image(ImageArgs),
+    /// Say what this machine offers, and how to mend what is missing.
+    Doctor(DoctorArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DoctorArgs {
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+}
+
+/// How something is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+}

@@ -1,0 +1,219 @@
+//! What may stand on the command line about sessions.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use conjure::TenantId;
+
+use crate::cli::approvals::RulesArgs;
+use crate::cli::args::command::Format;
+use crate::cli::args::values::{InputArg, Variable, parse_input, parse_seconds, parse_variable};
+
+const SESSIONS_EXAMPLES: &str = "\
+Examples:
+  conjure sessions list
+  conjure sessions show ses_1f
+  conjure sessions resume ses_1f --model claude-sonnet-4-5 \"And by quarter?\"
+  conjure sessions decide ses_1f toolu_01 --allow
+  conjure sessions decide ses_1f toolu_01 --always
+  conjure sessions export ses_1f > events.jsonl
+
+The beginning of an id is enough, where no other session's begins so.";
+
+const RESUME_EXAMPLES: &str = "\
+Examples:
+  conjure sessions resume ses_1f
+  conjure sessions resume ses_1f --env API_KEY \"And by quarter?\"
+
+Without a prompt, it goes on with what was under way when the session was left. A tool call of which
+nobody knows whether it was done is not done again: the model is told so. Output and exit codes are
+those of `conjure run`.";
+
+const DECIDE_EXAMPLES: &str = "\
+Examples:
+  conjure sessions decide ses_1f toolu_01 --allow
+  conjure sessions decide ses_1f toolu_01 --always
+  conjure sessions decide ses_1f toolu_01 --deny --reason \"not in this folder\"
+
+Output and exit codes are those of `conjure run`: code 6 where another call waits.";
+
+/// Whose sessions the command's are, unless it says otherwise.
+pub(crate) const LOCAL_TENANT: &str = "local";
+
+/// Where sessions are kept, and whose they are.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct DataArgs {
+    /// Where sessions and what sandboxes need are kept, instead of the configured folder.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Whose sessions they are. Tenants share nothing.
+    #[arg(long, value_name = "NAME", default_value = LOCAL_TENANT, value_parser = parse_tenant)]
+    pub(crate) tenant: TenantId,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = SESSIONS_EXAMPLES)]
+pub(crate) struct SessionsArgs {
+    #[command(subcommand)]
+    pub(crate) command: SessionsCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum SessionsCommand {
+    /// List sessions, the newest first.
+    List {
+        /// How many at most.
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+        /// Those that come after a former page; its end says the number.
+        #[arg(long, value_name = "NUMBER")]
+        after: Option<u64>,
+        /// How to print it.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+        #[command(flatten)]
+        data_args: DataArgs,
+    },
+    /// Show what a session is and what it did.
+    Show {
+        /// The session's id, or its beginning.
+        #[arg(value_name = "ID")]
+        id: String,
+        /// A variable whose value is kept out of it; `NAME` alone means the value of this process. May be repeated.
+        #[arg(long, value_name = "NAME[=VALUE]", value_parser = parse_variable)]
+        env: Vec<Variable>,
+        /// How to print it.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+        #[command(flatten)]
+        data_args: DataArgs,
+    },
+    /// Go on with a session.
+    Resume(Box<ResumeArgs>),
+    /// Decide on a tool call that waits for a person, and go on.
+    Decide(Box<DecideArgs>),
+    /// Print all events of a session.
+    Export {
+        /// The session's id, or its beginning.
+        #[arg(value_name = "ID")]
+        id: String,
+        /// As what.
+        #[arg(long, value_enum, default_value_t)]
+        format: ExportFormat,
+        /// A variable whose value is kept out of it; `NAME` alone means the value of this process. May be repeated.
+        #[arg(long, value_name = "NAME[=VALUE]", value_parser = parse_variable)]
+        env: Vec<Variable>,
+        #[command(flatten)]
+        data_args: DataArgs,
+    },
+    /// Forget a session for ever: its record, and its own workspace.
+    Delete {
+        /// The session's id, or its beginning.
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        data_args: DataArgs,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = RESUME_EXAMPLES)]
+pub(crate) struct ResumeArgs {
+    /// The session's id, or its beginning.
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// What you ask now.
+    #[arg(value_name = "PROMPT")]
+    pub(crate) prompt: Option<String>,
+    #[command(flatten)]
+    pub(crate) rules: RulesArgs,
+    /// A file that the model gets in its workspace, as a copy; may be repeated.
+    #[arg(long, value_name = "PATH", requires = "prompt")]
+    pub(crate) file: Vec<PathBuf>,
+    /// How often the model may be called for the prompt.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "prompt")]
+    pub(crate) max_turns: Option<u32>,
+    #[command(flatten)]
+    pub(crate) continue_args: ContinueArgs,
+}
+
+/// How a session goes on.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ContinueArgs {
+    /// The model to call, instead of the one that it had.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// A script that the model's words come from, instead of a model.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) script: Option<PathBuf>,
+    /// A variable that tools see and that was not recorded, or another value; `NAME` alone passes on the one of this
+    /// process. May be repeated.
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = parse_variable)]
+    pub(crate) env: Vec<Variable>,
+    /// A value for an input that is sensitive, and so was not recorded, or another value; `NAME=@FILE` takes it from a file and
+    /// `NAME=-` from standard input. May be repeated.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_input)]
+    pub(crate) input: Vec<InputArg>,
+    /// Print the session's events on standard output, one JSON object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// How long all of it may take, in seconds.
+    #[arg(long, value_name = "S", value_parser = parse_seconds)]
+    pub(crate) timeout: Option<Duration>,
+    /// How long one tool call may take, in seconds.
+    #[arg(long, value_name = "S", value_parser = parse_seconds)]
+    pub(crate) tool_timeout: Option<Duration>,
+    /// Write a script of what the model says now, which `--script` can play again.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    /// A folder that gets copies of the files that the session has produced by then. What is there already is not
+    /// overwritten.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// How much may be copied there, all files together, such as `500m` or `10g`. Holes count a 64th.
+    #[arg(long, value_name = "SIZE", default_value = "2g", value_parser = conjure::parse_size)]
+    pub(crate) out_limit: u64,
+    #[command(flatten)]
+    pub(crate) data_args: DataArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = DECIDE_EXAMPLES)]
+pub(crate) struct DecideArgs {
+    /// The session's id, or its beginning.
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// The tool call's id, or its beginning: `conjure sessions show ID` tells those that wait.
+    #[arg(value_name = "CALL")]
+    pub(crate) call: String,
+    /// Run it.
+    #[arg(long, conflicts_with = "deny", required_unless_present_any = ["deny", "always"])]
+    pub(crate) allow: bool,
+    /// Run it, and in this session all later calls of its tool; of `bash_tool`, the same command, or of a program that starts no
+    /// others (`ls`, `touch`), all simple commands that begin with it.
+    #[arg(long, conflicts_with = "deny")]
+    pub(crate) always: bool,
+    /// Do not run it; the model is told so.
+    #[arg(long)]
+    pub(crate) deny: bool,
+    /// Why not, as the model is told.
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["allow", "always"])]
+    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) continue_args: ContinueArgs,
+}
+
+/// As what a session is exported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// Its events, one JSON object a line.
+    #[default]
+    Jsonl,
+    /// The conversation, to be read.
+    Markdown,
+}
+
+fn parse_tenant(text: &str) -> Result<TenantId, String> {
+    TenantId::new(text).map_err(|error| error.to_string())
+}

@@ -1,0 +1,108 @@
+//! The options of `conjure skills …`.
+
+use std::path::PathBuf;
+
+use crate::cli::args::command::Format;
+#[cfg(feature = "anthropic")]
+use crate::cli::args::hosted::{PushArgs, RemoteCommand};
+use crate::cli::args::values::{InputArg, Variable, parse_input, parse_variable};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SkillsArgs {
+    #[command(subcommand)]
+    pub(crate) command: SkillsCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum SkillsCommand {
+    /// List the skills that a session would have.
+    List {
+        /// A folder of skills; may be repeated, the first wins. Instead of the configured ones.
+        #[arg(long, value_name = "DIR")]
+        skills: Vec<PathBuf>,
+        /// How to print it.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
+    /// Check skills against the format. Exit code 1: at least one is not valid.
+    Validate(ValidateArgs),
+    /// Say whether a skill could run here, with everything that is missing. Exit code 1: something is.
+    Check(CheckArgs),
+    /// Print a skill's properties as JSON, as the format's reference validator does.
+    Properties {
+        /// A skill's folder, its SKILL.md, or a .skill package.
+        #[arg(value_name = "PATH")]
+        path: PathBuf,
+    },
+    /// Print the block that tells a model of these skills.
+    Prompt {
+        /// Skills' folders, their SKILL.md, or .skill packages.
+        #[arg(value_name = "PATH", required = true)]
+        paths: Vec<PathBuf>,
+    },
+    /// Pack a skill into a `.skill` file.
+    Pack {
+        /// The skill's folder, or its SKILL.md.
+        #[arg(value_name = "PATH")]
+        path: PathBuf,
+        /// The file to write, or a folder for it; by default NAME.skill in the current folder.
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Bring the model's service in step with a folder of skills: upload what is new or has changed, and nothing else.
+    #[cfg(feature = "anthropic")]
+    Push(PushArgs),
+    /// List and delete skills that the model's service keeps.
+    #[cfg(feature = "anthropic")]
+    Remote {
+        #[command(subcommand)]
+        command: RemoteCommand,
+    },
+    /// Show everything about one skill.
+    Inspect {
+        /// A skill's folder, its SKILL.md, or a .skill package.
+        #[arg(value_name = "PATH")]
+        path: PathBuf,
+        /// How to print it.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ValidateArgs {
+    /// Skills' folders, their SKILL.md, or .skill packages.
+    #[arg(value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<PathBuf>,
+    /// By the letter of the format, as its reference validator does (the default).
+    #[arg(long, conflicts_with = "lenient")]
+    pub(crate) strict: bool,
+    /// As skills are loaded: what can be repaired is a warning.
+    #[arg(long)]
+    pub(crate) lenient: bool,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CheckArgs {
+    /// A skill's folder, its SKILL.md, or a .skill package.
+    #[arg(value_name = "PATH")]
+    pub(crate) path: PathBuf,
+    /// A value for an input of the skill's manifest; JSON where the input is not text. May be repeated.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_input)]
+    pub(crate) input: Vec<InputArg>,
+    /// Where it would run: `jail`, `docker` or `local`, which is this machine itself; by default as configured.
+    #[arg(long, value_name = "KIND")]
+    pub(crate) sandbox: Option<String>,
+    /// Where it would work, instead of a new temporary folder.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// A variable that it would see; `NAME` alone passes on the one of this process. May be repeated.
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = parse_variable)]
+    pub(crate) env: Vec<Variable>,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+}

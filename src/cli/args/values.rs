@@ -1,0 +1,211 @@
+//! The values of options: their types and their parsers.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use conjure::{HostedSkill, NetworkPolicy, parse_network};
+
+/// A value of `--input`, as it was written.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct InputArg {
+    pub(crate) name: String,
+    pub(crate) text: String,
+}
+
+/// The name only: the value may be a secret.
+impl std::fmt::Debug for InputArg {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// `NAME=VALUE`, `NAME=@FILE` or `NAME=-`. Reads the file, or standard input.
+pub(crate) fn parse_input(text: &str) -> Result<InputArg, String> {
+    let (name, value) = text
+        .split_once('=')
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or("an input is NAME=VALUE, NAME=@FILE, or NAME=- for standard input")?;
+    let text = match (value, value.strip_prefix('@')) {
+        ("-", _) => from_standard_input()?,
+        (_, Some(literal)) if literal.starts_with('@') => literal.to_owned(),
+        (_, Some(path)) => {
+            let file = File::open(path).map_err(|error| format!("`{path}` cannot be opened: {error}"))?;
+            read_input(file, path)?
+        }
+        (value, None) => value.to_owned(),
+    };
+    Ok(InputArg { name: name.to_owned(), text })
+}
+
+/// More than any input holds.
+const MAX_INPUT_BYTES: u64 = 1024 * 1024;
+
+fn from_standard_input() -> Result<String, String> {
+    static IS_READ: AtomicBool = AtomicBool::new(false);
+    if IS_READ.swap(true, Ordering::Relaxed) {
+        return Err("standard input is the value of one input alone; give others by NAME=@FILE".to_owned());
+    }
+    read_input(io::stdin(), "standard input")
+}
+
+/// All of it, without the line end that editors and `echo` put after it.
+fn read_input(source: impl Read, name: &str) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let read = source.take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes);
+    read.map_err(|error| format!("`{name}` cannot be read: {error}"))?;
+    if bytes.len() as u64 > MAX_INPUT_BYTES {
+        return Err(format!("`{name}` is larger than 1 MiB, which no input is"));
+    }
+    let mut text = String::from_utf8(bytes).map_err(|_| format!("`{name}` is not UTF-8 text"))?;
+    if text.ends_with('\n') {
+        text.pop();
+        text.truncate(text.trim_end_matches('\r').len());
+    }
+    Ok(text)
+}
+
+/// A file or a URL that a session is given, and its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Attachment {
+    pub(crate) name: String,
+    pub(crate) location: String,
+}
+
+impl Attachment {
+    /// Whether it is a URL, and no path.
+    pub(crate) fn is_url(&self) -> bool {
+        is_url(&self.location)
+    }
+}
+
+fn is_url(location: &str) -> bool {
+    let scheme = location.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    matches!(scheme.as_deref(), Some("http" | "https"))
+}
+
+/// A hosted skill: `ID` or `ID@VERSION`.
+pub(crate) fn parse_hosted(text: &str) -> Result<HostedSkill, String> {
+    let (id, version) = match text.split_once('@') {
+        Some((id, version)) => (id.trim(), Some(version.trim())),
+        None => (text.trim(), None),
+    };
+    let is_word = |text: &str| {
+        !text.is_empty()
+            && text.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
+    };
+    if !is_word(id) || !version.is_none_or(is_word) {
+        return Err(
+            "a hosted skill is `ID` or `ID@VERSION`, such as `xlsx` or `skill_01AbCdEf@latest`".to_owned()
+        );
+    }
+    let skill = if id.starts_with("skill_") { HostedSkill::custom(id) } else { HostedSkill::anthropic(id) };
+    Ok(match version {
+        Some(version) => skill.with_version(version),
+        None => skill,
+    })
+}
+
+pub(crate) fn parse_attachment(text: &str) -> Result<Attachment, String> {
+    if let Some((name, location)) = text.split_once('=')
+        && !name.is_empty()
+        && !name.contains('/')
+    {
+        if location.is_empty() {
+            return Err("behind `NAME=` stands a path or a URL".to_owned());
+        }
+        return Ok(Attachment { name: name.to_owned(), location: location.to_owned() });
+    }
+    let last = if is_url(text) {
+        let path = text.split(['?', '#']).next().unwrap_or_default();
+        path.splitn(4, '/').nth(3).and_then(|path| path.rsplit('/').next())
+    } else {
+        std::path::Path::new(text).file_name().and_then(std::ffi::OsStr::to_str)
+    };
+    match last.filter(|name| !name.is_empty()) {
+        Some(name) => Ok(Attachment { name: name.to_owned(), location: text.to_owned() }),
+        None => Err("it has no name by itself: write `NAME=PATH` or `NAME=URL`".to_owned()),
+    }
+}
+
+/// A variable of `--env`: with its value, or by name.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Variable {
+    pub(crate) name: String,
+    /// `None`: the one of this process.
+    pub(crate) value: Option<String>,
+}
+
+/// The name only: the value may be a secret.
+impl std::fmt::Debug for Variable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+pub(crate) fn parse_variable(text: &str) -> Result<Variable, String> {
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, Some(value.to_owned())),
+        None => (text, None),
+    };
+    let starts = name.chars().next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_');
+    if starts && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        Ok(Variable { name: name.to_owned(), value })
+    } else {
+        Err("a variable is NAME=VALUE, its name of letters, digits and `_`".to_owned())
+    }
+}
+
+pub(crate) fn parse_network_arg(text: &str) -> Result<NetworkPolicy, String> {
+    parse_network(text.split(',').map(str::trim).filter(|word| !word.is_empty()))
+}
+
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
+    const YEAR: f64 = 365.0 * 24.0 * 3600.0;
+    text.parse::<f64>()
+        .ok()
+        .filter(|seconds| *seconds > 0.0 && *seconds <= YEAR)
+        .map(Duration::from_secs_f64)
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| {
+            "a number of seconds more than 0 and up to a year is needed, such as `30` or `0.5`".to_owned()
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosted_skills_are_the_services_own_or_uploaded_ones() {
+        assert_eq!(parse_hosted("xlsx").unwrap(), HostedSkill::anthropic("xlsx"));
+        assert_eq!(parse_hosted(" pptx ").unwrap(), HostedSkill::anthropic("pptx"));
+        assert_eq!(parse_hosted("skill_01@17").unwrap(), HostedSkill::custom("skill_01").with_version("17"));
+        for text in ["", "@1", "a@", "a b", "a/b", "a@b@c", "{}"] {
+            assert!(parse_hosted(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn attachments_have_the_name_that_was_given_or_that_of_the_file() {
+        for (text, expected) in [
+            ("sales=data/sales.csv", Some(("sales", "data/sales.csv"))),
+            ("data/sales.csv", Some(("sales.csv", "data/sales.csv"))),
+            ("data/a=b.csv", Some(("a=b.csv", "data/a=b.csv"))),
+            ("https://a.example/data/x.json?a=b#c", Some(("x.json", "https://a.example/data/x.json?a=b#c"))),
+            ("api=https://a.example/?a=b", Some(("api", "https://a.example/?a=b"))),
+            ("https://a.example", None),
+            ("https://a.example/", None),
+            ("..", None),
+            ("name=", None),
+            ("", None),
+        ] {
+            let parsed = parse_attachment(text).ok();
+            let parsed = parsed.as_ref().map(|parsed| (parsed.name.as_str(), parsed.location.as_str()));
+            assert_eq!(parsed, expected, "{text}");
+        }
+        assert!(parse_attachment("api=HTTPS://a.example/x").unwrap().is_url());
+        assert!(!parse_attachment("x=https:/a").unwrap().is_url());
+    }
+}

@@ -1,0 +1,226 @@
+//! The runtime that a command uses: its data folder, its tenant, and its shutdown.
+//!
+//! State: that of the runtime. Without a usable data folder, or with `--ephemeral`, only the files that a session
+//! produced outlive the command.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use conjure::{
+    CallId, Clock as _, Config, ExpectedOutput, JournalErrorKind, PoolSettings, ProcessEnv, Runtime,
+    RuntimeError, RuntimeOptions, SessionId, Settings, SystemClock, TenantId,
+};
+use tempfile::TempDir;
+
+use crate::cli::args::{DataArgs, LOCAL_TENANT};
+use crate::cli::cli_error::{CliError, OTHER_DATA_DIR_HINT};
+use crate::cli::terminal::{Terminal, printable};
+
+/// How long the shutdown may take. Sandboxes that have not ended then end by themselves.
+pub(crate) const CLEANUP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Whether a session is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Persistence {
+    /// In the data folder.
+    Persistent,
+    /// Until the command ends.
+    Ephemeral,
+}
+
+/// A runtime, and the tenant whose sessions the command uses.
+pub(crate) struct CommandRuntime {
+    pub(crate) runtime: Runtime,
+    pub(crate) tenant: TenantId,
+    pub(crate) persistence: Persistence,
+    /// The options that select the same sessions again.
+    selection_options: String,
+    /// Dropped after the runtime, which uses it.
+    temporary: Option<TempDir>,
+}
+
+impl CommandRuntime {
+    /// A runtime for a command that opens a session. If the default data folder cannot be used, a temporary one is
+    /// used with a warning, and nothing is kept. A data folder that the user named must be usable.
+    pub(crate) async fn for_run(
+        data_args: &DataArgs,
+        persistence: Persistence,
+        options: impl Fn(Config) -> RuntimeOptions,
+        config: &Config,
+        environment: &ProcessEnv,
+        terminal: &Terminal,
+    ) -> Result<Self, CliError> {
+        let unusable = match (config.data(), environment.data_folder()) {
+            (None, None) => "neither `XDG_DATA_HOME` nor `HOME` is set".to_owned(),
+            (named, usual) => {
+                let folder = named.map(std::path::Path::to_owned).or(usual).unwrap_or_default();
+                let options = without_pools(options(config.clone())).data(folder);
+                let options =
+                    if persistence == Persistence::Persistent { options } else { options.ephemeral() };
+                match Runtime::spawn(options).await {
+                    Ok(runtime) => return Ok(Self::new(runtime, data_args, persistence, None)),
+                    Err(error) if named.is_none() && is_unusable(&error) => error.to_string(),
+                    Err(error) => return Err(spawn_error(error)),
+                }
+            }
+        };
+        let lost = if persistence == Persistence::Persistent { "the session is not kept, and " } else { "" };
+        terminal.warning(&format!(
+            "{lost}a temporary folder is used for data (`CONJURE_DATA` names another): {unusable}"
+        ));
+        let folder = temporary_data_dir()?;
+        let data = Some(folder.path().to_owned());
+        let config = config.with(Settings { data, ..Settings::default() })?;
+        let runtime =
+            Runtime::spawn(without_pools(options(config)).ephemeral()).await.map_err(spawn_error)?;
+        Ok(Self::new(runtime, data_args, Persistence::Ephemeral, Some(folder)))
+    }
+
+    /// A runtime for a command about existing sessions.
+    pub(crate) async fn for_sessions(
+        data_args: &DataArgs,
+        options: impl Fn(Config) -> RuntimeOptions,
+        config: &Config,
+        environment: &ProcessEnv,
+    ) -> Result<Self, CliError> {
+        let usual = environment.data_folder();
+        let Some(folder) = config.data().map(std::path::Path::to_owned).or(usual) else {
+            return Err(CliError::usage(
+                "no data folder is known: neither `XDG_DATA_HOME` nor `HOME` is set",
+            )
+            .with_hint("`--data DIR` names one, as does `CONJURE_DATA`"));
+        };
+        // A missing folder is not created: its name is misspelt, or there never was a session.
+        if config.data().is_some() && !folder.exists() {
+            let told = format!("the data folder `{}` is not there", printable(&folder.to_string_lossy()));
+            return Err(CliError::usage(told)
+                .with_hint("`--data DIR` names the one that the sessions are in, as does `CONJURE_DATA`"));
+        }
+        // Sessions have pinned their skills.
+        let config = config.with(Settings { skill_paths: Some(Vec::new()), ..Settings::default() })?;
+        let runtime = Runtime::spawn(without_pools(options(config)).data(folder)).await?;
+        Ok(Self::new(runtime, data_args, Persistence::Persistent, None))
+    }
+
+    fn new(
+        runtime: Runtime,
+        data_args: &DataArgs,
+        persistence: Persistence,
+        temporary: Option<TempDir>,
+    ) -> Self {
+        let mut selection_options = String::new();
+        if let Some(data) = &data_args.data {
+            selection_options.push_str(&format!(" --data {}", shell_word(&data.to_string_lossy())));
+        }
+        if data_args.tenant.as_str() != LOCAL_TENANT {
+            selection_options.push_str(&format!(" --tenant {}", data_args.tenant));
+        }
+        Self { runtime, tenant: data_args.tenant.clone(), persistence, selection_options, temporary }
+    }
+
+    /// The outputs that the skills of a session declare; empty with a warning if they cannot be read.
+    pub(crate) async fn outputs(&self, session: SessionId, terminal: &Terminal) -> Vec<ExpectedOutput> {
+        self.runtime.outputs(&self.tenant, session).await.unwrap_or_else(|error| {
+            terminal.warning(&format!("what the skills say that they make was not looked at: {error}"));
+            Vec::new()
+        })
+    }
+
+    /// Keeps the workspace of a session that is not kept. Returns its path, or `None` if it stays with the session.
+    pub(crate) async fn keep_workspace(
+        &mut self,
+        session: SessionId,
+    ) -> Result<Option<PathBuf>, RuntimeError> {
+        let kept = self.runtime.keep_workspace(&self.tenant, session).await?;
+        if kept.is_some()
+            && let Some(temporary) = self.temporary.take()
+        {
+            let _ = temporary.keep();
+        }
+        Ok(kept)
+    }
+
+    /// The command that resumes this session.
+    pub(crate) fn resume_command(&self, session: SessionId) -> String {
+        format!("conjure sessions resume{} {session}", self.selection_options)
+    }
+
+    /// How to decide on this call of the session.
+    pub(crate) fn decide_hint(&self, session: SessionId, call: &CallId) -> String {
+        let call = shell_word(call.as_str());
+        let deciding = format!("conjure sessions decide{} {session} {call}", self.selection_options);
+        format!("`{deciding} --allow` runs it and goes on, `--deny` in its place goes on without")
+    }
+
+    /// Shuts the runtime down: sandboxes first, the journal last. Fails if that did not end in time.
+    pub(crate) async fn shut_down(&self) -> Result<(), RuntimeError> {
+        self.runtime.shutdown(SystemClock.deadline(CLEANUP_TIMEOUT)).await
+    }
+}
+
+/// Quotes a word for a shell, whoever chose it.
+pub(crate) fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+,".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", printable(text).replace('\'', "'\\''"))
+    }
+}
+
+/// The configuration with the data folder of the command line.
+pub(crate) fn with_data_dir(data_args: &DataArgs, config: &Config) -> Result<Config, CliError> {
+    Ok(config.with(Settings { data: data_args.data.clone(), ..Settings::default() })?)
+}
+
+/// Whether the data folder cannot be written, so that another one may be used.
+fn is_unusable(error: &RuntimeError) -> bool {
+    match error {
+        RuntimeError::Data { .. } => true,
+        RuntimeError::Journal(error) => {
+            matches!(
+                error.kind(),
+                JournalErrorKind::ReadOnly | JournalErrorKind::DiskFull | JournalErrorKind::Io
+            )
+        }
+        _ => false,
+    }
+}
+
+fn spawn_error(error: RuntimeError) -> CliError {
+    let failure = CliError::from(error);
+    match &failure.hint {
+        Some(hint) if hint != OTHER_DATA_DIR_HINT => failure,
+        _ => failure
+            .with_hint("`--data DIR` names another data folder; `--ephemeral` keeps nothing of the session"),
+    }
+}
+
+/// A data folder that is removed with the command.
+fn temporary_data_dir() -> Result<TempDir, CliError> {
+    let around = std::env::temp_dir();
+    tempfile::Builder::new().prefix("conjure-").tempdir_in(&around).map_err(|error| {
+        CliError::usage(format!(
+            "no folder can be made in the temporary folder `{}` (TMPDIR names another): {error}",
+            around.display()
+        ))
+    })
+}
+
+/// A command has one session at most, so warm sandboxes are of no use.
+fn without_pools(options: RuntimeOptions) -> RuntimeOptions {
+    options.pool(PoolSettings { jail: Some(0), docker: Some(0), ..PoolSettings::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_for_a_shell_is_one_word() {
+        assert_eq!(shell_word("toolu_01-a"), "toolu_01-a");
+        assert_eq!(shell_word("a b"), "'a b'");
+        assert_eq!(shell_word("x'; rm -rf ~ #"), r"'x'\''; rm -rf ~ #'");
+        assert_eq!(shell_word(""), "''");
+    }
+}

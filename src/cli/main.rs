@@ -1,0 +1,116 @@
+//! The entry of the command: reads the command line, starts the log, runs the subcommand, and returns its exit code.
+
+use std::io::{self, IsTerminal as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure::{Config, ProcessEnv, Settings};
+use tracing_subscriber::EnvFilter;
+
+#[cfg(feature = "docker")]
+use crate::cli::args::ImageCommand;
+use crate::cli::args::{Args, Subcommand};
+use crate::cli::cli_error::{CliError, ExitStatus};
+#[cfg(feature = "docker")]
+use crate::cli::image;
+use crate::cli::terminal::Terminal;
+use crate::cli::{doctor, run, sessions, signals, skills};
+
+/// Reads the command line, runs the subcommand, and returns the exit code.
+pub(crate) fn main() -> ExitCode {
+    let environment = ProcessEnv::from_process();
+    let terminal = Arc::new(Terminal::of_process(&environment));
+    let args = match Args::of_process() {
+        Ok(args) => args,
+        // Help and version are printed on standard output, and are no errors; clap tells which is which.
+        Err(error) => {
+            let exit = if error.use_stderr() { ExitStatus::Usage } else { ExitStatus::Success };
+            terminal.clap(&error);
+            return check_output(exit, &terminal).into();
+        }
+    };
+    let done = run_command(args, &environment, &terminal);
+    let exit = done.unwrap_or_else(|failure| {
+        terminal.error(&failure);
+        failure.exit
+    });
+    check_output(exit, &terminal).into()
+}
+
+/// Reports output that could not be written as an error.
+fn check_output(exit: ExitStatus, terminal: &Terminal) -> ExitStatus {
+    match terminal.output_failure() {
+        None => exit,
+        Some(reason) => {
+            terminal.error(&CliError::internal(reason));
+            if exit == ExitStatus::Success { ExitStatus::Failed } else { exit }
+        }
+    }
+}
+
+fn run_command(
+    args: Args,
+    environment: &ProcessEnv,
+    terminal: &Arc<Terminal>,
+) -> Result<ExitStatus, CliError> {
+    start_log(environment)?;
+    let file = args.config.or_else(|| Config::default_file(environment));
+    let config = Config::from_layers(Settings::default(), environment, file.as_deref());
+    match args.command {
+        Subcommand::Run(args) => {
+            let run = run::run(Arc::from(args), config?, environment.clone(), Arc::clone(terminal));
+            in_runtime(signals::with_forced_exit(run))
+        }
+        #[cfg(feature = "docker")]
+        Subcommand::Image(args) => {
+            let ImageCommand::Build(args) = args.command;
+            in_runtime(signals::with_forced_exit(image::build(
+                args,
+                environment.clone(),
+                Arc::clone(terminal),
+            )))
+        }
+        Subcommand::Sessions(args) => {
+            let sessions =
+                sessions::sessions(args.command, config?, environment.clone(), Arc::clone(terminal));
+            in_runtime(signals::with_forced_exit(sessions))
+        }
+        Subcommand::Skills(args) => {
+            in_runtime(skills::skills(args.command, config?, environment.clone(), Arc::clone(terminal)))
+        }
+        // The doctor reports a broken configuration as a finding.
+        Subcommand::Doctor(args) => in_runtime(doctor::doctor(&args, config, environment, terminal)),
+    }
+}
+
+/// Runs `work` in a Tokio runtime that ends with it.
+fn in_runtime(work: impl Future<Output = Result<ExitStatus, CliError>>) -> Result<ExitStatus, CliError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::internal(format!("the runtime did not start: {error}")))?;
+    let done = runtime.block_on(work);
+    // A thread that reads standard input cannot be interrupted; the process ends now.
+    runtime.shutdown_timeout(Duration::ZERO);
+    done
+}
+
+/// Starts the log if the environment asks for it. It has no content of messages.
+fn start_log(environment: &ProcessEnv) -> Result<(), CliError> {
+    let Some(filter) = environment.log_filter() else { return Ok(()) };
+    let filter = EnvFilter::builder().parse(filter).map_err(|error| {
+        CliError::usage(format!("the environment variable CONJURE_LOG cannot be used: {error}"))
+            .with_hint("a level such as `info`, or `conjure_sandbox=debug`")
+    })?;
+    let colour = io::stderr().is_terminal() && !environment.no_color();
+    // No other subscriber can be set: this runs first.
+    let _ = tracing_subscriber::fmt()
+        // Reporting a closed standard error on standard error would panic.
+        .log_internal_errors(false)
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(colour)
+        .try_init();
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! `conjure run`: answers one prompt with the help of skills and tools, in a session that can be resumed.
+//!
+//! Everything that is started ends before the command does: the turn is interrupted, then the sandbox is cleaned up and the
+//! journal closed, each within a bound. A second signal does not wait for that; the guest then ends by itself, since its
+//! stream ends with this process.
+
+use std::sync::Arc;
+
+use conjure::{Clock as _, Config, Deadline, ProcessEnv, SystemClock};
+
+use crate::cli::args::RunArgs;
+use crate::cli::cli_error::{CliError, ExitStatus};
+use crate::cli::run::command_session::FollowOptions;
+use crate::cli::run::progress::DisplayMode;
+use crate::cli::run::run_plan::{RunPlan, merge_args, prepare};
+use crate::cli::run::run_result::timeout_error;
+use crate::cli::run::turn_summary::TurnSummary;
+use crate::cli::signals::Signals;
+use crate::cli::terminal::Terminal;
+
+/// Runs the command, and prints an error if that fails.
+pub(crate) async fn run(
+    args: Arc<RunArgs>,
+    config: Config,
+    environment: ProcessEnv,
+    terminal: Arc<Terminal>,
+) -> ExitStatus {
+    let done = answer(&args, &config, environment, &terminal).await;
+    done.unwrap_or_else(|failure| {
+        terminal.error(&failure);
+        failure.exit
+    })
+}
+
+async fn answer(
+    args: &Arc<RunArgs>,
+    config: &Config,
+    environment: ProcessEnv,
+    terminal: &Arc<Terminal>,
+) -> Result<ExitStatus, CliError> {
+    let mut signals = Signals::catch()?;
+    let deadline = args.timeout.map_or(Deadline::NEVER, |timeout| SystemClock.deadline(timeout));
+    let config = merge_args(args, config, &environment, terminal).await?;
+    let mut opened = None;
+    let prepared = tokio::select! {
+        prepared = prepare(args, &config, environment, terminal, &mut opened) => prepared.map_err(Err),
+        exit = signals.next() => Err(Ok(exit)),
+        () = SystemClock.sleep_until(deadline) => Err(Err(timeout_error())),
+    };
+    match (prepared, opened) {
+        (Ok(RunPlan { command, recording }), Some(opened)) => {
+            let mode = if args.json { DisplayMode::Events } else { DisplayMode::Lines };
+            opened
+                .run_turns(
+                    vec![command],
+                    recording,
+                    FollowOptions { mode, deadline, summary: TurnSummary::default() },
+                    &mut signals,
+                    terminal,
+                )
+                .await
+        }
+        (Ok(_), None) => Err(CliError::internal("the session is not there")),
+        (Err(ended), opened) => {
+            if let Some(opened) = opened {
+                tokio::select! {
+                    () = opened.discard() => {}
+                    _ = signals.next() => {}
+                }
+            }
+            ended
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! An opened or resumed session, until the command ends.
+//!
+//! At the end it prints outputs, usage and the response, in the same order for `conjure run` and `conjure sessions
+//! resume`.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure::{
+    CallOptions, Clock as _, Deadline, Error, ExecutorKind, FileSource, HostAccess, HostedSkill, Isolation,
+    Model, Recorder, SandboxErrorKind, Session, SessionFile, SessionId, SessionWorkspace, SystemClock,
+    WorkspaceSnapshot,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::approvals::TerminalApprover;
+use crate::cli::cli_error::{CliError, ExitStatus};
+use crate::cli::command_runtime::{CommandRuntime, Persistence};
+use crate::cli::run::follow_turn::{FollowOutcome, TurnCommand, TurnFollower};
+use crate::cli::run::outputs::output_copy::{self, OutputTarget};
+use crate::cli::run::outputs::output_list;
+use crate::cli::run::outputs::output_report;
+use crate::cli::run::progress::{DisplayMode, start_printer};
+use crate::cli::run::run_result::{RunResult, undecided_error};
+use crate::cli::run::turn_summary::{TurnEnd, TurnSummary};
+use crate::cli::run::usage_report::{self, PriceCheck};
+use crate::cli::signals::Signals;
+use crate::cli::terminal::{Style, Terminal, printable};
+
+/// Timeout for flushing output after a signal.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long the start of a sandbox may take.
+const SANDBOX_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long the removal of an unused session may take.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A session of a command.
+pub(crate) struct CommandSession {
+    pub(crate) host: CommandRuntime,
+    pub(crate) session: Session,
+    /// Its folder on this machine.
+    pub(crate) workspace: SessionWorkspace,
+    pub(crate) owner: WorkspaceOwner,
+    /// The files before any tool ran.
+    pub(crate) before: WorkspaceSnapshot,
+    /// Where to copy outputs, if that is wanted.
+    pub(crate) out: Option<OutputTarget>,
+    /// What the model's service runs and stores for it.
+    pub(crate) hosted: HostedState,
+}
+
+/// The hosted skills of a session, and its files at the model's service.
+#[derive(Debug, Default)]
+pub(crate) struct HostedState {
+    pub(crate) skills: Vec<HostedSkill>,
+    /// The ids of the files that the service had before.
+    pub(crate) known_files: HashSet<String>,
+}
+
+impl HostedState {
+    /// Prints the hosted skills, if there are any.
+    pub(crate) fn print_hosted_skills(&self, terminal: &Terminal) {
+        if !self.skills.is_empty() {
+            let names: Vec<String> = self.skills.iter().map(|skill| printable(&skill.id)).collect();
+            terminal.styled(Style::Dim, &format!("the model's service runs {}", names.join(", ")));
+        }
+    }
+
+    /// The files that the service did not have before.
+    fn new_files<'f>(&self, files: &'f [SessionFile]) -> Vec<&'f SessionFile> {
+        let is_new =
+            |file: &&SessionFile| file.source == FileSource::Hosted && !self.known_files.contains(&file.id);
+        files.iter().filter(is_new).collect()
+    }
+}
+
+/// Who owns the session's folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WorkspaceOwner {
+    /// The session.
+    Session,
+    /// The user.
+    User,
+}
+
+/// The recorder and the price check of the model.
+pub(crate) struct ModelRecording {
+    pub(crate) recorder: Option<Arc<Recorder<Arc<dyn Model>>>>,
+    pub(crate) price_check: Option<PriceCheck>,
+}
+
+/// How a command follows a session.
+pub(crate) struct FollowOptions {
+    pub(crate) mode: DisplayMode,
+    pub(crate) deadline: Deadline,
+    /// The summary of earlier events, when a session is resumed.
+    pub(crate) summary: TurnSummary,
+}
+
+impl CommandSession {
+    /// Creates the sandbox, so that its errors are reported before the model is called. Prints what it isolates.
+    pub(crate) async fn create_sandbox(
+        &self,
+        kind: ExecutorKind,
+        terminal: &Terminal,
+    ) -> Result<(), CliError> {
+        let executor = self.session.executor().await?;
+        let options = CallOptions::until(SystemClock.deadline(SANDBOX_TIMEOUT));
+        let workspace = executor.layout().workspace.clone();
+        // The first call creates it.
+        let made = executor.list(&workspace.to_string_lossy(), 1, 1, options).await;
+        if let Err(error) = made {
+            // The user asked for the sandbox, so the prefix says nothing new.
+            let message = error.to_string();
+            let reason = message.strip_prefix("the sandbox could not be started: ").unwrap_or(&message);
+            return Err(sandbox_error(error.with_message(reason).into()));
+        }
+        print_isolation(kind, &executor.isolation(), terminal);
+        if executor.host_access() == HostAccess::Copied {
+            let said = "no folder is shared with the sandbox: files travel there now, and what is produced comes back at the end";
+            terminal.styled(Style::Dim, said);
+        }
+        Ok(())
+    }
+
+    /// The paths of workspace files in the sandbox.
+    pub(crate) async fn sandbox_paths(&self, files: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
+        if files.is_empty() {
+            // There may be no sandbox either.
+            return Ok(Vec::new());
+        }
+        let inside = self.session.executor().await?.layout().workspace.clone();
+        let folder = self.workspace.path();
+        Ok(files.iter().map(|file| inside.join(file.strip_prefix(folder).unwrap_or(file))).collect())
+    }
+
+    /// Deletes a session in which no turn ran.
+    pub(crate) async fn discard(self) {
+        let Self { host, session, .. } = self;
+        let id = session.id();
+        drop(session);
+        let deleting = host.runtime.delete(&host.tenant, id);
+        let deleted = tokio::time::timeout(DISCARD_TIMEOUT, deleting).await;
+        if let Ok(Err(error)) = deleted {
+            tracing::warn!(session = %id, %error, "a session that did not begin is left");
+        }
+        let _ = host.shut_down().await;
+    }
+
+    /// Runs the commands, shuts everything down, and prints the results.
+    pub(crate) async fn run_turns(
+        self,
+        commands: Vec<TurnCommand>,
+        recording: ModelRecording,
+        options: FollowOptions,
+        signals: &mut Signals,
+        terminal: &Arc<Terminal>,
+    ) -> Result<ExitStatus, CliError> {
+        let Self { mut host, session, workspace, owner, before, out, hosted } = self;
+        let output_closed = CancellationToken::new();
+        let (events, printer) = start_printer(Arc::clone(terminal), options.mode, output_closed.clone());
+        let events = Arc::new(events);
+        let mut summary = options.summary;
+        let approver = TerminalApprover::for_terminal(terminal).map(Arc::new);
+        let mut follower = TurnFollower {
+            session: &session,
+            signals: &mut *signals,
+            events: &events,
+            output_closed: &output_closed,
+            deadline: options.deadline,
+            summary: &mut summary,
+            approver: approver.as_ref(),
+            cause: None,
+        };
+        let mut outcome = FollowOutcome::Abandoned;
+        let mut rest = commands.into_iter();
+        while let Some(command) = rest.next() {
+            outcome = follower.follow(command).await;
+            if !matches!(outcome, FollowOutcome::Ended(TurnEnd::Stopped(_)))
+                || follower.cause.is_some()
+                || rest.len() == 0
+            {
+                break;
+            }
+            // The text of an earlier turn is not the final response.
+            let text = follower.summary.text();
+            if !text.trim().is_empty() {
+                events.note(text);
+            }
+        }
+        let (cause, signal) = (follower.cause, follower.signal());
+        let is_abandoned = matches!(outcome, FollowOutcome::Abandoned);
+        let ending = match outcome {
+            FollowOutcome::Ended(end) => {
+                let text = last_text(&summary, &session).await;
+                Some(match &end {
+                    TurnEnd::AwaitingApproval(call) => {
+                        RunResult::failed(undecided_error(&host, session.id(), call))
+                    }
+                    TurnEnd::Stopped(_) => RunResult::from_turn_end(&end, text, summary.model_calls(), cause),
+                })
+            }
+            FollowOutcome::Failed(failure) => Some(RunResult::failed(failure)),
+            FollowOutcome::Abandoned => None,
+        };
+        // The printer ends only after all senders are dropped.
+        drop(events);
+        if !is_abandoned {
+            tokio::select! {
+                () = fetch_outputs(&session, terminal) => {}
+                _ = signals.next() => terminal.warning("what the run produced in the sandbox was not brought here"),
+            }
+        }
+        let mut made = Vec::new();
+        if !is_abandoned && (out.is_some() || !hosted.skills.is_empty()) {
+            let found = tokio::select! {
+                found = output_list::list_outputs(&host, &session) => found,
+                _ = signals.next() => Err(CliError::internal("it was not waited for")),
+            };
+            made = found.unwrap_or_else(|failure| {
+                let reason = printable(&failure.message);
+                terminal.warning(&format!("what was produced is not known: {reason}"));
+                Vec::new()
+            });
+        }
+        if let Some(out) = &out {
+            tokio::select! {
+                () = output_copy::copy_outputs(&session, &made, out, terminal) => {}
+                _ = signals.next() => terminal.warning("what the run produced was not copied whole"),
+            }
+        }
+        let expected = if is_abandoned { Vec::new() } else { host.outputs(session.id(), terminal).await };
+        // After a second signal nothing is waited for.
+        let cleaned = if is_abandoned {
+            false
+        } else {
+            tokio::select! {
+                ended = host.shut_down() => ended.is_ok(),
+                _ = signals.next() => false,
+            }
+        };
+        let unwritten = match (&ending, signal) {
+            (None, _) => None,
+            (Some(_), None) => printer.finish(signals.next()).await,
+            (Some(_), Some(signal)) => printer
+                .finish(SystemClock.sleep_until(SystemClock.deadline(FLUSH_TIMEOUT)))
+                .await
+                .map(|()| signal),
+        };
+        if !cleaned {
+            terminal.warning("the sandbox was not waited for; it ends with this process");
+        }
+        if let Some(price_check) = recording.price_check.filter(|_| ending.is_some()) {
+            usage_report::print_usage(summary.usage(), &price_check, terminal);
+        }
+        if !is_abandoned {
+            report_outputs(&mut host, session.id(), (&workspace, owner), &before, terminal).await;
+            output_report::print_hosted(&hosted.new_files(&made), out.as_ref(), terminal);
+            output_report::print_expected(&expected, terminal);
+        }
+        if host.persistence == Persistence::Persistent {
+            let resuming = host.resume_command(session.id());
+            terminal.styled(Style::Dim, &format!("`{resuming}` goes on with this session"));
+        }
+        let told = match (ending, unwritten) {
+            (None, _) => Ok(signal.unwrap_or(ExitStatus::Interrupted)),
+            (Some(_), Some(exit)) => Ok(exit),
+            (Some(ending), None) => {
+                let as_events = options.mode == DisplayMode::Events;
+                print_result(ending, as_events, terminal, signal, signals).await
+            }
+        };
+        let Some(Err(error)) = recording.recorder.map(|recorder| recorder.finish()) else { return told };
+        let lost = format!("the recording is not whole: {error}");
+        if matches!(told, Ok(ExitStatus::Success)) {
+            return Err(CliError::internal(lost));
+        }
+        // The first error determines the exit status.
+        terminal.warning(&lost);
+        told
+    }
+}
+
+/// The text of the last response. If the model gave it before the session was resumed, it comes from the record.
+async fn last_text(summary: &TurnSummary, session: &Session) -> String {
+    if summary.model_calls() > 0 {
+        return summary.text();
+    }
+    session.snapshot().await.map(|snapshot| snapshot.last_text).unwrap_or_default()
+}
+
+/// Copies outputs to this machine, if the sandbox has a workspace of its own.
+async fn fetch_outputs(session: &Session, terminal: &Terminal) {
+    // Without a sandbox nothing was produced.
+    if let Ok(executor) = session.executor().await {
+        output_report::fetch_outputs(&*executor, terminal).await;
+    }
+}
+
+/// Prints the outputs, and where they stay.
+async fn report_outputs(
+    host: &mut CommandRuntime,
+    session: SessionId,
+    (workspace, owner): (&SessionWorkspace, WorkspaceOwner),
+    before: &WorkspaceSnapshot,
+    terminal: &Terminal,
+) {
+    let produced = workspace.produced_since(before);
+    if !output_report::print_produced(&produced, workspace, terminal) {
+        return;
+    }
+    match host.keep_workspace(session).await {
+        Ok(Some(path)) => terminal.note(&format!(
+            "they are in a temporary folder, which is kept: {} (`--workspace DIR` chooses another)",
+            path.display()
+        )),
+        Ok(None) if owner == WorkspaceOwner::Session => {
+            terminal.note("they stay with the session (`--workspace DIR` chooses another folder)");
+        }
+        Ok(None) => {}
+        Err(error) => terminal.warning(&format!(
+            "they are in a temporary folder, {}, which the next run removes: {error}",
+            workspace.path().display()
+        )),
+    }
+}
+
+/// Prints the result after `signal`. A reader may be slow, and another signal must not wait for it.
+async fn print_result(
+    ending: RunResult,
+    as_events: bool,
+    terminal: &Arc<Terminal>,
+    signal: Option<ExitStatus>,
+    signals: &mut Signals,
+) -> Result<ExitStatus, CliError> {
+    let teller = Arc::clone(terminal);
+    let told = tokio::task::spawn_blocking(move || ending.print(as_events, &teller));
+    tokio::select! {
+        told = told => told.unwrap_or_else(|error| Err(CliError::internal(format!("the answer was lost: {error}")))),
+        // The first signal determines the exit status.
+        exit = signals.next() => Ok(signal.unwrap_or(exit)),
+    }
+}
+
+/// The error if there is no sandbox.
+pub(crate) fn sandbox_error(error: Error) -> CliError {
+    // Refused before an attempt: the configuration asks for what the sandbox cannot do.
+    let is_refused = match &error {
+        Error::Container { source: None, .. } => true,
+        Error::Container { source: Some(source), .. } => source.kind() == SandboxErrorKind::NotEnforced,
+        _ => false,
+    };
+    let failure = CliError::from(error).with_hint("`conjure doctor` says what this machine offers");
+    if is_refused { CliError { exit: ExitStatus::Usage, hint: None, ..failure } } else { failure }
+}
+
+/// Prints what is isolated, and what is not.
+pub(crate) fn print_isolation(kind: ExecutorKind, isolation: &Isolation, terminal: &Terminal) {
+    let open: Vec<&str> = isolation.open().collect();
+    let said = match (kind, open.as_slice()) {
+        (ExecutorKind::Local, _) => {
+            "the sandbox `local` isolates nothing: commands can do what you can do".to_owned()
+        }
+        (kind, []) => format!("the sandbox `{}` keeps commands apart from this machine", kind.as_str()),
+        (kind, open) => format!(
+            "the sandbox `{}` keeps commands apart from this machine; it cannot enforce here: {} (`conjure doctor` \
+             says why)",
+            kind.as_str(),
+            open.join(", ")
+        ),
+    };
+    terminal.styled(Style::Dim, &said);
+}

@@ -1,0 +1,229 @@
+//! Follows a session to the end of a turn, and interrupts the turn on a signal or at the deadline.
+
+use std::sync::Arc;
+
+use conjure::{
+    Block, CallId, Clock as _, Deadline, Decision, Limits, Session, SessionError, SessionEvent,
+    SessionEventKind, Subscription, SystemClock, ToolCall, TurnStop, Update,
+};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::approvals::{ApprovalOutcome, TerminalApprover};
+use crate::cli::cli_error::{CliError, ExitStatus};
+use crate::cli::run::progress::EventSender;
+use crate::cli::run::run_result::AbortCause;
+use crate::cli::run::turn_summary::{TurnEnd, TurnSummary};
+use crate::cli::signals::Signals;
+
+/// A command to a session.
+#[derive(Debug)]
+pub(crate) enum TurnCommand {
+    /// Send this message, with these limits or the session's own.
+    Prompt(Vec<Block>, Option<Limits>),
+    /// Resume the unfinished turn, and print its events from this number on.
+    Continue(u64),
+    /// Decide on a waiting tool call and resume, and print events from this number on.
+    Decide(CallId, Decision, u64),
+}
+
+/// The outcome of a command.
+#[derive(Debug)]
+pub(crate) enum FollowOutcome {
+    /// The turn ended, or awaits approval.
+    Ended(TurnEnd),
+    /// The turn could not start, or its end is not known.
+    Failed(CliError),
+    /// A second signal ended the wait.
+    Abandoned,
+}
+
+/// Follows a turn, asks for approvals, and handles signals.
+pub(crate) struct TurnFollower<'a> {
+    pub(crate) session: &'a Session,
+    pub(crate) signals: &'a mut Signals,
+    pub(crate) events: &'a Arc<EventSender>,
+    pub(crate) output_closed: &'a CancellationToken,
+    pub(crate) deadline: Deadline,
+    pub(crate) summary: &'a mut TurnSummary,
+    /// Decides on tool calls, if there is a user at the terminal.
+    pub(crate) approver: Option<&'a Arc<TerminalApprover>>,
+    /// Why this command interrupted the turn.
+    pub(crate) cause: Option<AbortCause>,
+}
+
+impl TurnFollower<'_> {
+    /// Runs the command, and follows the turn to its end. The first signal, the deadline, or a closed output
+    /// interrupts the turn. A second signal ends the wait.
+    pub(crate) async fn follow(&mut self, command: TurnCommand) -> FollowOutcome {
+        let session = self.session.clone();
+        let goes_on = !matches!(command, TurnCommand::Prompt(..));
+        // The decision just made is printed first.
+        let mut awaits_news = !matches!(command, TurnCommand::Continue(_));
+        let mut asking: Option<BoxFuture<'static, Result<Option<CallId>, SessionError>>> = None;
+        let mut starting = Some(start(session.clone(), command).boxed());
+        let mut subscription: Option<Subscription> = None;
+        let mut interrupting: Option<BoxFuture<'static, Result<(), SessionError>>> = None;
+        loop {
+            if subscription.is_some()
+                && asking.is_none()
+                && !awaits_news
+                && self.cause.is_none()
+                && let Some(call) = self.summary.pending_calls().first()
+            {
+                asking = Some(match self.approver {
+                    Some(approver) => self.ask(Arc::clone(approver), call.clone()).boxed(),
+                    None => leave_awaiting_approval(session.clone()).boxed(),
+                });
+            }
+            let cause = tokio::select! {
+                started = pending(&mut starting) => {
+                    starting = None;
+                    match started {
+                        Ok(started) => subscription = Some(started),
+                        Err(error) => return FollowOutcome::Failed(error.into()),
+                    }
+                    continue;
+                }
+                update = next(&mut subscription) => {
+                    match update {
+                        Ok(Update::Recorded(event)) => {
+                            self.events.send_event(&event);
+                            if let Some(stop) = self.summary.apply(&event)
+                                && self.is_over(&stop, goes_on).await
+                            {
+                                return FollowOutcome::Ended(TurnEnd::Stopped(stop));
+                            }
+                            awaits_news = is_followed(&event);
+                        }
+                        // Previews, and the notice that some were missed.
+                        Ok(_) => {}
+                        Err(error) => return FollowOutcome::Failed(error.into()),
+                    }
+                    continue;
+                }
+                decided = pending(&mut asking) => {
+                    asking = None;
+                    match decided {
+                        Ok(Some(call)) => self.summary.mark_decided(&call),
+                        Ok(None) => {
+                            while let Some(Ok(Update::Recorded(event))) = next(&mut subscription).now_or_never() {
+                                self.events.send_event(&event);
+                                self.summary.apply(&event);
+                            }
+                            if let Some(call) = self.summary.pending_calls().first() {
+                                return FollowOutcome::Ended(TurnEnd::AwaitingApproval(call.clone()));
+                            }
+                        }
+                        Err(error) => return FollowOutcome::Failed(error.into()),
+                    }
+                    continue;
+                }
+                interrupted = pending(&mut interrupting) => {
+                    interrupting = None;
+                    if let Err(error) = interrupted {
+                        return FollowOutcome::Failed(error.into());
+                    }
+                    continue;
+                }
+                exit = self.signals.next() => {
+                    if matches!(self.cause, Some(AbortCause::Signal(_))) {
+                        return FollowOutcome::Abandoned;
+                    }
+                    self.events.note("interrupted: ending what was started (a second signal does not wait for it)");
+                    AbortCause::Signal(exit)
+                }
+                () = self.output_closed.cancelled(), if self.cause.is_none() => AbortCause::OutputClosed,
+                () = SystemClock.sleep_until(self.deadline), if self.cause.is_none() => AbortCause::Timeout,
+            };
+            let is_first = self.cause.is_none();
+            self.cause = Some(cause);
+            asking = None;
+            if is_first {
+                let session = session.clone();
+                // A turn that is about to start is interrupted once it has started.
+                let started = starting.take();
+                if let Some(started) = started {
+                    match started.await {
+                        Ok(started) => subscription = Some(started),
+                        Err(error) => return FollowOutcome::Failed(error.into()),
+                    }
+                }
+                interrupting = Some(async move { session.interrupt().await }.boxed());
+            }
+        }
+    }
+
+    /// Whether no further turn follows: queued messages run after a resumed turn.
+    async fn is_over(&self, stop: &TurnStop, goes_on: bool) -> bool {
+        if !goes_on || self.cause.is_some() || *stop == TurnStop::Interrupted {
+            return true;
+        }
+        self.session.snapshot().await.is_ok_and(|snapshot| snapshot.queue.is_empty())
+    }
+
+    /// Asks the user about this call after all earlier events were printed, and sends the decision. Returns the call
+    /// if there was one.
+    fn ask(
+        &self,
+        approver: Arc<TerminalApprover>,
+        call: ToolCall,
+    ) -> impl Future<Output = Result<Option<CallId>, SessionError>> + Send + use<> {
+        let (session, events) = (self.session.clone(), Arc::clone(self.events));
+        async move {
+            events.flush().await;
+            match approver.ask(&call).await {
+                ApprovalOutcome::Undecided => leave_awaiting_approval(session).await,
+                ApprovalOutcome::Decided(decision) => {
+                    session.decide(call.id.clone(), decision).await.map(|()| Some(call.id))
+                }
+            }
+        }
+    }
+
+    /// The exit status of the signal, if there was one.
+    pub(crate) const fn signal(&self) -> Option<ExitStatus> {
+        match self.cause {
+            Some(AbortCause::Signal(exit)) => Some(exit),
+            _ => None,
+        }
+    }
+}
+
+async fn start(session: Session, command: TurnCommand) -> Result<Subscription, SessionError> {
+    let from = match command {
+        TurnCommand::Prompt(input, limits) => session.send_with_limits(input, limits).await?.accepted().seq(),
+        TurnCommand::Continue(from) => from,
+        TurnCommand::Decide(call, decision, from) => {
+            session.decide(call, decision).await?;
+            from
+        }
+    };
+    session.subscribe(from).await
+}
+
+/// Closes the handle so that the turn awaits approval instead of being interrupted when the command ends. Nothing is
+/// decided.
+async fn leave_awaiting_approval(session: Session) -> Result<Option<CallId>, SessionError> {
+    session.close().await.map(|()| None)
+}
+
+/// Whether another event of the same append follows: the user is asked after it.
+fn is_followed(event: &SessionEvent) -> bool {
+    matches!(event.kind, SessionEventKind::UserToolConfirmation { result: "deny", .. })
+}
+
+async fn pending<T>(future: &mut Option<BoxFuture<'static, T>>) -> T {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next(subscription: &mut Option<Subscription>) -> Result<Update, SessionError> {
+    match subscription {
+        Some(subscription) => subscription.next().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,9 @@
+//! The files that a session produced: their list, their report at the end of a run, and the copies for `--out`.
+
+pub(super) mod output_copy;
+pub(super) mod output_list;
+pub(super) mod output_report;
+
+pub(crate) use output_copy::{OutputTarget, open_folder as open_out_folder};
+pub(crate) use output_list::{hosted_file_ids, sort_by_events};
+pub(crate) use output_report::{hosted_line, human_size};

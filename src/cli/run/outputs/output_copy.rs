@@ -1,0 +1,208 @@
+//! `--out DIR`: copies the files that a run produced to a folder of the user's. Nothing is written outside of it, and
+//! nothing in it is overwritten. Holes of a file stay holes, and the total size is limited: a tool can create a
+//! sparse file of any size.
+
+use std::fs::File;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use conjure::{FileSource, Session, SessionFile};
+use futures_util::StreamExt as _;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use tokio::io::{AsyncSeekExt as _, AsyncWriteExt as _};
+
+use crate::cli::cli_error::CliError;
+use crate::cli::destination::{self, OpenDir, ToolDirs};
+use crate::cli::run::outputs::output_list;
+use crate::cli::run::outputs::output_report::human_size;
+use crate::cli::terminal::{Style, Terminal, printable};
+
+/// How many bytes of a hole count as one: a hole takes no space, but time.
+const HOLE_DISCOUNT: u64 = 64;
+
+/// Zeros shorter than a block of the file system are written.
+const BLOCK: usize = 4096;
+
+/// What a hole is compared with.
+static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+
+/// The target of copies, and their size limit.
+#[derive(Debug)]
+pub(crate) struct OutputTarget {
+    pub(crate) folder: OpenDir,
+    /// The limit of all files together, in bytes.
+    pub(crate) limit: u64,
+}
+
+/// Opens the folder, and creates it if it is missing. Tools run while it is open, and may replace it by something
+/// else. Blocks.
+pub(crate) fn open_folder(path: &Path, tools: &ToolDirs) -> Result<OpenDir, CliError> {
+    destination::open_dir(path, tools).map_err(|error| CliError::usage(format!("`--out`: {error}")))
+}
+
+/// Copies the files that the session produced; of several files of one name, the newest.
+pub(crate) async fn copy_outputs(
+    session: &Session,
+    files: &[SessionFile],
+    out: &OutputTarget,
+    terminal: &Terminal,
+) {
+    let (newest, older) = output_list::split_newest(files);
+    let mut saved = Vec::new();
+    let mut budget = CopyBudget::new(out.limit);
+    for file in newest {
+        let name = printable(&file.name);
+        match copy_file(session, file, &out.folder, &mut budget).await {
+            Ok(bytes) => saved.push((bytes, name)),
+            Err(reason) => {
+                terminal
+                    .warning(&format!("`{name}` is not in the folder of `--out`: {}", printable(&reason)));
+            }
+        }
+    }
+    if !saved.is_empty() {
+        terminal
+            .styled(Style::Plain, &format!("copied to {}:", printable(&out.folder.path.to_string_lossy())));
+    }
+    for (bytes, name) in saved {
+        terminal.note(&format!("  {:>9}  {name}", human_size(bytes)));
+    }
+    for file in older {
+        let (name, id) = (printable(&file.name), printable(&file.id));
+        terminal.note(&format!("an older `{name}` is not copied: `{id}` ({})", storage_name(file.source)));
+    }
+}
+
+/// Where a file is stored, for people.
+const fn storage_name(source: FileSource) -> &'static str {
+    match source {
+        FileSource::Hosted => "with the model's service",
+        _ => "in the workspace",
+    }
+}
+
+/// Copies one file. Returns its size.
+async fn copy_file(
+    session: &Session,
+    file: &SessionFile,
+    out: &OpenDir,
+    budget: &mut CopyBudget,
+) -> Result<u64, String> {
+    let mut content = session.open_file(file).await.map_err(|error| error.to_string())?;
+    let (folder, name, made) = create_file(out, Path::new(&file.name))?;
+    let mut target = tokio::fs::File::from_std(made);
+    let mut bytes = 0;
+    let said = |error: std::io::Error| error.to_string();
+    let written = async {
+        while let Some(piece) = content.stream.next().await {
+            let piece = piece.map_err(|error| error.to_string())?;
+            bytes += piece.len() as u64;
+            if is_hole(&piece) {
+                budget.take(piece.len() as u64 / HOLE_DISCOUNT)?;
+                target.seek(std::io::SeekFrom::Start(bytes)).await.map_err(said)?;
+            } else {
+                budget.take(piece.len() as u64)?;
+                target.write_all(&piece).await.map_err(said)?;
+            }
+        }
+        target.flush().await.map_err(said)?;
+        // The file may end with a hole.
+        target.set_len(bytes).await.map_err(said)
+    };
+    let written = written.await;
+    if written.is_err() {
+        // An incomplete copy is of no use.
+        let _ = rustix::fs::unlinkat(&folder, &name, AtFlags::empty());
+    }
+    written.map(|()| bytes)
+}
+
+/// How much may still be copied.
+#[derive(Debug)]
+struct CopyBudget {
+    limit: u64,
+    remaining: u64,
+}
+
+impl CopyBudget {
+    const fn new(limit: u64) -> Self {
+        Self { limit, remaining: limit }
+    }
+
+    fn take(&mut self, bytes: u64) -> Result<(), String> {
+        self.remaining = self.remaining.checked_sub(bytes).ok_or_else(|| {
+            let limit = human_size(self.limit);
+            format!("the copies would be larger than {limit} together; `--out-limit SIZE` allows more")
+        })?;
+        Ok(())
+    }
+}
+
+/// Whether this can be left out as a hole.
+fn is_hole(piece: &[u8]) -> bool {
+    piece.len() >= BLOCK && piece.chunks(ZEROS.len()).all(|part| ZEROS.starts_with(part))
+}
+
+/// Creates a file below the folder. Returns its parent folder, its name and the file. No link is followed.
+fn create_file(out: &OpenDir, relative: &Path) -> Result<(OwnedFd, PathBuf, File), String> {
+    let mut parts = Vec::new();
+    for part in relative.components() {
+        match part {
+            Component::Normal(part) => parts.push(Path::new(part)),
+            _ => return Err("its name leads out of it".to_owned()),
+        }
+    }
+    let Some((name, folders)) = parts.split_last() else { return Err("it has no name".to_owned()) };
+    let said = |errno: Errno| match errno {
+        Errno::EXIST => "there is a file of this name, which is not overwritten".to_owned(),
+        Errno::LOOP | Errno::NOTDIR => "a link, or a file, is in the place of its folder".to_owned(),
+        other => std::io::Error::from(other).to_string(),
+    };
+    let as_folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut folder = rustix::fs::openat(&out.handle, ".", as_folder, Mode::empty()).map_err(said)?;
+    for part in folders {
+        match rustix::fs::mkdirat(&folder, *part, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(said(errno)),
+        }
+        folder = rustix::fs::openat(folder.as_fd(), *part, as_folder, Mode::empty()).map_err(said)?;
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let made = rustix::fs::openat(&folder, *name, flags, Mode::from_raw_mode(0o666)).map_err(said)?;
+    Ok((folder, name.to_path_buf(), made.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn files_are_made_in_the_folder_and_nowhere_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let (out, outside) = (folder.path().join("out"), folder.path().join("outside"));
+        std::fs::create_dir(&outside).unwrap();
+        let opened = open_folder(&out, &ToolDirs::default()).unwrap();
+        create_file(&opened, Path::new("a/b/report.md")).unwrap();
+        assert!(out.join("a/b/report.md").is_file());
+        symlink(&outside, out.join("link")).unwrap();
+        symlink(outside.join("file"), out.join("dangling")).unwrap();
+        for (name, expected) in [
+            ("a/b/report.md", "not overwritten"),
+            ("dangling", "not overwritten"),
+            ("link/report.md", "a link"),
+            ("a/b/report.md/c", "a link, or a file"),
+            ("../report.md", "leads out"),
+            ("/report.md", "leads out"),
+            ("", "no name"),
+        ] {
+            let error = create_file(&opened, Path::new(name)).unwrap_err();
+            assert!(error.contains(expected), "{name}: {error}");
+        }
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        assert!(open_folder(&folder.path().join("file"), &ToolDirs::default()).is_err());
+    }
+}

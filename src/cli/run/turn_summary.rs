@@ -1,0 +1,132 @@
+//! Accumulates the summary of a turn from the session's events.
+
+use conjure::{
+    AfterResponse, Block, CallId, Message, ModelError, ModelErrorKind, SessionEvent, SessionEventKind,
+    SessionStopReason, StopReason, ToolCall, TurnStop, Usage,
+};
+
+/// How a turn ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum TurnEnd {
+    /// The turn ended.
+    Stopped(TurnStop),
+    /// This tool call awaits approval, and nobody decided.
+    AwaitingApproval(ToolCall),
+}
+
+/// The summary of a turn.
+#[derive(Debug, Default)]
+pub(crate) struct TurnSummary {
+    /// The last response, including those that it continued after pauses.
+    response: Vec<Block>,
+    next_part: ResponsePart,
+    error: Option<ModelError>,
+    /// How often the model was called in the last turn.
+    model_calls: u32,
+    usage: Usage,
+    /// The tool calls of the last response.
+    calls: Vec<ToolCall>,
+    /// Those that await approval, in order.
+    pending_calls: Vec<ToolCall>,
+}
+
+/// What the next content belongs to.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum ResponsePart {
+    /// A new response.
+    #[default]
+    New,
+    /// The previous response.
+    Continued,
+}
+
+impl TurnSummary {
+    /// A summary after earlier events: of those only the open tool calls count.
+    pub(crate) fn from_history<'e>(events: impl IntoIterator<Item = &'e SessionEvent>) -> Self {
+        let mut before = Self::default();
+        for event in events {
+            before.apply(event);
+        }
+        Self { calls: before.calls, pending_calls: before.pending_calls, ..Self::default() }
+    }
+
+    /// The calls that await approval, in order.
+    pub(crate) fn pending_calls(&self) -> &[ToolCall] {
+        &self.pending_calls
+    }
+
+    /// Removes a call that was decided.
+    pub(crate) fn mark_decided(&mut self, call: &CallId) {
+        self.pending_calls.retain(|pending| pending.id != *call);
+    }
+
+    /// Applies an event. Returns the end of the turn if it is one.
+    pub(crate) fn apply(&mut self, event: &SessionEvent) -> Option<TurnStop> {
+        match &event.kind {
+            SessionEventKind::SessionStatusRunning {} => self.error = None,
+            SessionEventKind::ModelRequestStart { call } => self.model_calls = *call,
+            SessionEventKind::ModelRequestEnd { stop_reason: Some(reason), .. } => {
+                // Content before a pause is continued; otherwise the next response replaces it.
+                if self.next_part == ResponsePart::New {
+                    self.response.clear();
+                }
+                self.calls.clear();
+                self.next_part = match reason.after_response() {
+                    AfterResponse::Resume => ResponsePart::Continued,
+                    _ => ResponsePart::New,
+                };
+            }
+            SessionEventKind::AgentMessage { content } => self.response.extend(content.iter().cloned()),
+            SessionEventKind::SessionError { error } => self.error = Some(error.clone()),
+            SessionEventKind::AgentToolUse { tool_use_id, name, input } => {
+                let call = ToolCall { id: tool_use_id.clone(), name: name.clone(), input: input.clone() };
+                self.calls.push(call);
+            }
+            SessionEventKind::SessionStatusIdle {
+                stop_reason: SessionStopReason::RequiresAction { tool_use_id, .. },
+                ..
+            } => {
+                self.pending_calls.extend(self.calls.iter().find(|call| call.id == *tool_use_id).cloned());
+            }
+            SessionEventKind::UserToolConfirmation { tool_use_id, .. }
+            | SessionEventKind::AgentToolResult { tool_use_id, .. } => self.mark_decided(tool_use_id),
+            SessionEventKind::SessionStatusIdle { stop_reason, usage } => {
+                self.usage.add(&usage.unwrap_or_default());
+                self.pending_calls.clear();
+                return Some(self.stop(stop_reason));
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// The text of the last response.
+    pub(crate) fn text(&self) -> String {
+        Message::assistant(self.response.clone()).text()
+    }
+
+    /// How often the model was called in the last turn.
+    pub(crate) const fn model_calls(&self) -> u32 {
+        self.model_calls
+    }
+
+    /// The usage of all turns.
+    pub(crate) const fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
+    fn stop(&self, reason: &SessionStopReason) -> TurnStop {
+        match reason {
+            SessionStopReason::EndTurn => TurnStop::Answered(StopReason::EndTurn),
+            SessionStopReason::BudgetReached { limit } => TurnStop::Limit(*limit),
+            SessionStopReason::Refusal => TurnStop::Refused,
+            SessionStopReason::Cut { reason } => TurnStop::Truncated(reason.clone()),
+            SessionStopReason::Deadline => TurnStop::Deadline,
+            SessionStopReason::RetriesExhausted => {
+                let unknown = || ModelError::new(ModelErrorKind::Protocol, "its error is not recorded");
+                TurnStop::ModelFailed(self.error.clone().unwrap_or_else(unknown))
+            }
+            _ => TurnStop::Interrupted,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The turns of a session, from its events.
+
+use conjure::{
+    Block, BlockKind, SessionEvent, SessionEventKind, SessionStopReason, Timestamp, ToolCall, Usage,
+};
+
+/// A turn.
+#[derive(Debug)]
+pub(super) struct TurnRow {
+    pub(super) at: Timestamp,
+    /// The user's message.
+    pub(super) prompt: String,
+    pub(super) model_calls: u32,
+    pub(super) tool_calls: u32,
+    /// Why it ended; `None` for an unfinished turn.
+    pub(super) stop: Option<SessionStopReason>,
+    pub(super) usage: Usage,
+}
+
+/// A tool call that awaits approval.
+#[derive(Debug)]
+pub(super) struct PendingCall {
+    pub(super) call: ToolCall,
+    pub(super) reason: String,
+}
+
+/// The turns and the waiting calls of a session.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    pub(super) turns: Vec<TurnRow>,
+    pub(super) pending: Vec<PendingCall>,
+    next_prompt: String,
+    /// The calls of the last response.
+    calls: Vec<ToolCall>,
+}
+
+impl History {
+    /// The history of these events.
+    pub(super) fn from_events(events: &[SessionEvent]) -> Self {
+        let mut history = Self::default();
+        for event in events {
+            history.apply(event);
+        }
+        history
+    }
+
+    fn apply(&mut self, event: &SessionEvent) {
+        use SessionEventKind as Kind;
+        let open = self.turns.last_mut().filter(|turn| turn.stop.is_none());
+        match (&event.kind, open) {
+            (Kind::UserMessage { content }, None) => self.next_prompt = text_of(content),
+            (Kind::SessionStatusRunning {}, None) => self.turns.push(TurnRow {
+                at: event.created_at,
+                prompt: std::mem::take(&mut self.next_prompt),
+                model_calls: 0,
+                tool_calls: 0,
+                stop: None,
+                usage: Usage::default(),
+            }),
+            (Kind::ModelRequestStart { .. }, Some(turn)) => {
+                turn.model_calls += 1;
+                self.calls.clear();
+            }
+            (Kind::AgentToolUse { tool_use_id, name, input }, Some(turn)) => {
+                turn.tool_calls += 1;
+                let call = ToolCall { id: tool_use_id.clone(), name: name.clone(), input: input.clone() };
+                self.calls.push(call);
+            }
+            (
+                Kind::SessionStatusIdle {
+                    stop_reason: SessionStopReason::RequiresAction { tool_use_id, reason },
+                    ..
+                },
+                _,
+            ) => {
+                let call = self.calls.iter().find(|call| call.id == *tool_use_id);
+                self.pending
+                    .extend(call.map(|call| PendingCall { call: call.clone(), reason: reason.clone() }));
+            }
+            (
+                Kind::UserToolConfirmation { tool_use_id, .. } | Kind::AgentToolResult { tool_use_id, .. },
+                _,
+            ) => {
+                self.pending.retain(|waiting| waiting.call.id != *tool_use_id);
+            }
+            (Kind::SessionStatusIdle { stop_reason, usage }, Some(turn)) => {
+                self.pending.clear();
+                turn.stop = Some(stop_reason.clone());
+                turn.usage = usage.unwrap_or_default();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The texts of a message.
+pub(super) fn text_of(content: &[Block]) -> String {
+    let texts = content.iter().filter_map(|block| match block.kind() {
+        BlockKind::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join("\n\n")
+}
+
+/// Why a turn ended, as text.
+pub(super) fn end_text(stop: Option<&SessionStopReason>) -> String {
+    let Some(stop) = stop else { return "under way".to_owned() };
+    match stop {
+        SessionStopReason::EndTurn => "the model is done".to_owned(),
+        SessionStopReason::RequiresAction { .. } => "waits for a person".to_owned(),
+        SessionStopReason::RetriesExhausted => "the model call failed".to_owned(),
+        SessionStopReason::BudgetReached { limit } => format!("{limit} was reached"),
+        SessionStopReason::Refusal => "the model refused".to_owned(),
+        SessionStopReason::Cut { reason } => format!("the answer was cut ({reason})"),
+        SessionStopReason::Interrupted => "interrupted".to_owned(),
+        SessionStopReason::Deadline => "the deadline passed".to_owned(),
+        _ => "ended".to_owned(),
+    }
+}

@@ -1,0 +1,177 @@
+//! Every key of the configuration file, with what it means: the one list that the reader and the guide share.
+
+use conjure_skill::closest_match;
+use toml::Table;
+
+/// One key of the configuration file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConfigKey {
+    /// Its table, as in `[pool]`; empty for a key outside of tables.
+    pub table: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// What it means, in one sentence.
+    pub meaning: &'static str,
+    /// A value as it stands in a file.
+    pub example: &'static str,
+}
+
+const fn key(
+    table: &'static str,
+    name: &'static str,
+    example: &'static str,
+    meaning: &'static str,
+) -> ConfigKey {
+    ConfigKey { table, name, meaning, example }
+}
+
+/// Every key, in the order of the documentation.
+pub const CONFIG_KEYS: &[ConfigKey] = &[
+    key(
+        "",
+        "skill_paths",
+        "[\"skills\"]",
+        "Directories of skills; the first wins. Replaces the default scopes.",
+    ),
+    key("", "trusted_projects", "[\"~/work/app\"]", "Projects whose own skills may be loaded."),
+    key("", "executor", "\"jail\"", "The kind of sandbox: `jail` (default), `docker` or `local`."),
+    key("", "image", "\"conjure/sandbox:latest\"", "The image of containers."),
+    key("", "runtime", "\"runsc\"", "The container runtime, instead of the engine's default."),
+    key(
+        "",
+        "container_user",
+        "\"1000:1000\"",
+        "The user of commands in containers; the workspace's owner by default.",
+    ),
+    key(
+        "",
+        "volumes",
+        "[\"/data:/data\"]",
+        "More directories in containers, `HOST:TARGET`, or `HOST:TARGET:rw` to write.",
+    ),
+    key("", "engine", "\"unix:///run/docker.sock\"", "Where the container engine listens."),
+    key("", "tool_timeout", "30", "Seconds that one tool call may take."),
+    key("", "max_iterations", "25", "Model calls for one message, at most."),
+    key(
+        "",
+        "network",
+        "[\"pypi.org\"]",
+        "What a sandbox may reach: `\"none\"` (default), `\"full\"`, or a list of hosts.",
+    ),
+    key("", "allowed_paths", "[\"/srv/data\"]", "Directories that tools may use beside the workspace."),
+    key("", "data", "\"~/conjure-data\"", "The data directory."),
+    key("", "memory", "\"512m\"", "Memory of a sandbox, at most; enforced or refused."),
+    key("", "cpus", "1.5", "Processors of a sandbox, at most; enforced or refused."),
+    key(
+        "",
+        "disk_limit",
+        "\"watched\"",
+        "Who enforces the workspace's quota: `watched` (default), or `kernel`, for jails of root.",
+    ),
+    key("", "require", "[\"memory\"]", "Boundaries that every sandbox must enforce, or `[\"all\"]`."),
+    key("", "base_url", "\"https://api.anthropic.com\"", "The address of the model service."),
+    key("", "profile", "\"beta\"", "The form of the Messages API: `beta` (default) or `current`."),
+    key("", "max_tokens", "8192", "Tokens of one response, at most."),
+    key("", "model_timeout", "600", "Seconds that one model call may take, with its retries."),
+    key("pool", "jail", "4", "Warm jails that are ready at any time; 0 by default."),
+    key("pool", "docker", "2", "Warm containers that are ready at any time; 0 by default."),
+    key("pool", "max_age", "1800", "Seconds until an unused warm sandbox is replaced."),
+    key(
+        "pool",
+        "starts_at_once",
+        "2",
+        "Sandboxes of a kind that are created at the same time; the number of processors by default.",
+    ),
+    key(
+        "compaction",
+        "threshold",
+        "150000",
+        "Input tokens from which a history is compacted; never by default.",
+    ),
+    key("compaction", "keep", "6", "Last messages that stay as they are."),
+    key(
+        "compaction",
+        "service_threshold",
+        "150000",
+        "Input tokens from which the model service compacts; excludes `threshold`.",
+    ),
+    key("skills", "activation", "\"load\"", "How the model gets a skill: `load` (default) or `view`."),
+    key(
+        "skills",
+        "delivery",
+        "\"instructions\"",
+        "Where an active skill's text is: `instructions` (default) or `result`.",
+    ),
+    key("skills", "max_active", "8", "Skills that are loaded at the same time, at most."),
+    key(
+        "skills",
+        "allowed_tools",
+        "\"ignore\"",
+        "Whether `allowed-tools` pre-approves calls: `ignore` (default) or `honour`.",
+    ),
+    key(
+        "skills",
+        "interpreters",
+        "{ R = [\"Rscript\"] }",
+        "Programs for scripts, by extension, over the built-in table.",
+    ),
+    key("artifacts", "enabled", "true", "Whether sessions have artifacts."),
+    key(
+        "artifacts",
+        "allowed_dirs",
+        "[\"/uploads\"]",
+        "Files may be registered beneath these only; anywhere by default.",
+    ),
+    key("artifacts", "max_file_size", "\"50m\"", "Bytes of a registered file, at most."),
+    key("artifacts", "url_fetch_enabled", "true", "Whether URLs are fetched."),
+    key("artifacts", "url_timeout", "30", "Seconds that a fetch may take."),
+    key("artifacts", "url_max_size", "\"10m\"", "Bytes of a fetched URL, at most."),
+    key("artifacts", "blocked_hosts", "[\"localhost\"]", "Hosts that are never fetched from."),
+    key("artifacts", "allowed_schemes", "[\"https\"]", "Schemes of URLs that are fetched."),
+    key("artifacts", "cache_fetched_urls", "true", "Whether fetched URLs are cached."),
+    key("artifacts", "cache_ttl", "900", "Seconds that a fetched URL is fresh."),
+    key("artifacts", "cache_max_size", "\"100m\"", "Bytes of the cache, for each tenant, at most."),
+    key(
+        "artifacts",
+        "session_ttl",
+        "3600",
+        "Seconds of idle time after which a session's artifacts expire, or `\"never\"`.",
+    ),
+];
+
+/// The names of the keys in a table, or of the keys and tables outside of all.
+pub(crate) fn names(table: &'static str) -> impl Iterator<Item = &'static str> + Clone {
+    let mut last = "";
+    CONFIG_KEYS.iter().filter_map(move |key| {
+        if key.table == table {
+            Some(key.name)
+        } else if table.is_empty() && key.table != last {
+            last = key.table;
+            Some(key.table)
+        } else {
+            None
+        }
+    })
+}
+
+/// Refuses a table with a key that it does not have.
+pub(crate) fn check(table: &Table, name: &'static str) -> Result<(), String> {
+    let Some(key) = table.keys().find(|key| !names(name).any(|known| known == key.as_str())) else {
+        return Ok(());
+    };
+    let near = closest_match(key, names(name)).map(|near| format!(", did you mean `{near}`?"));
+    Err(format!("there is no `{key}`{}", near.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_keys_of_the_file() {
+        let top: Vec<_> = names("").collect();
+        assert!(top.ends_with(&["model_timeout", "pool", "compaction", "skills", "artifacts"]), "{top:?}");
+        assert_eq!(names("pool").collect::<Vec<_>>(), ["jail", "docker", "max_age", "starts_at_once"]);
+    }
+}

@@ -1,0 +1,375 @@
+//! The configuration in force: the layers of settings, merged and checked.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use conjure_artifact::ArtifactOptions;
+use conjure_conversation::CompactionPolicy;
+use conjure_sandbox::{Isolation, Limits, NetworkPolicy};
+use conjure_skill::Scope;
+
+use crate::config::error::ConfigError;
+use crate::config::file;
+use crate::config::paths;
+use crate::config::pool::PoolSettings;
+use crate::config::process_env::ProcessEnv;
+#[cfg(feature = "docker")]
+use crate::config::sandbox::SharedEngine;
+use crate::config::sandbox::{self, ExecutorKind};
+use crate::config::settings::{ApiProfile, MAX_TIMEOUT, Settings};
+use crate::config::skills::SkillSettings;
+
+/// The settings that are in force (specification 13).
+///
+/// ```
+/// use std::time::Duration;
+/// use conjure::{Config, ProcessEnv, Settings};
+///
+/// // What the host's code says wins over the environment, and that over the file.
+/// let environment = ProcessEnv::from_pairs([("CONJURE_MAX_ITERATIONS", "10"), ("CONJURE_TOOL_TIMEOUT", "5")]);
+/// let code = Settings { tool_timeout: Some(Duration::from_secs(60)), ..Settings::default() };
+/// let config = Config::from_layers(code, &environment, None)?;
+/// assert_eq!((config.tool_timeout(), config.max_iterations()), (Duration::from_secs(60), 10));
+///
+/// // A session or a call lays its own over it.
+/// let short = config.with(Settings { max_iterations: Some(3), ..Settings::default() })?;
+/// assert_eq!(short.max_iterations(), 3);
+/// # Ok::<(), conjure::ConfigError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    settings: Settings,
+    home: Option<PathBuf>,
+    /// The variables of this process that commands of an unisolated sandbox need.
+    passthrough_env: BTreeMap<OsString, OsString>,
+    /// The folder of the user's container engine sockets.
+    runtime_folder: Option<PathBuf>,
+    skill_paths: Option<Vec<PathBuf>>,
+    trusted_projects: Vec<PathBuf>,
+    tool_timeout: Duration,
+    max_iterations: u32,
+    network: NetworkPolicy,
+    allowed_paths: Vec<PathBuf>,
+    data: Option<PathBuf>,
+    limits: Limits,
+    floor: Isolation,
+    #[cfg(feature = "docker")]
+    engine: SharedEngine,
+}
+
+impl Config {
+    /// The configuration of this process. It merges the file (the one that `CONJURE_CONFIG` names, else
+    /// `~/.conjure/config.toml` if it exists) and the environment.
+    ///
+    /// # Errors
+    ///
+    /// If the file or a variable cannot be used.
+    pub fn load() -> Result<Self, ConfigError> {
+        let environment = ProcessEnv::from_process();
+        let file = Self::default_file(&environment);
+        Self::from_layers(Settings::default(), &environment, file.as_deref())
+    }
+
+    /// Merges `code` over `environment` over the file at `file` over the defaults.
+    ///
+    /// # Errors
+    ///
+    /// If the file, a variable or a setting cannot be used.
+    pub fn from_layers(
+        code: Settings,
+        environment: &ProcessEnv,
+        file: Option<&Path>,
+    ) -> Result<Self, ConfigError> {
+        let file = file.map(file::read).transpose()?.unwrap_or_default();
+        let settings = code.merged_over(environment.settings()?).merged_over(file);
+        let config = Self::resolve(settings, environment.home(), environment.passthrough().clone())?;
+        Ok(Self { runtime_folder: environment.runtime_folder(), ..config })
+    }
+
+    /// The default configuration file: the one of `CONJURE_CONFIG`, which must exist, else `~/.conjure/config.toml`
+    /// if it exists.
+    #[must_use]
+    pub fn default_file(environment: &ProcessEnv) -> Option<PathBuf> {
+        let usual = || environment.home().map(|home| home.join(".conjure/config.toml"));
+        environment.config_file().or_else(|| usual().filter(|path| path.exists()))
+    }
+
+    /// A copy with `overrides` merged over these settings, for one session or one call.
+    ///
+    /// # Errors
+    ///
+    /// If a setting cannot be used.
+    pub fn with(&self, overrides: Settings) -> Result<Self, ConfigError> {
+        let settings = overrides.merged_over(self.settings.clone());
+        let config = Self::resolve(settings, self.home.clone(), self.passthrough_env.clone())?;
+        let config = Self { runtime_folder: self.runtime_folder.clone(), ..config };
+        #[cfg(feature = "docker")]
+        if config.settings.engine == self.settings.engine {
+            return Ok(Self { engine: self.engine.clone(), ..config });
+        }
+        Ok(config)
+    }
+
+    /// The same settings, with the `PATH`, `HOME`, language and time zone of this environment for commands.
+    #[must_use]
+    pub fn with_process_env(mut self, environment: &ProcessEnv) -> Self {
+        #[cfg(feature = "docker")]
+        if self.runtime_folder != environment.runtime_folder() {
+            self.engine = SharedEngine::default();
+        }
+        self.runtime_folder = environment.runtime_folder();
+        self.passthrough_env = environment.passthrough().clone();
+        self
+    }
+
+    fn resolve(
+        settings: Settings,
+        home: Option<PathBuf>,
+        passthrough_env: BTreeMap<OsString, OsString>,
+    ) -> Result<Self, ConfigError> {
+        let expand = |key: &'static str, list: Option<&Vec<PathBuf>>| {
+            list.map(|list| {
+                let expanded: Result<Vec<_>, _> =
+                    list.iter().map(|path| paths::expand(path, home.as_deref())).collect();
+                expanded.map_err(|reason| ConfigError::Setting { key, reason })
+            })
+            .transpose()
+        };
+        let within = |key: &'static str, fits: bool, rule: &str| {
+            if fits { Ok(()) } else { Err(ConfigError::Setting { key, reason: rule.to_owned() }) }
+        };
+        let is_time = |time: Duration| !time.is_zero() && time <= MAX_TIMEOUT;
+        let tool_timeout = settings.tool_timeout.unwrap_or(Duration::from_secs(30));
+        within("tool_timeout", is_time(tool_timeout), "it must be more than 0 seconds and at most a year")?;
+        within(
+            "model_timeout",
+            settings.model_timeout.is_none_or(is_time),
+            "it must be more than 0 seconds and at most a year",
+        )?;
+        let pool = settings.pool.unwrap_or_default();
+        pool.check().map_err(|reason| ConfigError::Setting { key: "pool", reason })?;
+        let compaction = settings.compaction.unwrap_or_default();
+        compaction.check().map_err(|reason| ConfigError::Setting { key: "compaction", reason })?;
+        if let Some(skills) = &settings.skills {
+            skills.check().map_err(|reason| ConfigError::Setting { key: "skills", reason })?;
+        }
+        if let Some(artifacts) = &settings.artifacts {
+            artifacts
+                .check(home.as_deref())
+                .map_err(|reason| ConfigError::Setting { key: "artifacts", reason })?;
+        }
+        within("max_tokens", settings.max_tokens != Some(0), "it must be at least 1")?;
+        let max_iterations = settings.max_iterations.unwrap_or(25);
+        within("max_iterations", max_iterations > 0, "it must be at least 1")?;
+        let floor = settings.floor.unwrap_or(Isolation::NONE);
+        let (limits, floor) = sandbox::limits(settings.memory, settings.cpus, floor)
+            .map_err(|(key, reason)| ConfigError::Setting { key, reason })?;
+        let limits = limits.with_disk_limit(settings.disk_limit.unwrap_or_default());
+        Ok(Self {
+            skill_paths: expand("skill_paths", settings.skill_paths.as_ref())?,
+            trusted_projects: expand("trusted_projects", settings.trusted_projects.as_ref())?
+                .unwrap_or_default(),
+            allowed_paths: expand("allowed_paths", settings.allowed_paths.as_ref())?.unwrap_or_default(),
+            data: settings
+                .data
+                .as_deref()
+                .map(|path| paths::expand(path, home.as_deref()))
+                .transpose()
+                .map_err(|reason| ConfigError::Setting { key: "data", reason })?,
+            tool_timeout,
+            max_iterations,
+            network: settings.network.clone().unwrap_or_default(),
+            limits,
+            floor,
+            home,
+            passthrough_env,
+            runtime_folder: None,
+            settings,
+            #[cfg(feature = "docker")]
+            engine: SharedEngine::default(),
+        })
+    }
+
+    /// The scopes of skills, in order of precedence: the configured folders, else the default scopes of the format's
+    /// guide for a program that runs in `project`. The project's own scopes are included and marked. Nothing of an
+    /// untrusted scope is loaded, but a diagnostic reports it.
+    #[must_use]
+    pub fn skill_scopes(&self, project: Option<&Path>) -> Vec<Scope> {
+        match &self.skill_paths {
+            Some(configured) => configured.iter().map(Scope::named).collect(),
+            None => paths::scopes(project, &self.trusted_projects, self.home.as_deref()),
+        }
+    }
+
+    /// Which kind of sandbox runs the tools.
+    #[must_use]
+    pub fn executor(&self) -> ExecutorKind {
+        self.settings.executor.unwrap_or_default()
+    }
+
+    /// The options of containers, as configured (specification 5.8).
+    ///
+    /// # Errors
+    ///
+    /// If a volume or the engine's address cannot be parsed.
+    #[cfg(feature = "docker")]
+    pub fn docker(&self) -> Result<conjure_sandbox::DockerOptions, ConfigError> {
+        use conjure_sandbox::{DockerOptions, EngineAddress};
+
+        let wrong = |key| move |reason| ConfigError::Setting { key, reason };
+        let defaults = DockerOptions::default();
+        let volumes =
+            self.settings.volumes.iter().flatten().map(|text| text.parse()).collect::<Result<_, _>>();
+        let engine =
+            EngineAddress::candidates(self.settings.engine.as_deref(), self.runtime_folder.as_deref());
+        Ok(DockerOptions {
+            engine: engine.map_err(wrong("engine"))?,
+            image: self.settings.image.clone().unwrap_or(defaults.image),
+            user: self.settings.container_user.clone(),
+            runtime: self.settings.runtime.clone(),
+            volumes: volumes.map_err(wrong("volumes"))?,
+            ..DockerOptions::default()
+        })
+    }
+
+    /// The container engine. All clones of this configuration share it, and those that were derived by
+    /// [`Config::with`] without another engine. So the engine is detected once, and the number of concurrent
+    /// container starts is limited over all sessions.
+    ///
+    /// # Errors
+    ///
+    /// If the engine's address cannot be parsed.
+    #[cfg(feature = "docker")]
+    pub fn container_engine(&self) -> Result<conjure_sandbox::ContainerEngine, ConfigError> {
+        let addresses = self.docker()?.engine;
+        Ok(self.engine.get_or_create(addresses))
+    }
+
+    /// The variables of this process that commands of an unisolated sandbox need.
+    pub(crate) const fn passthrough_env(&self) -> &BTreeMap<OsString, OsString> {
+        &self.passthrough_env
+    }
+
+    /// The timeout of a tool call. Default: 30 seconds.
+    #[must_use]
+    pub const fn tool_timeout(&self) -> Duration {
+        self.tool_timeout
+    }
+
+    /// How often the model may be called for one message. Default: 25.
+    #[must_use]
+    pub const fn max_iterations(&self) -> u32 {
+        self.max_iterations
+    }
+
+    /// What a sandbox may reach of the network. Default: nothing.
+    #[must_use]
+    pub const fn network(&self) -> &NetworkPolicy {
+        &self.network
+    }
+
+    /// Folders that tools may read and write beside the workspace. Default: none.
+    #[must_use]
+    pub fn allowed_paths(&self) -> &[PathBuf] {
+        &self.allowed_paths
+    }
+
+    /// The data folder, if it is configured. Otherwise each session has a temporary folder, and the command uses one
+    /// in the user's home.
+    #[must_use]
+    pub fn data(&self) -> Option<&Path> {
+        self.data.as_deref()
+    }
+
+    /// The resource limits of a sandbox.
+    #[must_use]
+    pub const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// What a sandbox must enforce: the required boundaries, and those of the limits that were set.
+    #[must_use]
+    pub const fn floor(&self) -> &Isolation {
+        &self.floor
+    }
+
+    /// The address of the model's service, if it is configured.
+    #[must_use]
+    pub fn base_url(&self) -> Option<&str> {
+        self.settings.base_url.as_deref()
+    }
+
+    /// The version of the service's API.
+    #[must_use]
+    pub fn profile(&self) -> ApiProfile {
+        self.settings.profile.unwrap_or_default()
+    }
+
+    /// The token limit of a response, if it is configured.
+    #[must_use]
+    pub const fn max_tokens(&self) -> Option<u32> {
+        self.settings.max_tokens
+    }
+
+    /// The warm pools. Default: none.
+    #[must_use]
+    pub fn pool(&self) -> PoolSettings {
+        self.settings.pool.unwrap_or_default()
+    }
+
+    /// The threshold at which the model's service compacts by itself. Default: never.
+    #[must_use]
+    pub fn service_compaction(&self) -> Option<NonZeroU64> {
+        self.settings.compaction.unwrap_or_default().service_compaction()
+    }
+
+    /// When the beginning of a long conversation is replaced by a summary. Default: never.
+    #[must_use]
+    pub fn compaction(&self) -> Option<CompactionPolicy> {
+        self.settings.compaction.unwrap_or_default().policy()
+    }
+
+    /// How sessions use their skills.
+    #[must_use]
+    pub fn skills(&self) -> SkillSettings {
+        self.settings.skills.clone().unwrap_or_default()
+    }
+
+    /// The options of artifacts; `None` if sessions have no artifacts.
+    #[must_use]
+    pub fn artifacts(&self) -> Option<ArtifactOptions> {
+        self.settings.artifacts.clone().unwrap_or_default().options(self.home.as_deref())
+    }
+
+    /// The timeout of a model call including its retries, if it is configured.
+    #[must_use]
+    pub const fn model_timeout(&self) -> Option<Duration> {
+        self.settings.model_timeout
+    }
+}
+
+impl Default for Config {
+    /// The defaults of the specification, without any environment.
+    fn default() -> Self {
+        Self {
+            settings: Settings::default(),
+            home: None,
+            passthrough_env: BTreeMap::new(),
+            runtime_folder: None,
+            skill_paths: None,
+            trusted_projects: Vec::new(),
+            tool_timeout: Duration::from_secs(30),
+            max_iterations: 25,
+            network: NetworkPolicy::None,
+            allowed_paths: Vec::new(),
+            data: None,
+            limits: Limits::default(),
+            floor: Isolation::NONE,
+            #[cfg(feature = "docker")]
+            engine: SharedEngine::default(),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What the model sees of skills (specification 5.1, 10), as functions.
+
+use std::borrow::Borrow;
+
+use conjure_conversation::ToolDefinition;
+use conjure_prompt::{PromptOptions, ToolOptions};
+use conjure_skill::Skill;
+
+/// The fragment of the system prompt that tells a model of these skills (specification 5.1): append it to your own.
+/// Without skills it is empty. Paths are those of this machine, as the `local` sandbox has them; for another sandbox use
+/// [`build_system_prompt`] with [`Workbench::prompt_options`](crate::Workbench::prompt_options).
+///
+/// ```
+/// let found = conjure::load("fixtures/skills")?;
+/// let fragment = conjure::system_prompt(&found.skills);
+/// assert!(fragment.contains("<available_skills>") && fragment.contains("sales-report"));
+/// # Ok::<(), conjure::Error>(())
+/// ```
+#[must_use]
+pub fn system_prompt<S: Borrow<Skill>>(skills: &[S]) -> String {
+    conjure_prompt::generate(skills.iter().map(Borrow::borrow), &PromptOptions::default())
+}
+
+/// A whole system prompt: the embedder's base prompt, then the description of the skills (specification 10). The instructions of
+/// skills that were loaded are not in it: [`Workbench::composer`](crate::Workbench::composer) tells these, too.
+#[must_use]
+pub fn build_system_prompt<S: Borrow<Skill>>(
+    base_prompt: &str,
+    skills: &[S],
+    options: &PromptOptions,
+) -> String {
+    conjure_prompt::build_system_prompt(base_prompt, skills.iter().map(Borrow::borrow), options)
+}
+
+/// The definitions of the four built-in tools (specification 5.1, 8).
+///
+/// ```
+/// let names: Vec<String> = conjure::tool_definitions().into_iter().map(|tool| tool.name).collect();
+/// assert_eq!(names, ["view", "bash_tool", "create_file", "str_replace"]);
+/// ```
+#[must_use]
+pub fn tool_definitions() -> Vec<ToolDefinition> {
+    conjure_prompt::tool_definitions(&ToolOptions::default())
+}

@@ -1,0 +1,311 @@
+//! Hard links that pin the contents of sessions' artifacts in the tenant's store. The store removes only contents
+//! that nobody links to and nobody used for a month.
+//!
+//! ```text
+//! <tenant>/artifacts/SESSION/EPOCH/DIGEST    one link for each content
+//! ```
+//!
+//! Each incarnation of a session has a folder of its own, named after the epoch of its lease. A process that lost the
+//! lease without knowing it, or that left work on a thread, removes nothing that its successor has linked.
+//!
+//! State: these links.
+//!
+//! |- A content is linked before the session's record names it. Its link is removed after the record no longer names
+//! it. So a crash leaves too many links, and never too few.
+//! - The next incarnation links what the record names, and then removes the links of earlier ones.
+//! - For a passivated session the janitor removes links that its record does not name, once its artifacts have
+//!   expired (`maintenance/expire_artifacts.rs`).
+//! - All links are removed with the session.
+//!
+//! Where no link can be made, there is a copy; a content that the store has lost is restored from it. Sessions in
+//! memory have no links: they end with the process.
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use conjure_actors::artifacts::ContentPinner;
+use conjure_actors::supervision::Failure;
+use conjure_artifact::ArtifactError;
+use conjure_base::{Digest, SessionId};
+use conjure_conversation::ArtifactContent;
+use conjure_journal::Epoch;
+use conjure_store::{FileMode, Store, StoreError, StoreErrorKind};
+use futures_util::future::BoxFuture;
+
+use crate::runtime::data::data_layout::TenantDir;
+use crate::runtime::error::RuntimeError;
+
+/// How often a folder is created again that is removed while it is created.
+const RACES: u32 = 8;
+
+/// The folder of the links of a session's artifacts.
+fn folder_of(tenant: &Path, session: SessionId) -> PathBuf {
+    tenant.join("artifacts").join(session.to_string())
+}
+
+/// Removes all links of a session that is deleted. Blocks.
+pub(crate) fn remove_pins(home: &TenantDir, session: SessionId) -> Result<(), RuntimeError> {
+    let folder = folder_of(home.data.path(), session);
+    let removed = ignore_absent(fs::remove_dir_all(&folder));
+    removed.map(drop).map_err(|error| RuntimeError::data(&folder, &error))
+}
+
+/// The sessions of a tenant that have links, in order. Blocks.
+pub(crate) fn pinned_sessions(tenant: &Path) -> Result<Vec<SessionId>, RuntimeError> {
+    let folder = tenant.join("artifacts");
+    let names = names_in(&folder).map_err(|error| RuntimeError::data(&folder, &error))?;
+    let mut sessions: Vec<SessionId> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    sessions.sort_unstable();
+    Ok(sessions)
+}
+
+/// Removes the links of a session's incarnations before this epoch, except the wanted ones, and the folders that
+/// become empty. Returns the contents that were unpinned. A copy is not returned: it is not known whether others have
+/// one, too. Blocks.
+pub(crate) fn unpin(
+    tenant: &Path,
+    session: SessionId,
+    epoch: Epoch,
+    wanted: &BTreeSet<String>,
+) -> Result<Vec<Digest>, RuntimeError> {
+    let folder = folder_of(tenant, session);
+    let gone = remove_links(&folder, epoch, wanted);
+    gone.map_err(|error| RuntimeError::data(&folder, &error))
+}
+
+fn remove_links(folder: &Path, epoch: Epoch, wanted: &BTreeSet<String>) -> Result<Vec<Digest>, StoreError> {
+    let mut let_go = Vec::new();
+    for incarnation in before(folder, epoch)? {
+        if !incarnation.is_dir() {
+            removed(&incarnation, |path| fs::remove_file(path))?;
+            continue;
+        }
+        for name in names_in(&incarnation)? {
+            let path = incarnation.join(&name);
+            if wanted.contains(&name) {
+                continue;
+            }
+            let is_link = path.symlink_metadata().is_ok_and(|link| link.nlink() > 1);
+            removed(&path, |path| fs::remove_file(path))?;
+            let_go.extend(format!("sha256:{name}").parse::<Digest>().ok().filter(|_| is_link));
+        }
+        remove_empty(&incarnation)?;
+    }
+    remove_empty(folder)?;
+    Ok(let_go)
+}
+
+/// Removes a folder if it is empty.
+fn remove_empty(folder: &Path) -> Result<(), StoreError> {
+    match fs::remove_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+        done => removed(folder, |_| done),
+    }
+}
+
+/// The entries of a session's folder that belong to no incarnation of this epoch or a later one.
+fn before(folder: &Path, epoch: Epoch) -> Result<Vec<PathBuf>, StoreError> {
+    let mut names = names_in(folder)?;
+    names.retain(|name| name.parse().map_or(true, |of: u64| of < epoch.number()));
+    Ok(names.into_iter().map(|name| folder.join(name)).collect())
+}
+
+/// The links of one session.
+#[derive(Debug, Clone)]
+pub(crate) struct ArtifactPins {
+    store: Store,
+    folder: PathBuf,
+    _held: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl ArtifactPins {
+    /// The links of a session of the tenant that this store belongs to.
+    pub(crate) fn new(tenant: &Path, session: SessionId, store: Store) -> Self {
+        Self { store, folder: folder_of(tenant, session), _held: None }
+    }
+
+    /// Keeps the guard alive as long as contents may be linked: the store needs it to stay open.
+    pub(crate) fn with_guard(mut self, held: Arc<dyn Any + Send + Sync>) -> Self {
+        self._held = Some(held);
+        self
+    }
+
+    /// The folder of one incarnation.
+    fn current_epoch_dir(&self, epoch: Epoch) -> PathBuf {
+        self.folder.join(epoch.to_string())
+    }
+
+    /// Adds one link. Blocks.
+    fn link(&self, epoch: Epoch, content: &ArtifactContent) -> Result<(), StoreError> {
+        let folder = self.folder.display();
+        tracing::trace!(%folder, digest = %content.digest, "the content of an artifact is being linked");
+        let own = EpochDir::make(self.current_epoch_dir(epoch))?;
+        own.link(&self.store, &content.digest)?;
+        own.sync()?;
+        tracing::trace!(%folder, digest = %content.digest, "the content of an artifact is linked");
+        Ok(())
+    }
+
+    /// Makes the links of this epoch exactly these, and removes those of earlier epochs. Blocks.
+    fn sync(&self, epoch: Epoch, contents: &[ArtifactContent]) -> Result<(), StoreError> {
+        let (folder, path) = (self.folder.display(), self.current_epoch_dir(epoch));
+        tracing::trace!(%folder, contents = contents.len(), "the contents of artifacts are being put in order");
+        let named = |content: &ArtifactContent| (content.digest.to_hex(), content.digest);
+        let mut wanted: BTreeMap<String, Digest> = contents.iter().map(named).collect();
+        for name in names_in(&path)? {
+            if wanted.remove(&name).is_none() {
+                removed(&path.join(name), |path| fs::remove_file(path))?;
+            }
+        }
+        let before = before(&self.folder, epoch)?;
+        if !wanted.is_empty() {
+            let own = EpochDir::make(path.clone())?;
+            for digest in wanted.values() {
+                let mut linked = own.link(&self.store, digest);
+                if matches!(linked, Err(StoreError::NotFound { .. })) && self.restore(digest, &before)? {
+                    linked = own.link(&self.store, digest);
+                }
+                match linked {
+                    // Whoever uses the artifact gets an error.
+                    Err(error) if is_loss(&error) => {
+                        tracing::warn!(%folder, %error, "the content of an artifact is lost");
+                    }
+                    linked => linked?,
+                }
+            }
+            own.sync()?;
+        }
+        tracing::trace!(%folder, contents = contents.len(), "the contents of artifacts are linked");
+        if contents.is_empty() {
+            removed(&path, |path| fs::remove_dir(path))?;
+        }
+        for path in before {
+            let is_folder = path.is_dir();
+            removed(&path, |path| if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) })?;
+        }
+        Ok(())
+    }
+
+    /// Restores a content into the store from an earlier incarnation's copy. Returns whether there was one.
+    fn restore(&self, digest: &Digest, before: &[PathBuf]) -> Result<bool, StoreError> {
+        for folder in before.iter().filter(|path| path.is_dir()) {
+            match self.store.insert_file(&folder.join(digest.to_hex()), FileMode::Plain, u64::MAX) {
+                Ok(inserted) if inserted.digest == *digest => return Ok(true),
+                Ok(_) => {}
+                Err(error) if is_loss(&error) => {}
+                // The copy is still there for the next attempt.
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The existing folder of one incarnation.
+struct EpochDir {
+    path: PathBuf,
+    opened: File,
+}
+
+impl EpochDir {
+    fn make(path: PathBuf) -> Result<Self, StoreError> {
+        let make =
+            || DirBuilder::new().recursive(true).mode(0o700).create(&path).and_then(|()| File::open(&path));
+        let mut made = make();
+        // The janitor may remove the parent folder while it is empty. It does so once: after that it has seen this
+        // one.
+        for _ in 0..RACES {
+            match made {
+                Err(ref error) if error.kind() == io::ErrorKind::NotFound => made = make(),
+                _ => break,
+            }
+        }
+        match made {
+            Ok(opened) => Ok(Self { path, opened }),
+            Err(error) => Err(failed("make", &path, error)),
+        }
+    }
+
+    /// Links this content, in whichever variant the store has it.
+    fn link(&self, store: &Store, digest: &Digest) -> Result<(), StoreError> {
+        let name = digest.to_hex();
+        for variant in [FileMode::Plain, FileMode::Executable] {
+            match store.link_into(digest, variant, &self.opened, Path::new(&name)) {
+                Err(StoreError::NotFound { .. }) => {}
+                Err(error) if error.kind() == StoreErrorKind::Exists => return Ok(()),
+                linked => return linked.map(drop),
+            }
+        }
+        Err(StoreError::NotFound { digest: *digest })
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.opened.sync_all().map_err(|error| failed("write", &self.path, error))
+    }
+}
+
+impl ContentPinner for ArtifactPins {
+    fn pin(&self, epoch: Epoch, content: ArtifactContent) -> BoxFuture<'_, Result<(), ArtifactError>> {
+        let kept = self.clone();
+        Box::pin(async move { Ok(blocking(self, move || kept.link(epoch, &content)).await?) })
+    }
+
+    fn retain(&self, epoch: Epoch, contents: Vec<ArtifactContent>) -> BoxFuture<'_, Result<(), Failure>> {
+        let kept = self.clone();
+        Box::pin(async move { Ok(blocking(self, move || kept.sync(epoch, &contents)).await?) })
+    }
+}
+
+async fn blocking(
+    kept: &ArtifactPins,
+    work: impl FnOnce() -> Result<(), StoreError> + Send + 'static,
+) -> Result<(), StoreError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(failed("write", &kept.folder, io::Error::other(error))))
+}
+
+/// Whether a content is missing or damaged.
+fn is_loss(error: &StoreError) -> bool {
+    matches!(error.kind(), StoreErrorKind::NotFound | StoreErrorKind::Corrupt)
+}
+
+/// The names in a folder; empty if there is no folder.
+fn names_in(folder: &Path) -> Result<Vec<String>, StoreError> {
+    let entries = match ignore_absent(fs::read_dir(folder)) {
+        Ok(entries) => entries.into_iter().flatten(),
+        Err(error) => return Err(failed("read", folder, error)),
+    };
+    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    names.collect::<io::Result<_>>().map_err(|error| failed("read", folder, error))
+}
+
+fn removed(path: &Path, remove: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), StoreError> {
+    ignore_absent(remove(path)).map(drop).map_err(|error| failed("remove", path, error))
+}
+
+/// Turns "not found" into `None`.
+fn ignore_absent<T>(done: io::Result<T>) -> io::Result<Option<T>> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        done => done.map(Some),
+    }
+}
+
+fn failed(doing: &'static str, path: &Path, error: io::Error) -> StoreError {
+    let path = path.to_owned();
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            StoreError::NoSpace { operation: doing, path }
+        }
+        io::ErrorKind::ReadOnlyFilesystem => StoreError::ReadOnly { operation: doing, path },
+        _ => StoreError::Io { operation: doing, path, source: error },
+    }
+}
+
+#[cfg(test)]
+mod tests;

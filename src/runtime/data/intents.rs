@@ -1,0 +1,69 @@
+//! Intent records of the sessions that are being opened or deleted. They are written before anything is done.
+//!
+//! ```text
+//! <tenant>/under-way/SESSION    empty
+//! ```
+//!
+//! State: these files. One that was not removed tells the next start that the operation was interrupted (`recovery`).
+//! So only operations that were started and not finished are swept, and nothing that merely seems unused.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use conjure_base::SessionId;
+
+/// The intent records of a tenant.
+#[derive(Debug, Clone)]
+pub(crate) struct SessionIntents {
+    folder: PathBuf,
+}
+
+impl SessionIntents {
+    /// The intent records in a tenant's folder. Reads nothing.
+    pub(crate) fn new(tenant: &Path) -> Self {
+        Self { folder: tenant.join("under-way") }
+    }
+
+    /// The folder of the records.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Writes the intent record of this session. Blocks.
+    pub(crate) fn set(&self, session: SessionId) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let path = self.folder.join(session.to_string());
+        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map(drop)
+    }
+
+    /// Removes the intent record of this session. Blocks.
+    pub(crate) fn clear(&self, session: SessionId) {
+        let path = self.folder.join(session.to_string());
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::debug!(path = %path.display(), %error, "an intent record was not removed; the next start recovers it");
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether there is no intent record. Blocks.
+    pub(crate) fn is_empty(&self) -> bool {
+        fs::read_dir(&self.folder).is_ok_and(|mut entries| entries.next().is_none()) || !self.folder.exists()
+    }
+
+    /// The sessions that have an intent record. Blocks.
+    pub(crate) fn all(&self) -> io::Result<Vec<SessionId>> {
+        let entries = match fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            found.extend(entry?.file_name().to_str().and_then(|name| name.parse::<SessionId>().ok()));
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,15 @@
+//! The data folder of a runtime: its layout, the locks between processes, intent records, pinned content, and the journal.
+
+pub(super) mod data_layout;
+pub(super) mod temp_data_dir;
+
+pub(super) mod process_lock;
+pub(super) mod tenant_lock;
+pub(super) mod tenant_map;
+
+pub(super) mod intents;
+
+pub(super) mod artifact_pins;
+pub(super) mod pinned_skills;
+
+pub(super) mod journal_storage;

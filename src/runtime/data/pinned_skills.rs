@@ -1,0 +1,254 @@
+//! The skills of sessions, pinned as they were when the sessions were opened.
+//!
+//! A skill is put into the tenant's store and linked from there into a folder named after its digest, which never
+//! changes. A session records the digest and finds the folder by it, also after a restart, whatever happened to the
+//! skill since. A folder that is found is digested again, unless a live session of this process uses it. A damaged
+//! folder is replaced by the next session that is opened with the same content.
+//!
+//! A skill may be edited between its discovery and its pinning. So the pinned copy is read again, and refused if it
+//! is not the skill that was discovered. Pinned skills are removed when no session of the tenant has them, under the
+//! exclusive tenant lock.
+//!
+//! State: `<tenant>/skills/DIGEST/NAME/…` on the disk, each complete or absent: a folder is built elsewhere, synced
+//! and renamed. A crash leaves an incomplete one as `draft-…`, which is removed when the folder is opened again.
+//! Sessions in memory pin into a folder of this process (`DataDir::workspace`), which is removed with it.
+
+use std::collections::HashMap;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use conjure_base::Digest;
+use conjure_conversation::PinnedSkill;
+use conjure_prompt::SessionSkill;
+use conjure_sandbox::{DataDir, OwnedWorkspace, SandboxError, SandboxErrorKind};
+use conjure_skill::{Mode, Skill};
+use conjure_store::StoreErrorKind;
+
+use crate::runtime::data::tenant_lock::ExclusiveGuard;
+use crate::runtime::error::RuntimeError;
+
+/// The pinned skills of a tenant.
+#[derive(Debug)]
+pub(crate) struct PinnedSkills {
+    data: DataDir,
+    folder: PathBuf,
+    /// The skills of live sessions, each in memory once.
+    known: Mutex<HashMap<Digest, Weak<SessionSkill>>>,
+    /// Only one thread at a time moves a skill into its place.
+    placing: Mutex<()>,
+    /// The folder of this process, when the skills end with it.
+    _place: Option<OwnedWorkspace>,
+}
+
+impl PinnedSkills {
+    /// The pinned skills in a tenant's data folder. Blocks.
+    pub(crate) fn open(data: &DataDir) -> io::Result<Self> {
+        let folder = data.path().join("skills");
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        Ok(Self {
+            data: data.clone(),
+            folder,
+            known: Mutex::default(),
+            placing: Mutex::default(),
+            _place: None,
+        })
+    }
+
+    /// Pinned skills that end with this process. Blocks.
+    pub(crate) fn temporary(data: &DataDir) -> Result<Self, SandboxError> {
+        let place = data.workspace()?;
+        let folder = place.path().to_owned();
+        Ok(Self {
+            data: data.clone(),
+            folder,
+            known: Mutex::default(),
+            placing: Mutex::default(),
+            _place: Some(place),
+        })
+    }
+
+    /// Removes incomplete folders. Nobody may pin skills meanwhile. Blocks.
+    pub(crate) fn clear(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with("draft-") {
+                // Nobody reads it, so it does no harm.
+                if let Err(error) = fs::remove_dir_all(entry.path()) {
+                    tracing::warn!(path = %entry.path().display(), %error, "an incomplete skill was not removed");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All pinned skills. Blocks.
+    pub(crate) fn all(&self) -> Result<Vec<Digest>, RuntimeError> {
+        let unusable = |error: io::Error| RuntimeError::data(&self.folder, &error);
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.folder).map_err(unusable)? {
+            let name = entry.map_err(unusable)?.file_name();
+            found.extend(name.to_str().and_then(|name| format!("sha256:{name}").parse::<Digest>().ok()));
+        }
+        Ok(found)
+    }
+
+    /// Removes a skill that no session has. Blocks.
+    pub(crate) fn remove(&self, digest: &Digest, _: &ExclusiveGuard) -> Result<(), RuntimeError> {
+        let name = digest.to_hex();
+        // Under its name a skill is never incomplete.
+        let dead = self.folder.join(format!("draft-{name}"));
+        let removed = match fs::rename(self.folder.join(name), &dead) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => fs::remove_dir_all(&dead),
+        };
+        removed.map_err(|error| RuntimeError::data(&dead, &error))
+    }
+
+    /// Pins a skill as it is now. Blocks.
+    pub(crate) fn pin(&self, skill: &Skill) -> Result<PinnedSkill, RuntimeError> {
+        let name = skill.name().as_str();
+        let failed = |source| RuntimeError::SkillPin { name: name.to_owned(), source };
+        let tree = self.data.snapshot(skill.root_dir()).map_err(failed)?;
+        let digest = *tree.digest();
+        let target = self.folder_of(&digest);
+        let kept = target.join(name);
+        if self.is_whole(&kept, &digest) {
+            check(skill, &kept)?;
+        } else {
+            let draft = tempfile::Builder::new()
+                .prefix("draft-")
+                .tempdir_in(&self.folder)
+                .map_err(|error| failed(of_io(&self.folder, &error)))?;
+            let inner = draft.path().join(name);
+            let open = || -> io::Result<File> {
+                fs::create_dir(&inner)?;
+                File::open(&inner)
+            };
+            let opened = open().map_err(|error| failed(of_io(&inner, &error)))?;
+            self.data.store().link_tree(&tree, &opened).map_err(|error| failed(of_store(&error)))?;
+            check(skill, &inner)?;
+            sync_folders(draft.path()).map_err(|error| failed(of_io(draft.path(), &error)))?;
+            let _one = self.placing.lock().unwrap_or_else(PoisonError::into_inner);
+            let placed = match target.is_dir() {
+                false => rename_new(draft.path(), &target),
+                // Another thread was faster; its copy may be in use.
+                true if self.is_whole(&kept, &digest) => Ok(()),
+                true => replace(draft.path(), &target, name),
+            };
+            let settled = placed.and_then(|()| File::open(&self.folder)?.sync_all());
+            settled.map_err(|error| failed(of_io(&target, &error)))?;
+        }
+        Ok(PinnedSkill { name: name.to_owned(), digest })
+    }
+
+    /// Whether a pinned skill is intact. A live session has checked its own.
+    fn is_whole(&self, path: &Path, digest: &Digest) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(digest).cloned();
+        if known.is_some_and(|skill| skill.strong_count() > 0) {
+            return path.is_dir();
+        }
+        path.is_dir() && self.data.snapshot(path).is_ok_and(|tree| tree.digest() == digest)
+    }
+
+    /// The pinned skill of this name and digest, checked to be intact. Blocks.
+    pub(crate) fn find(&self, pinned: &PinnedSkill) -> Result<Arc<SessionSkill>, RuntimeError> {
+        let PinnedSkill { name, digest } = pinned;
+        let known =
+            self.known.lock().unwrap_or_else(PoisonError::into_inner).get(digest).and_then(Weak::upgrade);
+        if let Some(skill) = known.filter(|skill| skill.name() == name) {
+            return Ok(skill);
+        }
+        let path = self.folder_of(digest).join(name);
+        let lost =
+            |what| RuntimeError::SkillLost { name: name.clone(), digest: *digest, what, path: path.clone() };
+        let tree = self.data.snapshot(&path).map_err(|error| match error.kind() {
+            SandboxErrorKind::NotFound => lost("is not there any more"),
+            _ => RuntimeError::SkillPin { name: name.clone(), source: error },
+        })?;
+        if tree.digest() != digest {
+            return Err(lost("was changed"));
+        }
+        let skill = Skill::load(&path, Mode::Lenient).map_err(|_| lost("cannot be read"))?;
+        let skill = Arc::new(SessionSkill::pinned(Arc::new(skill), *digest));
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, skill| skill.strong_count() > 0);
+        known.insert(*digest, Arc::downgrade(&skill));
+        Ok(skill)
+    }
+
+    fn folder_of(&self, digest: &Digest) -> PathBuf {
+        self.folder.join(digest.to_hex())
+    }
+}
+
+/// Checks that a folder holds the skill that was discovered, and is as valid as it was.
+fn check(found: &Skill, folder: &Path) -> Result<(), RuntimeError> {
+    let changed = |reason: String| RuntimeError::SkillChanged {
+        name: found.name().to_string(),
+        path: found.root_dir().to_owned(),
+        // The user repairs it where it was discovered.
+        reason: reason.replace(&*folder.to_string_lossy(), &found.root_dir().to_string_lossy()),
+    };
+    let now = Skill::load(folder, Mode::Lenient).map_err(|error| changed(error.to_string()))?;
+    if now.name() != found.name() {
+        return Err(changed(format!("it is called `{}` now", now.name())));
+    }
+    match now.diagnostics().first() {
+        Some(worse) if found.diagnostics().is_empty() => Err(changed(worse.to_string())),
+        _ => Ok(()),
+    }
+}
+
+/// Waits until the names in a folder and its subfolders are on the disk. The store synced their contents.
+fn sync_folders(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_folders(&entry.path())?;
+        }
+    }
+    File::open(folder)?.sync_all()
+}
+
+/// Renames a folder, unless the name is taken: then the existing one is as good.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::rename(from, to) {
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists) =>
+        {
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+/// Replaces a damaged skill. The damaged one is removed with the draft's folder. Sandboxes that use it have copies of
+/// their own.
+fn replace(draft: &Path, target: &Path, name: &str) -> io::Result<()> {
+    match fs::rename(target.join(name), draft.join("damaged")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        moved => moved?,
+    }
+    rename_new(&draft.join(name), &target.join(name))?;
+    File::open(target)?.sync_all()
+}
+
+fn of_io(path: &Path, error: &io::Error) -> SandboxError {
+    let kind = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => SandboxErrorKind::NoSpace,
+        _ => SandboxErrorKind::Io,
+    };
+    SandboxError::new(kind, format!("failed to write `{}`: {error}", path.display()))
+}
+
+fn of_store(error: &conjure_store::StoreError) -> SandboxError {
+    let kind = match error.kind() {
+        StoreErrorKind::NoSpace => SandboxErrorKind::NoSpace,
+        _ => SandboxErrorKind::Io,
+    };
+    SandboxError::new(kind, error.to_string())
+}

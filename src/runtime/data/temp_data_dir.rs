@@ -1,0 +1,148 @@
+//! A temporary data folder, for a runtime without a configured one. It is removed with its runtime, and after a crash
+//! by the next runtime that creates one.
+//!
+//! State: `conjure-…` in the machine's temporary folder, with a file `home.lock` that is locked as long as the
+//! runtime lives. A folder without such a file, or of another user, is not touched. Neither are the kept files of a
+//! session.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use conjure_sandbox::{DirId, remove_tree};
+use rustix::fs::OFlags;
+use tempfile::TempDir;
+
+use crate::runtime::error::RuntimeError;
+
+const PREFIX: &str = "conjure-";
+const LOCK: &str = "home.lock";
+
+/// A folder that is removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct TempDataDir {
+    path: PathBuf,
+    /// `None` after the drop.
+    folder: Option<TempDir>,
+    is_kept: AtomicBool,
+    _lock: File,
+}
+
+impl TempDataDir {
+    /// Creates a folder in this one, and removes the folders that dead runtimes of this user left there. Blocks.
+    pub(crate) fn create(around: &Path) -> Result<Self, RuntimeError> {
+        let unusable = |error: io::Error| RuntimeError::data(around, &error);
+        // The mode is 0700.
+        let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(around).map_err(unusable)?;
+        let path = folder.path().canonicalize().map_err(unusable)?;
+        // The file gets its name when it is locked: an unlocked one is abandoned.
+        let draft = path.join("home.new");
+        let made = || -> io::Result<(File, u32)> {
+            let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+            lock.try_lock()?;
+            fs::rename(&draft, path.join(LOCK))?;
+            Ok((lock, fs::metadata(&path)?.uid()))
+        };
+        let (lock, owner) = made().map_err(unusable)?;
+        sweep(around, owner);
+        Ok(Self { path, folder: Some(folder), is_kept: AtomicBool::new(false), _lock: lock })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Keeps the folder when this is dropped.
+    pub(crate) fn keep(&self) {
+        self.is_kept.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for TempDataDir {
+    fn drop(&mut self) {
+        let Some(folder) = self.folder.take() else { return };
+        // Commands may have set modes that only our own removal can handle.
+        let path = folder.keep();
+        let removed =
+            if self.is_kept.load(Ordering::Acquire) { remove_all_but_kept(&path) } else { remove(&path) };
+        if let Err(error) = removed {
+            tracing::warn!(path = %path.display(), %error, "a temporary folder was not removed");
+        }
+    }
+}
+
+/// Removes the folders of dead runtimes.
+fn sweep(around: &Path, owner: u32) {
+    for entry in fs::read_dir(around).into_iter().flatten().flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            continue;
+        }
+        let path = entry.path();
+        let is_ours = fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir() && found.uid() == owner);
+        let Some(_lock) = is_ours.then(|| abandoned(&path.join(LOCK))).flatten() else { continue };
+        let removed = match has_kept(&path) {
+            true => remove_all_but_kept(&path),
+            false => remove(&path),
+        };
+        match removed {
+            Ok(()) => {
+                tracing::info!(path = %path.display(), "removed the temporary folder of a dead runtime")
+            }
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "the temporary folder of a dead runtime was not removed");
+            }
+        }
+    }
+}
+
+/// The lock of a dead runtime.
+fn abandoned(path: &Path) -> Option<File> {
+    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+    let lock = OpenOptions::new().write(true).custom_flags(no_link).open(path).ok()?;
+    lock.try_lock().is_ok().then_some(lock)
+}
+
+fn remove(path: &Path) -> Result<(), RuntimeError> {
+    let removed = DirId::from_path(path).and_then(|id| remove_tree(path, id));
+    removed.map_err(|error| RuntimeError::data(path, &error))
+}
+
+/// Whether files of a session in it were kept.
+fn has_kept(path: &Path) -> bool {
+    entries(&path.join("tenants"))
+        .any(|tenant| entries(&tenant.join("workspaces")).any(|workspace| workspace.join("kept").exists()))
+}
+
+/// Removes all but the kept workspaces. The folder is an ordinary one then.
+fn remove_all_but_kept(path: &Path) -> Result<(), RuntimeError> {
+    let tenants = path.join("tenants");
+    for tenant in entries(&tenants) {
+        let workspaces = tenant.join("workspaces");
+        for inner in entries(&tenant).filter(|inner| *inner != workspaces) {
+            clear(&inner)?;
+        }
+        for workspace in entries(&workspaces).filter(|workspace| !workspace.join("kept").exists()) {
+            clear(&workspace)?;
+        }
+    }
+    for inner in entries(path).filter(|inner| *inner != tenants) {
+        clear(&inner)?;
+    }
+    Ok(())
+}
+
+fn clear(path: &Path) -> Result<(), RuntimeError> {
+    if fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
+        return remove(path);
+    }
+    fs::remove_file(path).map_err(|error| RuntimeError::data(path, &error))
+}
+
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! Detects that the wall clock was set, so that its time is not trusted.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use conjure_base::{Clock as _, Deadline, SystemClock, Timestamp};
+
+/// How far the wall clock may deviate from the monotonic clock between two readings.
+const TOLERANCE: Duration = Duration::from_secs(60);
+
+/// Longer than any process runs.
+const AGES: Duration = Duration::from_secs(1_000 * 365 * 24 * 3_600);
+
+/// Returns the time once the wall clock and the monotonic clock advanced equally since the last reading. After the
+/// wall clock was set, it cannot be told how old anything is.
+#[derive(Debug, Default)]
+pub(super) struct ClockCheck {
+    last: Mutex<Option<ClockReading>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct ClockReading {
+    wall: Timestamp,
+    /// The monotonic clock, from an arbitrary start.
+    counted: Duration,
+}
+
+impl ClockCheck {
+    /// The time; `None` at the first reading, and if the clock was set since the last one.
+    pub(super) fn now(&self, since: Deadline) -> Option<Timestamp> {
+        let counted = AGES.saturating_sub(SystemClock.remaining(since));
+        self.at(ClockReading { wall: SystemClock.timestamp(), counted })
+    }
+
+    /// The start from which [`ClockCheck::now`] counts.
+    pub(super) fn beginning() -> Deadline {
+        SystemClock.deadline(AGES)
+    }
+
+    fn at(&self, look: ClockReading) -> Option<Timestamp> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = last.replace(look)?;
+        let counted = look.counted.saturating_sub(before.counted);
+        let is_back = look.wall < before.wall;
+        let is_steady = !is_back && look.wall.duration_since(before.wall).abs_diff(counted) <= TOLERANCE;
+        is_steady.then_some(look.wall)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_was_set_is_believed_only_when_it_has_gone_on_since() {
+        let clock_check = ClockCheck::default();
+        let look = |wall: u64, counted: u64| {
+            let wall = Timestamp::from_millis(wall * 1_000);
+            clock_check.at(ClockReading { wall, counted: Duration::from_secs(counted) })
+        };
+        let seen = |wall: u64| Some(Timestamp::from_millis(wall * 1_000));
+        assert_eq!(look(1_000_000, 0), None, "nothing is known of it yet");
+        assert_eq!(look(1_003_600, 3_600), seen(1_003_600));
+        // The clock is set forward by years, runs on, and is set back.
+        assert_eq!(look(99_000_000, 7_200), None);
+        assert_eq!(look(99_003_600, 10_800), seen(99_003_600));
+        assert_eq!(look(1_014_400, 14_400), None);
+        assert_eq!(look(1_018_030, 18_000), seen(1_018_030));
+        // A machine that slept: one clock advanced, and the other did not.
+        assert_eq!(look(1_118_030, 18_010), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_is_reported_from_the_second_time_on() {
+        let (clock_check, since) = (ClockCheck::default(), ClockCheck::beginning());
+        assert_eq!(clock_check.now(since), None);
+        assert!(clock_check.now(since).is_some());
+        // Only the monotonic clock advances in this test.
+        SystemClock.sleep_until(SystemClock.deadline(Duration::from_secs(3_600))).await;
+        assert_eq!(clock_check.now(since), None);
+    }
+}

@@ -1,0 +1,6 @@
+//! The methods of [`Runtime`](super::Runtime) that work on one session: opening, finding, reading and deleting it.
+
+pub(super) mod delete_session;
+mod find_session;
+mod open_session;
+mod read_session;

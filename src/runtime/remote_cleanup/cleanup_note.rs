@@ -1,0 +1,243 @@
+//! A note of what is to be deleted at a service: of which sessions, by which model, under which key, and since when.
+//!
+//! It holds ids, names, an address and a digest of the key, but never the key. The model of that name has it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use conjure_artifact::ServiceAccount;
+use conjure_base::{Digest, SessionId, TenantId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::runtime::remote_cleanup::deletion_report::RemainingFiles;
+
+/// The format version of a note.
+pub(super) const FORMAT: u32 = 1;
+/// How often, and for how long, a service must refuse before it is given up. A wrong key may be corrected meanwhile.
+const MAX_REFUSALS: u32 = 20;
+const MAX_REFUSED_TIME: Duration = Duration::from_secs(3 * 24 * 3_600);
+
+/// What deletions of one tenant's sessions left at services.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CleanupNote {
+    pub(super) format: u32,
+    pub(crate) tenant: TenantId,
+    /// When the note was written.
+    pub(super) since: Timestamp,
+    /// How often services refused to delete some of it, or no key was known.
+    pub(super) refusals: u32,
+    pub(crate) left: Vec<FilesToDelete>,
+    /// Skills that were uploaded under the own key of a deleted tenant. The note has nothing else then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) skills: Option<SkillsToDelete>,
+}
+
+/// Skills of an account.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SkillsToDelete {
+    pub(crate) account: ServiceAccountRef,
+    /// Those that failed last come after the others.
+    pub(crate) ids: Vec<String>,
+}
+
+/// The files of one session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FilesToDelete {
+    pub(crate) session: SessionId,
+    /// The model's name, as the session's record has it.
+    pub(crate) model: Option<String>,
+    /// The account when the note was written; `None`: the model was not known.
+    pub(crate) account: Option<ServiceAccountRef>,
+    pub(crate) files: Vec<String>,
+}
+
+/// A [`ServiceAccount`] in its stored form.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ServiceAccountRef {
+    pub(crate) service: String,
+    pub(crate) key: Digest,
+}
+
+impl From<ServiceAccount> for ServiceAccountRef {
+    fn from(account: ServiceAccount) -> Self {
+        Self { service: account.service, key: account.key }
+    }
+}
+
+impl FilesToDelete {
+    /// The report for the caller of the deletion.
+    pub(super) fn report(&self, reason: &str) -> RemainingFiles {
+        RemainingFiles {
+            session: self.session,
+            model: self.model.clone(),
+            service: self.account.as_ref().map(|account| account.service.clone()),
+            files: self.files.clone(),
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+impl CleanupNote {
+    pub(crate) const fn new(tenant: TenantId, since: Timestamp, left: Vec<FilesToDelete>) -> Self {
+        Self { format: FORMAT, tenant, since, refusals: 0, left, skills: None }
+    }
+
+    /// A note of skills.
+    #[cfg(feature = "anthropic")]
+    pub(super) const fn for_skills(tenant: TenantId, since: Timestamp, skills: SkillsToDelete) -> Self {
+        Self { format: FORMAT, tenant, since, refusals: 0, left: Vec::new(), skills: Some(skills) }
+    }
+
+    /// The note's name: its first session, or the tenant and the account.
+    pub(crate) fn name(&self) -> Option<String> {
+        let of_skills = self.skills.as_ref().map(|skills| {
+            let account =
+                Digest::of_bytes(format!("{} {}", skills.account.service, skills.account.key).as_bytes());
+            format!("skills-{}-{}", self.tenant, &account.to_hex()[..16])
+        });
+        of_skills.or_else(|| self.left.first().map(|left| left.session.to_string()))
+    }
+
+    /// Whether nothing is left to delete.
+    pub(super) fn is_empty(&self) -> bool {
+        self.left.is_empty() && self.skills.as_ref().is_none_or(|skills| skills.ids.is_empty())
+    }
+
+    /// Adds the content of an earlier note of this name: of other sessions, whose records may be gone, and of skills.
+    /// The first note knows best which key a session's files belong to, since the tenant's key may be gone later.
+    pub(super) fn merged_over(mut self, before: Option<Self>) -> Self {
+        let Some(before) = before else { return self };
+        for left in &mut self.left {
+            let known = before.left.iter().find(|known| known.session == left.session);
+            if let Some(account) = known.and_then(|known| known.account.clone()) {
+                left.account = Some(account);
+            }
+        }
+        let others = before.left.into_iter().filter(|left| !self.has(left.session)).collect::<Vec<_>>();
+        self.left.extend(others);
+        if let (Some(skills), Some(before)) = (&mut self.skills, before.skills) {
+            let others = before.ids.into_iter().filter(|id| !skills.ids.contains(id)).collect::<Vec<_>>();
+            skills.ids.extend(others);
+        }
+        self
+    }
+
+    fn has(&self, session: SessionId) -> bool {
+        self.left.iter().any(|left| left.session == session)
+    }
+
+    /// Removes a session from the note.
+    pub(super) fn forget(&mut self, session: SessionId) {
+        self.left.retain(|left| left.session != session);
+    }
+
+    /// Removes deleted files of a session from the note.
+    pub(super) fn remove_files(&mut self, session: SessionId, gone: &BTreeSet<String>) {
+        for left in self.left.iter_mut().filter(|left| left.session == session) {
+            left.files.retain(|file| !gone.contains(file));
+        }
+        self.left.retain(|left| !left.files.is_empty());
+    }
+
+    /// Moves refused files of a session to the end, so that others come first.
+    pub(super) fn move_to_end(&mut self, session: SessionId, refused: &BTreeSet<String>) {
+        for left in self.left.iter_mut().filter(|left| left.session == session) {
+            left.files.sort_by_key(|file| refused.contains(file));
+        }
+    }
+
+    /// Moves these sessions to the end, so that others come first.
+    pub(super) fn move_sessions_to_end(&mut self, failed: &BTreeSet<SessionId>) {
+        self.left.sort_by_key(|left| failed.contains(&left.session));
+    }
+
+    /// Whether the next refusal is final.
+    pub(super) fn is_given_up(&self, now: Timestamp) -> bool {
+        self.refusals >= MAX_REFUSALS && now.duration_since(self.since) >= MAX_REFUSED_TIME
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample_note(files: &[&str]) -> CleanupNote {
+        let left = FilesToDelete {
+            session: SessionId::from_bits(1),
+            model: Some("m".to_owned()),
+            account: Some(ServiceAccountRef {
+                service: "https://example.com/".to_owned(),
+                key: Digest::of_bytes(b"k"),
+            }),
+            files: files.iter().map(|file| (*file).to_owned()).collect(),
+        };
+        let since = Timestamp::from_millis(1_000_000);
+        CleanupNote::new(TenantId::new("acme").unwrap(), since, vec![left])
+    }
+
+    #[test]
+    fn what_is_gone_is_taken_off_and_nothing_else() {
+        let mut note = sample_note(&["a", "b"]);
+        let gone = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<BTreeSet<_>>();
+        note.remove_files(SessionId::from_bits(2), &gone(&["a", "b"]));
+        assert_eq!(note, sample_note(&["a", "b"]), "they are another session's");
+        note.remove_files(SessionId::from_bits(1), &gone(&["b", "c"]));
+        assert_eq!(note, sample_note(&["a"]));
+        note.remove_files(SessionId::from_bits(1), &gone(&["a"]));
+        assert!(note.left.is_empty() && note.name().is_none());
+    }
+
+    #[test]
+    fn what_was_refused_lets_the_others_go_first() {
+        let mut note = sample_note(&["a", "b", "c"]);
+        note.move_to_end(SessionId::from_bits(1), &["a".to_owned()].into());
+        assert_eq!(note, sample_note(&["b", "c", "a"]));
+        note.move_to_end(SessionId::from_bits(2), &["b".to_owned()].into());
+        assert_eq!(note, sample_note(&["b", "c", "a"]));
+    }
+
+    #[test]
+    fn sessions_of_which_something_failed_let_the_others_go_first() {
+        let mut note = sample_note(&["a"]);
+        for number in [2, 3] {
+            note.left.push(FilesToDelete { session: SessionId::from_bits(number), ..note.left[0].clone() });
+        }
+        let sessions =
+            |numbers: &[u128]| numbers.iter().map(|number| SessionId::from_bits(*number)).collect();
+        note.move_sessions_to_end(&sessions(&[1, 2]));
+        let seen: Vec<SessionId> = note.left.iter().map(|left| left.session).collect();
+        assert_eq!(seen, [3, 1, 2].map(SessionId::from_bits));
+    }
+
+    #[test]
+    fn what_is_noted_anew_of_one_session_leaves_what_is_noted_of_others() {
+        let of = |number: u128, files: &[&str]| {
+            let mut note = sample_note(files);
+            note.left[0].session = SessionId::from_bits(number);
+            note
+        };
+        let before = of(1, &["a"]).merged_over(Some(of(2, &["b"])));
+        let mut now = of(1, &["a", "c"]).merged_over(Some(before));
+        let seen: Vec<_> = now.left.iter().map(|left| left.files.join(" ")).collect();
+        assert_eq!(seen, ["a c", "b"]);
+        now.forget(SessionId::from_bits(1));
+        assert_eq!(now.left, of(2, &["b"]).left);
+    }
+
+    #[test]
+    fn a_refusal_is_believed_when_it_was_heard_often_and_for_long() {
+        let mut note = sample_note(&["a"]);
+        let after = |days: u64| Timestamp::from_millis(1_000_000 + days * 24 * 3_600 * 1_000);
+        for (refusals, now, expected) in [
+            (0, after(400), false),
+            (19, after(400), false),
+            (20, after(2), false),
+            (20, after(3), true),
+            // The clock was set back.
+            (20, Timestamp::from_millis(0), false),
+        ] {
+            note.refusals = refusals;
+            assert_eq!(note.is_given_up(now), expected, "{refusals} {now}");
+        }
+    }
+}

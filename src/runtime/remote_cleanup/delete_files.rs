@@ -1,0 +1,428 @@
+//! Deletes the files that a cleanup note names, in batches.
+//!
+//! State: only the notes. An interrupted batch is repeated: a file that was deleted before is then absent, which is
+//! as good.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_actors::metrics::RemoteDeletion;
+use conjure_artifact::{DeleteError, DeleteOutcome, ServiceFileDeletion};
+use conjure_base::{Clock as _, Deadline, SystemClock};
+use conjure_journal::SessionKey;
+use futures_util::future::join_all;
+
+use crate::runtime::error::RuntimeError;
+use crate::runtime::handle::Runtime;
+use crate::runtime::remote_cleanup::cleanup_note::{CleanupNote, FilesToDelete};
+use crate::runtime::remote_cleanup::deletion_report::{RemainingFiles, RemainingSkills, RemoteSkillOutcome};
+
+/// How many files are deleted concurrently.
+const CONCURRENCY: usize = 4;
+/// How many files of one note are deleted before other notes have their turn.
+const BATCH_SIZE: usize = 200;
+/// How many consecutive failures of an account open its circuit breaker.
+pub(super) const MAX_FAILURES: usize = 3;
+/// The reason if the circuit breaker was open.
+const SKIPPED: &str = "the service did not answer others just before";
+/// The reason if the file is unknown under a key that may not be the original one.
+const NOT_UNDER_THIS_KEY: &str =
+    "the key that is known now has no such file, and it is not known to be the one of then";
+/// The reason if there was no time for an attempt.
+pub(super) const NO_TIME: &str = "there was no time for it yet";
+/// How long the deletion of one file may take.
+pub(super) const DELETE_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long to wait at least for others that change notes.
+const NOTE_LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The result of one batch.
+#[derive(Debug, Default)]
+pub(crate) struct BatchResult {
+    /// How many files were deleted.
+    pub(crate) gone: u64,
+    /// The remaining files of sessions whose records are gone.
+    pub(crate) left: Vec<RemainingFiles>,
+    /// The remaining skills of a tenant.
+    pub(crate) skills: Vec<RemainingSkills>,
+    /// Why some could not be deleted: they are to be tried later, and not at once.
+    pub(crate) failure: Option<String>,
+    /// Some were skipped, since the service did not respond just before. They have not failed.
+    pub(crate) is_skipped: bool,
+}
+
+impl BatchResult {
+    /// The result if nothing was tried: everything in the note remains.
+    fn untried(note: &CleanupNote, reason: &str) -> Self {
+        let skills = note.skills.as_ref().map(|skills| RemainingSkills {
+            service: skills.account.service.clone(),
+            skills: skills.ids.clone(),
+            outcome: RemoteSkillOutcome::DeletedLater,
+            reason: reason.to_owned(),
+        });
+        Self {
+            left: note.left.iter().map(|left| left.report(reason)).collect(),
+            skills: skills.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+}
+
+/// Skips accounts at services that do not respond, for the time of one run.
+#[derive(Debug, Default)]
+pub(crate) struct CircuitBreaker(BTreeMap<String, ServiceHealth>);
+
+/// How an account responds.
+#[derive(Debug)]
+enum ServiceHealth {
+    /// The deletion of these files failed since the account's last success or refusal.
+    Failing(BTreeSet<String>),
+    /// It did not respond.
+    Silent,
+}
+
+impl CircuitBreaker {
+    /// Whether this account is skipped: it does not respond, or fails repeatedly.
+    fn is_open(&self, account: &str) -> bool {
+        match self.0.get(account) {
+            Some(ServiceHealth::Failing(files)) => files.len() >= MAX_FAILURES,
+            Some(ServiceHealth::Silent) => true,
+            None => false,
+        }
+    }
+
+    fn record_success(&mut self, account: &str) {
+        if let Some(ServiceHealth::Failing(_)) = self.0.get(account) {
+            self.0.remove(account);
+        }
+    }
+
+    fn record_failure(&mut self, account: &str, file: &str) {
+        let answering =
+            self.0.entry(account.to_owned()).or_insert_with(|| ServiceHealth::Failing(BTreeSet::new()));
+        if let ServiceHealth::Failing(files) = answering {
+            files.insert(file.to_owned());
+        }
+    }
+
+    fn record_no_answer(&mut self, account: &str) {
+        self.0.insert(account.to_owned(), ServiceHealth::Silent);
+    }
+}
+
+/// The result for some files of one session.
+#[derive(Default)]
+struct DeleteResult {
+    gone: BTreeSet<String>,
+    /// The files that the service refused to delete, or for which there is no key.
+    refused: BTreeSet<String>,
+    /// The reason of the last refusal.
+    refusal_reason: Option<String>,
+    /// The files whose deletion may succeed later.
+    retryable: BTreeSet<String>,
+    /// The reason why it failed now.
+    retry_reason: Option<String>,
+    /// The account was skipped because of the circuit breaker.
+    is_skipped: bool,
+}
+
+impl DeleteResult {
+    fn refused(&mut self, id: &str, reason: String) {
+        self.refused.insert(id.to_owned());
+        self.refusal_reason = Some(reason);
+    }
+
+    /// Counts all remaining files as refused.
+    fn all_refused(mut self, left: &FilesToDelete, reason: String) -> Self {
+        self.refused = left.files.iter().filter(|file| !self.gone.contains(*file)).cloned().collect();
+        self.refusal_reason = Some(reason);
+        self
+    }
+}
+
+/// Deletes a batch of the note of this name.
+pub(crate) async fn process_note(
+    runtime: &Runtime,
+    name: &str,
+    breaker: &mut CircuitBreaker,
+    deadline: Deadline,
+) -> Result<BatchResult, RuntimeError> {
+    let shelf = &runtime.inner.notes;
+    let mut batch = BatchResult::default();
+    let Some(note) = shelf.get(name).await? else { return Ok(batch) };
+    if SystemClock.remaining(deadline).is_zero() {
+        return Ok(BatchResult::untried(&note, NO_TIME));
+    }
+    #[cfg(feature = "anthropic")]
+    if let Some(skills) = &note.skills {
+        return crate::runtime::remote_cleanup::delete_skills::process_skills(
+            runtime, name, &note, skills, deadline,
+        )
+        .await;
+    }
+    let records = match with_deadline(deadline, runtime.session_reader()).await {
+        None => return Ok(BatchResult::untried(&note, NO_TIME)),
+        Some(Err(error)) => {
+            let reason = error.to_string();
+            return Ok(BatchResult { failure: Some(reason.clone()), ..BatchResult::untried(&note, &reason) });
+        }
+        Some(Ok(records)) => records,
+    };
+    let mut done = Vec::new();
+    let mut room = BATCH_SIZE;
+    for left in &note.left {
+        let key = SessionKey::new(note.tenant.clone(), left.session);
+        match with_deadline(deadline, records.info(&key)).await {
+            Some(Err(RuntimeError::NotFound { .. })) => {}
+            // The session is not deleted, or not yet.
+            Some(Ok(_)) => continue,
+            // It must not hold up the others.
+            Some(Err(error)) => {
+                let reason = error.to_string();
+                batch.left.push(left.report(&reason));
+                batch.failure = Some(reason);
+                continue;
+            }
+            None => {
+                batch.left.push(left.report(NO_TIME));
+                continue;
+            }
+        }
+        let tried = delete_batch(runtime, &note, left, room, breaker, deadline).await;
+        room = room.saturating_sub(tried.gone.len());
+        batch.gone += tried.gone.len() as u64;
+        let rest = left.files.iter().filter(|file| !tried.gone.contains(*file)).cloned().collect::<Vec<_>>();
+        let failure = tried.refusal_reason.clone().or(tried.retry_reason.clone());
+        batch.is_skipped |= tried.is_skipped;
+        if !rest.is_empty() {
+            let reason = failure.as_deref().unwrap_or(if tried.is_skipped { SKIPPED } else { NO_TIME });
+            batch.left.push(FilesToDelete { files: rest, ..left.clone() }.report(reason));
+        }
+        batch.failure = batch.failure.or(failure);
+        done.push((left, tried));
+    }
+    let is_refused = done.iter().any(|(_, tried)| !tried.refused.is_empty());
+    let is_hopeless = is_refused && note.is_given_up(SystemClock.timestamp());
+    if is_hopeless {
+        done.iter()
+            .filter(|(_, tried)| !tried.refused.is_empty())
+            .for_each(|(left, tried)| give_up(&note, left, tried));
+    }
+    let done: Vec<_> = done
+        .into_iter()
+        .map(|(left, tried)| (left.session, tried.gone, tried.refused, tried.retryable))
+        .collect();
+    let failed: BTreeSet<_> =
+        done.iter().filter(|(.., passing)| !passing.is_empty()).map(|(session, ..)| *session).collect();
+    let is_put_behind = is_refused || !failed.is_empty();
+    let changed = move |note: &mut CleanupNote| {
+        note.refusals += u32::from(is_refused);
+        for (session, gone, refused, passing) in &done {
+            note.remove_files(*session, gone);
+            if is_hopeless {
+                note.remove_files(*session, refused);
+            } else {
+                note.move_to_end(*session, refused);
+            }
+            note.move_to_end(*session, passing);
+        }
+        note.move_sessions_to_end(&failed);
+    };
+    if (batch.gone > 0 || is_put_behind)
+        && let Err(error) = shelf.update(name, note_lock_timeout(deadline), changed).await
+    {
+        // A deleted file is absent the next time.
+        batch.failure = Some(error.to_string());
+    }
+    Ok(batch)
+}
+
+/// Logs the names of what remains.
+fn give_up(note: &CleanupNote, left: &FilesToDelete, tried: &DeleteResult) {
+    let service = left.account.as_ref().map_or("unknown", |account| account.service.as_str());
+    let model = left.model.as_deref().unwrap_or("unknown");
+    let reason = tried.refusal_reason.as_deref().unwrap_or_default();
+    let (tenant, session, files) = (&note.tenant, left.session, &tried.refused);
+    RemoteDeletion::GivenUp.count(files.len() as u64);
+    tracing::warn!(
+        %tenant, %session, service, model, ?files, reason,
+        "files of a deleted session stay at its model's service for good, unless somebody deletes them there: it refuses"
+    );
+}
+
+/// Deletes some files of a session.
+async fn delete_batch(
+    runtime: &Runtime,
+    note: &CleanupNote,
+    left: &FilesToDelete,
+    room: usize,
+    breaker: &mut CircuitBreaker,
+    deadline: Deadline,
+) -> DeleteResult {
+    let mut tried = DeleteResult::default();
+    let removal = match runtime.inner.factory.file_removal(&note.tenant, left.model.as_deref()) {
+        Ok(removal) => removal,
+        Err(reason) => return tried.all_refused(left, reason),
+    };
+    let account = removal.account();
+    if let Some(then) = left.account.as_ref().filter(|then| then.service != account.service) {
+        let reason =
+            format!("the model is one of `{}` now, and they lie at `{}`", account.service, then.service);
+        return tried.all_refused(left, reason);
+    }
+    let name = format!("{} {}", account.service, account.key);
+    if breaker.is_open(&name) {
+        tried.is_skipped = true;
+        return tried;
+    }
+    let is_same_key = left.account.as_ref().is_some_and(|then| then.key == account.key);
+    let files: Vec<&String> = left.files.iter().take(room).collect();
+    for some in files.chunks(CONCURRENCY) {
+        if SystemClock.remaining(deadline).is_zero() || breaker.is_open(&name) {
+            break;
+        }
+        let mut key_refused = None;
+        let removing = some.iter().map(|id| remove(&removal, id, deadline));
+        // All outcomes are collected before any is used.
+        for (id, removed) in some.iter().zip(join_all(removing).await) {
+            match &removed {
+                Err(DeleteError::Unreachable { .. }) => breaker.record_no_answer(&name),
+                Ok(_) | Err(DeleteError::KeyRefused { .. } | DeleteError::Refused { .. }) => {
+                    breaker.record_success(&name);
+                }
+                Err(_) => breaker.record_failure(&name, id),
+            }
+            let outcome = match removed {
+                Ok(DeleteOutcome::Deleted) => RemoteDeletion::Deleted,
+                Ok(DeleteOutcome::Absent) if is_same_key => RemoteDeletion::Absent,
+                Ok(DeleteOutcome::Absent) => {
+                    tried.refused(id, NOT_UNDER_THIS_KEY.to_owned());
+                    continue;
+                }
+                Err(DeleteError::KeyRefused { reason }) => {
+                    key_refused = Some(reason);
+                    continue;
+                }
+                Err(DeleteError::Refused { reason }) => {
+                    tried.refused(id, reason);
+                    continue;
+                }
+                Err(error) => {
+                    tried.retry_reason = Some(error.to_string());
+                    tried.retryable.insert((*id).clone());
+                    continue;
+                }
+            };
+            outcome.count(1);
+            tried.gone.insert((*id).clone());
+        }
+        if let Some(reason) = key_refused {
+            return tried.all_refused(left, reason);
+        }
+    }
+    tried
+}
+
+/// Runs work until the deadline. If that has passed, the work is not started.
+async fn with_deadline<T>(deadline: Deadline, work: impl Future<Output = T>) -> Option<T> {
+    if SystemClock.remaining(deadline).is_zero() {
+        return None;
+    }
+    tokio::select! {
+        biased;
+        done = work => Some(done),
+        () = SystemClock.sleep_until(deadline) => None,
+    }
+}
+
+/// How long to wait for others that change notes: until the deadline, and at least `NOTE_LOCK_TIMEOUT`.
+pub(super) fn note_lock_timeout(deadline: Deadline) -> Deadline {
+    SystemClock.deadline(SystemClock.remaining(deadline).max(NOTE_LOCK_TIMEOUT))
+}
+
+async fn remove(
+    removal: &Arc<dyn ServiceFileDeletion>,
+    id: &str,
+    deadline: Deadline,
+) -> Result<DeleteOutcome, DeleteError> {
+    let deadline = SystemClock.deadline(DELETE_TIMEOUT).min(deadline);
+    tokio::select! {
+        biased;
+        removed = removal.delete(id) => removed,
+        () = SystemClock.sleep_until(deadline) => {
+            Err(DeleteError::Unreachable { reason: "the service did not answer in time".to_owned() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_base::{SessionId, TenantId};
+
+    use super::*;
+    use crate::config::{Config, ExecutorKind, ProcessEnv, Settings};
+    use crate::runtime::RuntimeOptions;
+
+    #[tokio::test]
+    async fn when_its_time_is_over_what_is_noted_is_reported_and_nothing_is_looked_up() {
+        let settings = Settings { executor: Some(ExecutorKind::Local), ..Settings::default() };
+        let config = Config::from_layers(settings, &ProcessEnv::default(), None).unwrap();
+        let runtime = Runtime::spawn(RuntimeOptions::from(config).ephemeral()).await.unwrap();
+        let left = FilesToDelete {
+            session: SessionId::from_bits(1),
+            model: Some("m".to_owned()),
+            account: None,
+            files: vec!["a".to_owned(), "b".to_owned()],
+        };
+        let note =
+            CleanupNote::new(TenantId::new("acme").unwrap(), SystemClock.timestamp(), vec![left.clone()]);
+        let shelf = &runtime.inner.notes;
+        let name = shelf.put(note.clone()).await.unwrap().unwrap();
+        let over = SystemClock.deadline(Duration::ZERO);
+        let batch = process_note(&runtime, &name, &mut CircuitBreaker::default(), over).await.unwrap();
+        assert_eq!((batch.left, batch.failure), (vec![left.report(NO_TIME)], None));
+        assert_eq!(shelf.get(&name).await.unwrap(), Some(note));
+        assert_eq!(with_deadline(over, std::future::ready(1)).await, None);
+        let soon = SystemClock.deadline(Duration::from_secs(60));
+        assert_eq!(with_deadline(soon, std::future::ready(1)).await, Some(1));
+        // There is no such model.
+        let batch = process_note(&runtime, &name, &mut CircuitBreaker::default(), soon).await.unwrap();
+        assert!(batch.left[0].reason.contains("`m`"), "{batch:?}");
+        assert_eq!(shelf.get(&name).await.unwrap().unwrap().refusals, 1);
+        runtime.shutdown(soon).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_takes_longer_than_there_is_time_is_left() {
+        let soon = SystemClock.deadline(Duration::from_secs(60));
+        assert_eq!(with_deadline(soon, std::future::pending::<()>()).await, None);
+    }
+
+    #[test]
+    fn an_account_is_left_alone_when_it_does_not_answer_or_fails_of_several_files_in_a_row() {
+        // Lower case: this file fails; upper case: no response; `+`: success or refusal.
+        for (said, expected) in [
+            ("", false),
+            ("A", true),
+            ("A+", true),
+            ("aA+", true),
+            ("ab", false),
+            ("aaaa", false),
+            ("abc", true),
+            ("ab+c", false),
+            ("ab+cde", true),
+            // Concurrent with the others.
+            ("abc+", false),
+        ] {
+            let mut breaker = CircuitBreaker::default();
+            for file in said.chars() {
+                match file {
+                    '+' => breaker.record_success("it"),
+                    'A'..='Z' => breaker.record_no_answer("it"),
+                    file => breaker.record_failure("it", &file.to_string()),
+                }
+            }
+            assert_eq!((breaker.is_open("it"), breaker.is_open("another")), (expected, false), "{said}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Deletes what sessions have at their models' services when the sessions are deleted here.
+//!
+//! The record of a session names the files. Before the record is removed, they are written to a cleanup note (`note_store`). The
+//! note is removed when the files are gone at the service. So a service that is down delays no deletion here. A crash leaves the
+//! record, the note, or both. A note counts only where the record is gone: a session whose deletion was refused or interrupted
+//! keeps its files. Skills that were uploaded for a tenant use the same notes (`delete_skills`).
+
+mod deletion_report;
+
+mod cleanup_note;
+mod note_store;
+mod remote_files;
+
+mod delete_files;
+#[cfg(feature = "anthropic")]
+mod delete_skills;
+mod on_delete;
+
+pub(super) use delete_files::{BatchResult, CircuitBreaker, process_note};
+pub(super) use note_store::NoteStore;
+pub(super) use on_delete::RemoteLeftovers;
+
+pub use deletion_report::{DeletionReport, RemainingFiles, RemainingSkills, RemoteSkillOutcome};

@@ -1,0 +1,437 @@
+//! The storage of cleanup notes.
+//!
+//! ```text
+//! <data>/remains/SESSION.json    the files of a session, and of others of its tenant that were deleted with it
+//! <data>/remains/skills-….json   the skills of a tenant
+//! <data>/remains/lock            locked by a process that changes a note
+//! ```
+//!
+//! State: these files, each replaced atomically; in memory, if sessions are recorded in memory. A note outlives the
+//! tenant's folder.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use conjure_base::{Clock as _, Deadline, SessionId, SystemClock, TenantId};
+use serde::Deserialize;
+use tokio::sync::{Mutex as Turns, OwnedMutexGuard};
+
+use crate::runtime::data::data_layout::RuntimeDir;
+use crate::runtime::error::RuntimeError;
+use crate::runtime::options::JournalLocation;
+use crate::runtime::remote_cleanup::cleanup_note::{CleanupNote, FORMAT};
+use crate::runtime::task_set::run_blocking;
+
+/// The operation, for errors.
+const NOTING: &str = "writing a cleanup note";
+/// How long a deletion waits for others that change notes. They are quick, unless their process is paused.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
+/// The first pause before a lock of another process is tried again. It doubles up to `MAX_PAUSE`.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const MAX_PAUSE: Duration = Duration::from_millis(50);
+
+/// The notes of a data folder. Clones share them.
+#[derive(Debug, Clone)]
+pub(crate) enum NoteStore {
+    Disk(DiskNotes),
+    Memory(Arc<Mutex<BTreeMap<String, CleanupNote>>>),
+}
+
+/// A folder of notes.
+#[derive(Debug, Clone)]
+pub(crate) struct DiskNotes {
+    folder: PathBuf,
+    /// Serialises changes in this process; the lock file serialises processes.
+    exclusive: Arc<Turns<()>>,
+}
+
+/// The right to change notes. The kernel releases the lock when the process ends.
+struct NotesLock {
+    _lock: File,
+    _turn: OwnedMutexGuard<()>,
+}
+
+/// The result of trying to lock.
+enum LockAttempt {
+    Locked(File),
+    /// Another process has it.
+    Taken,
+    /// There is no folder: no note was ever written.
+    Nothing,
+}
+
+/// What happens to a changed note.
+enum NoteUpdate {
+    Keep,
+    Replace,
+}
+
+impl NoteStore {
+    /// The notes of this data folder. Reads nothing.
+    pub(crate) fn new(home: &RuntimeDir) -> Self {
+        match home.record() {
+            JournalLocation::OnDisk => Self::on_disk(home.path().join("remains")),
+            JournalLocation::InMemory => Self::Memory(Arc::default()),
+        }
+    }
+
+    fn on_disk(folder: PathBuf) -> Self {
+        Self::Disk(DiskNotes { folder, exclusive: Arc::default() })
+    }
+
+    /// Writes a note before a deletion. It replaces what earlier notes of this name say about the same sessions. On
+    /// the disk when this returns.
+    pub(crate) async fn put(&self, note: CleanupNote) -> Result<Option<String>, RuntimeError> {
+        let Some(name) = note.name() else { return Ok(None) };
+        if let Self::Disk(DiskNotes { folder, .. }) = self {
+            let folder = folder.clone();
+            let made = move || make(&folder).map_err(|error| RuntimeError::data(&folder, &error));
+            run_blocking(NOTING, made).await?;
+        }
+        let put = |before| (NoteUpdate::Replace, Some(note.merged_over(before)));
+        self.change(&name, SystemClock.deadline(LOCK_TIMEOUT), put).await?;
+        Ok(Some(name))
+    }
+
+    /// Removes a session that is not deleted from its note.
+    pub(crate) async fn remove_session(&self, session: SessionId) -> Result<(), RuntimeError> {
+        let deadline = SystemClock.deadline(LOCK_TIMEOUT);
+        self.update(&session.to_string(), deadline, move |note| note.forget(session)).await
+    }
+
+    /// Changes a note in its current form. A note without content is removed, and a missing one is ignored.
+    /// `deadline` limits the wait for others that change notes.
+    pub(super) async fn update(
+        &self,
+        name: &str,
+        deadline: Deadline,
+        change: impl FnOnce(&mut CleanupNote) + Send + 'static,
+    ) -> Result<(), RuntimeError> {
+        let changed = move |note: Option<CleanupNote>| {
+            let Some(mut note) = note else { return (NoteUpdate::Keep, None) };
+            change(&mut note);
+            (NoteUpdate::Replace, Some(note).filter(|note| !note.is_empty()))
+        };
+        self.change(name, deadline, changed).await
+    }
+
+    /// The names of all notes, in order.
+    pub(crate) async fn names(&self) -> Result<Vec<String>, RuntimeError> {
+        self.work(|shelf| match shelf {
+            Self::Memory(notes) => {
+                Ok(notes.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect())
+            }
+            Self::Disk(DiskNotes { folder, .. }) => {
+                let mut names = names_in(folder).map_err(|error| RuntimeError::data(folder, &error))?;
+                names.sort();
+                Ok(names)
+            }
+        })
+        .await
+    }
+
+    /// The names of the notes about sessions of this tenant.
+    pub(super) async fn names_for_tenant(&self, tenant: &TenantId) -> Result<Vec<String>, RuntimeError> {
+        let (mut names, tenant) = (self.names().await?, tenant.clone());
+        self.work(move |shelf| {
+            // A note that cannot be read is reported when it is processed.
+            names.retain(|name| {
+                shelf.read(name).is_ok_and(|note| note.is_some_and(|note| note.tenant == tenant))
+            });
+            Ok(names)
+        })
+        .await
+    }
+
+    /// Reads a note; `None` if there is none.
+    pub(super) async fn get(&self, name: &str) -> Result<Option<CleanupNote>, RuntimeError> {
+        let name = name.to_owned();
+        self.work(move |shelf| shelf.read(&name)).await
+    }
+
+    async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> Result<T, RuntimeError> + Send + 'static,
+    ) -> Result<T, RuntimeError> {
+        let shelf = self.clone();
+        run_blocking(NOTING, move || work(&shelf)).await
+    }
+
+    fn read(&self, name: &str) -> Result<Option<CleanupNote>, RuntimeError> {
+        match self {
+            Self::Memory(notes) => {
+                Ok(notes.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned())
+            }
+            Self::Disk(DiskNotes { folder, .. }) => {
+                let path = note_path(folder, name);
+                let read = read(&path);
+                read.map_err(|error| RuntimeError::data(&path, &error))
+            }
+        }
+    }
+
+    async fn change(
+        &self,
+        name: &str,
+        deadline: Deadline,
+        change: impl FnOnce(Option<CleanupNote>) -> (NoteUpdate, Option<CleanupNote>) + Send + 'static,
+    ) -> Result<(), RuntimeError> {
+        match self {
+            Self::Memory(notes) => {
+                let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
+                match change(notes.get(name).cloned()) {
+                    (NoteUpdate::Keep, _) => {}
+                    (NoteUpdate::Replace, Some(note)) => drop(notes.insert(name.to_owned(), note)),
+                    (NoteUpdate::Replace, None) => drop(notes.remove(name)),
+                }
+                Ok(())
+            }
+            Self::Disk(disk) => {
+                let Some(locked) = disk.lock(deadline).await? else { return Ok(()) };
+                let (folder, path) = (disk.folder.clone(), note_path(&disk.folder, name));
+                let changing = move || {
+                    // The lock is held until the change is complete, also when nobody waits for it any more.
+                    let _locked = locked;
+                    change_file(&folder, &path, change).map_err(|error| RuntimeError::data(&path, &error))
+                };
+                run_blocking(NOTING, changing).await
+            }
+        }
+    }
+}
+
+impl DiskNotes {
+    /// Waits for the right to change notes; `None` if no note was ever written. At least one attempt is made.
+    async fn lock(&self, deadline: Deadline) -> Result<Option<NotesLock>, RuntimeError> {
+        let path = self.folder.join("lock");
+        let busy = || RuntimeError::DataDirBusy { path: path.clone() };
+        let turn = tokio::select! {
+            biased;
+            turn = Arc::clone(&self.exclusive).lock_owned() => turn,
+            () = SystemClock.sleep_until(deadline) => return Err(busy()),
+        };
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let file = path.clone();
+            let trying = move || try_lock(&file).map_err(|error| RuntimeError::data(&file, &error));
+            match run_blocking(NOTING, trying).await? {
+                LockAttempt::Locked(lock) => return Ok(Some(NotesLock { _lock: lock, _turn: turn })),
+                LockAttempt::Nothing => return Ok(None),
+                LockAttempt::Taken if SystemClock.remaining(deadline).is_zero() => return Err(busy()),
+                LockAttempt::Taken => {}
+            }
+            SystemClock.sleep_until(SystemClock.deadline(pause).min(deadline)).await;
+            pause = pause.saturating_mul(2).min(MAX_PAUSE);
+        }
+    }
+}
+
+fn change_file(
+    folder: &Path,
+    path: &Path,
+    change: impl FnOnce(Option<CleanupNote>) -> (NoteUpdate, Option<CleanupNote>),
+) -> io::Result<()> {
+    let note = match read(path) {
+        // It is damaged, and of no use to anybody.
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
+            None
+        }
+        note => note?,
+    };
+    match change(note) {
+        (NoteUpdate::Keep, _) => Ok(()),
+        (NoteUpdate::Replace, None) => remove(path),
+        (NoteUpdate::Replace, Some(note)) => write(folder, path, &note),
+    }
+}
+
+/// Creates the folder, and syncs it to the disk.
+fn make(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    folder.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+}
+
+fn note_path(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.json"))
+}
+
+/// The holder may be paused, so this never waits.
+fn try_lock(path: &Path) -> io::Result<LockAttempt> {
+    let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+    let lock = match opened {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(LockAttempt::Nothing),
+        lock => lock?,
+    };
+    match lock.try_lock() {
+        Ok(()) => Ok(LockAttempt::Locked(lock)),
+        Err(TryLockError::WouldBlock) => Ok(LockAttempt::Taken),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+fn read(path: &Path) -> io::Result<Option<CleanupNote>> {
+    // Reads only the format version. A note of another version may hold anything.
+    #[derive(Deserialize)]
+    struct Form {
+        format: serde_json::Value,
+    }
+    let text = match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        text => text?,
+    };
+    let Form { format } = serde_json::from_slice(&text)?;
+    if format != FORMAT {
+        let reason = format!("it has format {format}, and this version knows {FORMAT}");
+        return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+    }
+    Ok(serde_json::from_slice(&text)?)
+}
+
+fn write(folder: &Path, path: &Path, note: &CleanupNote) -> io::Result<()> {
+    let draft = path.with_extension("new");
+    let mut new = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    new.write_all(&serde_json::to_vec(note)?)?;
+    new.sync_all()?;
+    fs::rename(&draft, path)?;
+    File::open(folder)?.sync_all()
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn names_in(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let names = entries.map(|entry| Ok(entry?.file_name().into_string().ok()));
+    let names = names.collect::<io::Result<Vec<_>>>()?;
+    Ok(names.iter().flatten().filter_map(|name| name.strip_suffix(".json")).map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_base::Timestamp;
+
+    use super::*;
+    use crate::runtime::remote_cleanup::cleanup_note::FilesToDelete;
+
+    fn sample_note(number: u128, files: &[&str]) -> CleanupNote {
+        let left = FilesToDelete {
+            session: SessionId::from_bits(number),
+            model: None,
+            account: None,
+            files: files.iter().map(|file| (*file).to_owned()).collect(),
+        };
+        CleanupNote::new(TenantId::new("acme").unwrap(), Timestamp::from_millis(1), vec![left])
+    }
+
+    fn soon() -> Deadline {
+        SystemClock.deadline(Duration::from_secs(60))
+    }
+
+    #[tokio::test]
+    async fn a_note_is_changed_as_it_is_and_goes_with_its_last_file() {
+        let folder = tempfile::tempdir().unwrap();
+        for shelf in [NoteStore::Memory(Arc::default()), NoteStore::on_disk(folder.path().join("remains"))] {
+            assert!(shelf.names().await.unwrap().is_empty());
+            shelf.remove_session(SessionId::from_bits(3)).await.unwrap();
+            assert!(!folder.path().join("remains").exists(), "who looks makes nothing");
+            let name = shelf.put(sample_note(1, &["a", "b"])).await.unwrap().unwrap();
+            assert_eq!(
+                shelf.put(sample_note(2, &[])).await.unwrap().map(|name| name.len()),
+                Some(name.len())
+            );
+            shelf.remove_session(SessionId::from_bits(2)).await.unwrap();
+            assert_eq!(shelf.names().await.unwrap(), std::slice::from_ref(&name));
+            let gone = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect();
+            let (one, session) = (gone(&["a"]), SessionId::from_bits(1));
+            shelf.update(&name, soon(), move |note| note.remove_files(session, &one)).await.unwrap();
+            assert_eq!(shelf.get(&name).await.unwrap(), Some(sample_note(1, &["b"])));
+            let other = gone(&["b"]);
+            shelf.update(&name, soon(), move |note| note.remove_files(session, &other)).await.unwrap();
+            assert_eq!(shelf.get(&name).await.unwrap(), None);
+            // A late update does not bring it back.
+            shelf.update(&name, soon(), |note| note.refusals += 1).await.unwrap();
+            assert!(shelf.names().await.unwrap().is_empty());
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_understood_is_reported_and_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = NoteStore::on_disk(folder.path().to_owned());
+        let name = shelf.put(sample_note(1, &["a"])).await.unwrap().unwrap();
+        let path = folder.path().join(format!("{name}.json"));
+        let later = fs::read_to_string(&path).unwrap().replace("\"format\":1", "\"format\":2");
+        for text in ["", "{", "{\"since\":1}", "{\"format\":1,\"whose\":\"acme\"}"] {
+            fs::write(&path, text).unwrap();
+            let error = shelf.get(&name).await.unwrap_err();
+            assert!(error.to_string().contains(&name), "{error}");
+            shelf.update(&name, soon(), |_| {}).await.unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        // A note of a later version, or one that cannot be read just now, is not replaced.
+        for text in [later.as_str(), "{\"whose\":\"acme\",\"format\":2}", "{\"format\":\"2.1\",\"left\":{}}"]
+        {
+            fs::write(&path, text).unwrap();
+            for error in [
+                shelf.get(&name).await.unwrap_err(),
+                shelf.update(&name, soon(), |_| {}).await.unwrap_err(),
+                shelf.put(sample_note(1, &["b"])).await.unwrap_err(),
+            ] {
+                assert!(error.to_string().contains("this version knows 1"), "{error}");
+            }
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        shelf.put(sample_note(1, &["b"])).await.unwrap_err();
+        fs::remove_dir(&path).unwrap();
+        // A damaged note is replaced.
+        fs::write(&path, "{").unwrap();
+        shelf.put(sample_note(1, &["b"])).await.unwrap();
+        assert_eq!(shelf.get(&name).await.unwrap(), Some(sample_note(1, &["b"])));
+        // A draft of a killed process is no note.
+        fs::write(folder.path().join("x.new"), "").unwrap();
+        assert_eq!(shelf.names().await.unwrap(), [name]);
+    }
+    #[tokio::test(start_paused = true)]
+    async fn who_holds_the_lock_and_does_nothing_is_not_waited_for_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = NoteStore::on_disk(folder.path().to_owned());
+        let name = shelf.put(sample_note(1, &["a"])).await.unwrap().unwrap();
+        let held = File::open(folder.path().join("lock")).unwrap();
+        held.lock().unwrap();
+        let now = SystemClock.deadline(Duration::ZERO);
+        for error in [
+            shelf.update(&name, now, |note| note.refusals += 1).await.unwrap_err(),
+            shelf.put(sample_note(1, &["b"])).await.unwrap_err(),
+            shelf.remove_session(SessionId::from_bits(1)).await.unwrap_err(),
+        ] {
+            assert!(matches!(error, RuntimeError::DataDirBusy { .. }) && error.is_retryable(), "{error}");
+        }
+        // Readers wait for nobody.
+        assert_eq!(shelf.get(&name).await.unwrap(), Some(sample_note(1, &["a"])));
+        // A released lock is acquired.
+        let let_go = async {
+            SystemClock.sleep_until(SystemClock.deadline(Duration::from_secs(5))).await;
+            drop(held);
+        };
+        let (put, ()) = futures_util::future::join(shelf.put(sample_note(1, &["a", "b"])), let_go).await;
+        assert_eq!(put.unwrap().as_ref(), Some(&name));
+        assert_eq!(shelf.get(&name).await.unwrap(), Some(sample_note(1, &["a", "b"])));
+    }
+}

@@ -1,0 +1,210 @@
+//! Deletes the records of sessions that have something at a service, and what they have there, as long as the caller
+//! waits.
+//!
+//! State: only the notes. Each is on the disk before the record is removed.
+
+use std::time::Duration;
+
+use conjure_base::{Clock as _, Deadline, SystemClock, TenantId};
+use conjure_conversation::SessionProfile;
+use conjure_journal::{JournalError, SessionKey};
+
+use crate::runtime::error::RuntimeError;
+use crate::runtime::handle::Runtime;
+use crate::runtime::operations::delete_session::{DeleteCondition, STOP_TIMEOUT};
+use crate::runtime::remote_cleanup::cleanup_note::{CleanupNote, FilesToDelete};
+use crate::runtime::remote_cleanup::delete_files::{BatchResult, CircuitBreaker, process_note};
+use crate::runtime::remote_cleanup::deletion_report::{
+    DeletionReport, RemainingFiles, RemainingSkills, RemoteSkillOutcome,
+};
+use crate::runtime::remote_cleanup::remote_files::{RemoteFiles, is_damage, remote_files};
+use crate::runtime::session::session_reader::SessionReader;
+
+/// How long a caller waits for a service. The rest is deleted in the background.
+const REMOTE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How many sessions of a tenant share a note.
+const SESSIONS_PER_NOTE: usize = 256;
+
+/// How often the files of a session are looked up again because it was used meanwhile.
+const MAX_ATTEMPTS: u32 = 8;
+
+/// What a deletion leaves at services.
+#[derive(Debug, Default)]
+pub(crate) struct RemoteLeftovers {
+    /// The names of the notes.
+    pub(crate) notes: Vec<String>,
+    /// Sessions whose files are not known.
+    pub(crate) unknown: Vec<RemainingFiles>,
+    /// Skills that are not deleted.
+    pub(crate) kept_skills: Vec<RemainingSkills>,
+}
+
+impl Runtime {
+    /// Deletes what these notes name, for a limited time. Returns what remains.
+    pub(crate) async fn delete_remote_now(&self, leftovers: RemoteLeftovers) -> DeletionReport {
+        let deadline = SystemClock.deadline(REMOTE_TIMEOUT);
+        let mut deletion = DeletionReport { files: leftovers.unknown, skills: leftovers.kept_skills };
+        let mut breaker = CircuitBreaker::default();
+        for name in leftovers.notes {
+            loop {
+                let batch = tokio::select! {
+                    biased;
+                    () = self.inner.tasks.closed() => {
+                        process_note(self, &name, &mut CircuitBreaker::default(), SystemClock.deadline(Duration::ZERO)).await
+                    }
+                    batch = process_note(self, &name, &mut breaker, deadline) => batch,
+                };
+                match batch {
+                    Ok(BatchResult { gone, failure: None, is_skipped: false, left, .. })
+                        if gone > 0 && !left.is_empty() =>
+                    {
+                        continue;
+                    }
+                    Ok(batch) => {
+                        deletion.files.extend(batch.left);
+                        deletion.skills.extend(batch.skills);
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "files of deleted sessions at services are left to the janitor");
+                        // The content of the note is not known.
+                        let reason = error.to_string();
+                        match name.parse() {
+                            Ok(session) => deletion.files.push(RemainingFiles {
+                                session,
+                                model: None,
+                                service: None,
+                                files: Vec::new(),
+                                reason,
+                            }),
+                            Err(_) => deletion.skills.push(RemainingSkills {
+                                service: "its model's service".to_owned(),
+                                skills: Vec::new(),
+                                outcome: RemoteSkillOutcome::DeletedLater,
+                                reason,
+                            }),
+                        }
+                    }
+                }
+                break;
+            }
+        }
+        deletion
+    }
+
+    /// Deletes the record of a session after its files were written to a note. If the note of a session that is not
+    /// deleted exists, it stays: another process may delete the session at this moment and rely on it. It has no
+    /// effect as long as the record exists.
+    pub(crate) async fn delete_noted(
+        &self,
+        key: &SessionKey,
+        profile: &SessionProfile,
+        only: DeleteCondition,
+        leftovers: &mut RemoteLeftovers,
+        deadline: Deadline,
+    ) -> Result<(), RuntimeError> {
+        let (tree, records) = (&self.inner.tree, self.session_reader().await?);
+        for _ in 0..MAX_ATTEMPTS {
+            if let DeleteCondition::Always = only {
+                tree.stop(key, deadline).await?;
+            }
+            let (left, found) = self.find_remote_files(&records, key, profile).await?;
+            leftovers.unknown =
+                found.unreadable.map(|reason| unknown(key, profile, reason)).into_iter().collect();
+            let note =
+                CleanupNote::new(key.tenant.clone(), SystemClock.timestamp(), left.into_iter().collect());
+            leftovers.notes = self.inner.notes.put(note).await?.into_iter().collect();
+            tracing::trace!(session = %key, "what a session has at its service is noted");
+            // A new deadline, since reading the record may have taken long.
+            let deadline = SystemClock.deadline(STOP_TIMEOUT);
+            let events = match only {
+                DeleteCondition::Unchanged(events) => events,
+                DeleteCondition::Always => found.events,
+            };
+            match tree.delete_unchanged(key, events, deadline).await.map_err(RuntimeError::from) {
+                // Somebody has a handle, and used it since.
+                Err(RuntimeError::Journal(JournalError::Conflict { .. }))
+                    if matches!(only, DeleteCondition::Always) => {}
+                deleted => return deleted,
+            }
+        }
+        // The session is deleted as it is now. Files of events after the last lookup are in no note.
+        tree.delete(key, deadline).await?;
+        let reason =
+            format!("the session was used each of the {MAX_ATTEMPTS} times that its record was read");
+        leftovers.unknown.push(unknown(key, profile, reason));
+        Ok(())
+    }
+
+    /// Writes the files of all sessions of a tenant to notes, before the tenant is deleted.
+    pub(crate) async fn record_notes(
+        &self,
+        tenant: &TenantId,
+        leftovers: &mut RemoteLeftovers,
+    ) -> Result<(), RuntimeError> {
+        let (records, factory) = (self.session_reader().await?, &self.inner.factory);
+        let mut together = Vec::new();
+        for session in records.ids(tenant).await? {
+            let key = SessionKey::new(tenant.clone(), session);
+            let profile = match records.profile(&key).await {
+                Ok(profile) if factory.may_have_files(tenant, &profile) => profile,
+                Ok(_) | Err(RuntimeError::NotFound { .. }) => continue,
+                Err(RuntimeError::Unreadable { .. }) => SessionProfile::default(),
+                Err(RuntimeError::Journal(error)) if is_damage(&error) => SessionProfile::default(),
+                Err(error) => return Err(error),
+            };
+            let (left, found) = self.find_remote_files(&records, &key, &profile).await?;
+            leftovers.unknown.extend(found.unreadable.map(|reason| unknown(&key, &profile, reason)));
+            together.extend(left);
+            if together.len() >= SESSIONS_PER_NOTE {
+                self.record_note(tenant, &mut together).await?;
+            }
+        }
+        self.record_note(tenant, &mut together).await?;
+        tracing::trace!(%tenant, "what a tenant has at services is noted");
+        // This includes notes of sessions that were deleted before, and of an interrupted deletion of the tenant.
+        leftovers.notes = self.inner.notes.names_for_tenant(tenant).await?;
+        Ok(())
+    }
+
+    /// Writes the note of these sessions.
+    async fn record_note(
+        &self,
+        tenant: &TenantId,
+        together: &mut Vec<FilesToDelete>,
+    ) -> Result<(), RuntimeError> {
+        let left = std::mem::take(together);
+        let note = CleanupNote::new(tenant.clone(), SystemClock.timestamp(), left);
+        self.inner.notes.put(note).await.map(drop)
+    }
+
+    /// Finds the files of a session at its model's service in its record.
+    pub(crate) async fn find_remote_files(
+        &self,
+        records: &SessionReader,
+        key: &SessionKey,
+        profile: &SessionProfile,
+    ) -> Result<(Option<FilesToDelete>, RemoteFiles), RuntimeError> {
+        let removal = self.inner.factory.file_removal(&key.tenant, profile.model.as_deref()).ok();
+        let mut found = remote_files(records, key, removal.as_ref()).await?;
+        let left = FilesToDelete {
+            session: key.session,
+            model: profile.model.clone(),
+            account: removal.map(|removal| removal.account().into()),
+            files: std::mem::take(&mut found.files),
+        };
+        Ok((Some(left).filter(|left| !left.files.is_empty()), found))
+    }
+}
+
+/// The report for a session whose record cannot be read.
+pub(crate) fn unknown(key: &SessionKey, profile: &SessionProfile, reason: String) -> RemainingFiles {
+    tracing::warn!(session = %key, reason, "the files of a deleted session at its model's service are not known, and stay there");
+    RemainingFiles {
+        session: key.session,
+        model: profile.model.clone(),
+        service: None,
+        files: Vec::new(),
+        reason,
+    }
+}

@@ -1,0 +1,245 @@
+//! The kinds of sandboxes that sessions can have: those of the configuration, and the embedder's own.
+//!
+//! State, in memory: what was detected on this machine. The connectors belong to the tenants' data folders.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use conjure_actors::admission::AdmittedSource;
+use conjure_actors::executors::{ConnectorSource, ExecutorSource};
+use conjure_base::{Clock as _, Deadline, SystemClock};
+use conjure_journal::SessionKey;
+use conjure_sandbox::{Connector, ExecutionContext, Executor, Isolation, Jail, Layout, SandboxError};
+use futures_util::future::BoxFuture;
+
+use crate::config::{Config, ExecutorKind};
+use crate::context::{SessionContext, SessionDirsGuard};
+use crate::runtime::data::data_layout::{RuntimeDir, TenantDir};
+use crate::runtime::error::RuntimeError;
+use crate::runtime::session::hosted_sessions::NO_SANDBOX;
+use crate::runtime::tenants::{DiskUsageCache, QuotaSource, TenantPolicies};
+use crate::runtime::warm_pools::{PooledSource, WarmPools};
+use crate::sandbox::connector;
+
+/// Creates the executors of an embedder's own, for each session.
+///
+/// ```
+/// use std::sync::Arc;
+/// use conjure::{ExecutionContext, ExecutorFactory, ExecutorSource, SandboxError, SessionKey};
+///
+/// fn check(_: impl ExecutorFactory) {}
+/// check(|session: &SessionKey, context: ExecutionContext| -> Result<Arc<dyn ExecutorSource>, SandboxError> {
+///     todo!("a source for {session} working in {:?}", context.workspace)
+/// });
+/// ```
+pub trait ExecutorFactory: Send + Sync {
+    /// Returns the source of a session's executors. It is called at each start of the session, on a thread that may
+    /// block; no sandbox is created yet. `context` describes what the sandboxes are for: the workspace, the skills'
+    /// folders, and the environment.
+    ///
+    /// The configuration's requirements (`context.floor`) must be met by [`ExecutorSource::isolation`] and by the
+    /// [`Executor::isolation`](conjure_sandbox::Executor::isolation) of what it opens. Otherwise the session does not
+    /// start, or has no sandbox.
+    ///
+    /// # Errors
+    ///
+    /// Why there are no executors; the session does not start.
+    fn source(
+        &self,
+        session: &SessionKey,
+        context: ExecutionContext,
+    ) -> Result<Arc<dyn ExecutorSource>, SandboxError>;
+}
+
+impl<F> ExecutorFactory for F
+where
+    F: Fn(&SessionKey, ExecutionContext) -> Result<Arc<dyn ExecutorSource>, SandboxError> + Send + Sync,
+{
+    fn source(
+        &self,
+        session: &SessionKey,
+        context: ExecutionContext,
+    ) -> Result<Arc<dyn ExecutorSource>, SandboxError> {
+        self(session, context)
+    }
+}
+
+/// Sandboxes of the embedder's own.
+#[derive(Clone)]
+pub(crate) enum CustomSandbox {
+    Connector(Arc<dyn Connector>),
+    Factory(Arc<dyn ExecutorFactory>),
+}
+
+/// What the name of a sandbox stands for.
+pub(crate) enum SandboxKind<'a> {
+    Custom(&'a CustomSandbox),
+    BuiltIn(ExecutorKind),
+}
+
+/// The kinds of sandboxes of a runtime.
+pub(crate) struct SandboxKinds {
+    custom: BTreeMap<String, CustomSandbox>,
+    policies: TenantPolicies,
+    disk_usage: DiskUsageCache,
+    pools: WarmPools,
+    /// Detected once, for all tenants.
+    jail: OnceLock<Jail>,
+}
+
+impl SandboxKinds {
+    /// The kinds for this data, and for tenants with these policies.
+    pub(crate) fn new(
+        own: BTreeMap<String, CustomSandbox>,
+        policies: TenantPolicies,
+        home: &Arc<RuntimeDir>,
+        pools: WarmPools,
+    ) -> Self {
+        let meters = DiskUsageCache::new(Arc::clone(home), policies.clone());
+        Self { custom: own, policies, disk_usage: meters, pools, jail: OnceLock::new() }
+    }
+
+    /// The policies of the tenants.
+    pub(crate) const fn policies(&self) -> &TenantPolicies {
+        &self.policies
+    }
+
+    /// The disk usage of the tenants.
+    pub(crate) const fn disk_usage(&self) -> &DiskUsageCache {
+        &self.disk_usage
+    }
+
+    /// The warm pools.
+    pub(crate) const fn pools(&self) -> &WarmPools {
+        &self.pools
+    }
+
+    /// What this name stands for; `None` for the name of no sandbox. The embedder's names win over ours.
+    pub(crate) fn kind(&self, name: &str) -> Result<Option<SandboxKind<'_>>, RuntimeError> {
+        if let Some(own) = self.custom.get(name) {
+            return Ok(Some(SandboxKind::Custom(own)));
+        }
+        if name == NO_SANDBOX {
+            return Ok(None);
+        }
+        name.parse().map(SandboxKind::BuiltIn).map(Some).map_err(|_| {
+            let built = ["jail", "docker", "local", NO_SANDBOX].map(str::to_owned);
+            let available = self.custom.keys().cloned().chain(built).collect();
+            RuntimeError::UnknownExecutor { name: name.to_owned(), available }
+        })
+    }
+
+    /// The source of a session's sandboxes, in its tenant's folder. Blocks.
+    pub(crate) fn source(
+        &self,
+        session: &SessionKey,
+        home: &Arc<TenantDir>,
+        kind: &SandboxKind<'_>,
+        config: &Config,
+        context: SessionContext,
+    ) -> Result<Arc<dyn ExecutorSource>, RuntimeError> {
+        let source = self.source_of(session, home, kind, config, context)?;
+        let gate = self.policies.sandboxes().clone();
+        let admitted = Arc::new(AdmittedSource::new(source, gate, session.tenant.clone()));
+        Ok(Arc::new(QuotaSource::new(admitted, self.disk_usage.clone(), session.tenant.clone())))
+    }
+
+    fn source_of(
+        &self,
+        session: &SessionKey,
+        home: &Arc<TenantDir>,
+        kind: &SandboxKind<'_>,
+        config: &Config,
+        context: SessionContext,
+    ) -> Result<Arc<dyn ExecutorSource>, RuntimeError> {
+        let refused = |error: SandboxError| RuntimeError::Sandbox(error.into());
+        let policy = self.policies.policy(&session.tenant);
+        let wanted = context.execution();
+        let execution = ExecutionContext {
+            network: wanted.network.restricted_to(&policy.network).map_err(refused)?,
+            floor: wanted.floor.or(&policy.floor),
+            tenant: Some(session.tenant.clone()),
+            session: Some(session.session),
+            ..wanted.clone()
+        };
+        let connector = match kind {
+            SandboxKind::Custom(CustomSandbox::Factory(factory)) => {
+                let floor = execution.floor;
+                let source = factory.source(session, execution).map_err(refused)?;
+                source.isolation().require(&floor).map_err(refused)?;
+                let folders = (context.into_dirs_guard(), Arc::clone(home));
+                return Ok(Arc::new(FloorCheckedSource { source, floor, _folders: folders }));
+            }
+            SandboxKind::Custom(CustomSandbox::Connector(connector)) => Arc::clone(connector),
+            SandboxKind::BuiltIn(kind) => self.built(home, *kind, config)?,
+        };
+        let pool = match kind {
+            SandboxKind::BuiltIn(kind) => self.pools.pool(*kind).cloned(),
+            SandboxKind::Custom(_) => None,
+        };
+        let source = ConnectorSource::new(connector, execution.clone()).map_err(refused)?;
+        let data = context.data().clone();
+        let source = source.with_resource(Arc::new((context.into_dirs_guard(), Arc::clone(home))));
+        Ok(match pool {
+            Some(pool) => Arc::new(PooledSource::new(pool, source, session.tenant.clone(), execution, data)),
+            None => Arc::new(source),
+        })
+    }
+
+    /// The connector of a tenant; its folders are in the tenant's data folder.
+    fn built(
+        &self,
+        home: &TenantDir,
+        kind: ExecutorKind,
+        config: &Config,
+    ) -> Result<Arc<dyn Connector>, RuntimeError> {
+        home.connector(kind, |data| match kind {
+            ExecutorKind::Jail => {
+                let jail = self.jail.get_or_init(|| Jail::new(config.passthrough_env().clone()));
+                Ok(Arc::new(jail.for_data_dir(data.clone())))
+            }
+            kind => connector(config, kind, data).map_err(RuntimeError::Sandbox),
+        })
+    }
+}
+
+/// A source of the embedder's own, checked against the configuration's isolation requirements.
+#[derive(Debug)]
+struct FloorCheckedSource {
+    source: Arc<dyn ExecutorSource>,
+    floor: Isolation,
+    /// Keeps the folders alive that the source was given.
+    _folders: (SessionDirsGuard, Arc<TenantDir>),
+}
+
+impl ExecutorSource for FloorCheckedSource {
+    fn layout(&self) -> &Layout {
+        self.source.layout()
+    }
+
+    fn isolation(&self) -> Isolation {
+        self.source.isolation()
+    }
+
+    fn create(&self, deadline: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
+        Box::pin(async move {
+            let executor = self.source.create(deadline).await?;
+            if let Err(refusal) = executor.isolation().require(&self.floor) {
+                tokio::select! {
+                    biased;
+                    () = executor.cleanup() => {}
+                    () = SystemClock.sleep_until(deadline) => {}
+                }
+                return Err(refusal);
+            }
+            Ok(executor)
+        })
+    }
+}
+
+impl fmt::Debug for SandboxKinds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sandboxes").field("own", &self.custom.keys()).finish_non_exhaustive()
+    }
+}

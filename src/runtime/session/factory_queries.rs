@@ -1,0 +1,140 @@
+//! What the session factory knows of the runtime: its configuration, its tenants, their folders and their models.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use conjure_actors::pool::PoolStats;
+use conjure_actors::tenants::TenantAccounts;
+use conjure_artifact::ServiceFileDeletion;
+use conjure_base::TenantId;
+use conjure_conversation::{Model, SessionProfile};
+use conjure_journal::SessionKey;
+
+use crate::config::Config;
+use crate::runtime::data::data_layout::{RuntimeDir, TenantDir};
+use crate::runtime::error::RuntimeError;
+use crate::runtime::session::hosted_sessions;
+use crate::runtime::session::session_factory::RuntimeSessionFactory;
+use crate::runtime::task_set::run_blocking;
+use crate::runtime::tenants::{DiskUsage, MaxAge, TenantDeletions, TenantPolicies};
+
+impl RuntimeSessionFactory {
+    pub(crate) fn config(&self) -> &Config {
+        &self.inner.config
+    }
+
+    /// The state of the warm pools.
+    pub(crate) fn pools(&self) -> Vec<PoolStats> {
+        self.inner.sandboxes.pools().stats()
+    }
+
+    /// The policies of the tenants.
+    pub(crate) fn policies(&self) -> &TenantPolicies {
+        self.inner.sandboxes.policies()
+    }
+
+    /// The size of the tenant's URL cache in bytes.
+    pub(crate) fn artifact_cache_bytes(&self, tenant: &TenantId) -> u64 {
+        self.inner.artifacts.as_ref().map_or(0, |desk| desk.cache_bytes(tenant))
+    }
+
+    /// The tenants that are being deleted.
+    pub(crate) fn deletions(&self) -> &TenantDeletions {
+        &self.inner.deletions
+    }
+
+    pub(crate) fn data_dir(&self) -> &Arc<RuntimeDir> {
+        &self.inner.home
+    }
+
+    /// Fails if the tenant is being deleted.
+    pub(crate) async fn check_tenant(&self, tenant: &TenantId) -> Result<(), RuntimeError> {
+        let (inner, tenant) = (Arc::clone(&self.inner), tenant.clone());
+        run_blocking("checking whether a tenant is being deleted", move || inner.deletions.check(&tenant))
+            .await
+    }
+
+    /// Fails if the tenant has reached its disk quota.
+    pub(crate) async fn check_disk(&self, tenant: &TenantId) -> Result<(), RuntimeError> {
+        self.inner.sandboxes.disk_usage().check(tenant).await
+    }
+
+    /// From now on the journal counts as disk usage of tenants; its large bodies are in this folder.
+    pub(crate) fn set_journal(&self, tenancy: TenantAccounts, bodies: PathBuf) {
+        self.inner.sandboxes.disk_usage().set_journal(tenancy, bodies);
+    }
+
+    /// The disk usage of a tenant.
+    pub(crate) async fn disk_usage(
+        &self,
+        tenant: &TenantId,
+        freshness: MaxAge,
+    ) -> Result<DiskUsage, RuntimeError> {
+        self.inner.sandboxes.disk_usage().measure(tenant, freshness).await
+    }
+
+    /// What deletes the files of this tenant's sessions with a model of this name.
+    ///
+    /// # Errors
+    ///
+    /// The reason why nothing does, as text.
+    pub(crate) fn file_removal(
+        &self,
+        tenant: &TenantId,
+        model: Option<&str>,
+    ) -> Result<Arc<dyn ServiceFileDeletion>, String> {
+        let (name, model) = self.unwrapped_model(tenant, model).map_err(|error| error.to_string())?;
+        hosted_sessions::removal_of(&name, &*model)
+    }
+
+    /// Whether sessions of this profile may have files at their model's service. That is so if they have hosted
+    /// skills, if the model's calls have side effects, and if the model is not known.
+    pub(crate) fn may_have_files(&self, tenant: &TenantId, profile: &SessionProfile) -> bool {
+        let acts = || match self.unwrapped_model(tenant, profile.model.as_deref()) {
+            Ok((_, model)) => hosted_sessions::has_side_effects(&*model),
+            Err(_) => true,
+        };
+        !profile.hosted.is_empty() || acts()
+    }
+
+    fn unwrapped_model(
+        &self,
+        tenant: &TenantId,
+        model: Option<&str>,
+    ) -> Result<(String, Arc<dyn Model>), RuntimeError> {
+        let policy = self.inner.sandboxes.policies().policy(tenant);
+        let name = self.inner.models.name(&policy.models, model)?;
+        Ok((name.to_owned(), self.inner.models.named(&policy.models, name, &self.inner.config)?))
+    }
+
+    /// The name of the model for a session of this tenant that asks for this one, or for none.
+    pub(crate) fn model_name(&self, tenant: &TenantId, wanted: Option<&str>) -> Result<String, RuntimeError> {
+        let policy = self.inner.sandboxes.policies().policy(tenant);
+        self.inner.models.name(&policy.models, wanted).map(str::to_owned)
+    }
+
+    /// The kind of sandbox for sessions that name none.
+    pub(crate) fn default_sandbox(&self) -> &'static str {
+        self.inner.config.executor().as_str()
+    }
+
+    /// The data folder of a session's tenant.
+    pub(crate) async fn session_tenant_dir(&self, key: &SessionKey) -> Result<Arc<TenantDir>, RuntimeError> {
+        self.tenant_dir(&key.tenant).await
+    }
+
+    /// The data folder of a tenant.
+    pub(crate) async fn tenant_dir(&self, tenant: &TenantId) -> Result<Arc<TenantDir>, RuntimeError> {
+        let (home, tenant) = (Arc::clone(&self.inner.home), tenant.clone());
+        run_blocking("the opening of a data folder", move || home.tenant(&tenant)).await
+    }
+
+    /// The data folder of a session's tenant, if it exists. It is not created.
+    pub(crate) async fn existing_tenant_dir(
+        &self,
+        key: &SessionKey,
+    ) -> Result<Option<Arc<TenantDir>>, RuntimeError> {
+        let (home, tenant) = (Arc::clone(&self.inner.home), key.tenant.clone());
+        run_blocking("the opening of a data folder", move || home.existing(&tenant)).await
+    }
+}

@@ -1,0 +1,16 @@
+//! What one session is built from, and what can be read of it without starting it.
+
+pub(super) mod inputs;
+pub(super) mod select_skills;
+pub(super) mod session_secrets;
+pub(super) mod spec;
+
+pub(super) mod artifact_services;
+mod factory_queries;
+pub(super) mod hosted_sessions;
+mod prepared_parts;
+pub(super) mod session_factory;
+mod session_inputs;
+
+pub(super) mod session_projection;
+pub(super) mod session_reader;

@@ -1,0 +1,229 @@
+//! Builds the parts of sessions from their profiles: the model, the skills, the tools, and the supervised sandbox.
+//!
+//! State, in memory: the secrets and inputs of sessions, which are not recorded; parts that were prepared just before
+//! a start, so that their errors keep their type; workspaces that end with this process.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use conjure_actors::session::{SessionComponents, SessionFactory, SessionSetup};
+use conjure_actors::supervision::Failure;
+use conjure_artifact::{ArtifactUploader, OutputStore, WorkspaceOutputs};
+use conjure_base::Redactor;
+use conjure_conversation::ToolDefinition;
+use conjure_journal::SessionKey;
+use conjure_prompt::{
+    ArtifactPrompt, ContainerFiles, PromptOptions, SessionSkills, SkillComposer, SkillTool, ToolOptions,
+    tool_definitions,
+};
+use conjure_sandbox::Executor;
+use conjure_toolbox::{
+    Approver, ArtifactTools, CallerIdentity, SkillTools, Tool, Toolbox, ToolboxBuilder, ToolboxError,
+};
+use futures_util::future::BoxFuture;
+
+use crate::config::Config;
+use crate::runtime::data::data_layout::RuntimeDir;
+use crate::runtime::data::process_lock::ProcessLock;
+use crate::runtime::error::RuntimeError;
+use crate::runtime::model_registry::ModelRegistry;
+use crate::runtime::options::JournalLocation;
+use crate::runtime::sandbox_kinds::SandboxKinds;
+use crate::runtime::session::artifact_services::RuntimeArtifacts;
+use crate::runtime::session::prepared_parts::PreparedParts;
+use crate::runtime::session::session_inputs::SessionInputs;
+use crate::runtime::tenants::TenantDeletions;
+use crate::workbench::{prompt_options, skill_tools};
+
+/// Builds the parts of sessions. Clones share it.
+#[derive(Clone)]
+pub(crate) struct RuntimeSessionFactory {
+    pub(super) inner: Arc<Inner>,
+    /// Keeps this process counted as alive until the actors have stopped.
+    _presence: Option<Arc<ProcessLock>>,
+}
+
+pub(super) struct Inner {
+    pub(super) config: Config,
+    pub(super) home: Arc<RuntimeDir>,
+    pub(super) record: JournalLocation,
+    pub(super) models: ModelRegistry,
+    pub(super) tools: Vec<Arc<dyn Tool>>,
+    pub(super) approver: Arc<dyn Approver>,
+    pub(super) sandboxes: SandboxKinds,
+    /// The artifact services, if sessions have artifacts.
+    pub(super) artifacts: Option<RuntimeArtifacts>,
+    pub(super) deletions: TenantDeletions,
+    pub(super) sessions: Mutex<HashMap<SessionKey, SessionInputs>>,
+    /// The definitions of the tools, which are the same for all sessions.
+    pub(super) tool_definitions: OnceLock<Arc<[ToolDefinition]>>,
+}
+
+impl RuntimeSessionFactory {
+    pub(crate) fn new(
+        config: Config,
+        home: Arc<RuntimeDir>,
+        models: ModelRegistry,
+        tools: Vec<Arc<dyn Tool>>,
+        approver: Arc<dyn Approver>,
+        sandboxes: SandboxKinds,
+        desk: Option<RuntimeArtifacts>,
+    ) -> Self {
+        let (record, gone) = (home.record(), TenantDeletions::new(home.path()));
+        let (sessions, told) = (Mutex::default(), OnceLock::new());
+        let inner = Inner {
+            config,
+            home,
+            record,
+            models,
+            tools,
+            approver,
+            sandboxes,
+            artifacts: desk,
+            deletions: gone,
+            sessions,
+            tool_definitions: told,
+        };
+        Self { inner: Arc::new(inner), _presence: None }
+    }
+
+    /// A clone for the actors, which keeps this process counted as alive.
+    pub(crate) fn with_presence(&self, process_lock: Option<Arc<ProcessLock>>) -> Self {
+        Self { inner: Arc::clone(&self.inner), _presence: process_lock }
+    }
+
+    /// Checks that the embedder's tools can be offered to a model beside the built-in ones.
+    pub(crate) fn check_tools(&self) -> Result<(), RuntimeError> {
+        let tools = self.inner.tools.iter().map(Arc::clone);
+        tools.fold(Toolbox::builder(), ToolboxBuilder::with_shared_tool).build()?;
+        let builtin = tool_definitions(&ToolOptions::default());
+        let taken = self.inner.tools.iter().map(|tool| tool.definition().name);
+        let is_ours = |name: &String| {
+            SkillTool::from_name(name).is_some() || builtin.iter().any(|builtin| builtin.name == *name)
+        };
+        let taken = taken.into_iter().find(is_ours);
+        taken.map_or(Ok(()), |name| Err(ToolboxError::DuplicateName { name }.into()))
+    }
+
+    fn toolbox(
+        &self,
+        key: &SessionKey,
+        executor: Option<Arc<dyn Executor>>,
+        (skills, references): (Option<SkillTools>, Option<ArtifactTools>),
+        redactor: Redactor,
+    ) -> Result<Toolbox, ToolboxError> {
+        let inner = &self.inner;
+        let builder = match executor {
+            Some(executor) => Toolbox::builder().with_executor(executor),
+            None => Toolbox::builder(),
+        };
+        let builder = builder
+            .with_caller(CallerIdentity { tenant: key.tenant.clone(), session: key.session })
+            .with_timeout(inner.config.tool_timeout())
+            .with_redactor(redactor)
+            .with_approver(Arc::clone(&inner.approver))
+            .with_shared_definitions(inner.tool_definitions.get().cloned().unwrap_or_default());
+        let builder = match skills {
+            Some(skills) => builder.with_skills(skills),
+            None => builder,
+        };
+        let builder = match references {
+            Some(references) => builder.with_artifacts(references),
+            None => builder,
+        };
+        let builder =
+            inner.tools.iter().fold(builder, |builder, tool| builder.with_shared_tool(Arc::clone(tool)));
+        let toolbox = builder.build()?;
+        // The first session sets them; they are the same for all.
+        inner.tool_definitions.get_or_init(|| toolbox.definitions());
+        Ok(toolbox)
+    }
+}
+
+impl Inner {
+    pub(super) fn sessions(&self) -> MutexGuard<'_, HashMap<SessionKey, SessionInputs>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SessionFactory for RuntimeSessionFactory {
+    fn build<'a>(&'a self, setup: SessionSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
+        Box::pin(async move {
+            let prepared = self.inner.sessions().get_mut(setup.key).and_then(|known| known.parts.take());
+            let PreparedParts {
+                model,
+                skills,
+                source,
+                redactor,
+                inputs,
+                values,
+                workspace,
+                artifacts,
+                hosted,
+            } = match prepared {
+                Some(parts) => parts,
+                None => self
+                    .build_parts(setup.key, setup.profile)
+                    .await
+                    .map_err(|error| config_failure(&error))?,
+            };
+            let references =
+                artifacts.as_ref().map(|artifacts| ArtifactTools::new(artifacts.resolver.clone()));
+            let layout = source.as_ref().map(|source| source.layout().clone());
+            let prompting = PromptOptions {
+                activation: setup.profile.activation,
+                delivery: setup.profile.delivery,
+                artifacts: references.as_ref().map(|references| ArtifactPrompt {
+                    container_files: if hosted.is_some() {
+                        ContainerFiles::Uploaded
+                    } else {
+                        ContainerFiles::None
+                    },
+                    ..references.prompt(layout.as_ref())
+                }),
+                ..source.as_ref().map(|source| prompt_options(source.layout().clone())).unwrap_or_default()
+            };
+            let executor: Option<Arc<dyn Executor>> = match source {
+                Some(source) => Some(Arc::new(setup.executors.supervise(source)?)),
+                None => None,
+            };
+            let mut base_prompt = setup.profile.base_prompt.clone();
+            if !inputs.is_empty() {
+                base_prompt.push_str("\n\n");
+                base_prompt.push_str(&inputs);
+            }
+            let skills = SessionSkills::new(skills, prompting.locations.clone());
+            let tools =
+                skill_tools(&skills, &prompting, &self.inner.config).map(|tools| tools.with_inputs(values));
+            let toolbox = self.toolbox(setup.key, executor.clone(), (tools, references), redactor.clone())?;
+            let composer =
+                SkillComposer::for_session(&base_prompt, &skills, toolbox.definitions(), &prompting);
+            let outputs = workspace
+                .filter(|_| executor.is_some())
+                .map(|folder| Arc::new(WorkspaceOutputs::new(folder)) as Arc<dyn OutputStore>);
+            let of_service = hosted.as_ref().and_then(|hosted| hosted.outputs.clone());
+            let outputs = outputs.into_iter().chain(of_service).collect();
+            let uploads = hosted.zip(artifacts.as_ref()).map(|(hosted, artifacts)| {
+                ArtifactUploader::new(artifacts.resolver.store().clone(), hosted.uploads)
+            });
+            Ok(SessionComponents {
+                model,
+                composer: Arc::new(composer),
+                tools: Arc::new(toolbox),
+                redactor,
+                executor,
+                outputs,
+                artifacts,
+                uploads,
+            })
+        })
+    }
+}
+
+/// The failure of a start, with its hint.
+fn config_failure(error: &RuntimeError) -> Failure {
+    match error.hint() {
+        Some(hint) => format!("{error} ({hint})").into(),
+        None => error.to_string().into(),
+    }
+}

@@ -1,0 +1,253 @@
+//! The specification of a new session.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use conjure_artifact::RegistrationSource;
+use conjure_base::TenantId;
+use conjure_conversation::{HostedSkill, Limits, Message, SkillActivation, SkillDelivery};
+use serde_json::Value;
+
+use crate::runtime::session::hosted_sessions::NO_SANDBOX;
+use crate::runtime::session::session_secrets::SessionSecrets;
+
+/// The specification of a new session.
+///
+/// ```
+/// use conjure::{SessionSpec, TenantId};
+///
+/// let spec = SessionSpec::new(TenantId::new("acme")?)
+///     .base_prompt("You help with sales.")
+///     .skills(["sales-report"])
+///     .environment("REGION", "north")
+///     .secret("CRM_KEY", "hunter2");
+/// // A value may be a secret, so none shows.
+/// assert!(!format!("{spec:?}").contains("hunter2"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct SessionSpec {
+    pub(crate) tenant: TenantId,
+    pub(crate) base_prompt: String,
+    pub(crate) skills: SkillSelection,
+    pub(crate) catalog: Option<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) executor: Option<String>,
+    pub(crate) activation: Option<SkillActivation>,
+    pub(crate) delivery: Option<SkillDelivery>,
+    pub(crate) limits: Option<Limits>,
+    pub(crate) hosted: Vec<HostedSkill>,
+    pub(crate) workspace: Option<PathBuf>,
+    pub(crate) secrets: SessionSecrets,
+    pub(crate) artifacts: Vec<(String, RegistrationSource)>,
+    pub(crate) metadata: BTreeMap<String, String>,
+    pub(crate) history: Vec<Message>,
+}
+
+/// Selects skills of a catalog.
+#[derive(Debug, Clone)]
+pub(crate) enum SkillSelection {
+    All,
+    Named(Vec<String>),
+}
+
+impl SessionSpec {
+    /// A session of this tenant with all skills of the default catalog, the default model, a sandbox of the
+    /// configured kind, and a workspace of its own.
+    #[must_use]
+    pub fn new(tenant: TenantId) -> Self {
+        Self {
+            tenant,
+            base_prompt: String::new(),
+            skills: SkillSelection::All,
+            catalog: None,
+            model: None,
+            executor: None,
+            activation: None,
+            delivery: None,
+            limits: None,
+            hosted: Vec::new(),
+            workspace: None,
+            secrets: SessionSecrets::default(),
+            artifacts: Vec::new(),
+            metadata: BTreeMap::new(),
+            history: Vec::new(),
+        }
+    }
+
+    /// Puts these instructions before all others.
+    #[must_use]
+    pub fn base_prompt(mut self, text: impl Into<String>) -> Self {
+        self.base_prompt = text.into();
+        self
+    }
+
+    /// Selects the skills of these names, and no others. They stay as they are now: later edits or the removal of a
+    /// skill do not change the session.
+    #[must_use]
+    pub fn skills<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.skills = SkillSelection::Named(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Selects no skills.
+    #[must_use]
+    pub fn without_skills(self) -> Self {
+        self.skills::<String>([])
+    }
+
+    /// Selects from the catalog of this name: the tenant's own, if it has one, else the embedder's.
+    #[must_use]
+    pub fn catalog(mut self, name: impl Into<String>) -> Self {
+        self.catalog = Some(name.into());
+        self
+    }
+
+    /// How the model gets at the skills. Without this the configuration decides; by default the model loads them with
+    /// a tool.
+    #[must_use]
+    pub const fn activation(mut self, activation: SkillActivation) -> Self {
+        self.activation = Some(activation);
+        self
+    }
+
+    /// Where the instructions of loaded skills are put. Without this the configuration decides; by default in the
+    /// top-level instructions.
+    ///
+    /// In the top-level instructions they stay as long as the skill is loaded, whatever happens to the history. But
+    /// each load and unload makes the model's service read the history again. In the result of the load, cached
+    /// content stays valid, but instructions that are not needed any more stay, too.
+    #[must_use]
+    pub const fn delivery(mut self, delivery: SkillDelivery) -> Self {
+        self.delivery = Some(delivery);
+        self
+    }
+
+    /// Uses the model of this name.
+    #[must_use]
+    pub fn model(mut self, name: impl Into<String>) -> Self {
+        self.model = Some(name.into());
+        self
+    }
+
+    /// Uses the sandbox of this name: `jail`, `docker`, `local`, `none` ([`SessionSpec::without_sandbox`]), or one of
+    /// the embedder's own. The configuration's isolation requirements hold for it, too.
+    #[must_use]
+    pub fn sandbox(mut self, name: impl Into<String>) -> Self {
+        self.executor = Some(name.into());
+        self
+    }
+
+    /// Adds hosted skills, which the model's service runs in containers of its own: at most 8. Without
+    /// [`SessionSpec::skills`], [`SessionSpec::catalog`] or [`SessionSpec::workspace`] the session then has no skills of
+    /// a catalog and no sandbox, and runs nothing on this machine. With one of them it has both kinds.
+    ///
+    /// [`Session::files`](crate::Session::files) lists the produced files, wherever they are stored. If the response of a
+    /// call is lost, it is not known what the service did, so such a call is not retried automatically.
+    ///
+    /// ```
+    /// use conjure::{HostedSkill, SessionSpec, TenantId};
+    ///
+    /// let spec = SessionSpec::new(TenantId::new("acme")?)
+    ///     .hosted([HostedSkill::anthropic("xlsx"), HostedSkill::custom("skill_01AbCdEf").with_version("1759178010641129")]);
+    /// # let _ = spec;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn hosted(mut self, skills: impl IntoIterator<Item = HostedSkill>) -> Self {
+        self.hosted = skills.into_iter().collect();
+        self
+    }
+
+    /// Uses no sandbox: the model has neither the built-in tools nor scripts of skills.
+    #[must_use]
+    pub fn without_sandbox(self) -> Self {
+        self.sandbox(NO_SANDBOX)
+    }
+
+    /// Limits each turn, instead of the configuration's limits.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = Some(limits);
+        self
+    }
+
+    /// Works in this folder of the embedder, which is not removed with the session. Only its path is recorded.
+    #[must_use]
+    pub fn workspace(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.workspace = Some(folder.into());
+        self
+    }
+
+    /// Adds a variable for its commands. It is recorded, so that a revived session has it, unless its name looks like
+    /// that of a secret ([`is_sensitive_variable`](crate::is_sensitive_variable)). A secret value is redacted
+    /// wherever it would leave. After a restart, whoever revives the session gives it again
+    /// ([`Runtime::session_with`](crate::Runtime::session_with)).
+    #[must_use]
+    pub fn environment(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.secrets = self.secrets.environment(name, value);
+        self
+    }
+
+    /// Adds a secret, which commands do not see. It is redacted wherever it would leave, and never recorded. After a
+    /// restart, whoever revives the session gives it again.
+    #[must_use]
+    pub fn secret(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.secrets = self.secrets.secret(name, value);
+        self
+    }
+
+    /// Adds the value of an input that the manifest of one of its skills declares. The model sees it, and commands
+    /// have it as the variable `CONJURE_INPUT_<NAME>`. It is recorded, unless a manifest calls it sensitive. Of a
+    /// sensitive input the model sees only the name, the value is redacted wherever it would leave, and whoever
+    /// revives the session after a restart gives it again.
+    #[must_use]
+    pub fn input(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.secrets = self.secrets.input(name, value);
+        self
+    }
+
+    /// Adds the values of several inputs.
+    #[must_use]
+    pub fn inputs<N: Into<String>, V: Into<Value>>(self, inputs: impl IntoIterator<Item = (N, V)>) -> Self {
+        inputs.into_iter().fold(self, |spec, (name, value)| spec.input(name, value))
+    }
+
+    /// Registers a file, a URL or data as an artifact of this name
+    /// ([`Session::artifacts`](crate::Session::artifacts)). It is ingested when the session is opened; a URL is
+    /// fetched at its first use. If that fails, the session is not opened.
+    #[must_use]
+    pub fn artifact(mut self, name: impl Into<String>, source: RegistrationSource) -> Self {
+        self.artifacts.push((name.into(), source));
+        self
+    }
+
+    /// Adds a metadata entry of the embedder, which is recorded and returned.
+    #[must_use]
+    pub fn metadata(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.metadata.insert(name.into(), value.into());
+        self
+    }
+
+    /// Starts with a history from elsewhere.
+    #[must_use]
+    pub fn history(mut self, messages: Vec<Message>) -> Self {
+        self.history = messages;
+        self
+    }
+}
+
+/// Leaves out texts: they are the user's.
+impl std::fmt::Debug for SessionSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SessionSpec")
+            .field("tenant", &self.tenant)
+            .field("skills", &self.skills)
+            .field("catalog", &self.catalog)
+            .field("model", &self.model)
+            .field("executor", &self.executor)
+            .field("workspace", &self.workspace)
+            .field("given", &self.secrets)
+            .finish_non_exhaustive()
+    }
+}

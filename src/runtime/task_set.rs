@@ -1,0 +1,155 @@
+//! Tracked tasks that are not cancelled with their caller.
+//!
+//! Opening, finding and deleting a session take many steps, on the disk and in the journal. The caller's future may
+//! be dropped between any two steps, so they run in a task. State: the running tasks. [`TaskSet::close`] accepts no
+//! more tasks, and waits for the running ones. Tasks that a deadline or a crash ends are completed by the next start
+//! (`recovery`).
+
+use std::future::Future;
+
+use conjure_actors::session::SessionError;
+use conjure_base::{Clock as _, Deadline, SystemClock};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
+
+use crate::runtime::error::RuntimeError;
+
+/// The tracked tasks of a runtime.
+#[derive(Debug, Default)]
+pub(crate) struct TaskSet {
+    tasks: TaskTracker,
+    /// No more tasks are started.
+    closed: CancellationToken,
+    /// Running tasks are aborted.
+    ended: CancellationToken,
+}
+
+/// How the running tasks ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CloseOutcome {
+    /// All tasks were completed.
+    Completed,
+    /// Some tasks were aborted.
+    Aborted,
+}
+
+impl TaskSet {
+    /// Runs `work` to its end, even if the caller is dropped.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        work: impl Future<Output = Result<T, RuntimeError>> + Send + 'static,
+    ) -> Result<T, RuntimeError> {
+        let (give, take) = oneshot::channel();
+        self.begin(async move {
+            // The caller may be gone.
+            let _ = give.send(work.await);
+        })?;
+        take.await.unwrap_or_else(|_| Err(self.interrupted(what)))
+    }
+
+    /// Runs `work` to its end. If the caller does not receive its value, `undo` follows.
+    pub(crate) async fn run_or_undo<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        work: impl Future<Output = Result<T, RuntimeError>> + Send + 'static,
+        undo: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<T, RuntimeError> {
+        let (give, take) = oneshot::channel();
+        self.begin(async move {
+            match work.await {
+                Ok(value) => {
+                    let (took, taken) = oneshot::channel();
+                    let is_gone = give.send(Ok((value, took))).is_err();
+                    if is_gone || taken.await.is_err() {
+                        undo.await;
+                    }
+                }
+                Err(error) => drop(give.send(Err(error))),
+            }
+        })?;
+        match take.await {
+            // The caller has the value as soon as this is polled; it is not dropped in between.
+            Ok(Ok((value, took))) => {
+                let _ = took.send(());
+                Ok(value)
+            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(self.interrupted(what)),
+        }
+    }
+
+    /// Runs `work` in the background until the set is closed. Nobody waits for it.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let closed = self.closed.clone();
+        let task = async move {
+            tokio::select! {
+                biased;
+                () = closed.cancelled() => {}
+                () = work => {}
+            }
+        };
+        // A closed set drops it.
+        let _ = self.begin(task);
+    }
+
+    /// Resolves when the set is closed.
+    pub(crate) async fn closed(&self) {
+        self.closed.cancelled().await;
+    }
+
+    fn begin(&self, work: impl Future<Output = ()> + Send + 'static) -> Result<(), RuntimeError> {
+        // From here on, `close` waits for it.
+        let _counted = self.tasks.token();
+        if self.closed.is_cancelled() {
+            return Err(SessionError::ShuttingDown.into());
+        }
+        let ended = self.ended.clone();
+        let task = async move {
+            tokio::select! {
+                biased;
+                () = ended.cancelled_owned() => {}
+                () = work => {}
+            }
+        };
+        drop(self.tasks.spawn(task.in_current_span()));
+        Ok(())
+    }
+
+    /// Starts no more tasks, and waits for the running ones. At the deadline they are aborted. May be called again.
+    pub(crate) async fn close(&self, deadline: Deadline) -> CloseOutcome {
+        self.closed.cancel();
+        self.tasks.close();
+        tokio::select! {
+            biased;
+            () = self.tasks.wait() => {}
+            () = SystemClock.sleep_until(deadline) => {
+                tracing::warn!(tasks = self.tasks.len(), "tasks were aborted; the next start completes them");
+                self.ended.cancel();
+                self.tasks.wait().await;
+            }
+        }
+        if self.ended.is_cancelled() { CloseOutcome::Aborted } else { CloseOutcome::Completed }
+    }
+
+    fn interrupted(&self, what: &'static str) -> RuntimeError {
+        if self.ended.is_cancelled() {
+            return SessionError::ShuttingDown.into();
+        }
+        RuntimeError::interrupted(what, &"its task ended by a defect")
+    }
+}
+
+/// Runs blocking work on a thread for it. A panic becomes an error.
+pub(crate) async fn run_blocking<T: Send + 'static>(
+    what: &'static str,
+    work: impl FnOnce() -> Result<T, RuntimeError> + Send + 'static,
+) -> Result<T, RuntimeError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(RuntimeError::interrupted(what, &error)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! Deletes a tenant with everything it has.
+//!
+//! An intent record is written first (`deletion_intents`) and removed at the end; an interrupted deletion is
+//! completed by the next start. The order: nobody can open sessions of the tenant any more; its live sessions and
+//! their sandboxes end; their files at models' services are written to notes (`remote_cleanup`); the journal removes
+//! the sessions and counters; then the tenant's folder is removed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::{Clock as _, SystemClock, TenantId};
+use conjure_journal::LeaseOwner;
+
+use crate::runtime::error::RuntimeError;
+use crate::runtime::handle::Runtime;
+use crate::runtime::remote_cleanup::{DeletionReport, RemoteLeftovers};
+use crate::runtime::task_set::run_blocking;
+
+/// How long the tenant's sessions may take to end, and others may take that are opening one.
+const STOPPING: Duration = Duration::from_secs(60);
+
+impl Runtime {
+    /// Deletes a tenant with everything it has, for ever: sessions, workspaces, skills and contents, counters and
+    /// spending, its catalogs, and its data folder. Its live sessions here end first. Meanwhile nobody can open or
+    /// find sessions of the tenant. The deletion continues when the future is dropped, and the next start completes
+    /// it after a crash. A tenant without anything is deleted already. Other tenants are not affected.
+    ///
+    /// Files of its sessions at models' services are deleted as for one session ([`Runtime::delete`]), with the
+    /// tenant's own models and key: let it keep its policy until nothing remains. Skills that were uploaded from this
+    /// data folder are deleted, too, if only this tenant has the key
+    /// ([`TenantPolicy::anthropic`](crate::TenantPolicy::anthropic)). Skills under a shared key stay.
+    ///
+    /// The tenant's policy belongs to the embedder, and stays: see [`Runtime::reset_tenant`]. Opening a session
+    /// afterwards creates a new tenant of that name.
+    ///
+    /// # Errors
+    ///
+    /// If another process has or opens a session of the tenant, or if something does not end in time or cannot be
+    /// removed. The tenant stays refused until this is called again, or until the next start completes the deletion.
+    pub async fn delete_tenant(&self, tenant: &TenantId) -> Result<DeletionReport, RuntimeError> {
+        let (runtime, tenant) = (self.clone(), tenant.clone());
+        let deleting = async move {
+            let leftovers = runtime.remove_tenant(&tenant).await?;
+            Ok(runtime.delete_remote_now(leftovers).await)
+        };
+        self.inner.tasks.run("the deletion of a tenant", deleting).await
+    }
+
+    pub(crate) async fn remove_tenant(&self, tenant: &TenantId) -> Result<RemoteLeftovers, RuntimeError> {
+        let factory = &self.inner.factory;
+        let gone = factory.deletions().clone();
+        let turn = Arc::clone(gone.exclusive());
+        let _turn = turn.lock().await;
+        let deadline = SystemClock.deadline(STOPPING);
+        let (noting, whose) = (gone.clone(), tenant.clone());
+        run_blocking("noting that a tenant is deleted", move || noting.begin(&whose)).await?;
+        let home = factory.tenant_dir(tenant).await?;
+        // Whoever opens a session at this moment has finished, or sees the intent record.
+        let Some(alone) = home.gate.exclusive(deadline).await? else { return Err(home.gate.busy()) };
+        let process_lock = self.inner.process_lock.clone();
+        let is_dead = move |owner: &LeaseOwner| {
+            process_lock.as_ref().is_some_and(|process_lock| process_lock.is_dead(owner))
+        };
+        self.inner.tree.end_tenant(tenant, deadline).await?;
+        // No session can be started any more, so their records do not change.
+        let mut leftovers = RemoteLeftovers::default();
+        #[cfg(feature = "anthropic")]
+        self.note_skills(tenant, &mut leftovers).await?;
+        self.record_notes(tenant, &mut leftovers).await?;
+        // A new deadline, since reading all records may have taken long.
+        let deadline = SystemClock.deadline(STOPPING);
+        self.inner.tree.delete_tenant(tenant, &is_dead, deadline).await?;
+        for key in self.registry().keys().into_iter().filter(|key| key.tenant() == Some(tenant)) {
+            self.registry().unregister(key, deadline).await?;
+        }
+        factory.forget_tenant(tenant).await?;
+        let (homes, whose) = (Arc::clone(factory.data_dir()), tenant.clone());
+        run_blocking("the removal of a tenant's folder", move || {
+            homes.remove(&whose)?;
+            gone.end(&whose)
+        })
+        .await?;
+        drop(alone);
+        Ok(leftovers)
+    }
+}

@@ -1,0 +1,95 @@
+//! Intent records of the tenants that are being deleted. They are written before anything is deleted.
+//!
+//! ```text
+//! <data>/deleting/TENANT    empty
+//! ```
+//!
+//! State: these files. While one exists, no process opens or finds sessions of the tenant. The deletion removes it when
+//! nothing of the tenant is left. After a crash the next start completes the deletion because of it.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use conjure_base::TenantId;
+
+use crate::runtime::error::RuntimeError;
+use crate::runtime::handle::Runtime;
+use crate::runtime::task_set::run_blocking;
+
+/// The tenants that are being deleted. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct TenantDeletions {
+    folder: PathBuf,
+    /// Only one tenant at a time is deleted in this process.
+    exclusive: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl TenantDeletions {
+    /// The records in this data folder.
+    pub(crate) fn new(data: &Path) -> Self {
+        Self { folder: data.join("deleting"), exclusive: Arc::default() }
+    }
+
+    pub(crate) const fn exclusive(&self) -> &Arc<tokio::sync::Mutex<()>> {
+        &self.exclusive
+    }
+
+    /// Fails if the tenant is being deleted. Blocks briefly.
+    pub(crate) fn check(&self, tenant: &TenantId) -> Result<(), RuntimeError> {
+        if self.folder.join(tenant.as_str()).exists() {
+            return Err(RuntimeError::TenantBeingDeleted { tenant: tenant.clone() });
+        }
+        Ok(())
+    }
+
+    /// Writes the intent record of a tenant's deletion. Blocks.
+    pub(crate) fn begin(&self, tenant: &TenantId) -> Result<(), RuntimeError> {
+        let path = self.folder.join(tenant.as_str());
+        let note = DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).and_then(|()| {
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+            // It is on the disk before anything is deleted.
+            File::open(&self.folder)?.sync_all()
+        });
+        note.map_err(|error| RuntimeError::data(&path, &error))
+    }
+
+    /// Removes the intent record, when nothing of the tenant is left. Blocks.
+    pub(crate) fn end(&self, tenant: &TenantId) -> Result<(), RuntimeError> {
+        let path = self.folder.join(tenant.as_str());
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(RuntimeError::data(&path, &error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// All tenants with a record. Blocks.
+    fn all(&self) -> Result<Vec<TenantId>, RuntimeError> {
+        let unusable = |error: io::Error| RuntimeError::data(&self.folder, &error);
+        let entries = match fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(unusable)?,
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(unusable)?.file_name();
+            found.extend(name.to_str().and_then(|name| TenantId::new(name).ok()));
+        }
+        Ok(found)
+    }
+}
+
+/// Completes interrupted deletions at the start. What fails is logged, and left to the next start.
+pub(crate) async fn recover_tenant_deletions(runtime: &Runtime) -> Result<(), RuntimeError> {
+    let gone = runtime.inner.factory.deletions().clone();
+    let tenants = run_blocking("looking for tenants that were being deleted", move || gone.all()).await?;
+    for tenant in tenants {
+        match runtime.remove_tenant(&tenant).await {
+            Ok(_) => tracing::info!(%tenant, "completed the deletion of a tenant"),
+            Err(error) => tracing::warn!(%tenant, %error, "the deletion of a tenant was not completed"),
+        }
+    }
+    Ok(())
+}

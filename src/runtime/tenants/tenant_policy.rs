@@ -1,0 +1,334 @@
+//! The policy of a tenant.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_actors::admission::Share;
+use conjure_actors::tenants::{Budget, TenantLimits};
+use conjure_base::Redactor;
+use conjure_conversation::{Limits, Model};
+use conjure_sandbox::{Isolation, NetworkPolicy};
+
+use crate::context::{ContextOptions, redactor_with};
+use crate::runtime::model_registry::ModelRegistry;
+use crate::runtime::session::session_secrets::{CompleteSecrets, SessionSecrets};
+
+/// The limits, secrets and models of a tenant. Without a limit here, the embedder's general limits apply.
+///
+/// A quota of zero allows nothing: the error names the quota. Quotas apply from the moment in which they are set. What a
+/// tenant has beyond them stays, but it gets no more.
+///
+/// ```
+/// use std::time::Duration;
+/// use conjure::{Budget, CostLimit, NetworkPolicy, Period, Price, TenantPolicy};
+///
+/// let price = Price { input: 3_000_000, output: 15_000_000 };
+/// let policy = TenantPolicy::new()
+///     .weight(3)
+///     .live_sessions(100)
+///     .sandboxes(8)
+///     .model_calls(16)
+///     .disk_bytes(10 << 30)
+///     .artifact_cache_bytes(20 << 20)
+///     .budget(Budget::default().money(Period::Month, CostLimit { micros: 50_000_000, price }))
+///     .secret("CRM_KEY", "hunter2")
+///     .network(NetworkPolicy::Limited(vec!["*.example.com".to_owned()]))
+///     .idle_after(Duration::from_secs(60));
+/// // A value may be a secret, so none shows.
+/// assert!(!format!("{policy:?}").contains("hunter2"));
+/// ```
+#[derive(Clone)]
+pub struct TenantPolicy {
+    weight: Option<NonZeroU32>,
+    sandboxes: Option<u32>,
+    waiting_sandboxes: Option<u32>,
+    model_calls: Option<u32>,
+    waiting_model_calls: Option<u32>,
+    pub(crate) disk_bytes: u64,
+    pub(crate) inodes: u64,
+    pub(crate) artifact_cache_bytes: u64,
+    terms: TenantLimits,
+    pub(crate) models: ModelRegistry,
+    secrets: SessionSecrets,
+    pub(crate) network: NetworkPolicy,
+    pub(crate) floor: Isolation,
+    pub(crate) limits: Option<Limits>,
+}
+
+impl Default for TenantPolicy {
+    /// The embedder's limits.
+    fn default() -> Self {
+        Self {
+            weight: None,
+            sandboxes: None,
+            waiting_sandboxes: None,
+            model_calls: None,
+            waiting_model_calls: None,
+            disk_bytes: u64::MAX,
+            inodes: u64::MAX,
+            artifact_cache_bytes: u64::MAX,
+            terms: TenantLimits::default(),
+            models: ModelRegistry::default(),
+            secrets: SessionSecrets::default(),
+            network: NetworkPolicy::Full,
+            floor: Isolation::NONE,
+            limits: None,
+        }
+    }
+}
+
+impl TenantPolicy {
+    /// A policy with the embedder's limits.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The tenant's weight in relation to others, when not all can be served: for sandboxes, their starts and model
+    /// calls ([`Share::weight`](crate::Share)), and for the journal's reads and writes, where large bodies cost more.
+    /// 0 counts as 1.
+    #[must_use]
+    pub fn weight(mut self, weight: u32) -> Self {
+        self.weight = NonZeroU32::new(weight).or(Some(NonZeroU32::MIN));
+        self
+    }
+
+    /// The most live sessions. Passivated ones do not count. Another one is refused.
+    #[must_use]
+    pub const fn live_sessions(mut self, most: u64) -> Self {
+        self.terms.live_sessions = most;
+        self
+    }
+
+    /// The most recorded sessions, live or not. Another one is refused. When several processes open sessions of the
+    /// tenant at the same moment, each may exceed it by one.
+    #[must_use]
+    pub const fn recorded_sessions(mut self, most: u64) -> Self {
+        self.terms.recorded_sessions = most;
+        self
+    }
+
+    /// The most queued messages of each session. Another one is refused.
+    #[must_use]
+    pub const fn queued_messages(mut self, most: usize) -> Self {
+        self.terms.queued_messages = most;
+        self
+    }
+
+    /// The most live sandboxes. Another one waits; if it is not available in time, the model is told so.
+    #[must_use]
+    pub const fn sandboxes(mut self, most: u32) -> Self {
+        self.sandboxes = Some(most);
+        self
+    }
+
+    /// The most waiting sandboxes. Another one is refused at once.
+    #[must_use]
+    pub const fn waiting_sandboxes(mut self, most: u32) -> Self {
+        self.waiting_sandboxes = Some(most);
+        self
+    }
+
+    /// The most concurrent model calls. Another one waits.
+    #[must_use]
+    pub const fn model_calls(mut self, most: u32) -> Self {
+        self.model_calls = Some(most);
+        self
+    }
+
+    /// The most waiting model calls. Another one fails at once as overloaded, and so does its turn.
+    #[must_use]
+    pub const fn waiting_model_calls(mut self, most: u32) -> Self {
+        self.waiting_model_calls = Some(most);
+        self
+    }
+
+    /// The most bytes on the disk: in the tenant's data folder and in the journal.
+    ///
+    /// - Beyond the quota no session is opened, no sandbox is created, and nothing is run or written in existing ones.
+    ///   Messages of open sessions are still recorded.
+    /// - An artifact, or a copy of a produced file, is refused before it is copied if it would exceed the quota.
+    /// - The usage is measured in the background and before a refusal, so a running call may exceed the quota. The
+    ///   configuration limits each workspace.
+    /// - A folder that cannot be measured completely counts as full: one deeper than 128 levels, unreadable to this
+    ///   process, or with more than 4,000,000 entries.
+    /// - A journal in memory does not count. Of a journal on the disk, bodies and the names of kinds count, and 64 bytes
+    ///   for each session, event and snapshot, but not the database's indexes and free pages.
+    #[must_use]
+    pub const fn disk_bytes(mut self, most: u64) -> Self {
+        self.disk_bytes = most;
+        self
+    }
+
+    /// The most files and folders on the disk; otherwise as [`TenantPolicy::disk_bytes`].
+    #[must_use]
+    pub const fn inodes(mut self, most: u64) -> Self {
+        self.inodes = most;
+        self
+    }
+
+    /// The size of the tenant's URL cache in bytes, over all of its sessions, if that is less than the
+    /// configuration's `cache_max_size` of `[artifacts]`. The least recently used entries are removed first, and
+    /// fetched again when they are needed. Larger responses are fetched each time, and with 0 all are. A lower value
+    /// takes effect at the next use of a URL.
+    ///
+    /// This limits what is cached, and not the disk ([`TenantPolicy::disk_bytes`]). Removed bytes are deleted with
+    /// the other contents that nobody used for a month.
+    #[must_use]
+    pub const fn artifact_cache_bytes(mut self, most: u64) -> Self {
+        self.artifact_cache_bytes = most;
+        self
+    }
+
+    /// The budget of the tenant's model calls, over all of its sessions.
+    #[must_use]
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.terms.budget = budget;
+        self
+    }
+
+    /// Adds a model for this tenant's sessions only; it replaces the embedder's model of this name. The first one is
+    /// the default of its sessions, unless [`TenantPolicy::default_model`] names another.
+    #[must_use]
+    pub fn model(mut self, name: impl Into<String>, model: impl Model + 'static) -> Self {
+        self.models.add(name.into(), Arc::new(model));
+        self
+    }
+
+    /// Adds the models of the service under a key of the tenant's own: its sessions never use the embedder's. Tenants
+    /// with the same key share its rate limiter. The key is never printed, and redacted wherever it would leave.
+    #[cfg(feature = "anthropic")]
+    #[must_use]
+    pub fn anthropic(mut self, key: secrecy::SecretString) -> Self {
+        self.models.set_key(key);
+        self
+    }
+
+    /// Names the model of the tenant's sessions that name none.
+    #[must_use]
+    pub fn default_model(mut self, name: impl Into<String>) -> Self {
+        self.models.default = Some(name.into());
+        self
+    }
+
+    /// Adds a variable for the commands of all its sessions, unless a session has one of this name. It is not
+    /// recorded. If its name looks like that of a secret, its value is redacted wherever it would leave.
+    #[must_use]
+    pub fn environment(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.secrets = self.secrets.environment(name, value);
+        self
+    }
+
+    /// Adds a secret, which commands of its sessions do not see. It is not recorded, and redacted wherever it would
+    /// leave.
+    #[must_use]
+    pub fn secret(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.secrets = self.secrets.secret(name, value);
+        self
+    }
+
+    /// Limits the tenant's network: its sandboxes reach only what both the configuration and this policy allow. URLs
+    /// for its sessions are fetched only from these hosts, including redirects.
+    #[must_use]
+    pub fn network(mut self, most: NetworkPolicy) -> Self {
+        self.network = most;
+        self
+    }
+
+    /// Isolation that its sandboxes must enforce, beside the configuration's requirements.
+    #[must_use]
+    pub fn floor(mut self, floor: Isolation) -> Self {
+        self.floor = self.floor.or(&floor);
+        self
+    }
+
+    /// The limits of each turn for sessions that name none, instead of the configuration's.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = Some(limits);
+        self
+    }
+
+    /// How long its sessions may be idle before they are passivated, from their next start on.
+    #[must_use]
+    pub const fn idle_after(mut self, idle: Duration) -> Self {
+        self.terms.idle_after = Some(idle);
+        self
+    }
+
+    pub(crate) const fn terms(&self) -> &TenantLimits {
+        &self.terms
+    }
+
+    /// Whether the disk usage is limited.
+    pub(crate) const fn limits_disk(&self) -> bool {
+        self.disk_bytes < u64::MAX || self.inodes < u64::MAX
+    }
+
+    /// The tenant's share of sandboxes; `standard` is the share of all others.
+    pub(crate) fn share_of_sandboxes(&self, standard: Share) -> Share {
+        self.share(standard, self.sandboxes, self.waiting_sandboxes)
+    }
+
+    /// The tenant's share of model calls; `standard` is the share of all others.
+    pub(crate) fn share_of_model_calls(&self, standard: Share) -> Share {
+        self.share(standard, self.model_calls, self.waiting_model_calls)
+    }
+
+    /// The tenant's share of sandbox starts; `standard` is the share of all others. The number of sandboxes is
+    /// limited elsewhere.
+    pub(crate) fn share_of_starts(&self, standard: Share) -> Share {
+        self.share(standard, None, None)
+    }
+
+    /// The tenant's weight in the journal, where the default is 1.
+    pub(crate) fn weight_in_journal(&self) -> NonZeroU32 {
+        self.weight.unwrap_or(NonZeroU32::MIN)
+    }
+
+    fn share(&self, standard: Share, admitted: Option<u32>, waiting: Option<u32>) -> Share {
+        Share {
+            weight: self.weight.unwrap_or(standard.weight),
+            admitted: admitted.unwrap_or(standard.admitted),
+            waiting: waiting.unwrap_or(standard.waiting),
+        }
+    }
+
+    /// Adds the tenant's variables and secrets to those of a session.
+    pub(crate) fn apply_defaults(&self, session: &mut CompleteSecrets) {
+        let CompleteSecrets { environment, secrets } = self.secrets.clone().into_complete();
+        for (name, value) in environment {
+            session.environment.entry(name).or_insert(value);
+        }
+        for (name, value) in secrets {
+            session.secrets.entry(name).or_insert(value);
+        }
+    }
+
+    /// The redactor for the tenant's secrets.
+    pub(crate) fn redactor(&self) -> Redactor {
+        let CompleteSecrets { environment, secrets } = self.secrets.clone().into_complete();
+        let options = ContextOptions { environment, secrets, ..ContextOptions::default() };
+        redactor_with(&options, &self.models.secrets())
+    }
+}
+
+/// Leaves out values: they may be secrets.
+impl fmt::Debug for TenantPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TenantPolicy")
+            .field("weight", &self.weight)
+            .field("sandboxes", &self.sandboxes)
+            .field("model_calls", &self.model_calls)
+            .field("disk_bytes", &self.disk_bytes)
+            .field("inodes", &self.inodes)
+            .field("artifact_cache_bytes", &self.artifact_cache_bytes)
+            .field("terms", &self.terms)
+            .field("models", &self.models)
+            .field("given", &self.secrets)
+            .field("network", &self.network)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,75 @@
+//! The places on the disk to measure for a tenant: its data folder, and its part of the journal.
+//!
+//! State: the journal, once it is open.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use conjure_actors::tenants::TenantAccounts;
+use conjure_base::TenantId;
+
+use crate::runtime::data::data_layout::RuntimeDir;
+use crate::runtime::error::RuntimeError;
+use crate::runtime::task_set::run_blocking;
+use crate::runtime::tenants::disk_usage::{DiskUsage, MeasuredUsage, measure};
+
+/// The places of all tenants.
+pub(super) struct UsageRoots {
+    home: Arc<RuntimeDir>,
+    journal: OnceLock<JournalUsage>,
+}
+
+/// A journal on the disk.
+struct JournalUsage {
+    tenancy: TenantAccounts,
+    /// The folder that has one folder of large bodies for each tenant.
+    blobs_dir: PathBuf,
+}
+
+/// The places of one tenant.
+pub(super) struct TenantRoots {
+    folders: Vec<PathBuf>,
+    journal: Option<(TenantAccounts, TenantId)>,
+}
+
+impl UsageRoots {
+    pub(super) const fn new(home: Arc<RuntimeDir>) -> Self {
+        Self { home, journal: OnceLock::new() }
+    }
+
+    /// From now on the journal counts, with large bodies in this folder.
+    pub(super) fn set_journal(&self, tenancy: TenantAccounts, blobs_dir: PathBuf) {
+        // There is one journal, even if it is opened several times.
+        let _ = self.journal.set(JournalUsage { tenancy, blobs_dir });
+    }
+
+    pub(super) fn roots(&self, tenant: &TenantId) -> TenantRoots {
+        let mut place = TenantRoots::from(self.home.tenant_path(tenant));
+        if let Some(JournalUsage { tenancy, blobs_dir }) = self.journal.get() {
+            place.folders.push(blobs_dir.join(tenant.as_str()));
+            place.journal = Some((tenancy.clone(), tenant.clone()));
+        }
+        place
+    }
+}
+
+impl From<PathBuf> for TenantRoots {
+    fn from(folder: PathBuf) -> Self {
+        Self { folders: vec![folder], journal: None }
+    }
+}
+
+impl TenantRoots {
+    /// Measures these places.
+    pub(super) async fn measure(self) -> Result<MeasuredUsage, RuntimeError> {
+        let Self { folders, journal } = self;
+        let found = run_blocking("measuring what a tenant has on the disk", move || {
+            let found = folders.iter().map(|folder| measure(folder));
+            Ok(found.fold(MeasuredUsage::default(), MeasuredUsage::plus))
+        })
+        .await?;
+        let Some((tenancy, tenant)) = journal else { return Ok(found) };
+        let bytes = tenancy.recorded_bytes(&tenant).await?;
+        Ok(found.plus(MeasuredUsage::complete(DiskUsage { bytes, inodes: 0 })))
+    }
+}

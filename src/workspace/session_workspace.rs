@@ -1,0 +1,192 @@
+//! The folder that a session works in: private, with copies of its inputs, and compared before and after a turn.
+//!
+//! A temporary workspace is in the data folder, where only its owner may enter. It is removed when the
+//! [`SessionWorkspace`] is dropped, unless [`SessionWorkspace::keep`] was called. After a crash it is removed when
+//! the data folder is opened again. A kept one in a temporary data folder (`conjure-…`) stays for the system to
+//! clear.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use conjure_sandbox::{DataDir, OwnedWorkspace};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::error::Error;
+use crate::workspace::snapshot::{ProducedFiles, WorkspaceSnapshot};
+
+/// The folder of a session.
+#[derive(Debug)]
+pub struct SessionWorkspace {
+    path: PathBuf,
+    guard: Option<OwnedWorkspace>,
+}
+
+impl SessionWorkspace {
+    /// Creates a folder in the system's temporary folder. It is removed when the value is dropped.
+    ///
+    /// # Errors
+    ///
+    /// If the folder cannot be created.
+    pub fn temporary() -> Result<Self, Error> {
+        Self::private(&temporary_data()?)
+    }
+
+    /// Creates a folder that is removed when the value is dropped. It is inside one that only its owner may enter:
+    /// commands can change the permissions of their workspace, but not those of the parent folder.
+    ///
+    /// # Errors
+    ///
+    /// If the data folder cannot be written.
+    pub fn private(data: &DataDir) -> Result<Self, Error> {
+        let guard = data.workspace().map_err(|error| Error::PermissionDenied {
+            path: data.path().to_owned(),
+            reason: error.to_string(),
+        })?;
+        Ok(Self { path: guard.path().to_owned(), guard: Some(guard) })
+    }
+
+    /// Uses an existing folder, which is not removed.
+    ///
+    /// # Errors
+    ///
+    /// If it does not exist, is not a folder, or may not be entered.
+    pub fn existing(path: &Path) -> Result<Self, Error> {
+        let resolved = path.canonicalize().map_err(|error| Error::io(path, &error))?;
+        // Listing it proves that it is a folder which we may enter.
+        std::fs::read_dir(&resolved).map_err(|error| Error::io(path, &error))?;
+        Ok(Self { path: resolved, guard: None })
+    }
+
+    /// Uses an existing folder at a path that had no links before. A link in it now is not followed: whoever put it
+    /// there, such as a tool that may write the parent folder, chose where it leads.
+    ///
+    /// # Errors
+    ///
+    /// As for [`SessionWorkspace::existing`], and if the path contains a link.
+    pub fn at_real_path(path: &Path) -> Result<Self, Error> {
+        let folder = open_real(path)?;
+        // The path of the opened folder: the given path may lead elsewhere by now.
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd()))
+            .map_err(|error| Error::io(path, &error))?;
+        Ok(Self { path, guard: None })
+    }
+
+    /// Its absolute path, without links.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the folder is removed when the value is dropped.
+    #[must_use]
+    pub const fn is_temporary(&self) -> bool {
+        self.guard.is_some()
+    }
+
+    /// Keeps a temporary folder.
+    ///
+    /// # Errors
+    ///
+    /// If that cannot be recorded on the disk. The folder then stays only until the data folder is opened again.
+    pub fn keep(&mut self) -> Result<(), Error> {
+        let kept = self.guard.take().map(OwnedWorkspace::keep).transpose();
+        kept.map(drop).map_err(Error::from)
+    }
+
+    /// Copies the file at `source` into the folder, under its own name, and gives the copy's path. A file that
+    /// lies in the folder already under that name stays where it is.
+    ///
+    /// # Errors
+    /// When `source` is not a regular file (a device or a pipe is not even read), or the name is taken.
+    pub fn add_file(&self, source: &Path) -> Result<PathBuf, Error> {
+        let refused = |reason: &str| Error::PermissionDenied {
+            path: source.to_owned(),
+            reason: format!("`{}` cannot be given: {reason}", source.display()),
+        };
+        // Opening a pipe would wait for its other end, and opening a device may have effects: look first, open
+        // without waiting, and look again at what was opened.
+        let found = std::fs::metadata(source).map_err(|error| Error::io(source, &error))?;
+        if !found.is_file() {
+            return Err(refused("it is not a regular file"));
+        }
+        let name = source.file_name().ok_or_else(|| refused("it has no file name"))?;
+        #[expect(clippy::cast_possible_wrap, reason = "the flag is one low bit")]
+        let no_wait = OFlags::NONBLOCK.bits() as i32;
+        let mut from = OpenOptions::new()
+            .read(true)
+            .custom_flags(no_wait)
+            .open(source)
+            .map_err(|error| Error::io(source, &error))?;
+        let metadata = from.metadata().map_err(|error| Error::io(source, &error))?;
+        if !metadata.is_file() {
+            return Err(refused("it is not a regular file"));
+        }
+        let target = self.path.join(name);
+        let failed = |errno: Errno| Error::io(&target, &errno.into());
+        let folder = open_real(&self.path)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(metadata.mode() & 0o777 | 0o600);
+        match rustix::fs::openat(&folder, name, flags, mode) {
+            Ok(to) => io::copy(&mut from, &mut File::from(to)).map(drop).map_err(|error| {
+                // An incomplete copy is of no use.
+                let _ = rustix::fs::unlinkat(&folder, name, AtFlags::empty());
+                Error::io(&target, &error)
+            })?,
+            Err(Errno::EXIST) => {
+                let there = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
+                if (there.st_dev, there.st_ino) != (metadata.dev(), metadata.ino()) {
+                    return Err(refused("the workspace has another file of that name"));
+                }
+            }
+            Err(errno) => return Err(failed(errno)),
+        }
+        Ok(target)
+    }
+
+    /// The current content, to compare with later. Reads names and dates, not contents.
+    #[must_use]
+    pub fn snapshot(&self) -> WorkspaceSnapshot {
+        WorkspaceSnapshot::new(&self.path)
+    }
+
+    /// The files that are new or changed since `before`.
+    #[must_use]
+    pub fn produced_since(&self, before: &WorkspaceSnapshot) -> ProducedFiles {
+        WorkspaceSnapshot::new(&self.path).produced_since(before)
+    }
+}
+
+/// A data folder that is removed with its last user.
+pub(crate) fn temporary_data() -> Result<DataDir, Error> {
+    let around = std::env::temp_dir();
+    DataDir::temporary().map_err(|error| Error::PermissionDenied {
+        reason: format!(
+            "no folder can be made in the temporary folder `{}` (TMPDIR names another): {error}",
+            around.display()
+        ),
+        path: around,
+    })
+}
+
+/// Opens a folder whose path contains no link.
+fn open_real(path: &Path) -> Result<OwnedFd, Error> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+    opened.map_err(|errno| match errno {
+        Errno::LOOP => Error::PermissionDenied {
+            path: path.to_owned(),
+            reason: format!(
+                "a symbolic link stands in the path `{}` now, where there was none: it is not followed",
+                path.display()
+            ),
+        },
+        other => Error::io(path, &other.into()),
+    })
+}
+
+#[cfg(test)]
+mod tests;

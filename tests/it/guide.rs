@@ -1,0 +1,338 @@
+//! The guide is true: its generated tables are those of the code, its commands are understood, its files are read, its links lead somewhere.
+//!
+//! `UPDATE_GUIDE=1 cargo test --test it guide` writes the generated parts anew. Blocks of Rust are tests of the documentation.
+
+#![expect(clippy::disallowed_methods, reason = "the command and a shell read what the guide says")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::support::{program, root};
+use conjure::{CONFIG_KEYS, Event, SessionId, VARIABLES, session_events};
+
+/// The commands whose help is in the guide.
+const COMMANDS: [&str; 21] = [
+    "",
+    "run",
+    "skills",
+    "skills list",
+    "skills validate",
+    "skills check",
+    "skills properties",
+    "skills prompt",
+    "skills pack",
+    "skills push",
+    "skills remote",
+    "skills inspect",
+    "sessions",
+    "sessions list",
+    "sessions show",
+    "sessions resume",
+    "sessions decide",
+    "sessions export",
+    "sessions delete",
+    "image build",
+    "doctor",
+];
+
+fn pages() -> Vec<(PathBuf, String)> {
+    let mut paths =
+        vec![root().join("README.md"), root().join("CONTRIBUTING.md"), root().join("docs/ARCHITECTURE.md")];
+    for entry in fs::read_dir(root().join("docs/guide/src")).unwrap() {
+        paths.push(entry.unwrap().path());
+    }
+    paths.sort();
+    paths.into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
+}
+
+/// The blocks of a page in this language, each with the number of its first line.
+fn blocks(text: &str, language: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut lines = text.lines().enumerate();
+    while let Some((number, line)) = lines.next() {
+        let Some(info) = line.strip_prefix("```") else { continue };
+        let block: Vec<_> = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect();
+        if info.split(',').next() == Some(language) {
+            found.push((number + 2, block.join("\n")));
+        }
+    }
+    found
+}
+
+/// Compares what stands between two marks of a page with what the code says, or writes it there.
+fn check_generated(page: &str, name: &str, expected: &str) {
+    let path = root().join("docs/guide/src").join(page);
+    let text = fs::read_to_string(&path).unwrap();
+    let (begin, end) = (format!("<!-- begin {name} -->\n"), format!("<!-- end {name} -->"));
+    let (before, rest) = text.split_once(&begin).unwrap_or_else(|| panic!("{page} lacks `{begin}`"));
+    let (current, after) = rest.split_once(&end).unwrap_or_else(|| panic!("{page} lacks `{end}`"));
+    if std::env::var_os("UPDATE_GUIDE").is_some() {
+        fs::write(&path, format!("{before}{begin}{expected}{end}{after}")).unwrap();
+    } else {
+        assert_eq!(
+            current, expected,
+            "{page} is not what the code says: `UPDATE_GUIDE=1 cargo test --test it guide`"
+        );
+    }
+}
+
+fn help(command: &str) -> String {
+    let output = Command::new(program())
+        .args(command.split_whitespace())
+        .arg("--help")
+        .env_clear()
+        .env("COLUMNS", "100")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "conjure {command} --help");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_command_is_documented() {
+    let mut text = String::new();
+    for command in COMMANDS {
+        let name = if command.is_empty() { "conjure".to_owned() } else { format!("conjure {command}") };
+        let help: String = help(command).lines().map(|line| format!("{}\n", line.trim_end())).collect();
+        write!(text, "\n## `{name}`\n\n```text\n{}\n```\n", help.trim_end()).unwrap();
+    }
+    check_generated("command.md", "help", &text);
+}
+
+#[test]
+fn keys_and_variables_are_documented() {
+    let mut keys = String::new();
+    let mut table = None;
+    for key in CONFIG_KEYS {
+        if table != Some(key.table) {
+            if !key.table.is_empty() {
+                write!(keys, "\n### `[{}]`\n", key.table).unwrap();
+            }
+            keys.push_str("\n| key | example | meaning |\n|---|---|---|\n");
+            table = Some(key.table);
+        }
+        writeln!(keys, "| `{}` | `{}` | {} |", key.name, key.example, key.meaning).unwrap();
+    }
+    check_generated("configuration.md", "keys", &keys);
+    let mut variables = "\n| variable | meaning |\n|---|---|\n".to_owned();
+    for variable in VARIABLES {
+        writeln!(variables, "| `{}` | {} |", variable.name, variable.meaning).unwrap();
+    }
+    check_generated("configuration.md", "variables", &variables);
+}
+
+/// Each kind of event with the first sentence that its declaration says of it, in the order of the declarations.
+fn event_kinds() -> Vec<(String, String)> {
+    let folder = root().join("crates/conversation/src/session_event");
+    let source: String = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap())
+        .filter(|text| text.contains("pub enum SessionEventKind"))
+        .collect();
+    let mut meaning = String::new();
+    let mut kinds = Vec::new();
+    for line in source.lines() {
+        if let Some(kind) =
+            line.strip_prefix("    #[serde(rename = \"").and_then(|rest| rest.split('"').next())
+        {
+            if kind.contains('.') {
+                kinds.push((kind.to_owned(), std::mem::take(&mut meaning)));
+            }
+        } else if let Some(text) = line.strip_prefix("    /// ") {
+            meaning = if meaning.is_empty() { text.to_owned() } else { format!("{meaning} {text}") };
+        } else {
+            meaning.clear();
+        }
+    }
+    kinds
+}
+
+/// An event of each kind, from the recorded conversations that pin the form: the shortest one.
+fn event_examples() -> BTreeMap<String, String> {
+    let mut examples = BTreeMap::<String, String>::new();
+    let golden = fs::read_dir(root().join("crates/conversation/tests/golden")).unwrap();
+    let mut files: Vec<_> = golden.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    for file in files {
+        for (seq, line) in (0..).zip(fs::read_to_string(file).unwrap().lines()) {
+            let Ok(event) = serde_json::from_str::<Event>(line) else { continue };
+            for event in session_events(SessionId::from_bits(0x01), seq, &event) {
+                let line = event.to_line();
+                // Some of them have numbers that no program can read, on purpose.
+                let Ok(value) = serde_json::from_str::<serde_json::Value>(&line) else { continue };
+                let kind = value["type"].as_str().unwrap().to_owned();
+                let shorter = examples.get(&kind).is_none_or(|known| line.len() < known.len());
+                if shorter {
+                    examples.insert(kind, line);
+                }
+            }
+        }
+    }
+    examples
+}
+
+#[test]
+fn every_event_is_documented() {
+    let (kinds, examples) = (event_kinds(), event_examples());
+    assert!(kinds.len() > 20, "{kinds:?}");
+    let mut text = String::new();
+    for (kind, meaning) in kinds {
+        let example =
+            examples.get(&kind).unwrap_or_else(|| panic!("no recorded conversation has a `{kind}`"));
+        write!(text, "\n### `{kind}`\n\n{meaning}\n\n```json\n{example}\n```\n").unwrap();
+    }
+    check_generated("events.md", "events", &text);
+}
+
+#[test]
+fn every_metric_is_documented() {
+    let source = fs::read_to_string(root().join("actors/src/metrics/names.rs")).unwrap();
+    let names: Vec<_> = source.split('"').filter(|text| text.starts_with("conjure_")).collect();
+    assert!(names.len() > 20, "{names:?}");
+    let page = fs::read_to_string(root().join("docs/guide/src/metrics.md")).unwrap();
+    for name in names {
+        assert!(page.contains(&format!("| `{name}` |")), "metrics.md lacks `{name}`");
+    }
+}
+
+#[test]
+fn configuration_files_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.toml");
+    let mut count = 0;
+    for (path, text) in pages() {
+        for (line, block) in blocks(&text, "toml") {
+            fs::write(&file, &block).unwrap();
+            let output = Command::new(program())
+                .arg("--config")
+                .arg(&file)
+                .args(["skills", "list"])
+                .env("HOME", folder.path())
+                .output()
+                .unwrap();
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{}:{line}: {error}", path.display());
+            count += 1;
+        }
+    }
+    assert!(count > 5, "{count}");
+}
+
+#[test]
+fn manifests_are_read() {
+    for (path, text) in pages() {
+        for (line, block) in blocks(&text, "yaml") {
+            let folder = tempfile::tempdir().unwrap();
+            let skill = folder.path().join("example");
+            fs::create_dir(&skill).unwrap();
+            fs::write(skill.join("SKILL.md"), "---\nname: example\ndescription: An example.\n---\nText.\n")
+                .unwrap();
+            fs::write(skill.join("skill.manifest.yaml"), &block).unwrap();
+            let output = Command::new(program()).args(["skills", "validate"]).arg(&skill).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{}:{line}: {text}", path.display());
+        }
+    }
+}
+
+#[test]
+fn commands_are_understood() {
+    let mut count = 0;
+    for (path, text) in pages() {
+        for (line, block) in blocks(&text, "sh") {
+            let shown = format!("{}:{line}", path.display());
+            let syntax = Command::new("bash").args(["-n", "-c", &block]).output().unwrap();
+            assert!(syntax.status.success(), "{shown}: {}", String::from_utf8_lossy(&syntax.stderr));
+            for command in block.lines() {
+                check_command(&shown, command);
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 20, "{count}");
+}
+
+/// Options of ours are understood by the command itself; names of examples and benchmarks are there.
+fn check_command(shown: &str, line: &str) {
+    let words = shell_words(line);
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    let ours = match words.as_slice() {
+        ["conjure", rest @ ..] | ["cargo", "run", "--", rest @ ..] => rest,
+        ["nice", rest @ ..] => return check_command(shown, &rest.join(" ")),
+        ["cargo", rest @ ..] => return check_cargo(shown, rest),
+        _ => return,
+    };
+    let output = Command::new(program()).args(ours).arg("--help").output().unwrap();
+    assert!(output.status.success(), "{shown}: `{line}`: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn check_cargo(shown: &str, words: &[&str]) {
+    let value = |option: &str| words.iter().position(|word| *word == option).and_then(|at| words.get(at + 1));
+    let package = value("-p").map_or(root().to_owned(), |package| {
+        root().join("crates").join(package.strip_prefix("conjure-").unwrap_or(package))
+    });
+    for (option, folder) in [("--example", "examples"), ("--bench", "benches")] {
+        let Some(name) = value(option).filter(|name| **name != "NAME") else { continue };
+        let folder = package.join(folder);
+        let is_there =
+            folder.join(format!("{name}.rs")).exists() || folder.join(name).join("main.rs").exists();
+        assert!(is_there, "{shown}: there is no {option} {name}");
+    }
+}
+
+/// The words of a simple command.
+fn shell_words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for character in line.chars() {
+        match (quote, character) {
+            (Some(open), _) if character == open => quote = None,
+            (None, '"' | '\'') => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (None, '#') if word.is_none() => break,
+            (None, _) if character.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(character),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+#[test]
+fn links_lead_somewhere() {
+    for (path, text) in pages() {
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+            if target.is_empty() || target.contains("://") {
+                continue;
+            }
+            let file = path.parent().unwrap().join(target);
+            assert!(file.exists(), "{}: there is no {target}", path.display());
+        }
+    }
+}
+
+#[test]
+fn paths_of_the_code_are_there() {
+    for (path, text) in pages() {
+        for name in text.split('`').skip(1).step_by(2) {
+            let is_path = ["src/", "actors/", "crates/", "tests/", "docs/", "benches/", "examples/"]
+                .iter()
+                .any(|folder| name.starts_with(folder));
+            if !is_path || name.contains(|c: char| c.is_whitespace() || matches!(c, '*' | '{' | '<')) {
+                continue;
+            }
+            let file = root().join(name);
+            assert!(
+                file.exists() || file.with_extension("rs").exists(),
+                "{}: there is no `{name}`",
+                path.display()
+            );
+        }
+    }
+}

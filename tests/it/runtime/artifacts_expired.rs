@@ -1,0 +1,209 @@
+//! Artifacts that expire while nobody uses their session: the janitor lets go of them, and nobody loses what they use.
+
+use std::fs::{File, FileTimes};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use conjure::{
+    ArtifactSettings, Authorization, Clock as _, Digest, ExecutorKind, RegistrationSource, Runtime, Session,
+    SessionId, SessionTtl, Settings, SystemClock, ToolCall, approver_fn,
+};
+use futures_util::StreamExt as _;
+
+use crate::runtime::fixture::{Fixture, ask, later, soon, spec, tenant};
+
+/// Whose artifacts expire as soon as nobody uses them.
+fn fixture() -> Fixture {
+    let artifacts = ArtifactSettings {
+        session_ttl: Some(SessionTtl::For(Duration::from_nanos(1))),
+        ..ArtifactSettings::default()
+    };
+    Fixture::with(ExecutorKind::Local, Settings { artifacts: Some(artifacts), ..Settings::default() })
+}
+
+fn source(text: &'static str) -> RegistrationSource {
+    RegistrationSource::content(text, "text/plain")
+}
+
+fn folder(fixture: &Fixture, id: SessionId) -> PathBuf {
+    fixture.data().join("tenants/acme/artifacts").join(id.to_string())
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+fn stored(fixture: &Fixture, text: &str) -> bool {
+    let digest = Digest::of_bytes(text.as_bytes()).to_hex();
+    let (shard, rest) = digest.split_at(2);
+    fixture.data().join("tenants/acme/store/plain").join(shard).join(rest).exists()
+}
+
+/// Nothing in the tenant's store was used since long ago.
+fn age(fixture: &Fixture) {
+    for path in files(&fixture.data().join("tenants/acme/store/plain")) {
+        File::open(path).unwrap().set_times(FileTimes::new().set_accessed(UNIX_EPOCH)).unwrap();
+    }
+}
+
+async fn clear(runtime: &Runtime) -> u64 {
+    runtime.maintenance().run("artifacts", soon()).await.unwrap()
+}
+
+/// Nobody has the session, nor will by itself.
+async fn put_away(runtime: &Runtime, session: Session) -> SessionId {
+    let id = session.id();
+    session.close().await.unwrap();
+    drop(session);
+    let deadline = soon();
+    loop {
+        let listed = runtime.sessions(&tenant("acme"), None, 100).await.unwrap();
+        let summary = listed.sessions.into_iter().find(|summary| summary.id == id).unwrap();
+        if summary.lease_owner.is_none() {
+            return id;
+        }
+        assert!(!SystemClock.remaining(deadline).is_zero(), "it is not put away");
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn recorded(runtime: &Runtime, id: SessionId) -> Vec<String> {
+    let (artifacts, _) = runtime.artifacts_and_files(&tenant("acme"), id).await.unwrap();
+    artifacts.into_iter().map(|artifact| artifact.name.to_string()).collect()
+}
+
+#[tokio::test]
+async fn what_expired_leaves_the_disk_also_when_nobody_comes_back() {
+    let fixture = fixture();
+    let runtime = fixture.start().await;
+    let resting = runtime.open(spec().artifact("goes", source("it goes"))).await.unwrap();
+    let live = runtime.open(spec().artifact("live", source("it lives"))).await.unwrap();
+    let resting = put_away(&runtime, resting).await;
+    assert_eq!(clear(&runtime).await, 0, "whether the clock is right is not known yet");
+    assert_eq!(recorded(&runtime, resting).await, ["goes"]);
+    let known = runtime.health().live_sessions;
+    later().await;
+    assert_eq!(clear(&runtime).await, 1);
+    assert_eq!(runtime.health().live_sessions, known, "no session is revived for that");
+    assert!(recorded(&runtime, resting).await.is_empty());
+    assert!(!folder(&fixture, resting).exists());
+    assert_eq!(files(&folder(&fixture, live.id())).len(), 1, "somebody has the other one");
+    assert_eq!(recorded(&runtime, live.id()).await, ["live"]);
+    // Whoever used the bytes just now may be about to link them.
+    assert!(stored(&fixture, "it goes"));
+    age(&fixture);
+    assert_eq!(clear(&runtime).await, 0);
+    assert!(!stored(&fixture, "it goes") && stored(&fixture, "it lives"));
+    // The session goes on, without them.
+    let session = runtime.session(&tenant("acme"), resting).await.unwrap();
+    assert_eq!(ask(&session, "are you there?").await, "heard: are you there?");
+    session.artifacts().register("goes", source("another")).await.unwrap();
+    assert_eq!(recorded(&runtime, resting).await, ["goes"]);
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn where_artifacts_never_expire_there_is_no_such_maintenance_task() {
+    let artifacts =
+        ArtifactSettings { session_ttl: Some(SessionTtl::Unlimited), ..ArtifactSettings::default() };
+    let fixture =
+        Fixture::with(ExecutorKind::Local, Settings { artifacts: Some(artifacts), ..Settings::default() });
+    let runtime = fixture.start().await;
+    let error = runtime.maintenance().run("artifacts", soon()).await.unwrap_err();
+    assert!(
+        error.to_string().starts_with("there is no maintenance task `artifacts`; there are: "),
+        "{error}"
+    );
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_another_process_has_is_not_touched() {
+    let fixture = fixture();
+    let (first, second) = (fixture.start().await, fixture.start().await);
+    let session = first.open(spec().artifact("mine", source("mine"))).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(clear(&second).await, 0);
+    }
+    assert_eq!(recorded(&second, session.id()).await, ["mine"]);
+    let id = put_away(&first, session).await;
+    later().await;
+    assert_eq!(clear(&second).await, 1);
+    // What a crash left behind the record, and before one.
+    std::fs::create_dir_all(folder(&fixture, id).join("1")).unwrap();
+    std::fs::write(folder(&fixture, id).join("1").join(Digest::of_bytes(b"x").to_hex()), "x").unwrap();
+    clear(&second).await;
+    assert!(!folder(&fixture, id).exists());
+    first.shutdown(soon()).await.unwrap();
+    second.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_turn_that_waits_for_a_person_keeps_its_artifacts() {
+    let fixture = fixture();
+    let approver = approver_fn(|_: ToolCall| async { Authorization::Ask { reason: "may it?".to_owned() } });
+    let runtime = Runtime::spawn(fixture.options().approver(approver)).await.unwrap();
+    let session = runtime.open(spec()).await.unwrap();
+    let turn = session.send("$ echo done").await.unwrap();
+    let mut listener = session.subscribe(0).await.unwrap();
+    while session.snapshot().await.unwrap().approvals.is_empty() {
+        listener.next().await.unwrap();
+    }
+    drop((turn, listener));
+    session.artifacts().register("used", source("used")).await.unwrap();
+    let id = put_away(&runtime, session).await;
+    for _ in 0..2 {
+        assert_eq!(clear(&runtime).await, 0);
+    }
+    assert_eq!(recorded(&runtime, id).await, ["used"]);
+    assert_eq!(files(&folder(&fixture, id)).len(), 1);
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// The janitor of one process, and another process that revives sessions, all the time.
+#[tokio::test]
+async fn what_is_recorded_is_there_whoever_was_faster() {
+    let fixture = fixture();
+    let (runtime, other) = (fixture.start().await, fixture.start().await);
+    clear(&other).await;
+    let mut ids = Vec::new();
+    for _ in 0..8 {
+        let session = runtime.open(spec().artifact("old", source("old"))).await.unwrap();
+        ids.push(put_away(&runtime, session).await);
+    }
+    for round in 0..6 {
+        let use_all = async {
+            for id in &ids {
+                let session = runtime.session(&tenant("acme"), *id).await.unwrap();
+                session.artifacts().register(&format!("new{round}"), source("new")).await.unwrap();
+                put_away(&runtime, session).await;
+            }
+        };
+        let clear_all = futures_util::stream::repeat(()).then(|()| clear(&other)).for_each(async |_| {});
+        tokio::select! {
+            () = use_all => {}
+            () = clear_all => {}
+        }
+        for id in &ids {
+            let (artifacts, _) = runtime.artifacts_and_files(&tenant("acme"), *id).await.unwrap();
+            let links = files(&folder(&fixture, *id));
+            for content in artifacts.iter().filter_map(|artifact| artifact.content.as_ref()) {
+                let name = content.digest.to_hex();
+                assert!(links.iter().any(|link| link.ends_with(&name)), "{links:?}");
+            }
+        }
+    }
+    // And in the end there is nothing.
+    let deadline = soon();
+    for id in &ids {
+        while folder(&fixture, *id).exists() {
+            assert!(!SystemClock.remaining(deadline).is_zero(), "it is not cleared");
+            clear(&other).await;
+        }
+        assert!(recorded(&runtime, *id).await.is_empty());
+    }
+    runtime.shutdown(soon()).await.unwrap();
+    other.shutdown(soon()).await.unwrap();
+}

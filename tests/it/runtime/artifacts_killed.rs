@@ -1,0 +1,355 @@
+//! Hosts that are killed while a session is given artifacts, and while they are taken from it: another host's janitor, to whom nothing is
+//! young, leaves what the session has, and nothing else stays. The host is this program, run again.
+
+use std::collections::BTreeSet;
+use std::fs::{File, FileTimes};
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
+
+use conjure::{
+    Clock as _, Digest, ExecutorKind, RegistrationSource, Runtime, Session, SessionEventKind, SessionId,
+    SystemClock, Update,
+};
+use futures_util::StreamExt as _;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::again::{Killed, again, told};
+use crate::runtime::fixture::{Fixture, soon, spec, tenant};
+
+/// What a host does when its session has the artifacts `stays` and `goes`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+enum Deed {
+    /// It registers `new`.
+    Register,
+    /// It unregisters `goes`.
+    Unregister,
+    Clear,
+    /// It only revives the session.
+    Revive(SessionId),
+}
+
+/// How far it comes. At all points but one it halts until it is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+enum Mark {
+    /// The content is in the store, and nobody has a link to it.
+    Linking,
+    /// It is linked; it is not recorded that the session has it.
+    Linked,
+    /// It is recorded what has changed. The one point where it does not halt, and may come further.
+    Recorded,
+    /// What is linked is about to be put in order, for so many contents.
+    PuttingInOrder(u64),
+    /// All of so many contents are linked. Links of earlier incarnations are still there.
+    InOrder(u64),
+}
+
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+struct Part {
+    folder: PathBuf,
+    deed: Deed,
+    mark: Mark,
+}
+
+/// Halts the thread that comes to the mark, once it is set.
+#[derive(Clone)]
+struct Halting {
+    mark: Mark,
+    is_set: Arc<AtomicBool>,
+}
+
+#[derive(Default)]
+struct Said {
+    message: String,
+    contents: Option<u64>,
+}
+
+impl Visit for Said {
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        if field.name() == "contents" {
+            self.contents = Some(value);
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "message" {
+            self.message = format!("{value:?}");
+        }
+    }
+}
+
+impl Subscriber for Halting {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "conjure::runtime::data::artifact_pins"
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut said = Said::default();
+        event.record(&mut said);
+        let is_here = match (self.mark, said.message.as_str()) {
+            (Mark::Linking, "the content of an artifact is being linked")
+            | (Mark::Linked, "the content of an artifact is linked") => true,
+            (Mark::PuttingInOrder(contents), "the contents of artifacts are being put in order")
+            | (Mark::InOrder(contents), "the contents of artifacts are linked") => {
+                said.contents == Some(contents)
+            }
+            _ => false,
+        };
+        if is_here && self.is_set.load(Ordering::SeqCst) {
+            say("HERE");
+            loop {
+                std::thread::park();
+            }
+        }
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// On a line of its own.
+#[expect(clippy::print_stdout, reason = "whoever started this reads it")]
+fn say(line: &str) {
+    println!("\n{line}");
+}
+
+fn bytes_of(name: &str) -> Vec<u8> {
+    format!("what {name} says\n").repeat(1_000).into_bytes()
+}
+
+fn source_of(name: &str) -> RegistrationSource {
+    RegistrationSource::content(bytes_of(name), "text/plain")
+}
+
+/// The part: a host that does one thing, says how far it comes, and lives until it is killed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn part_a_process_that_halts_over_its_artifacts() {
+    let Some(told) = told() else { return };
+    let Part { folder, deed, mark } = serde_json::from_str(&told).unwrap();
+    let halting = Halting { mark, is_set: Arc::default() };
+    tracing::subscriber::set_global_default(halting.clone()).unwrap();
+    let runtime = Fixture::existing(&folder, ExecutorKind::Local).start().await;
+    let doing = async {
+        let session = match deed {
+            Deed::Revive(session) => {
+                halting.is_set.store(true, Ordering::SeqCst);
+                runtime.session(&tenant("acme"), session).await.unwrap()
+            }
+            // Whatever is put in order from now on counts both: what counted less was over before the second was linked.
+            _ => {
+                let spec = spec().artifact("stays", source_of("stays")).artifact("goes", source_of("goes"));
+                let session = runtime.open(spec).await.unwrap();
+                halting.is_set.store(true, Ordering::SeqCst);
+                session
+            }
+        };
+        let artifacts = session.artifacts();
+        let acting = async {
+            match deed {
+                Deed::Register => artifacts.register("new", source_of("new")).await.map(drop),
+                Deed::Unregister => artifacts.unregister("goes").await,
+                Deed::Clear => artifacts.cleanup().await,
+                Deed::Revive(_) => artifacts.list().await.map(drop),
+            }
+            .unwrap();
+            say("DONE");
+            std::future::pending::<()>().await;
+        };
+        let watching = async {
+            if mark == Mark::Recorded {
+                until_changed(&session).await;
+                say("HERE");
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::join!(acting, watching);
+    };
+    // Whoever reads what it says sees the end.
+    tokio::time::timeout(Duration::from_secs(60), doing).await.unwrap();
+}
+
+/// Until it is recorded that `new` has come or `stays` or `goes` is gone.
+async fn until_changed(session: &Session) {
+    let mut listener = session.subscribe(0).await.unwrap();
+    loop {
+        if let Update::Recorded(event) = listener.next().await.unwrap() {
+            match event.kind {
+                SessionEventKind::SessionArtifactUnregistered { .. } => return,
+                SessionEventKind::SessionArtifactRegistered { name, .. } if name.as_str() == "new" => return,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A host that has come so far, and was killed; whether what it did was acknowledged.
+async fn killed(fixture: &Fixture, deed: Deed, mark: Mark) -> bool {
+    let part = Part { folder: fixture.folder().to_owned(), deed, mark };
+    let name = "runtime::artifacts_killed::part_a_process_that_halts_over_its_artifacts";
+    let mut command = again(&[], name, &serde_json::to_string(&part).unwrap());
+    let mut dying = Killed(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let mut lines = BufReader::new(dying.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut awaited = match mark {
+        Mark::Linking | Mark::Linked | Mark::Recorded => BTreeSet::from(["HERE"]),
+        Mark::PuttingInOrder(_) | Mark::InOrder(_) => BTreeSet::from(["HERE", "DONE"]),
+    };
+    let mut is_acknowledged = false;
+    tokio::task::block_in_place(|| {
+        while !awaited.is_empty() {
+            let line = lines.next().unwrap_or_else(|| panic!("{deed:?} did not come to {mark:?}"));
+            is_acknowledged |= line == "DONE";
+            awaited.remove(line.as_str());
+        }
+    });
+    is_acknowledged
+}
+
+/// The files beneath a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+/// Nothing in the tenant's store was used since long ago, and nobody has looked for that.
+fn age(fixture: &Fixture) {
+    let folder = fixture.data().join("tenants/acme");
+    for path in files(&folder.join("store/plain")) {
+        let long_ago = FileTimes::new().set_accessed(UNIX_EPOCH);
+        File::open(path).unwrap().set_times(long_ago).unwrap();
+    }
+    let _ = std::fs::remove_file(folder.join("collected"));
+}
+
+/// Whose bytes the tenant's store has.
+fn stored(fixture: &Fixture) -> BTreeSet<&'static str> {
+    let store = fixture.data().join("tenants/acme/store/plain");
+    let is_there = |name: &&str| {
+        let digest = Digest::of_bytes(&bytes_of(name)).to_hex();
+        let (shard, rest) = digest.split_at(2);
+        store.join(shard).join(rest).exists()
+    };
+    ["stays", "goes", "new"].into_iter().filter(is_there).collect()
+}
+
+/// What links there are for the session: one for each content, of one incarnation.
+async fn until_linked(fixture: &Fixture, session: &Session, names: &BTreeSet<&str>) {
+    let folder = fixture.data().join("tenants/acme/artifacts").join(session.id().to_string());
+    let mut wanted: Vec<_> = names.iter().map(|name| Digest::of_bytes(&bytes_of(name)).to_hex()).collect();
+    wanted.sort();
+    let deadline = soon();
+    loop {
+        let links = files(&folder);
+        let mut found: Vec<_> =
+            links.iter().map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect();
+        found.sort();
+        if found == wanted {
+            return;
+        }
+        assert!(!SystemClock.remaining(deadline).is_zero(), "there are {links:?} for {names:?}");
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn tidied(fixture: &Fixture, runtime: &Runtime) -> BTreeSet<&'static str> {
+    age(fixture);
+    runtime.maintenance().run("folders", soon()).await.unwrap();
+    stored(fixture)
+}
+
+async fn read(session: &Session, name: &str) -> Vec<u8> {
+    let mut content = session.artifacts().open(&format!("file://{name}")).await.unwrap();
+    let mut bytes = Vec::new();
+    while let Some(piece) = content.stream.next().await {
+        bytes.extend_from_slice(&piece.unwrap());
+    }
+    bytes
+}
+
+/// After the death of its host: the session has these artifacts, and what has a link beside them stays until somebody revives it.
+async fn has(fixture: &Fixture, expected: &[&'static str], besides: &[&'static str]) {
+    let expected: BTreeSet<_> = expected.iter().copied().collect();
+    age(fixture);
+    let runtime = fixture.start().await;
+    let id = runtime.session_ids(&tenant("acme")).await.unwrap()[0];
+    let (recorded, _) = runtime.artifacts_and_files(&tenant("acme"), id).await.unwrap();
+    let recorded: BTreeSet<_> = recorded.iter().map(|artifact| artifact.name.as_str()).collect();
+    assert_eq!(recorded, expected);
+    let linked = expected.iter().chain(besides).copied().collect();
+    assert_eq!(tidied(fixture, &runtime).await, linked, "before the session is revived");
+
+    let session = runtime.session(&tenant("acme"), id).await.unwrap();
+    for name in &expected {
+        assert!(read(&session, name).await == bytes_of(name), "`{name}` says something else");
+    }
+    session.artifacts().list().await.unwrap();
+    until_linked(fixture, &session, &expected).await;
+    assert_eq!(tidied(fixture, &runtime).await, expected, "behind the revival");
+    session.artifacts().cleanup().await.unwrap();
+    until_linked(fixture, &session, &BTreeSet::new()).await;
+    assert_eq!(tidied(fixture, &runtime).await, BTreeSet::new(), "when it has none any more");
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_acknowledged_is_there_wherever_the_process_is_killed_over_a_registration() {
+    let all = ["stays", "goes", "new"];
+    for (mark, expected, besides) in [
+        (Mark::PuttingInOrder(3), &all[..], &[][..]),
+        (Mark::InOrder(3), &all, &[]),
+        (Mark::Recorded, &all, &[]),
+        (Mark::Linked, &all[..2], &["new"]),
+        (Mark::Linking, &all[..2], &[]),
+    ] {
+        let fixture = Fixture::new(ExecutorKind::Local);
+        let is_acknowledged = killed(&fixture, Deed::Register, mark).await;
+        assert!(!is_acknowledged || expected == all, "{mark:?}");
+        has(&fixture, expected, besides).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_unregistered_goes_wherever_the_process_is_killed_over_it() {
+    for (mark, besides) in [(Mark::PuttingInOrder(1), &["goes"][..]), (Mark::InOrder(1), &[])] {
+        let fixture = Fixture::new(ExecutorKind::Local);
+        assert!(killed(&fixture, Deed::Unregister, mark).await);
+        has(&fixture, &["stays"], besides).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_cleared_goes_wherever_the_process_is_killed_over_it() {
+    for (mark, besides) in [(Mark::PuttingInOrder(0), &["stays", "goes"][..]), (Mark::InOrder(0), &[])] {
+        let fixture = Fixture::new(ExecutorKind::Local);
+        assert!(killed(&fixture, Deed::Clear, mark).await);
+        has(&fixture, &[], besides).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_process_left_that_was_killed_is_put_in_order_by_the_third_one_where_the_second_was_killed_over_it()
+ {
+    for mark in [Mark::PuttingInOrder(2), Mark::InOrder(2)] {
+        let fixture = Fixture::new(ExecutorKind::Local);
+        killed(&fixture, Deed::Register, Mark::Linked).await;
+        let runtime = fixture.start().await;
+        let id = runtime.session_ids(&tenant("acme")).await.unwrap()[0];
+        runtime.shutdown(soon()).await.unwrap();
+        killed(&fixture, Deed::Revive(id), mark).await;
+        has(&fixture, &["stays", "goes"], &["new"]).await;
+    }
+}

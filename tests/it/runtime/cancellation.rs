@@ -1,0 +1,486 @@
+//! Turns and calls that are broken off wherever they are, through the runtime, in real jails and containers: no session is
+//! stuck, each call has one result, the next request is valid, no effect is repeated, nothing runs on (A1, A2, A9, A13).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+
+use conjure::{
+    Clock as _, Decision, ExecutorKind, Runtime, RuntimeError, RuntimeOptions, Session, SessionError,
+    SessionEvent, SessionEventKind, SessionStatus, SystemClock, ToolCall, TurnEvent, TurnHandle, TurnStop,
+    Update, approver_fn,
+};
+use serde_json::json;
+
+use crate::processes::bearing;
+use crate::runtime::fixture::{Fixture, follow, soon, spec, tenant};
+use crate::runtime::programs::{Sent, asking, bash, forbidden, review};
+
+/// How a turn is broken off.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Way {
+    /// The user ends it.
+    Interrupt,
+    /// The session's actor is killed, and its supervisor starts it again.
+    Kill,
+    /// The host ends in order, and starts again.
+    Restart,
+}
+
+async fn start(fixture: &Fixture, sent: &Sent) -> Runtime {
+    let approver = approver_fn(|call: ToolCall| async move { review(&call) });
+    let options = RuntimeOptions::from(fixture.config()).model("program", sent.model()).approver(approver);
+    Runtime::spawn(options).await.unwrap()
+}
+
+fn effects(fixture: &Fixture, session: &Session) -> PathBuf {
+    fixture.data().join(format!("tenants/acme/workspaces/{}/workspace/effects", session.id()))
+}
+
+/// A turn of three model calls with tools of every kind, whose effects have this number.
+fn work(number: usize, mark: &str) -> String {
+    let first = [
+        bash(&format!("echo a{number} >> effects; exec -a {mark} sleep 0.02")),
+        json!(["view", {"path": ".", "description": "look around"}]),
+        json!(["create_file", {"path": format!("made/{number}"), "file_text": "x", "description": "make it"}]),
+    ];
+    let second = [bash(&format!("echo b{number} >> effects")), forbidden()];
+    json!([first, second]).to_string()
+}
+
+/// Follows a turn for so many of its events; why it ended, where it did.
+async fn follow_for(turn: &mut TurnHandle, events: usize) -> Option<TurnStop> {
+    for _ in 0..events {
+        if let TurnEvent::Ended { stop, .. } = turn.next().await.unwrap().unwrap() {
+            return Some(stop);
+        }
+    }
+    None
+}
+
+async fn hears(session: &Session, number: usize) {
+    let words = format!("hello {number}");
+    let (stop, said) = follow(&mut session.send(words.as_str()).await.unwrap()).await;
+    assert!(matches!(stop, TurnStop::Answered(_)), "{number}: {stop}");
+    assert_eq!(said, format!("heard: {words}"));
+}
+
+/// Breaks a turn off after every so many events, until one is over before.
+async fn broken_off_everywhere(fixture: Fixture, way: Way, step: usize) {
+    let everywhere = break_off_everywhere(fixture, way, step);
+    tokio::time::timeout(SystemClock.remaining(soon()), everywhere).await.expect("a session is stuck");
+}
+
+async fn break_off_everywhere(fixture: Fixture, way: Way, step: usize) {
+    let sent = Sent::default();
+    let mut runtime = start(&fixture, &sent).await;
+    let mut session = runtime.open(spec()).await.unwrap();
+    let mark = format!("mark-of-{}", session.id());
+    for place in (0..).step_by(step) {
+        let mut turn = session.send(work(place, &mark)).await.unwrap();
+        let ended = follow_for(&mut turn, place).await;
+        match way {
+            Way::Interrupt => session.interrupt().await.unwrap(),
+            Way::Kill => session.kill(),
+            Way::Restart => {
+                runtime.shutdown(soon()).await.unwrap();
+                runtime = start(&fixture, &sent).await;
+                session = runtime.session(&tenant("acme"), session.id()).await.unwrap();
+            }
+        }
+        let is_over = ended.is_some();
+        let stop = match ended {
+            Some(stop) => stop,
+            None if way == Way::Restart => session.snapshot().await.unwrap().last_turn.unwrap().stop,
+            None => match end_of(&mut turn).await {
+                Ok(stop) => stop,
+                // It was killed too often for its supervisor: the next message finds it.
+                Err(SessionError::NotStarted { .. }) if way == Way::Kill => end_of_last(&session).await,
+                Err(error) => panic!("{way:?} at {place}: {error}"),
+            },
+        };
+        let is_right = match stop {
+            TurnStop::Interrupted => way != Way::Kill && !is_over,
+            TurnStop::Answered(_) => true,
+            _ => false,
+        };
+        assert!(is_right, "{way:?} at {place}: {stop}");
+        assert_eq!(bearing(&mark), [], "{way:?} at {place}");
+        hears(&session, place).await;
+        if is_over {
+            assert!(place > 20, "only {place} places to stop at: the test has lost its grip");
+            break;
+        }
+    }
+    sent.check();
+    check_record(&runtime, &session).await;
+    let effects = std::fs::read_to_string(effects(&fixture, &session)).unwrap();
+    let mut lines: Vec<&str> = effects.lines().collect();
+    let count = lines.len();
+    lines.sort_unstable();
+    lines.dedup();
+    assert_eq!(lines.len(), count, "{effects}");
+    assert!(lines.contains(&"a0") || count > 0, "{effects}");
+    runtime.shutdown(soon()).await.unwrap();
+    assert_eq!(bearing(&mark), []);
+}
+
+/// Follows a turn to its end, or until nobody drives it on.
+async fn end_of(turn: &mut TurnHandle) -> Result<TurnStop, SessionError> {
+    loop {
+        if let TurnEvent::Ended { stop, .. } = turn.next().await.unwrap()? {
+            return Ok(stop);
+        }
+    }
+}
+
+/// Has a turn that was left driven on, and says why it ended.
+async fn end_of_last(session: &Session) -> TurnStop {
+    let mut listener = session.subscribe(session.snapshot().await.unwrap().events).await.unwrap();
+    loop {
+        let snapshot = session.snapshot().await.unwrap();
+        if snapshot.status == SessionStatus::Idle {
+            return snapshot.last_turn.unwrap().stop;
+        }
+        listener.next().await.unwrap();
+    }
+}
+
+/// Each call has one result, which comes after it.
+async fn check_record(runtime: &Runtime, session: &Session) {
+    let mut results: BTreeMap<String, u32> = BTreeMap::new();
+    for event in runtime.events(session.tenant(), session.id(), 0).await.unwrap() {
+        match event.kind {
+            SessionEventKind::AgentToolUse { tool_use_id, .. } => {
+                assert_eq!(results.insert(tool_use_id.to_string(), 0), None, "{tool_use_id}");
+            }
+            SessionEventKind::AgentToolResult { tool_use_id, .. } => {
+                *results.get_mut(tool_use_id.as_str()).unwrap() += 1;
+            }
+            _ => {}
+        }
+    }
+    assert!(!results.is_empty() && results.values().all(|count| *count == 1), "{results:?}");
+}
+
+#[cfg(not(engines))]
+#[tokio::test]
+async fn a_turn_that_is_interrupted_anywhere_leaves_a_session_that_goes_on() {
+    broken_off_everywhere(Fixture::new(ExecutorKind::Jail), Way::Interrupt, 1).await;
+}
+
+#[cfg(not(engines))]
+#[tokio::test]
+async fn a_turn_whose_session_is_killed_anywhere_goes_on() {
+    broken_off_everywhere(Fixture::new(ExecutorKind::Jail), Way::Kill, 1).await;
+}
+
+#[cfg(not(engines))]
+#[tokio::test]
+async fn a_turn_whose_process_stops_anywhere_leaves_a_session_that_goes_on() {
+    broken_off_everywhere(Fixture::new(ExecutorKind::Jail), Way::Restart, 1).await;
+}
+
+/// Polls a future so many times, each time that it says that it has news, and drops it.
+async fn dropped_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    std::future::poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+async fn whatever_a_handle_is_asked_may_be_dropped(fixture: Fixture) {
+    let sent = Sent::default();
+    let runtime = start(&fixture, &sent).await;
+    let session = runtime.open(spec()).await.unwrap();
+    hears(&session, 0).await;
+    let mut at_once = 0;
+    for polls in 0.. {
+        // What was said is recorded or not, and has its turn if it is.
+        let is_sent = dropped_after(polls, session.send(format!("said {polls}"))).await;
+        let mut completed = is_sent.is_some();
+        completed &= dropped_after(polls, session.subscribe(0)).await.is_some();
+        completed &= dropped_after(polls, session.list_files()).await.is_some();
+        let mark = format!("mark-of-{}-at-{polls}-polls", session.id());
+        let endless = bash(&format!("exec -a {mark} sleep 1000"));
+        let mut turn = session.send(json!([[endless]]).to_string()).await.unwrap();
+        // It may wait for the turn of what was said before, which has no calls.
+        let (mut listener, mut seen) = (session.subscribe(turn.accepted().seq()).await.unwrap(), 0);
+        let is_called = |event: &SessionEvent| matches!(event.kind, SessionEventKind::AgentToolUse { .. });
+        let is_told = AtomicBool::new(false);
+        let telling = async {
+            while !matches!(listener.next().await.unwrap(), Update::Recorded(event) if is_called(&event)) {}
+            is_told.store(true, Ordering::Relaxed);
+        };
+        let following = async {
+            while !is_told.load(Ordering::Relaxed) {
+                // The stream of a turn loses nothing with a future that is dropped.
+                match dropped_after(polls, turn.next()).await.flatten() {
+                    Some(Ok(TurnEvent::Update(Update::Recorded(event)))) if is_called(&event) => break,
+                    event => seen += usize::from(event.is_some()),
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::join!(telling, following);
+        until_one_bears(&mark).await;
+        match dropped_after(polls, session.steer(format!("by the way {polls}"))).await {
+            None => completed = false,
+            Some(steered) => drop(steered.unwrap()),
+        }
+        completed &= dropped_after(polls, session.interrupt()).await.is_some();
+        session.interrupt().await.unwrap();
+        let (stop, _) = follow(&mut turn).await;
+        assert!(stop == TurnStop::Interrupted, "{polls}: {stop} after {seen} events");
+        let mut turn = session.send(json!([[asking("echo asked >> effects")]]).to_string()).await.unwrap();
+        let mut listener = session.subscribe(turn.accepted().seq()).await.unwrap();
+        let approval = loop {
+            if let Some(approval) = session.snapshot().await.unwrap().approvals.pop() {
+                break approval;
+            }
+            listener.next().await.unwrap();
+        };
+        completed &=
+            dropped_after(polls, session.decide(approval.call.id.clone(), Decision::Allow)).await.is_some();
+        match session.decide(approval.call.id, Decision::Allow).await {
+            // It was taken before.
+            Ok(()) | Err(SessionError::Rejected(_)) => {}
+            Err(error) => panic!("{polls}: {error}"),
+        }
+        let (stop, _) = follow(&mut turn).await;
+        assert!(matches!(stop, TurnStop::Answered(_)), "{polls}: {stop}");
+        // Put away, it is revived.
+        session.close().await.unwrap();
+        completed &= dropped_after(polls, runtime.session(&tenant("acme"), session.id())).await.is_some();
+        hears(&session, polls).await;
+        at_once = polls;
+        if completed {
+            break;
+        }
+    }
+    assert!(at_once > 1, "everything is done at once: the test has lost its grip");
+    sent.check();
+    check_record(&runtime, &session).await;
+    let asked = std::fs::read_to_string(effects(&fixture, &session)).unwrap();
+    assert_eq!(asked.lines().count(), at_once + 1, "each was done once");
+    let said: Vec<String> = recorded_events(&runtime, &session).await;
+    for polls in 0..=at_once {
+        assert!(said.iter().filter(|text| **text == format!("said {polls}")).count() <= 1, "{said:?}");
+    }
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// What the user said.
+async fn recorded_events(runtime: &Runtime, session: &Session) -> Vec<String> {
+    let events = runtime.events(session.tenant(), session.id(), 0).await.unwrap();
+    let said = events.into_iter().filter_map(|event| match event.kind {
+        SessionEventKind::UserMessage { content } => Some(conjure::Message::user(content).text()),
+        _ => None,
+    });
+    said.collect()
+}
+
+async fn a_deletion_that_is_dropped_can_be_done_again(fixture: Fixture) {
+    let sent = Sent::default();
+    let runtime = start(&fixture, &sent).await;
+    let acme = tenant("acme");
+    for polls in 0.. {
+        let session = runtime.open(spec()).await.unwrap();
+        let mark = format!("mark-of-{}", session.id());
+        let command = format!("exec -a {mark} sleep 1000");
+        let turn = session.send(json!([[bash(&command)]]).to_string()).await.unwrap();
+        while bearing(&mark).is_empty() {
+            tokio::task::yield_now().await;
+        }
+        drop(turn);
+        let deleted = dropped_after(polls, runtime.delete(&acme, session.id())).await;
+        let completed = deleted.is_some();
+        match runtime.delete(&acme, session.id()).await {
+            Ok(_) if !completed => {}
+            Err(RuntimeError::NotFound { .. }) => {}
+            other => panic!("{polls}: {other:?}"),
+        }
+        assert_eq!(bearing(&mark), [], "{polls}");
+        let left = std::fs::read_dir(fixture.data().join("tenants/acme/workspaces")).unwrap().count();
+        assert_eq!((left, runtime.session_ids(&acme).await.unwrap()), (0, Vec::new()), "{polls}");
+        if completed {
+            assert!(polls > 1, "it is done at once: the test has lost its grip");
+            break;
+        }
+    }
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// What is told is told whole, however often its futures are dropped.
+async fn whoever_listens_may_be_dropped(fixture: Fixture) {
+    let sent = Sent::default();
+    let runtime = start(&fixture, &sent).await;
+    let session = runtime.open(spec()).await.unwrap();
+    let mark = format!("mark-of-{}", session.id());
+    for number in 0..4 {
+        let mut turn = session.send(work(number, &mark)).await.unwrap();
+        let from = turn.accepted().seq();
+        let mut listener = session.subscribe(from).await.unwrap();
+        let (mut of_turn, mut heard, mut is_over) = (Vec::new(), Vec::new(), false);
+        // Now and then there is time enough for an answer of the journal's.
+        let mut polls = (1..8).cycle();
+        loop {
+            let polls = polls.next().unwrap();
+            // What is recorded is to be heard; else it would wait for what may never come.
+            let has_more = listener.next_seq() < session.snapshot().await.unwrap().events;
+            if has_more && let Some(Ok(Update::Recorded(event))) = dropped_after(polls, listener.next()).await
+            {
+                heard.push(event.id);
+            }
+            if is_over && !has_more {
+                break;
+            } else if is_over {
+                continue;
+            }
+            match dropped_after(8 - polls, turn.next()).await.flatten() {
+                Some(Ok(TurnEvent::Update(Update::Recorded(event)))) => of_turn.push(event.id),
+                Some(Ok(TurnEvent::Ended { .. })) => is_over = true,
+                _ => {}
+            }
+        }
+        let told = runtime.events(session.tenant(), session.id(), from).await.unwrap();
+        // What it produced is told behind the turn's end.
+        let is_of_turn =
+            |event: &&SessionEvent| !matches!(event.kind, SessionEventKind::SessionFilesProduced { .. });
+        let told_of_turn: Vec<String> =
+            told.iter().filter(is_of_turn).map(|event| event.id.clone()).collect();
+        let told: Vec<String> = told.into_iter().map(|event| event.id).collect();
+        assert!(told.len() > 8, "{told:?}");
+        assert_eq!((&heard, &of_turn), (&told, &told_of_turn), "{number}");
+    }
+    sent.check();
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+async fn until_one_bears(mark: &str) {
+    while bearing(mark).is_empty() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Nothing of it runs on, and the next call is not held up.
+async fn a_call_that_is_dropped_leaves_nothing(fixture: Fixture) {
+    let sent = Sent::default();
+    let runtime = start(&fixture, &sent).await;
+    let session = runtime.open(spec()).await.unwrap();
+    let executor = session.executor().await.unwrap();
+    let mark = format!("mark-of-{}", session.id());
+    let run = |script: &str| {
+        let command = conjure::Command::bash(script);
+        executor.run(command, conjure::CallOptions::until(soon()))
+    };
+    let working = format!("for i in 1 2 3; do echo $i; (exec -a {mark} sleep 0.02); done");
+    for polls in 0.. {
+        let completed = dropped_after(polls, run(&working)).await;
+        // Also one that would run for ever.
+        let background = format!("setsid bash -c 'exec -a {mark} sleep 1000' & wait");
+        tokio::select! {
+            biased;
+            ended = run(&background) => panic!("{polls}: {ended:?}"),
+            () = until_one_bears(&mark) => {}
+        }
+        let outcome = run("echo next").await.unwrap();
+        assert_eq!(outcome.stdout.head, b"next\n", "{polls}");
+        let deadline = soon();
+        while !bearing(&mark).is_empty() {
+            assert!(!SystemClock.remaining(deadline).is_zero(), "{polls}: it runs on");
+            tokio::task::yield_now().await;
+        }
+        if completed.is_some() {
+            assert!(polls > 1, "it is done at once: the test has lost its grip");
+            break;
+        }
+    }
+    hears(&session, 0).await;
+    sent.check();
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[cfg(not(engines))]
+#[tokio::test]
+async fn whatever_a_handle_is_asked_may_be_dropped_at_any_await() {
+    whatever_a_handle_is_asked_may_be_dropped(Fixture::new(ExecutorKind::Jail)).await;
+}
+
+#[cfg(not(engines))]
+#[tokio::test]
+async fn a_deletion_that_is_dropped_at_any_await_can_be_done_again() {
+    a_deletion_that_is_dropped_can_be_done_again(Fixture::new(ExecutorKind::Jail)).await;
+}
+
+#[cfg(not(engines))]
+#[tokio::test]
+async fn whoever_listens_may_be_dropped_at_any_await() {
+    whoever_listens_may_be_dropped(Fixture::new(ExecutorKind::Jail)).await;
+}
+
+#[cfg(not(engines))]
+#[tokio::test]
+async fn a_call_that_is_dropped_at_any_await_leaves_nothing() {
+    a_call_that_is_dropped_leaves_nothing(Fixture::new(ExecutorKind::Jail)).await;
+}
+
+#[cfg(engines)]
+mod containers {
+    use super::*;
+    use crate::image::test_image;
+
+    #[tokio::test]
+    async fn a_turn_that_is_interrupted_anywhere_leaves_a_session_that_goes_on() {
+        let Some(image) = test_image() else { return };
+        broken_off_everywhere(Fixture::in_containers(&image), Way::Interrupt, 1).await;
+    }
+
+    #[tokio::test]
+    async fn a_turn_whose_session_is_killed_anywhere_goes_on() {
+        let Some(image) = test_image() else { return };
+        broken_off_everywhere(Fixture::in_containers(&image), Way::Kill, 7).await;
+    }
+
+    #[tokio::test]
+    async fn a_turn_whose_process_stops_anywhere_leaves_a_session_that_goes_on() {
+        let Some(image) = test_image() else { return };
+        broken_off_everywhere(Fixture::in_containers(&image), Way::Restart, 7).await;
+    }
+
+    #[tokio::test]
+    async fn whatever_a_handle_is_asked_may_be_dropped_at_any_await() {
+        let Some(image) = test_image() else { return };
+        whatever_a_handle_is_asked_may_be_dropped(Fixture::in_containers(&image)).await;
+    }
+
+    #[tokio::test]
+    async fn a_deletion_that_is_dropped_at_any_await_can_be_done_again() {
+        let Some(image) = test_image() else { return };
+        a_deletion_that_is_dropped_can_be_done_again(Fixture::in_containers(&image)).await;
+    }
+
+    #[tokio::test]
+    async fn whoever_listens_may_be_dropped_at_any_await() {
+        let Some(image) = test_image() else { return };
+        whoever_listens_may_be_dropped(Fixture::in_containers(&image)).await;
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_dropped_at_any_await_leaves_nothing() {
+        let Some(image) = test_image() else { return };
+        a_call_that_is_dropped_leaves_nothing(Fixture::in_containers(&image)).await;
+    }
+}

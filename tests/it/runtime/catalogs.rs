@@ -1,0 +1,82 @@
+//! Catalogs of skills through the runtime: of the host, of tenants, changed while sessions work.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use conjure::{
+    CatalogKey, CatalogName, CatalogSpec, ExecutorKind, Runtime, RuntimeError, Scope, SessionSpec,
+};
+
+use crate::runtime::fixture::{Fixture, ask, soon, tenant};
+
+/// A skill with a file that names its owner.
+fn write(folder: &Path, name: &str, secret: &str) {
+    let folder = folder.join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    let text = format!("---\nname: {name}\ndescription: Does it.\n---\nRead `secret.txt`.\n");
+    std::fs::write(folder.join("SKILL.md"), text).unwrap();
+    std::fs::write(folder.join("secret.txt"), secret).unwrap();
+}
+
+async fn register(runtime: &Runtime, whose: &str, folder: &Path) {
+    let key = CatalogKey::of_tenant(tenant(whose), CatalogName::new("office").unwrap());
+    runtime.registry().register(key, CatalogSpec::of([Scope::named(folder)]), soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_tenant_has_its_own_skills_and_nobody_elses() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    let runtime = fixture.start().await;
+    let (one, two) = (fixture.folder().join("one"), fixture.folder().join("two"));
+    write(&one, "invoices", "canary-of-one");
+    write(&two, "invoices", "canary-of-two");
+    write(&two, "payroll", "canary-of-two");
+    // Whoever writes in the one folder would like to have what is in the other.
+    symlink(two.join("payroll"), one.join("payroll")).unwrap();
+    register(&runtime, "one", &one).await;
+    register(&runtime, "two", &two).await;
+
+    let spec = |whose| SessionSpec::new(tenant(whose)).catalog("office");
+    for (whose, other) in [("one", "two"), ("two", "one")] {
+        let session = runtime.open(spec(whose).skills(["invoices"])).await.unwrap();
+        let seen = ask(&session, "$ cat /mnt/skills/*/secret.txt; ls /mnt/skills").await;
+        assert!(seen.contains(&format!("canary-of-{whose}")) && seen.contains("invoices"), "{seen}");
+        assert!(!seen.contains(&format!("canary-of-{other}")), "{seen}");
+    }
+    let linked = runtime.open(spec("one").skills(["payroll"])).await.unwrap_err();
+    assert!(matches!(linked, RuntimeError::UnknownSkills { .. }), "{linked}");
+    // Of a catalog that it does not see, a tenant does not learn that it is there.
+    let foreign = runtime.open(spec("three").skills(["invoices"])).await.unwrap_err();
+    assert!(
+        matches!(&foreign, RuntimeError::UnknownCatalog { available, .. } if *available == ["default"]),
+        "{foreign}"
+    );
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// A session keeps what it was opened with; the next one has what is there now.
+#[tokio::test]
+async fn skills_are_edited_and_removed_while_sessions_work() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    let runtime = fixture.start().await;
+    let folder = fixture.folder().join("one");
+    write(&folder, "invoices", "the first");
+    register(&runtime, "one", &folder).await;
+    let spec = || SessionSpec::new(tenant("one")).catalog("office").skills(["invoices"]);
+    let before = runtime.open(spec()).await.unwrap();
+    write(&folder, "invoices", "the second");
+    let key = CatalogKey::of_tenant(tenant("one"), CatalogName::new("office").unwrap());
+    runtime.registry().reload(key.clone(), soon()).await.unwrap();
+    let after = runtime.open(spec()).await.unwrap();
+    let read = "$ cat /mnt/skills/invoices/secret.txt";
+    assert_eq!(ask(&before, read).await, "it says: the first");
+    assert_eq!(ask(&after, read).await, "it says: the second");
+
+    std::fs::remove_dir_all(&folder).unwrap();
+    runtime.registry().unregister(key, soon()).await.unwrap();
+    let gone = runtime.open(spec()).await.unwrap_err();
+    assert!(matches!(gone, RuntimeError::UnknownCatalog { .. }), "{gone}");
+    assert_eq!(ask(&before, read).await, "it says: the first");
+    assert_eq!(ask(&after, read).await, "it says: the second");
+    runtime.shutdown(soon()).await.unwrap();
+}

@@ -1,0 +1,140 @@
+//! A data folder on a disk that is full for a while, or may not be written: what fails says so by its type, nothing that was
+//! acknowledged is lost, and when the disk is mended the same runtime goes on. The part runs in a mount namespace of its own.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use conjure::{
+    CatalogKey, CatalogName, Clock as _, ExecutorKind, JournalErrorKind, Runtime, RuntimeError,
+    SandboxErrorKind, SessionError, SystemClock,
+};
+
+use crate::runtime::fixture::{Fixture, ask, ask_again, soon, spec, tenant};
+use crate::runtime::open_failpoints::{left, pause};
+
+/// What tells the part which folder is its own.
+const FOLDER: &str = "CONJURE_TEST_DISK";
+
+#[expect(clippy::disallowed_methods, reason = "the test mounts")]
+fn run(program: &str, args: &[&str], path: &Path) {
+    assert!(Command::new(program).args(args).arg(path).status().unwrap().success(), "{program} {args:?}");
+}
+
+/// Whether an opening failed for want of room, or leave to write.
+fn is_of_the_disk(error: &RuntimeError) -> bool {
+    match error {
+        RuntimeError::Data { .. } => true,
+        RuntimeError::SkillPin { source, .. } => source.kind() == SandboxErrorKind::NoSpace,
+        RuntimeError::Journal(error) => error.kind() == JournalErrorKind::DiskFull,
+        RuntimeError::Sandbox(error) => error.to_string().contains("No space left"),
+        RuntimeError::Session(SessionError::NotStarted { reason } | SessionError::Journal { reason }) => {
+            reason.contains("no room")
+        }
+        _ => false,
+    }
+}
+
+/// The part.
+#[tokio::test]
+async fn part_a_runtime_on_a_small_disk() {
+    #[expect(clippy::disallowed_methods, reason = "the part is told so what it is")]
+    let Ok(folder) = std::env::var(FOLDER) else { return };
+    let fixture = Fixture::existing(Path::new(&folder), ExecutorKind::Jail);
+    fixture.write_skill("greeting", "Greets people.", "echo hello");
+    let (data, acme) = (fixture.data(), tenant("acme"));
+    fs::create_dir(&data).unwrap();
+    run("mount", &["-t", "tmpfs", "-o", "size=8m,mode=700", "none"], &data);
+    let runtime = fixture.start().await;
+    let session = runtime.open(spec()).await.unwrap();
+    assert_eq!(ask(&session, "$ echo kept > note; cat note").await, "it says: kept\n");
+
+    // Full, to the last byte.
+    let filler = data.join("filler");
+    let mut file = fs::File::create(&filler).unwrap();
+    while file.write_all(&[0; 4096]).is_ok() {}
+    drop(file);
+    // Another skill, so that there is something to be kept.
+    fixture.write_skill("parting", "Says good bye.", &format!("echo bye # {}", "x".repeat(9000)));
+    let default = CatalogKey::of_host(CatalogName::new("default").unwrap());
+    let deadline = soon();
+    while runtime.registry().get(&default, "parting").is_none() {
+        assert!(!SystemClock.remaining(deadline).is_zero(), "the skill is not seen");
+        pause().await;
+    }
+    let error = runtime.open(spec()).await.unwrap_err();
+    assert!(is_of_the_disk(&error), "{error:?}");
+    let (mut acknowledged, long) = (0, "y".repeat(200_000));
+    let refused = loop {
+        match session.send(format!("{acknowledged} {long}")).await {
+            Ok(turn) => {
+                acknowledged += 1;
+                // Its end may find no room, and is recorded later.
+                let _ = turn.end().await;
+            }
+            Err(error) => break error,
+        }
+        assert!(acknowledged < 100, "there is room for all of it");
+    };
+    assert!(refused.to_string().contains("there is no space for `"), "{refused}");
+    // What is recorded can be read.
+    assert_eq!(runtime.session_ids(&acme).await.unwrap(), [session.id()]);
+    fs::remove_file(&filler).unwrap();
+    goes_on(&fixture, &runtime, &session, acknowledged).await;
+
+    // Not to be written by its path; what is open already stays open.
+    run("mount", &["--bind", folder_of(&data)], &data);
+    run("mount", &["-o", "remount,bind,ro"], &data);
+    let error = runtime.open(spec()).await.unwrap_err();
+    assert!(is_of_the_disk(&error), "{error:?}");
+    assert!(error.to_string().contains("Read-only file system"), "{error}");
+    run("umount", &["--lazy"], &data);
+    goes_on(&fixture, &runtime, &session, acknowledged).await;
+    runtime.shutdown(soon()).await.unwrap();
+    drop(runtime);
+
+    let runtime = fixture.start().await;
+    let again = runtime.session(&acme, session.id()).await.unwrap();
+    goes_on(&fixture, &runtime, &again, acknowledged).await;
+    runtime.shutdown(soon()).await.unwrap();
+    drop(runtime);
+    run("umount", &["--lazy"], &data);
+    println!("\nWELL");
+}
+
+fn folder_of(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// There is room again: the session and new ones work, all that was acknowledged is there, and nothing else is.
+async fn goes_on(fixture: &Fixture, runtime: &Runtime, session: &conjure::Session, acknowledged: usize) {
+    let said = ask_again(session, "$ cat note").await;
+    assert!(said.ends_with("kept\n"), "{said}");
+    let told = runtime.events(&tenant("acme"), session.id(), 0).await.unwrap();
+    let told: Vec<String> = told.iter().map(|event| serde_json::to_string(event).unwrap()).collect();
+    for number in 0..acknowledged {
+        assert!(told.iter().any(|text| text.contains(&format!("\"{number} yyy"))), "{number}");
+    }
+    let other = runtime.open(spec()).await.unwrap();
+    assert_eq!(ask(&other, "hello").await, "heard: hello");
+    runtime.delete(&tenant("acme"), other.id()).await.unwrap();
+    assert_eq!(left(fixture, runtime).await, (1, [1, 1, 0]));
+}
+
+#[test]
+fn a_runtime_goes_on_when_its_disk_is_mended() {
+    if !rustix::process::geteuid().is_root() {
+        test_support::skip("only root may mount a small disk", "run the tests as root");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // The mounts go with the namespace.
+    #[expect(clippy::disallowed_methods, reason = "the test needs another process")]
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private"]).arg(std::env::current_exe().unwrap());
+    command.args(["runtime::disk_quotas::part_a_runtime_on_a_small_disk", "--exact", "--nocapture"]);
+    let output = command.env(FOLDER, folder.path()).stderr(Stdio::piped()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.lines().any(|line| line == "WELL"), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -1,0 +1,289 @@
+//! The guarded fetch through the facade, against a real server: nothing of it crosses tenants, and a model reaches nothing private.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use conjure::{
+    AddressPolicy, ArtifactErrorKind, ArtifactSettings, Egress, EgressPolicy, ExecutorKind, HttpFetch,
+    NetworkPolicy, RegistrationSource, ResolvedLocation, Runtime, Session, SessionError, SessionSpec,
+    Settings, SystemClock, TenantId, TenantPolicy,
+};
+use futures_util::TryStreamExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::runtime::fixture::{Fixture, ask, soon, spec, tenant};
+use crate::runtime::programs::Sent;
+
+/// A server whose answers are numbered.
+pub(crate) struct Web {
+    address: SocketAddr,
+    asked: Arc<AtomicU32>,
+    serving: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Web {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl Web {
+    async fn start() -> Self {
+        Self::saying(|number| format!("answer {number}")).await
+    }
+
+    /// With these bodies, of which the first one is number 1.
+    pub(crate) async fn saying(body: impl Fn(u32) -> String + Send + 'static) -> Self {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&asked);
+        let serving = tokio::runtime::Handle::current().spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let number = count.fetch_add(1, Ordering::SeqCst) + 1;
+                let _ = stream.read(&mut [0; 4096]).await;
+                let body = body(number);
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n";
+                let answer = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        Self { address, asked, serving }
+    }
+
+    /// How many requests have come.
+    pub(crate) fn asked(&self) -> u32 {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/data.txt", self.address)
+    }
+
+    /// Fetches as the host's configuration says, and may dial this server.
+    pub(crate) fn fetch(&self, fixture: &Fixture) -> HttpFetch {
+        let addresses = AddressPolicy::public_only().with_allowed([self.address.ip().into()]);
+        let way_out = Egress::new(EgressPolicy::Full).with_addresses(addresses);
+        let options = fixture.config().artifacts().unwrap();
+        HttpFetch::new(options.into(), way_out, Arc::new(SystemClock)).unwrap()
+    }
+}
+
+/// What the server said at the one time and at the other.
+fn said(one: u32, other: u32) -> (String, String) {
+    (format!("answer {one}"), format!("answer {other}"))
+}
+
+/// The host permits plain HTTP, and blocks no name.
+pub(crate) fn lax() -> Settings {
+    let artifacts = ArtifactSettings {
+        allowed_schemes: Some(vec!["http".to_owned(), "https".to_owned()]),
+        blocked_hosts: Some(Vec::new()),
+        ..ArtifactSettings::default()
+    };
+    Settings { artifacts: Some(artifacts), ..Settings::default() }
+}
+
+pub(crate) async fn read(session: &Session, uri: &str) -> String {
+    let content = session.artifacts().open(uri).await.unwrap();
+    let bytes: Vec<u8> = content.stream.map_ok(|piece| piece.to_vec()).try_concat().await.unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+/// Whether a file beneath a folder is this text.
+fn holds(folder: &Path, text: &str) -> bool {
+    std::fs::read_dir(folder).unwrap().any(|entry| {
+        let path = entry.unwrap().path();
+        match path.symlink_metadata().unwrap() {
+            found if found.is_dir() => holds(&path, text),
+            found => found.is_file() && std::fs::read(&path).is_ok_and(|bytes| bytes == text.as_bytes()),
+        }
+    })
+}
+
+#[cfg(not(engines))]
+#[tokio::test]
+async fn two_tenants_with_the_same_names_and_the_same_url_share_nothing() {
+    let web = Web::start().await;
+    let fixture = Fixture::with(ExecutorKind::Local, lax());
+    let runtime = Runtime::spawn(fixture.options().fetch(web.fetch(&fixture))).await.unwrap();
+    let of = |name: &str| SessionSpec::new(tenant(name)).artifact("api", RegistrationSource::url(web.url()));
+    let (acme, other) = (runtime.open(of("acme")).await.unwrap(), runtime.open(of("other")).await.unwrap());
+    assert_eq!(web.asked(), 0, "registering fetches nothing");
+    assert_eq!(acme.artifacts().info("api").await.unwrap().size(), None);
+    assert_eq!(read(&acme, "file://api").await, "answer 1");
+    assert_eq!(read(&other, "file://api").await, "answer 2");
+    // A second session of a tenant has what the first one fetched, and no other tenant's.
+    let second = runtime.open(of("acme")).await.unwrap();
+    assert_eq!(read(&second, "file://api").await, "answer 1");
+    assert_eq!(web.asked(), 2);
+    let holds = |name: &str, text: &str| holds(&fixture.data().join("tenants").join(name), text);
+    assert!(holds("acme", "answer 1") && holds("other", "answer 2"));
+    assert!(!holds("acme", "answer 2") && !holds("other", "answer 1"));
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[cfg(not(engines))]
+#[tokio::test]
+async fn what_is_private_is_fetched_for_nobody_and_the_model_reads_why() {
+    let web = Web::start().await;
+    let fixture = Fixture::with(ExecutorKind::Local, lax());
+    let sent = Sent::default();
+    let runtime = Runtime::spawn(fixture.options().model("program", sent.model())).await.unwrap();
+    let session = runtime.open(spec().model("program")).await.unwrap();
+    let error = session.artifacts().resolve(&web.url()).await.unwrap_err();
+    let SessionError::Artifact(error) = &error else { panic!("{error}") };
+    assert_eq!(error.kind(), ArtifactErrorKind::PrivateAddress);
+    let program = serde_json::json!([[["view", {"path": web.url()}]]]).to_string();
+    ask(&session, &program).await;
+    let results = format!("{:?}", sent.last().messages.last().unwrap());
+    assert!(results.contains("the input `path` could not be resolved"), "{results}");
+    assert!(results.contains("private address"), "{results}");
+    assert_eq!(web.asked(), 0);
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// The list of a tenant holds for what the host fetches on its behalf, from the moment in which it is set.
+#[cfg(not(engines))]
+#[tokio::test]
+async fn urls_outside_of_a_tenants_network_are_fetched_for_none_of_its_sessions() {
+    let web = Web::start().await;
+    let fixture = Fixture::with(ExecutorKind::Local, lax());
+    let runtime = Runtime::spawn(fixture.options().fetch(web.fetch(&fixture))).await.unwrap();
+    let listed = |entry: String| TenantPolicy::new().network(NetworkPolicy::Limited(vec![entry]));
+    let refused = |error: SessionError| {
+        let SessionError::Artifact(error) = &error else { panic!("{error}") };
+        error.kind()
+    };
+    let acme = runtime.open(SessionSpec::new(tenant("acme"))).await.unwrap();
+    let other = runtime.open(SessionSpec::new(tenant("other"))).await.unwrap();
+    acme.artifacts().register("early", RegistrationSource::url(web.url())).await.unwrap();
+    runtime.set_tenant(&tenant("acme"), listed("example.com".to_owned())).unwrap();
+    for uri in [web.url().as_str(), "file://early"] {
+        let error = acme.artifacts().resolve(uri).await.unwrap_err();
+        assert_eq!(refused(error), ArtifactErrorKind::HostBlocked, "{uri}");
+    }
+    let late = acme.artifacts().register("late", RegistrationSource::url(web.url())).await.unwrap_err();
+    assert_eq!(refused(late), ArtifactErrorKind::HostBlocked);
+    assert_eq!(web.asked(), 0);
+    assert_eq!(read(&other, &web.url()).await, "answer 1", "another tenant's list is its own");
+    runtime.set_tenant(&tenant("acme"), listed(web.address.to_string())).unwrap();
+    assert_eq!(read(&acme, "file://early").await, "answer 2");
+    runtime.set_tenant(&tenant("acme"), TenantPolicy::new().network(NetworkPolicy::None)).unwrap();
+    let error = acme.artifacts().resolve("file://early").await.unwrap_err();
+    assert_eq!(refused(error), ArtifactErrorKind::FetchDisabled);
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// ADR-0018, section 7: a file of a skill and a bare URL, as the model names them.
+#[cfg(not(engines))]
+#[tokio::test]
+async fn files_of_skills_and_bare_urls_are_read_where_a_tool_takes_a_path() {
+    let web = Web::start().await;
+    let fixture = Fixture::with(ExecutorKind::Jail, lax());
+    let sent = Sent::default();
+    let options = fixture.options().fetch(web.fetch(&fixture)).model("program", sent.model());
+    let runtime = Runtime::spawn(options).await.unwrap();
+    let session = runtime.open(spec().model("program")).await.unwrap();
+    let program = serde_json::json!([[
+        ["view", {"path": "skill://greeting/scripts/run.sh"}],
+        ["view", {"path": web.url()}],
+        ["view", {"path": "skill://greeting/scripts/none.sh"}],
+    ]]);
+    ask(&session, &program.to_string()).await;
+    let results = format!("{:?}", sent.last().messages.last().unwrap());
+    assert!(results.contains("echo hello") && results.contains("answer 1"), "{results}");
+    assert!(results.contains("the input `path` could not be resolved"), "{results}");
+    assert_eq!(web.asked(), 1);
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[cfg(not(engines))]
+#[tokio::test]
+async fn what_can_never_be_fetched_is_reported_when_it_is_registered() {
+    let fixture = Fixture::new(ExecutorKind::Local);
+    let runtime = Runtime::spawn(fixture.options().model("program", Sent::default().model())).await.unwrap();
+    let session = runtime.open(spec().model("program")).await.unwrap();
+    for (url, kind) in [
+        ("https://localhost/", ArtifactErrorKind::HostBlocked),
+        ("https://[::ffff:127.0.0.1]/", ArtifactErrorKind::HostBlocked),
+        ("https://example.com:99999/", ArtifactErrorKind::InvalidUri),
+        ("http://example.com/", ArtifactErrorKind::SchemeNotAllowed),
+    ] {
+        let error = session.artifacts().register("a", RegistrationSource::url(url)).await.unwrap_err();
+        let SessionError::Artifact(error) = &error else { panic!("{url}: {error}") };
+        assert_eq!(error.kind(), kind, "{url}");
+    }
+    session.artifacts().register("a", RegistrationSource::url("https://example.com/")).await.unwrap();
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[cfg(not(engines))]
+#[tokio::test]
+async fn each_tenant_keeps_as_much_of_what_it_fetched_as_it_may_by_now() {
+    let web = Web::start().await;
+    let settings = lax();
+    let artifacts = settings.artifacts.map(|lax| ArtifactSettings { cache_max_size: Some(16), ..lax });
+    let fixture = Fixture::with(ExecutorKind::Local, Settings { artifacts, ..Settings::default() });
+    let (acme, other) = (tenant("acme"), tenant("other"));
+    // Each answer has 8 bytes.
+    let options = fixture
+        .options()
+        .fetch(web.fetch(&fixture))
+        .tenant(acme.clone(), TenantPolicy::new().artifact_cache_bytes(8));
+    let runtime = Runtime::spawn(options).await.unwrap();
+    let [a, b] = ["a", "b"].map(|path| format!("http://{}/{path}", web.address));
+    let open = |tenant: &TenantId| {
+        runtime.open(SessionSpec::new(tenant.clone()).artifact("a", RegistrationSource::url(&a)))
+    };
+    let (mine, theirs) = (open(&acme).await.unwrap(), open(&other).await.unwrap());
+    let kept = async |tenant: &TenantId| runtime.tenant(tenant).await.unwrap().usage.artifact_cache_bytes;
+
+    // The host has room for two answers of each tenant, and the quota of the one for one.
+    assert_eq!((read(&mine, "file://a").await, read(&theirs, "file://a").await), said(1, 2));
+    assert_eq!((read(&mine, &b).await, read(&theirs, &b).await), said(3, 4));
+    assert_eq!((read(&mine, &b).await, read(&theirs, &b).await), said(3, 4));
+    assert_eq!((read(&mine, "file://a").await, read(&theirs, "file://a").await), said(5, 2));
+    assert_eq!((kept(&acme).await, kept(&other).await), (8, 16));
+
+    // More for the one, as much as the host has for each; nothing for the other. It holds for sessions that are open.
+    runtime.set_tenant(&acme, TenantPolicy::new().artifact_cache_bytes(1_000)).unwrap();
+    runtime.set_tenant(&other, TenantPolicy::new().artifact_cache_bytes(0)).unwrap();
+    assert_eq!((read(&mine, &b).await, read(&theirs, &b).await), said(6, 7));
+    assert_eq!((read(&mine, "file://a").await, read(&theirs, "file://a").await), said(5, 8));
+    assert_eq!((read(&mine, &b).await, read(&theirs, &b).await), said(6, 9));
+    assert_eq!((kept(&acme).await, kept(&other).await), (16, 0));
+
+    // As every tenant; and nothing is known of one that is deleted, of the other it is.
+    runtime.reset_tenant(&other).unwrap();
+    assert_eq!(read(&theirs, &b).await, "answer 10");
+    assert_eq!(kept(&other).await, 9);
+    runtime.delete_tenant(&other).await.unwrap();
+    assert_eq!((kept(&acme).await, kept(&other).await), (16, 0));
+    assert_eq!(read(&mine, &b).await, "answer 6");
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[cfg(not(engines))]
+#[tokio::test]
+async fn a_quota_for_every_tenant_counts_and_the_bytes_of_what_goes_are_there_for_who_has_them() {
+    let web = Web::start().await;
+    let fixture = Fixture::with(ExecutorKind::Local, lax());
+    let options =
+        fixture.options().fetch(web.fetch(&fixture)).tenants(TenantPolicy::new().artifact_cache_bytes(0));
+    let runtime = Runtime::spawn(options).await.unwrap();
+    let session = runtime.open(spec().artifact("api", RegistrationSource::url(web.url()))).await.unwrap();
+    let first = session.artifacts().resolve("file://api").await.unwrap();
+    let opened = session.artifacts().open("file://api").await.unwrap();
+    assert_eq!(web.asked(), 2, "nothing is kept");
+    let ResolvedLocation::Stored { content, .. } = &first.location else { panic!("{first:?}") };
+    assert_eq!(content.size, 8);
+    // What was resolved before is there, although nobody would find it by its URL.
+    let tenants = fixture.data().join("tenants");
+    assert!(holds(&tenants, "answer 1") && holds(&tenants, "answer 2"));
+    let bytes: Vec<u8> = opened.stream.map_ok(|piece| piece.to_vec()).try_concat().await.unwrap();
+    assert_eq!(bytes, b"answer 2");
+    runtime.shutdown(soon()).await.unwrap();
+}

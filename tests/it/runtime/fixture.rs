@@ -1,0 +1,228 @@
+//! What the tests of the runtime share: a host with folders of its own, and a model whose words are a function of what it is
+//! sent, so that it is the same before and after a restart.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use conjure::{
+    Block, BlockKind, Clock as _, Config, Deadline, ExecutorKind, Message, Model, ProcessEnv, Request,
+    Response, Role, Runtime, RuntimeOptions, Session, SessionError, SessionEventKind, SessionSpec, Settings,
+    StopReason, SystemClock, TenantId, TurnEvent, TurnHandle, TurnStop, Update, Usage, model_fn,
+};
+
+use crate::runtime::open_failpoints::pause;
+
+/// Far more than anything here takes.
+pub(crate) fn soon() -> Deadline {
+    SystemClock.deadline(Duration::from_secs(300))
+}
+
+/// Looks again until it is so; fails when it is not so for long.
+pub(crate) async fn until(mut is_so: impl AsyncFnMut() -> bool) {
+    let deadline = soon();
+    while !is_so().await {
+        assert!(!SystemClock.remaining(deadline).is_zero(), "waited in vain");
+        pause().await;
+    }
+}
+
+/// Returns when what was recorded before is older than now also by a clock of whole milliseconds.
+pub(crate) async fn later() {
+    let now = SystemClock.timestamp().millis();
+    while SystemClock.timestamp().millis() < now + 2 {
+        tokio::task::yield_now().await;
+    }
+}
+
+pub(crate) fn tenant(name: &str) -> TenantId {
+    TenantId::new(name).unwrap()
+}
+
+/// Asked `$ COMMAND`, it has that run by `bash_tool`, and then says what came of it. Asked anything else, it repeats it.
+pub(crate) fn model() -> impl Model {
+    model_fn(|request: Request| async move { Ok(answer(&request)) })
+}
+
+pub(crate) fn answer(request: &Request) -> Response {
+    let last = request.messages.last().unwrap();
+    let (content, stop_reason) = match result(last) {
+        Some(result) => (Block::text(format!("it says: {result}")), StopReason::EndTurn),
+        None => match last.text().strip_prefix("$ ") {
+            Some(command) => {
+                let input = serde_json::json!({"command": command, "description": "as it was asked"});
+                let id = format!("toolu_{}", request.messages.len());
+                let call = serde_json::json!(
+                    {"type": "tool_use", "id": id, "name": "bash_tool", "input": input}
+                );
+                (Block::from_json(call.to_string()).unwrap(), StopReason::ToolUse)
+            }
+            None => (Block::text(format!("heard: {}", last.text())), StopReason::EndTurn),
+        },
+    };
+    Response {
+        id: None,
+        model: None,
+        content: vec![content],
+        stop_reason,
+        usage: Usage { input_tokens: 1, output_tokens: 1, ..Usage::default() },
+        request_id: None,
+        container: None,
+    }
+}
+
+/// The text of the results in a message, where it has some.
+fn result(message: &Message) -> Option<String> {
+    assert_eq!(message.role, Role::User);
+    let results = message.content.iter().filter_map(|block| match block.kind() {
+        BlockKind::ToolResult { text, .. } => Some(text.clone()),
+        _ => None,
+    });
+    let results: Vec<String> = results.collect();
+    (!results.is_empty()).then(|| results.join("\n"))
+}
+
+/// For containers of this image, on this machine's engine.
+#[cfg(engines)]
+pub(crate) fn of_containers(image: &crate::image::TestImage) -> Settings {
+    Settings {
+        image: Some(image.name().to_owned()),
+        engine: Some(crate::engine::docker().to_string()),
+        ..Settings::default()
+    }
+}
+
+/// This kind of sandbox, or, where no jail can be made, the one that does without.
+pub(crate) fn possible(kind: ExecutorKind) -> ExecutorKind {
+    match kind {
+        ExecutorKind::Jail if !test_support::has_user_namespaces() => ExecutorKind::Local,
+        kind => kind,
+    }
+}
+
+/// A host: its data folder and its skills. What it made goes with it.
+pub(crate) struct Fixture {
+    folder: PathBuf,
+    pub(crate) kind: ExecutorKind,
+    /// What goes with it.
+    _made: Option<tempfile::TempDir>,
+    /// What else it is configured with.
+    settings: Settings,
+}
+
+impl Fixture {
+    pub(crate) fn new(kind: ExecutorKind) -> Self {
+        Self::with(kind, Settings::default())
+    }
+
+    /// Whose sandboxes are containers of this image.
+    #[cfg(engines)]
+    pub(crate) fn in_containers(image: &crate::image::TestImage) -> Self {
+        Self::with(ExecutorKind::Docker, of_containers(image))
+    }
+
+    pub(crate) fn with(kind: ExecutorKind, settings: Settings) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("skills")).unwrap();
+        let fixture =
+            Self { kind: possible(kind), folder: folder.path().to_owned(), _made: Some(folder), settings };
+        fixture.write_skill("greeting", "Greets people.", "echo hello");
+        fixture
+    }
+
+    /// A host whose folder is there already, and stays.
+    pub(crate) fn existing(folder: &Path, kind: ExecutorKind) -> Self {
+        Self::existing_with(folder, kind, Settings::default())
+    }
+
+    /// The same with these settings.
+    pub(crate) fn existing_with(folder: &Path, kind: ExecutorKind, settings: Settings) -> Self {
+        Self { folder: folder.to_owned(), kind: possible(kind), _made: None, settings }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    pub(crate) fn skill(&self, name: &str) -> PathBuf {
+        self.folder.join("skills").join(name)
+    }
+
+    /// Writes a skill with a script.
+    pub(crate) fn write_skill(&self, name: &str, description: &str, script: &str) {
+        let folder = self.skill(name);
+        std::fs::create_dir_all(folder.join("scripts")).unwrap();
+        let text = format!("---\nname: {name}\ndescription: {description}\n---\nRun `scripts/run.sh`.\n");
+        std::fs::write(folder.join("SKILL.md"), text).unwrap();
+        std::fs::write(folder.join("scripts/run.sh"), format!("#!/bin/sh\n{script}\n")).unwrap();
+    }
+
+    pub(crate) fn config(&self) -> Config {
+        let settings = Settings {
+            executor: Some(self.kind),
+            data: Some(self.data()),
+            skill_paths: Some(vec![self.folder.join("skills")]),
+            ..self.settings.clone()
+        };
+        Config::from_layers(settings, &ProcessEnv::from_process(), None).unwrap()
+    }
+
+    pub(crate) fn options(&self) -> RuntimeOptions {
+        RuntimeOptions::from(self.config()).model("echo", model())
+    }
+
+    pub(crate) async fn start(&self) -> Runtime {
+        Runtime::spawn(self.options()).await.unwrap()
+    }
+}
+
+pub(crate) fn spec() -> SessionSpec {
+    SessionSpec::new(tenant("acme")).base_prompt("Be brief.")
+}
+
+/// Says something, and waits for the end of its turn: why it ended, and what was said last.
+pub(crate) async fn say(session: &Session, words: &str) -> (TurnStop, String) {
+    follow(&mut session.send(words).await.unwrap()).await
+}
+
+/// The same where the journal has just been mended: what the session was trying again in that moment may still tell of what it found.
+pub(crate) async fn ask_again(session: &Session, words: &str) -> String {
+    let deadline = soon();
+    let mut turn = loop {
+        match session.send(words).await {
+            Ok(turn) => break turn,
+            Err(error) => assert!(matches!(error, SessionError::Journal { .. }), "{error:?}"),
+        }
+        assert!(!SystemClock.remaining(deadline).is_zero(), "it does not go on");
+        tokio::task::yield_now().await;
+    };
+    let (stop, text) = follow(&mut turn).await;
+    assert!(matches!(stop, TurnStop::Answered(_)), "{stop}");
+    text
+}
+
+/// Waits for the end of a turn.
+pub(crate) async fn follow(turn: &mut TurnHandle) -> (TurnStop, String) {
+    let mut said = String::new();
+    loop {
+        match turn.next().await.unwrap().unwrap() {
+            TurnEvent::Ended { stop, .. } => return (stop, said),
+            TurnEvent::Update(Update::Recorded(event)) => {
+                if let SessionEventKind::AgentMessage { content } = event.kind {
+                    said = Message::assistant(content).text();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The same, for a turn that ends well.
+pub(crate) async fn ask(session: &Session, words: &str) -> String {
+    let (stop, text) = say(session, words).await;
+    assert!(matches!(stop, TurnStop::Answered(_)), "{stop}");
+    text
+}

@@ -1,0 +1,338 @@
+//! What hosted sessions are given and what they make: under which key it goes, what becomes of failures, and that a session can be spoken to
+//! while something is on its way.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conjure::{
+    ArtifactError, Block, CompactionPolicy, Config, ExecutorKind, Fetch, FetchFuture, FetchRequest,
+    FetchedContent, HostedFiles, HostedSkill, HostedSupport, Limit, Limits, Model, ModelStream, ProcessEnv,
+    RegistrationSource, Request, Response, Retryable, Runtime, RuntimeError, RuntimeOptions, Session,
+    SessionSpec, Settings, StopReason, TurnStop, Usage,
+};
+use conjure_anthropic::fake::{FakeMessages, FakeToolRun, Refusal, Reply};
+use conjure_base::ContainerId;
+use conjure_conversation::{ApiErrorKind, ArtifactContent, ModelEvent};
+use conjure_store::FileMode;
+use futures_util::{StreamExt as _, stream};
+use serde_json::{Value, json};
+
+use crate::runtime::fixture::{Fixture, ask, follow, soon, tenant};
+use crate::runtime::hosted::of_service;
+
+fn spec() -> SessionSpec {
+    SessionSpec::new(tenant("acme")).model("m").hosted([HostedSkill::anthropic("xlsx")])
+}
+
+fn run() -> Reply {
+    FakeToolRun::new("true").saying("Done.").into()
+}
+
+/// A service that runs hosted skills, in so many turns.
+async fn service(turns: usize) -> FakeMessages {
+    FakeMessages::builder().hosting().turns((0..turns).map(|_| run())).start().await.unwrap()
+}
+
+fn sales() -> RegistrationSource {
+    RegistrationSource::content("region,2024\nnorth,3\n", "text/csv")
+}
+
+/// The bodies of the requests for answers.
+fn asked(fake: &FakeMessages) -> Vec<Value> {
+    let requests = fake.requests().into_iter().filter(|request| request.path().starts_with("/v1/messages"));
+    requests.map(|request| serde_json::from_slice(request.body()).unwrap()).collect()
+}
+
+/// The content of the files that a request puts into its container.
+fn given(fake: &FakeMessages, request: &Value) -> Vec<String> {
+    let messages = request["messages"].as_array().unwrap().iter();
+    let blocks = messages.flat_map(|message| message["content"].as_array().cloned().unwrap_or_default());
+    let ids = blocks.filter(|block| block["type"] == "container_upload");
+    let content = ids.map(|block| fake.file(&block["file_id"].as_str().unwrap().into()).unwrap());
+    content.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap()).collect()
+}
+
+fn uploads(fake: &FakeMessages) -> usize {
+    let requests = fake.requests();
+    requests
+        .iter()
+        .filter(|request| request.path().starts_with("/v1/files") && request.method() == "POST")
+        .count()
+}
+
+const NOT_GIVEN: &str = "could not be put into the container";
+
+#[tokio::test]
+async fn an_upload_of_which_nobody_knows_whether_it_arrived_is_made_again_in_the_next_turn() {
+    let fixture = Fixture::new(ExecutorKind::Local);
+    let fake = service(3).await;
+    let runtime = of_service(&fixture, &fake).await;
+    let session = runtime.open(spec()).await.unwrap();
+    session.artifacts().register("sales.csv", sales()).await.unwrap();
+    fake.add_hosted_fault(Reply::error(Refusal::new(ApiErrorKind::Api, "internal").with_status(500)));
+    for words in ["one", "two", "three"] {
+        ask(&session, words).await;
+    }
+    assert_eq!(uploads(&fake), 2);
+    let requests = asked(&fake);
+    assert_eq!(given(&fake, &requests[0]), Vec::<String>::new());
+    for request in &requests[1..] {
+        assert_eq!(given(&fake, request), ["region,2024\nnorth,3\n"]);
+        assert_eq!(request.to_string().matches(NOT_GIVEN).count(), 1, "{request}");
+    }
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_session_is_given_goes_to_the_account_of_its_own_model() {
+    let fixture = Fixture::new(ExecutorKind::Local);
+    let (hosts, tenants) = (service(1).await, service(1).await);
+    let settings = Settings {
+        base_url: Some(hosts.base_url()),
+        data: Some(fixture.data()),
+        executor: Some(ExecutorKind::Local),
+        ..Settings::default()
+    };
+    let config = Config::from_layers(settings, &ProcessEnv::default(), None).unwrap();
+    let own =
+        conjure_anthropic::Config::new("tenants-key".to_owned().into()).with_base_url(tenants.base_url());
+    let own = conjure_anthropic::Client::new(&own).unwrap();
+    let own = own.messages(conjure_anthropic::ModelOptions::new("m")).unwrap();
+    let options = RuntimeOptions::from(config).model("own", own).anthropic("hosts-key".into());
+    let runtime = Runtime::spawn(options).await.unwrap();
+    let session = runtime.open(spec().model("own")).await.unwrap();
+    session.artifacts().register("sales.csv", sales()).await.unwrap();
+    ask(&session, "one").await;
+    assert_eq!(hosts.requests().len(), 0, "the host's account has nothing of it");
+    assert_eq!(uploads(&tenants), 1);
+    for request in tenants.requests() {
+        assert_eq!(request.header("x-api-key"), Some("tenants-key"), "{}", request.path());
+    }
+    assert_eq!(given(&tenants, &asked(&tenants)[0]), ["region,2024\nnorth,3\n"]);
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// A service that answers, and has such files.
+struct Bare(HostedFiles);
+
+impl Model for Bare {
+    fn stream(&self, request: Request) -> ModelStream {
+        let answer = crate::runtime::fixture::answer(&request);
+        stream::iter([Ok(ModelEvent::Finished(Box::new(answer)))]).boxed()
+    }
+
+    fn hosted_support(&self) -> HostedSupport {
+        HostedSupport::Skills
+    }
+
+    fn hosted_files(&self) -> HostedFiles {
+        self.0.clone()
+    }
+}
+
+#[tokio::test]
+async fn a_model_says_where_its_files_are_or_has_no_hosted_sessions() {
+    let fixture = Fixture::new(ExecutorKind::Local);
+    let options = fixture.options().model("silent", Bare(HostedFiles::Unknown));
+    let options = options.model("other", Bare(HostedFiles::Available(Arc::new("a folder"))));
+    let runtime = Runtime::spawn(options.model("none", Bare(HostedFiles::None))).await.unwrap();
+    for name in ["silent", "other"] {
+        let error = runtime.open(spec().model(name)).await.unwrap_err();
+        assert!(matches!(&error, RuntimeError::NoHostedFiles { model } if model == name), "{error}");
+    }
+    // Where there are none, whoever counts on one is told.
+    let session = runtime.open(spec().model("none")).await.unwrap();
+    session.artifacts().register("sales.csv", sales()).await.unwrap();
+    let said = ask(&session, "one").await;
+    assert!(said.contains("`sales.csv`") && said.contains(NOT_GIVEN), "{said}");
+    assert!(!ask(&session, "two").await.contains(NOT_GIVEN), "once");
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// A way out that knows one page, and counts who asks.
+struct Pages(Arc<AtomicU32>);
+
+impl Fetch for Pages {
+    fn fetch<'a>(&'a self, request: FetchRequest<'a>) -> FetchFuture<'a> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            if !request.url.ends_with("/data.csv") {
+                let (url, reason) = (request.url.to_owned(), "the server said 404".to_owned());
+                return Err(ArtifactError::FetchFailed { url, reason, retry: Retryable::No });
+            }
+            let inserted = request.store.insert_bytes(b"a,b\n", FileMode::Plain).unwrap();
+            let content = ArtifactContent { digest: inserted.digest, size: inserted.size };
+            Ok(FetchedContent { content, content_type: "text/csv".to_owned(), name: "data.csv".to_owned() })
+        })
+    }
+}
+
+#[tokio::test]
+async fn what_a_url_leads_to_is_given_as_well_and_a_failure_is_reported_once() {
+    let fixture = Fixture::new(ExecutorKind::Local);
+    let fake = service(2).await;
+    let asked_for = Arc::new(AtomicU32::new(0));
+    let settings = Settings {
+        base_url: Some(fake.base_url()),
+        data: Some(fixture.data()),
+        executor: Some(ExecutorKind::Local),
+        ..Settings::default()
+    };
+    let config = Config::from_layers(settings, &ProcessEnv::default(), None).unwrap();
+    let options = RuntimeOptions::from(config).fetch(Pages(Arc::clone(&asked_for)));
+    let runtime = Runtime::spawn(options.anthropic("any-key".into())).await.unwrap();
+    let session = runtime.open(spec()).await.unwrap();
+    let artifacts = session.artifacts();
+    artifacts.register("api", RegistrationSource::url("https://example.com/data.csv")).await.unwrap();
+    artifacts.register("gone", RegistrationSource::url("https://example.com/gone.csv")).await.unwrap();
+    ask(&session, "one").await;
+    ask(&session, "two").await;
+    assert_eq!(asked_for.load(Ordering::SeqCst), 2, "each once");
+    assert_eq!(uploads(&fake), 1);
+    for request in asked(&fake) {
+        assert_eq!(given(&fake, &request), ["a,b\n"]);
+        let text = request["messages"].to_string();
+        assert_eq!(text.matches(NOT_GIVEN).count(), 1, "{text}");
+        assert!(text.contains("`gone`") && text.contains("the server said 404"), "{text}");
+    }
+    // What it led to is recorded, as where a tool asks for it.
+    let known = session.artifacts().list().await.unwrap();
+    let sizes: Vec<_> = known.iter().map(|artifact| (artifact.name.as_str(), artifact.size())).collect();
+    assert_eq!(sizes, [("api", Some(4)), ("gone", None)]);
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_session_is_spoken_to_while_something_is_uploaded_and_its_limit_of_time_holds() {
+    let fixture = Fixture::new(ExecutorKind::Local);
+    let fake = service(0).await;
+    let runtime = of_service(&fixture, &fake).await;
+    let limits = Limits { wall_clock: Some(Duration::from_secs(15)), ..Limits::default() };
+    let session = runtime.open(spec().limits(limits)).await.unwrap();
+    let mut turn = upload_without_end(&session, &fake).await;
+    session.artifacts().register("more.csv", sales()).await.unwrap();
+    assert_eq!(follow(&mut turn).await.0, TurnStop::Limit(Limit::WallClock));
+    assert_eq!(asked(&fake).len(), 0, "the model was not called");
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_comes_while_something_is_uploaded_is_taken_in_before_the_upload_is_over() {
+    let fixture = Fixture::new(ExecutorKind::Local);
+    let fake = service(1).await;
+    let runtime = of_service(&fixture, &fake).await;
+    let session = runtime.open(spec()).await.unwrap();
+    let mut turn = upload_without_end(&session, &fake).await;
+    // The upload does not end, so these do not wait for it.
+    session.artifacts().register("more.csv", sales()).await.unwrap();
+    let mut next = session.send("two").await.unwrap();
+    session.interrupt().await.unwrap();
+    assert_eq!(follow(&mut turn).await.0, TurnStop::Interrupted);
+    // What was queued comes next, with all that is due.
+    let (stop, said) = follow(&mut next).await;
+    assert!(matches!(stop, TurnStop::Answered(_)), "{stop}");
+    assert_eq!(said, "Done.");
+    assert_eq!(given(&fake, &asked(&fake)[0]).len(), 2);
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// A turn that uploads something, to which the service says nothing.
+async fn upload_without_end(session: &Session, fake: &FakeMessages) -> conjure::TurnHandle {
+    session.artifacts().register("sales.csv", sales()).await.unwrap();
+    fake.add_hosted_fault(Reply::silence());
+    let turn = session.send("one").await.unwrap();
+    tokio::time::timeout(Duration::from_secs(120), fake.until_received(1)).await.expect("no upload");
+    turn
+}
+
+/// A service of hosted skills beside which tools run here: its first answer says that a file was made.
+#[derive(Clone)]
+struct Mixed {
+    seen: Arc<Mutex<Vec<Request>>>,
+    made: String,
+    files: conjure_anthropic::Messages,
+}
+
+impl Mixed {
+    fn answer(&self, request: &Request) -> Response {
+        let block = |value: Value| Block::from_json(value.to_string()).unwrap();
+        let mut response = Response {
+            id: None,
+            model: None,
+            content: Vec::new(),
+            stop_reason: StopReason::EndTurn,
+            usage: Usage { input_tokens: 1_000, output_tokens: 1, ..Usage::default() },
+            request_id: None,
+            container: None,
+        };
+        if request.hosted.is_empty() {
+            response.content.push(Block::text("a summary"));
+            return response;
+        }
+        response.container = Some(ContainerId::new("c_1"));
+        let call = {
+            let mut seen = self.seen.lock().unwrap();
+            seen.push(request.clone());
+            seen.len() - 1
+        };
+        if call == 0 {
+            let input = json!({"command": "make"});
+            response.content.push(block(
+                json!({"type": "server_tool_use", "id": "s1", "name": "bash_code_execution", "input": input}),
+            ));
+            let made = json!([{"type": "bash_code_execution_output", "file_id": self.made}]);
+            let content = json!({"type": "bash_code_execution_result", "stdout": "", "stderr": "", "return_code": 0, "content": made});
+            let kind = "bash_code_execution_tool_result";
+            response.content.push(block(json!({"type": kind, "tool_use_id": "s1", "content": content})));
+        }
+        if call == 4 {
+            response.content.push(Block::text("done"));
+            return response;
+        }
+        let command = format!("echo {call}; head -c 3000 /dev/zero | tr '\\0' x");
+        let input = json!({"command": command, "description": "goes on"});
+        let id = format!("t{call}");
+        response
+            .content
+            .push(block(json!({"type": "tool_use", "id": id, "name": "bash_tool", "input": input})));
+        response.stop_reason = StopReason::ToolUse;
+        response
+    }
+}
+
+impl Model for Mixed {
+    fn stream(&self, request: Request) -> ModelStream {
+        stream::iter([Ok(ModelEvent::Finished(Box::new(self.answer(&request))))]).boxed()
+    }
+
+    fn hosted_support(&self) -> HostedSupport {
+        HostedSupport::Skills
+    }
+
+    fn hosted_files(&self) -> HostedFiles {
+        self.files.hosted_files()
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_listed_although_the_answer_that_names_it_was_summarised_in_its_turn() {
+    let fixture = Fixture::new(ExecutorKind::Local);
+    let fake = service(0).await;
+    let made = fake.put_file("report.xlsx", "cells").as_str().to_owned();
+    let client = conjure_anthropic::Config::new("any-key".to_owned().into()).with_base_url(fake.base_url());
+    let client = conjure_anthropic::Client::new(&client).unwrap();
+    let files = client.messages(conjure_anthropic::ModelOptions::new("m")).unwrap();
+    let mixed = Mixed { seen: Arc::default(), made, files };
+    let compaction = CompactionPolicy::with_threshold(500).with_kept_messages(1).with_regrowth(1_000_000);
+    let options = fixture.options().model("mixed", mixed.clone()).compaction(compaction);
+    let runtime = Runtime::spawn(options).await.unwrap();
+    let spec = spec().model("mixed").skills(["greeting"]);
+    let session = runtime.open(spec).await.unwrap();
+    assert_eq!(ask(&session, "go").await, "done");
+    let last = mixed.seen.lock().unwrap().pop().unwrap().messages;
+    assert!(last[0].text().contains("a summary") && !format!("{last:?}").contains("file_id"), "{last:?}");
+    let files = session.files().await.unwrap();
+    assert_eq!(files.iter().map(|file| file.name.as_str()).collect::<Vec<_>>(), ["report.xlsx"]);
+    runtime.shutdown(soon()).await.unwrap();
+}

@@ -1,0 +1,116 @@
+//! What a runtime clears up in the background: after hosts that died while it runs, what broke off, and what is kept long enough.
+
+use std::time::Duration;
+
+use conjure::{Clock as _, ExecutorKind, Runtime, RuntimeError, SystemClock};
+
+use crate::runtime::fixture::{Fixture, ask, later, soon, spec, tenant};
+use crate::runtime::open_failpoints::on_disk;
+
+#[tokio::test]
+async fn what_a_process_leaves_that_dies_later_is_removed_without_a_start() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    let runtime = fixture.start().await;
+    let session = runtime.open(spec()).await.unwrap();
+    ask(&session, "$ echo kept > note").await;
+    assert_eq!(runtime.maintenance().run("dead-hosts", soon()).await, Ok(0));
+    // As one leaves it that was killed: a mark, and a place of a process that is no more.
+    let mark = fixture.data().join("hosts").join(conjure::Digest::of_bytes(b"killed").to_hex());
+    std::fs::write(&mark, "").unwrap();
+    let place = fixture.data().join("tenants/acme/sandboxes/4194304999-0");
+    std::fs::create_dir_all(place.join("output")).unwrap();
+    std::fs::write(place.join("lock"), "").unwrap();
+    assert_eq!(runtime.maintenance().run("dead-hosts", soon()).await, Ok(1));
+    assert!(!place.exists() && !mark.exists());
+    // It is known, and not swept for again; who lives is not touched.
+    assert_eq!(runtime.maintenance().run("dead-hosts", soon()).await, Ok(0));
+    assert_eq!(ask(&session, "$ cat note").await, "it says: kept\n");
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_broke_off_is_completed_without_a_start() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    let runtime = fixture.start().await;
+    let session = runtime.open(spec()).await.unwrap();
+    // As a host leaves it that was killed before it had recorded what it opened.
+    let lost = conjure::SessionId::random().unwrap().to_string();
+    let folder = fixture.data().join("tenants/acme");
+    std::fs::write(folder.join("under-way").join(&lost), "").unwrap();
+    let workspace = folder.join("workspaces").join(&lost).join("workspace");
+    std::fs::create_dir_all(&workspace).unwrap();
+    for chore in ["folders", "journal"] {
+        runtime.maintenance().run(chore, soon()).await.unwrap();
+    }
+    assert!(!workspace.exists());
+    assert_eq!(std::fs::read_dir(folder.join("under-way")).unwrap().count(), 0);
+    assert_eq!(ask(&session, "hello").await, "heard: hello");
+    let done = runtime.maintenance().tasks();
+    let folders = done.iter().find(|chore| chore.name == "folders").unwrap();
+    assert_eq!((folders.runs, folders.failures), (1, 0));
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// Another process deletes a session, and could not end that: what it noted is not for who keeps nothing to judge.
+#[tokio::test]
+async fn who_keeps_nothing_completes_nothing_of_those_who_do() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    let keeping = fixture.start().await;
+    let session = keeping.open(spec()).await.unwrap();
+    ask(&session, "$ echo kept > note").await;
+    let mark = fixture.data().join("tenants/acme/under-way").join(session.id().to_string());
+    std::fs::write(&mark, "").unwrap();
+    let ephemeral = Runtime::spawn(fixture.options().ephemeral()).await.unwrap();
+    ephemeral.maintenance().run("folders", soon()).await.unwrap();
+    assert!(mark.exists());
+    assert_eq!(ask(&session, "$ cat note").await, "it says: kept\n");
+    keeping.maintenance().run("folders", soon()).await.unwrap();
+    assert!(!mark.exists(), "it is recorded, so it stays");
+    assert_eq!(ask(&session, "$ cat note").await, "it says: kept\n");
+    ephemeral.shutdown(soon()).await.unwrap();
+    keeping.shutdown(soon()).await.unwrap();
+}
+
+async fn put_away(runtime: &Runtime) {
+    let deadline = soon();
+    while runtime.health().known_sessions > 1 {
+        assert!(!SystemClock.remaining(deadline).is_zero(), "it is not put away");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_rested_for_longer_than_it_is_kept_goes_with_all_that_is_its() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    let runtime = Runtime::spawn(fixture.options().retention(Duration::ZERO)).await.unwrap();
+    let [old, held] = [runtime.open(spec()).await.unwrap(), runtime.open(spec()).await.unwrap()];
+    for session in [&old, &held] {
+        ask(session, "$ echo mine > note").await;
+    }
+    let id = old.id();
+    old.close().await.unwrap();
+    drop(old);
+    put_away(&runtime).await;
+    let janitor = runtime.maintenance();
+    assert_eq!(janitor.run("retention", soon()).await, Ok(0), "whether the clock is right is not known yet");
+    later().await;
+    assert_eq!(janitor.run("retention", soon()).await, Ok(1));
+    assert_eq!(janitor.run("retention", soon()).await, Ok(0), "somebody has the other one");
+    let gone = runtime.session(&tenant("acme"), id).await.unwrap_err();
+    assert!(matches!(gone, RuntimeError::NotFound { .. }), "{gone}");
+    assert_eq!(on_disk(&fixture)[0], 1, "its workspace is gone, and the other's is there");
+    assert!(ask(&held, "$ cat note").await.ends_with("mine\n"));
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn without_a_retention_nothing_is_deleted_by_itself() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    let runtime = fixture.start().await;
+    let error = runtime.maintenance().run("retention", soon()).await.unwrap_err();
+    assert!(
+        error.to_string().starts_with("there is no maintenance task `retention`; there are: "),
+        "{error}"
+    );
+    runtime.shutdown(soon()).await.unwrap();
+}

@@ -1,0 +1,161 @@
+//! Models that do not behave: each turn ends, and the session goes on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure::{
+    ApiErrorKind, BlockKind, ExecutorKind, Limit, Limits, Model, ModelError, ModelErrorKind, ModelEvent,
+    ModelStream, Request, Runtime, SessionBody, Settings, TurnStop, parse_response,
+};
+use futures_util::{StreamExt as _, stream};
+
+use crate::runtime::fixture::{Fixture, ask, model, say, soon, spec, tenant};
+
+/// What the model does with the words that it is sent.
+struct Odd(Arc<dyn Model>);
+
+impl Model for Odd {
+    fn stream(&self, request: Request) -> ModelStream {
+        // What was not answered stands before it.
+        let last = request.messages.last().unwrap();
+        let words = match last.content.last().unwrap().kind() {
+            BlockKind::Text(text) => text.clone(),
+            _ => String::new(),
+        };
+        let delta = || Ok(ModelEvent::TextDelta { index: 0, text: "and ".to_owned() });
+        match words.as_str() {
+            "be silent" => stream::pending().boxed(),
+            // It never ends, and never is an answer. It lets others have their turn, as a network would.
+            "talk for ever" => stream::repeat(())
+                .then(move |()| async move {
+                    tokio::task::yield_now().await;
+                    delta()
+                })
+                .boxed(),
+            "break off" => stream::iter([Ok(ModelEvent::Started), delta()]).boxed(),
+            "panic" => panic!("the model panics"),
+            words if words.starts_with('{') => {
+                let response = parse_response(words).unwrap();
+                stream::iter([Ok(ModelEvent::Finished(Box::new(response)))]).boxed()
+            }
+            _ => self.0.stream(request),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_turn_ends_whatever_its_model_does_and_the_next_one_is_as_always() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    let options = fixture.options().model("odd", Odd(Arc::new(model())));
+    let runtime = Runtime::spawn(options).await.unwrap();
+    let limits = Limits { wall_clock: Some(Duration::from_millis(200)), ..Limits::default() };
+    let session = runtime.open(spec().model("odd").limits(limits.clone())).await.unwrap();
+    let short = |words: &'static str| {
+        let (session, limits) = (session.clone(), limits.clone());
+        async move { session.send_with_limits(words, Some(limits)).await.unwrap().end().await.unwrap() }
+    };
+    for words in ["be silent", "talk for ever"] {
+        let stop = short(words).await;
+        assert!(matches!(stop, TurnStop::Limit(Limit::WallClock)), "{words}: {stop}");
+    }
+    let long = Limits::default();
+    let session_of_its_own = runtime.open(spec().model("odd").limits(long)).await.unwrap();
+    for (words, kind) in [("break off", ModelErrorKind::Truncated), ("panic", ModelErrorKind::Protocol)] {
+        let (stop, _) = say(&session_of_its_own, words).await;
+        let TurnStop::ModelFailed(error) = &stop else { panic!("{words}: {stop}") };
+        assert_eq!(error.kind, kind, "{words}");
+    }
+    // Nonsense: a tool that there is not, input that is none, an answer without anything.
+    for (words, says) in [
+        (
+            r#"{"content": [{"type": "tool_use", "id": "a", "name": "fly", "input": {}}], "stop_reason": "tool_use"}"#,
+            "fly",
+        ),
+        (
+            r#"{"content": [{"type": "tool_use", "id": "b", "name": "bash_tool", "input": {"x": 1}}], "stop_reason": "tool_use"}"#,
+            "command",
+        ),
+    ] {
+        let said = ask(&session_of_its_own, words).await;
+        assert!(said.contains(says), "{said}");
+    }
+    for words in
+        [r#"{"content": [], "stop_reason": "end_turn"}"#, r#"{"content": [], "stop_reason": "tool_use"}"#]
+    {
+        assert_eq!(ask(&session_of_its_own, words).await, "");
+    }
+    for session in [&session, &session_of_its_own] {
+        let heard =
+            session.send_with_limits("hello", Some(Limits::default())).await.unwrap().end().await.unwrap();
+        assert!(matches!(heard, TurnStop::Answered(_)), "{heard}");
+    }
+    // One that is silent is interrupted by a shutdown.
+    let _turn = session_of_its_own.send("be silent").await.unwrap();
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// The service's error quotes what was sent.
+#[tokio::test]
+async fn a_secret_that_a_models_error_quotes_is_reported_nowhere() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    let quoting = conjure::model_fn(|request: Request| async move {
+        let words = request.messages.last().unwrap().text();
+        let kind = ModelErrorKind::Api(ApiErrorKind::InvalidRequest);
+        Err(ModelError::new(kind, format!("no use for `{words}`")))
+    });
+    let runtime = Runtime::spawn(fixture.options().model("quoting", quoting)).await.unwrap();
+    let session = runtime.open(spec().model("quoting").secret("password", "pa55word-of-ada")).await.unwrap();
+    let (ended, _) = say(&session, "it is pa55word-of-ada").await;
+    let snapshot = session.snapshot().await.unwrap();
+    let listed = runtime.summary(&tenant("acme"), session.id()).await.unwrap();
+    let SessionBody::Ok(contents) = listed.body else { panic!("{listed:?}") };
+    for stop in [ended, snapshot.last_turn.unwrap().stop, contents.last_stop.unwrap()] {
+        let TurnStop::ModelFailed(error) = &stop else { panic!("{stop}") };
+        assert_eq!(error.message, "no use for `it is [REDACTED:password]`");
+    }
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// A session's secret may be called as the host's key is: neither takes the other's place.
+#[cfg(feature = "anthropic")]
+#[tokio::test]
+async fn the_embedders_key_and_a_secret_of_its_name_are_both_redacted() {
+    // Without TLS, so that no certificates are needed.
+    let nowhere = Settings { base_url: Some("http://127.0.0.1:9".to_owned()), ..Settings::default() };
+    let fixture = Fixture::with(ExecutorKind::Jail, nowhere);
+    let key = secrecy::SecretString::from("the-hosts-own-k3y");
+    let runtime = Runtime::spawn(fixture.options().anthropic(key)).await.unwrap();
+    let name = "ANTHROPIC_API_KEY";
+    let given = [spec().secret(name, "a-s3cret-of-acme"), spec().environment(name, "a-s3cret-of-acme")];
+    for spec in given {
+        let session = runtime.open(spec).await.unwrap();
+        let said = say(&session, "$ echo the-hosts-own-k3y a-s3cret-of-acme").await.1;
+        assert_eq!(said, format!("it says: [REDACTED:{name}] [REDACTED:{name}]\n"));
+        let listed = runtime.summary(&tenant("acme"), session.id()).await.unwrap();
+        let told = runtime.events(&tenant("acme"), session.id(), 0).await.unwrap();
+        let leaves = format!("{listed:?} {}", serde_json::to_string(&told).unwrap());
+        assert!(!leaves.contains("k3y") && !leaves.contains("s3cret"), "{leaves}");
+    }
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// It has the same command run again and again.
+#[tokio::test]
+async fn a_model_that_goes_round_in_circles_is_stopped() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    let circling = conjure::model_fn(|request: Request| async move {
+        let body = serde_json::json!({"stop_reason": "tool_use", "content": [{
+            "type": "tool_use", "id": format!("t{}", request.messages.len()), "name": "bash_tool",
+            "input": {"command": "echo again >> circles", "description": "Go round"}
+        }]});
+        Ok(parse_response(&body.to_string()).unwrap())
+    });
+    let runtime = Runtime::spawn(fixture.options().model("circling", circling)).await.unwrap();
+    let session = runtime.open(spec().model("circling")).await.unwrap();
+    let (stop, _) = say(&session, "go").await;
+    assert!(matches!(stop, TurnStop::Limit(Limit::IdenticalCalls)), "{stop}");
+    let limits = Limits { identical_calls: 100, model_calls: 7, ..Limits::default() };
+    let stop = session.send_with_limits("go", Some(limits)).await.unwrap().end().await.unwrap();
+    assert!(matches!(stop, TurnStop::Limit(Limit::ModelCalls)), "{stop}");
+    runtime.shutdown(soon()).await.unwrap();
+}

@@ -1,0 +1,142 @@
+//! Openings that halt half way, at a point that a test chooses, until it lets them go on.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use conjure::{
+    Clock as _, ConnectorSource, Deadline, ExecutionContext, Executor, ExecutorSource, Jail, Layout, Runtime,
+    RuntimeOptions, SandboxError, SessionKey, SessionSpec, SystemClock,
+};
+use futures_util::future::BoxFuture;
+
+use crate::runtime::fixture::{Fixture, soon, spec, tenant};
+
+/// How far an opening comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Point {
+    /// Its skills are kept and it has a workspace; it is not recorded.
+    Preparation,
+    /// It is recorded, and about to be started.
+    Start,
+}
+
+/// Where openings halt that have the sandbox `halting`.
+#[derive(Debug, Clone)]
+pub(crate) struct Halt {
+    point: Point,
+    inner: Arc<(Mutex<FailpointState>, Condvar)>,
+}
+
+#[derive(Debug, Default)]
+struct FailpointState {
+    arrived: usize,
+    is_open: bool,
+}
+
+impl Halt {
+    pub(crate) fn at(point: Point) -> Self {
+        Self { point, inner: Arc::default() }
+    }
+
+    /// A session that halts.
+    pub(crate) fn spec() -> SessionSpec {
+        spec().sandbox("halting")
+    }
+
+    pub(crate) fn options(&self, options: RuntimeOptions) -> RuntimeOptions {
+        let halt = self.clone();
+        options.executor("halting", move |_: &SessionKey, context: ExecutionContext| {
+            let jail = Jail::new(BTreeMap::<OsString, OsString>::new());
+            let source = ConnectorSource::new(Arc::new(jail), context)?;
+            halt.arrive(Point::Preparation);
+            Ok(Arc::new(Halting { source, halt: halt.clone() }) as _)
+        })
+    }
+
+    pub(crate) async fn start(&self, fixture: &Fixture) -> Runtime {
+        Runtime::spawn(self.options(fixture.options())).await.unwrap()
+    }
+
+    fn arrive(&self, point: Point) {
+        if point != self.point {
+            return;
+        }
+        let (gate, changed) = &*self.inner;
+        let mut gate = gate.lock().unwrap();
+        gate.arrived += 1;
+        let (gate, waited) =
+            changed.wait_timeout_while(gate, Duration::from_secs(120), |gate| !gate.is_open).unwrap();
+        drop(gate);
+        assert!(!waited.timed_out(), "nobody let it go on");
+    }
+
+    /// Waits until so many have halted.
+    pub(crate) async fn reached(&self, many: usize) {
+        let deadline = soon();
+        while self.inner.0.lock().unwrap().arrived < many {
+            assert!(!SystemClock.remaining(deadline).is_zero(), "no opening came so far");
+            pause().await;
+        }
+    }
+
+    /// Lets all go on, from now on.
+    pub(crate) fn release(&self) {
+        self.inner.0.lock().unwrap().is_open = true;
+        self.inner.1.notify_all();
+    }
+}
+
+#[derive(Debug)]
+struct Halting {
+    source: ConnectorSource,
+    halt: Halt,
+}
+
+impl ExecutorSource for Halting {
+    fn layout(&self) -> &Layout {
+        self.halt.arrive(Point::Start);
+        self.source.layout()
+    }
+
+    fn create(&self, deadline: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
+        self.source.create(deadline)
+    }
+}
+
+pub(crate) async fn pause() {
+    SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(2))).await;
+}
+
+/// What there is of the tenant's sessions on the disk: workspaces, kept skills, marks of what is under way.
+pub(crate) fn on_disk(fixture: &Fixture) -> [usize; 3] {
+    ["workspaces", "skills", "under-way"].map(|name| {
+        let folder = fixture.data().join("tenants/acme").join(name);
+        std::fs::read_dir(folder).map_or(0, Iterator::count)
+    })
+}
+
+/// Whether somebody opens or deletes sessions of the tenant.
+pub(crate) fn is_busy(fixture: &Fixture) -> bool {
+    let lock = std::fs::File::open(fixture.data().join("tenants/acme/gate.lock"));
+    lock.is_ok_and(|lock| lock.try_lock().is_err())
+}
+
+/// What there is of the tenant's sessions: rows, and all that is on the disk.
+pub(crate) async fn left(fixture: &Fixture, runtime: &Runtime) -> (usize, [usize; 3]) {
+    (runtime.session_ids(&tenant("acme")).await.unwrap().len(), on_disk(fixture))
+}
+
+/// Waits until nothing is left of any session.
+pub(crate) async fn until_nothing_is_left(fixture: &Fixture, runtime: &Runtime) {
+    let deadline = soon();
+    loop {
+        let found = (left(fixture, runtime).await, runtime.health().live_sessions, is_busy(fixture));
+        if found == ((0, [0; 3]), 0, false) {
+            return;
+        }
+        assert!(!SystemClock.remaining(deadline).is_zero(), "left: {found:?}");
+        pause().await;
+    }
+}

@@ -1,0 +1,310 @@
+//! Sessions that take sandboxes which were made before: what they have, what is left, and hosts that die with spares.
+//!
+//! Where no engine answers the tests of containers say so and pass, unless `CONJURE_TEST_REQUIRE=all` is set.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use conjure::{
+    Clock as _, ExecutorKind, PoolSettings, PoolStats, Request, Runtime, RuntimeOptions, SessionSecrets,
+    SessionSpec, Settings, SystemClock, model_fn,
+};
+use futures_util::future::join_all;
+
+use crate::processes::{Process, bearing, guests_in, kill_nine, processes};
+use crate::runtime::fixture::{Fixture, answer, ask, soon, spec, tenant};
+use crate::runtime::open_failpoints::pause;
+
+/// What tells the part which host it is.
+const HOST: &str = "CONJURE_TEST_POOL_HOST";
+
+pub(crate) fn pool_settings(kind: ExecutorKind, count: usize) -> PoolSettings {
+    match kind {
+        ExecutorKind::Docker => PoolSettings { docker: Some(count), ..PoolSettings::default() },
+        _ => PoolSettings { jail: Some(count), ..PoolSettings::default() },
+    }
+}
+
+pub(crate) fn options(fixture: &Fixture, count: usize) -> RuntimeOptions {
+    fixture.options().pool(pool_settings(fixture.kind, count))
+}
+
+/// A runtime whose spares are ready.
+pub(crate) async fn filled(fixture: &Fixture, count: usize) -> Runtime {
+    let runtime = Runtime::spawn(options(fixture, count)).await.unwrap();
+    until(&runtime, |pool| pool.ready == count).await;
+    runtime
+}
+
+pub(crate) async fn until(runtime: &Runtime, is_so: impl Fn(&PoolStats) -> bool) {
+    let deadline = soon();
+    while !is_so(&runtime.pools()[0]) {
+        assert!(!SystemClock.remaining(deadline).is_zero(), "{:?}", runtime.pools());
+        pause().await;
+    }
+}
+
+/// What spares have on the disk.
+pub(crate) fn left(fixture: &Fixture) -> Vec<String> {
+    let folders = ["sandboxes", "workspaces"].map(|name| fixture.data().join("pool").join(name));
+    let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
+    entries.map(|entry| entry.unwrap().path().display().to_string()).collect()
+}
+
+pub(crate) fn place(fixture: &Fixture, tenant: &str, session: &conjure::Session) -> PathBuf {
+    fixture.data().join("tenants").join(tenant).join("workspaces").join(session.id().to_string())
+}
+
+/// A first call has what it has in a sandbox that was made for it; what was taken is replaced; nothing is left.
+async fn a_session_takes_a_warm_sandbox(fixture: &Fixture) {
+    let runtime = filled(fixture, 2).await;
+    let tree = runtime.tree().to_string();
+    assert!(tree.contains("pools") && tree.contains(fixture.kind.as_str()), "{tree}");
+    let session = runtime.open(spec().environment("GREETING", "good day")).await.unwrap();
+    let run = "$ sh /mnt/skills/greeting/scripts/run.sh; echo $GREETING; pwd; ls -A; echo kept > note";
+    assert_eq!(ask(&session, run).await, "it says: hello\ngood day\n/workspace\n");
+    assert_eq!((runtime.pools()[0].hits, runtime.pools()[0].misses), (1, 0));
+    let around = place(fixture, "acme", &session);
+    assert_eq!(fs::read_to_string(around.join("workspace/note")).unwrap(), "kept\n");
+    until(&runtime, |pool| pool.ready == 2).await;
+    // In a folder of the host's, in a sandbox that is made for it.
+    let own = tempfile::tempdir().unwrap();
+    let mine = runtime.open(spec().workspace(own.path())).await.unwrap();
+    assert_eq!(ask(&mine, "$ echo mine > note; cat note").await, "it says: mine\n");
+    assert_eq!(fs::read_to_string(own.path().join("note")).unwrap(), "mine\n");
+    let pool = &runtime.pools()[0];
+    assert_eq!((pool.hits, pool.misses, pool.ready, pool.failed, pool.died), (1, 1, 2, 0, 0));
+    runtime.shutdown(soon()).await.unwrap();
+    assert_eq!(left(fixture), [""; 0]);
+    // After a restart it goes on, in a spare that takes over its files.
+    let runtime = filled(fixture, 1).await;
+    let given = SessionSecrets::new().environment("GREETING", "good day");
+    let again = runtime.session_with(&tenant("acme"), session.id(), given).await.unwrap();
+    let said = ask(&again, "$ cat note; echo $GREETING").await;
+    assert!(said.ends_with("kept\ngood day\n"), "{said}");
+    assert_eq!(runtime.pools()[0].hits, 1);
+    assert_eq!(fs::read_dir(&around).unwrap().count(), 1, "nothing lies beside its workspace");
+    runtime.delete(&tenant("acme"), session.id()).await.unwrap();
+    assert!(!around.exists());
+    runtime.shutdown(soon()).await.unwrap();
+    assert_eq!(left(fixture), [""; 0]);
+}
+
+#[cfg(not(engines))]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_takes_a_warm_sandbox_jail() {
+    a_session_takes_a_warm_sandbox(&Fixture::new(ExecutorKind::Jail)).await;
+}
+
+#[cfg(engines)]
+#[test]
+fn a_session_takes_a_warm_sandbox_container() {
+    let Some(image) = crate::image::test_image() else { return };
+    let fixture = Fixture::in_containers(&image);
+    let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    threads.block_on(a_session_takes_a_warm_sandbox(&fixture));
+}
+
+/// A12: what one tenant leaves in a spare of the common pool, no other finds.
+#[cfg(not(engines))]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tenants_of_one_pool_see_nothing_of_each_other() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    let runtime = filled(&fixture, 2).await;
+    let open = async |whose: &str| {
+        let spec = SessionSpec::new(tenant(whose)).environment("CANARY", format!("canary-of-{whose}"));
+        runtime.open(spec).await.unwrap()
+    };
+    let look = "$ env | grep canary; cat /workspace/* /tmp/* ~/* 2>/dev/null; \
+                echo canary-of-$WHOSE-$CANARY | tee /workspace/file /tmp/file ~/file > /dev/null";
+    for round in 0..3 {
+        for whose in ["acme", "beta"] {
+            let session = open(whose).await;
+            let said = ask(&session, look).await;
+            assert_eq!(said, format!("it says: CANARY=canary-of-{whose}\n"), "round {round}");
+            session.close().await.unwrap();
+            until(&runtime, |pool| pool.ready == 2).await;
+        }
+    }
+    assert_eq!(runtime.pools()[0].hits, 6);
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// S11, from the pool: the next sandbox has the same workspace, and the model is told what is gone.
+#[cfg(not(engines))]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_sandbox_is_replaced_by_a_warm_sandbox_with_the_same_files() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    let runtime = filled(&fixture, 1).await;
+    let session = runtime.open(spec()).await.unwrap();
+    ask(&session, "$ mkdir -p a/b; echo kept | tee a/b/note .hidden /tmp/note").await;
+    until(&runtime, |pool| pool.ready == 1).await;
+    let path = place(&fixture, "acme", &session).join("workspace");
+    let has_it = |process: &Process| {
+        let mounts = fs::read_to_string(format!("/proc/{}/mountinfo", process.pid));
+        mounts.is_ok_and(|mounts| mounts.contains(path.to_str().unwrap()))
+    };
+    // The others go with it.
+    kill_nine(processes().into_iter().find(has_it).unwrap().pid);
+    until(&runtime, |pool| pool.hits == 2).await;
+    let said = ask(&session, "$ cat a/b/note .hidden; ls /tmp; sh /mnt/skills/greeting/scripts/run.sh").await;
+    assert!(said.ends_with("kept\nkept\nhello\n") && said.contains("sandbox"), "{said}");
+    runtime.shutdown(soon()).await.unwrap();
+    assert_eq!(fs::read_to_string(path.join("a/b/note")).unwrap(), "kept\n");
+    assert_eq!(left(&fixture), [""; 0]);
+}
+
+/// S10: with a pool of a few, all of them work, each in a sandbox of its own, and no more are started at once than may be.
+async fn many_sessions_at_once_have_a_warm_sandbox_or_wait_for_their_sandbox(
+    fixture: &Fixture,
+    count: usize,
+) {
+    let settings = PoolSettings { starts_at_once: Some(2), ..pool_settings(fixture.kind, 4) };
+    let (runtimes, most) = (Arc::new(OnceLock::<Runtime>::new()), Arc::new(AtomicU32::new(0)));
+    // At every call of the model, before and after every tool call: how many are being started.
+    let model = {
+        let (runtimes, most) = (Arc::clone(&runtimes), Arc::clone(&most));
+        model_fn(move |request: Request| {
+            if let Some(runtime) = runtimes.get() {
+                most.fetch_max(runtime.pools()[0].under_way, Ordering::Relaxed);
+            }
+            async move { Ok(answer(&request)) }
+        })
+    };
+    // Each waits for all that are before it.
+    let patient = Settings { tool_timeout: Some(Duration::from_secs(300)), ..Settings::default() };
+    let config = fixture.config().with(patient).unwrap();
+    let options = RuntimeOptions::from(config).model("counting", model).pool(settings);
+    let runtime = Runtime::spawn(options).await.unwrap();
+    until(&runtime, |pool| pool.ready == 4).await;
+    runtimes.set(runtime.clone()).unwrap();
+    let open = (0..count).map(|number| {
+        let whose = format!("t{}", number % 7);
+        runtime.open(SessionSpec::new(tenant(&whose)).environment("WHOSE", whose).without_skills())
+    });
+    let sessions: Vec<_> = join_all(open).await.into_iter().map(Result::unwrap).collect();
+    // What is there already comes first, if anything is; then by what the sandbox is told from others.
+    let look = |number: usize| {
+        format!(
+            "$ cat /workspace/* /tmp/* ~/* 2>/dev/null; echo left by {number} | tee /workspace/file /tmp/file ~/file > /dev/null; \
+             echo $WHOSE {number}; readlink /proc/self/ns/mnt"
+        )
+    };
+    let all = sessions.iter().enumerate().map(async |(number, session)| ask(session, &look(number)).await);
+    let mut sandboxes = BTreeSet::new();
+    for (number, said) in join_all(all).await.into_iter().enumerate() {
+        let own = said.strip_prefix(&format!("it says: t{} {number}\nmnt:", number % 7));
+        assert!(sandboxes.insert(own.expect(&said).to_owned()), "{said} is another's, too");
+    }
+    let pool = &runtime.pools()[0];
+    assert_eq!(pool.hits + pool.misses, count as u64, "{pool:?}");
+    assert!(pool.hits >= 4, "{pool:?}");
+    assert_eq!((pool.starts_at_once, pool.failed, pool.died, pool.retired), (2, 0, 0, 0), "{pool:?}");
+    // It is full again, and no fuller, while all of them live.
+    until(&runtime, |pool| pool.ready == 4 && pool.under_way == 0).await;
+    let pool = &runtime.pools()[0];
+    assert_eq!((pool.refills, pool.starting, pool.waiting), (pool.hits + 4, 0, 0), "{pool:?}");
+    assert_eq!(most.load(Ordering::Relaxed), 2, "all that may be, and no more");
+    runtime.shutdown(soon()).await.unwrap();
+    assert_eq!(left(fixture), [""; 0]);
+    assert_eq!(guests_in(&fixture.data()), [0; 0]);
+}
+
+#[cfg(not(engines))]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixty_four_sessions_at_once_have_a_warm_sandbox_or_wait_for_their_sandbox() {
+    many_sessions_at_once_have_a_warm_sandbox_or_wait_for_their_sandbox(
+        &Fixture::new(ExecutorKind::Jail),
+        64,
+    )
+    .await;
+}
+
+#[cfg(engines)]
+#[test]
+fn twelve_sessions_at_once_have_a_warm_sandbox_or_wait_for_their_container() {
+    let Some(image) = crate::image::test_image() else { return };
+    let fixture = Fixture::in_containers(&image);
+    let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    threads.block_on(many_sessions_at_once_have_a_warm_sandbox_or_wait_for_their_sandbox(&fixture, 12));
+}
+
+/// A pool that cannot be filled harms nobody: sessions that need what is not there are told why, all others work.
+#[cfg(all(feature = "docker", not(engines)))]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_without_an_engine_says_so_and_is_in_nobodys_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = format!("unix://{}", folder.path().join("none.sock").display());
+    let settings = Settings { engine: Some(engine), ..Settings::default() };
+    let fixture = Fixture::with(ExecutorKind::Jail, settings);
+    let runtime =
+        Runtime::spawn(fixture.options().pool(pool_settings(ExecutorKind::Docker, 3))).await.unwrap();
+    until(&runtime, |pool| pool.failed > 0).await;
+    let pool = &runtime.pools()[0];
+    assert!(pool.last_failure.as_ref().unwrap().contains("none.sock") && pool.ready == 0, "{pool:?}");
+    let session = runtime.open(spec()).await.unwrap();
+    assert_eq!(ask(&session, "$ echo well").await, "it says: well\n");
+    let other = runtime.open(spec().sandbox("docker")).await.unwrap();
+    let said = ask(&other, "$ echo well").await;
+    assert!(said.contains("none.sock"), "{said}");
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// The part: a host with spares that wait, and a session that has one, which lives until it is killed.
+#[cfg(not(engines))]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn part_a_process_with_warm_sandboxes() {
+    #[expect(clippy::disallowed_methods, reason = "the part is told so what it is")]
+    let Ok(folder) = std::env::var(HOST) else { return };
+    let fixture = Fixture::existing(Path::new(&folder), ExecutorKind::Jail);
+    let runtime = filled(&fixture, 2).await;
+    let session = runtime.open(spec()).await.unwrap();
+    ask(&session, "$ echo kept > note").await;
+    until(&runtime, |pool| pool.ready == 2).await;
+    println!("\nREADY {}", session.id());
+    std::future::pending::<()>().await;
+}
+
+/// Ends the child when the test fails in between.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// S3: also when the next host has no pool.
+#[cfg(not(engines))]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_killed_process_leaves_of_warm_sandboxes_is_removed_by_the_next_start() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    #[expect(clippy::disallowed_methods, reason = "the test needs another process")]
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["runtime::pools::part_a_process_with_warm_sandboxes", "--exact", "--nocapture"]);
+    command.env(HOST, fixture.folder());
+    let mut dying = Killed(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let said = BufReader::new(dying.0.stdout.take().unwrap());
+    let ready = said.lines().find_map(|line| line.unwrap().strip_prefix("READY ").map(str::to_owned));
+    let id: conjure::SessionId = ready.expect("the host came so far").parse().unwrap();
+    assert_eq!(left(&fixture).len(), 6);
+    drop(dying);
+    let deadline = soon();
+    while !bearing(fixture.data().to_str().unwrap()).is_empty() {
+        assert!(!SystemClock.remaining(deadline).is_zero());
+        pause().await;
+    }
+    let runtime = fixture.start().await;
+    assert_eq!(left(&fixture), [""; 0]);
+    assert_eq!(runtime.pools(), []);
+    let again = runtime.session(&tenant("acme"), id).await.unwrap();
+    assert!(ask(&again, "$ cat note").await.ends_with("kept\n"));
+    runtime.shutdown(soon()).await.unwrap();
+}

@@ -1,0 +1,156 @@
+//! Whole sessions through the runtime, in real jails: opened, spoken to, found again after a restart, deleted.
+
+use conjure::{
+    CallConcurrency, CallTraits, ExecutorKind, Runtime, RuntimeError, SessionId, SessionSpec, ToolDefinition,
+    ToolOutput, tool_fn,
+};
+
+use crate::runtime::fixture::{Fixture, ask, soon, spec, tenant};
+
+#[tokio::test]
+async fn a_session_works_with_its_skills_and_is_found_again_after_a_restart() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    let runtime = fixture.start().await;
+    let session = runtime.open(spec().skills(["greeting"]).metadata("user", "7")).await.unwrap();
+    assert_eq!(ask(&session, "$ sh /mnt/skills/greeting/scripts/run.sh").await, "it says: hello\n");
+    assert_eq!(ask(&session, "$ echo kept > note; pwd").await, "it says: /workspace\n");
+    let files = session.list_files().await.unwrap();
+    assert_eq!((files.entries.len(), files.entries[0].size), (1, 5));
+    runtime.shutdown(soon()).await.unwrap();
+
+    let runtime = fixture.start().await;
+    let again = runtime.session(&tenant("acme"), session.id()).await.unwrap();
+    assert_eq!(again.snapshot().await.unwrap().last_text, "it says: /workspace\n");
+    let said = ask(&again, "$ cat note").await;
+    assert!(said.starts_with("it says: ") && said.ends_with("kept\n"), "{said}");
+    drop(again);
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_deleted_is_gone_with_its_workspace() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    let runtime = fixture.start().await;
+    let session = runtime.open(spec()).await.unwrap();
+    let other = runtime.open(spec()).await.unwrap();
+    for session in [&session, &other] {
+        assert_eq!(ask(session, "$ echo mine > note; cat note").await, "it says: mine\n");
+    }
+    let workspaces = fixture.data().join("tenants/acme/workspaces");
+    assert!(workspaces.join(format!("{}/workspace/note", session.id())).is_file());
+    runtime.delete(&tenant("acme"), session.id()).await.unwrap();
+    let left: Vec<_> =
+        std::fs::read_dir(&workspaces).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, [other.id().to_string().as_str()]);
+    let gone = runtime.session(&tenant("acme"), session.id()).await.unwrap_err();
+    assert!(matches!(gone, RuntimeError::NotFound { session: id } if id == session.id()), "{gone}");
+    let twice = runtime.delete(&tenant("acme"), session.id()).await.unwrap_err();
+    assert!(matches!(twice, RuntimeError::NotFound { .. }), "{twice}");
+    // A deletion that broke off when the record was gone is completed, by nobody but the tenant.
+    let left = workspaces.join(session.id().to_string());
+    std::fs::create_dir_all(left.join("workspace")).unwrap();
+    std::fs::write(left.join("workspace/note"), "mine").unwrap();
+    for (who, stays) in [("other", true), ("acme", false)] {
+        let gone = runtime.delete(&tenant(who), session.id()).await.unwrap_err();
+        assert!(matches!(gone, RuntimeError::NotFound { .. }), "{gone}");
+        assert_eq!(left.exists(), stays, "{who}");
+    }
+    assert!(!fixture.data().join("tenants/other").exists());
+    // A handle that somebody kept revives nothing.
+    assert!(session.send("are you there?").await.is_err());
+    assert_eq!(ask(&other, "$ cat note").await, "it says: mine\n");
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_id_of_another_tenant_is_as_unknown_as_one_of_nobody() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    let runtime = fixture.start().await;
+    let session = runtime.open(spec()).await.unwrap();
+    ask(&session, "a secret of acme").await;
+    let nobody = SessionId::from_bits(7);
+    for (who, id) in [("other", session.id()), ("acme", nobody), ("other", nobody)] {
+        let error = runtime.session(&tenant(who), id).await.unwrap_err();
+        assert_eq!(error.to_string(), format!("there is no session {id}"));
+        let error = runtime.delete(&tenant(who), id).await.unwrap_err();
+        assert_eq!(error.to_string(), format!("there is no session {id}"));
+    }
+    assert_eq!(ask(&session, "still here").await, "heard: still here");
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_skill_that_there_is_not_is_reported_with_those_that_there_are() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    fixture.write_skill("sales-report", "Reports sales.", "true");
+    let runtime = fixture.start().await;
+    let error = runtime.open(spec().skills(["sales-reports", "greeting"])).await.unwrap_err();
+    assert_eq!(error.to_string(), "the catalog `default` has no skill `sales-reports`");
+    assert_eq!(error.hint().unwrap(), "did you mean `sales-report`?");
+    let error = runtime.open(spec().skills(["zzz", "yyy"])).await.unwrap_err();
+    assert_eq!(error.to_string(), "the catalog `default` has no skills `zzz`, `yyy`");
+    assert_eq!(error.hint().unwrap(), "there are greeting, sales-report");
+    let error = runtime.open(spec().catalog("sales")).await.unwrap_err();
+    assert_eq!(error.to_string(), "there is no catalog `sales`");
+    let error = runtime.open(spec().model("gpt")).await.unwrap_err();
+    assert_eq!(
+        (error.to_string(), error.hint()),
+        ("there is no model `gpt`".to_owned(), Some("there are echo".to_owned()))
+    );
+    let error = runtime.open(SessionSpec::new(tenant("acme")).sandbox("cloud")).await.unwrap_err();
+    assert_eq!(error.to_string(), "there is no sandbox `cloud`");
+    // Nothing is left of what was not opened.
+    assert_eq!(kept_skills(&fixture), 0);
+    let workspaces = fixture.data().join("tenants/acme/workspaces");
+    assert_eq!(std::fs::read_dir(workspaces).map_or(0, Iterator::count), 0);
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// How many contents of skills the tenant keeps.
+fn kept_skills(fixture: &Fixture) -> usize {
+    std::fs::read_dir(fixture.data().join("tenants/acme/skills")).unwrap().count()
+}
+
+#[tokio::test]
+async fn a_skill_is_kept_as_long_as_a_session_has_it() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    let runtime = fixture.start().await;
+    let [first, second] = [runtime.open(spec()).await.unwrap(), runtime.open(spec()).await.unwrap()];
+    assert_eq!(kept_skills(&fixture), 1);
+    fixture.write_skill("greeting", "Greets people otherwise.", "echo good day");
+    let third = runtime.open(spec()).await.unwrap();
+    assert_eq!(kept_skills(&fixture), 2);
+    runtime.delete(&tenant("acme"), first.id()).await.unwrap();
+    assert_eq!(kept_skills(&fixture), 2);
+    runtime.delete(&tenant("acme"), second.id()).await.unwrap();
+    assert_eq!(kept_skills(&fixture), 1);
+    assert_eq!(ask(&third, "$ sh /mnt/skills/greeting/scripts/run.sh").await, "it says: good day\n");
+    runtime.delete(&tenant("acme"), third.id()).await.unwrap();
+    assert_eq!(kept_skills(&fixture), 0);
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_tool_with_the_name_of_another_is_refused_at_the_start() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    let named = |name: &str| {
+        let definition = ToolDefinition {
+            name: name.to_owned(),
+            description: "One of the host's.".to_owned(),
+            input_schema: serde_json::json!({"type": "object", "properties": {}}),
+        };
+        let traits = CallTraits { concurrency: CallConcurrency::Shared, idempotent: true };
+        tool_fn(definition, traits, |_, _| async { ToolOutput::text("done") })
+    };
+    for (options, said) in [
+        (fixture.options().tool(named("view")), "two tools have the name `view`: rename one of them"),
+        (
+            fixture.options().tool(named("mine")).tool(named("mine")),
+            "two tools have the name `mine`: rename one of them",
+        ),
+    ] {
+        let error = Runtime::spawn(options).await.unwrap_err();
+        assert!(matches!(error, RuntimeError::Tools(_)), "{error:?}");
+        assert_eq!(error.to_string(), said);
+    }
+}

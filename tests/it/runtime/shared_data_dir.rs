@@ -1,0 +1,213 @@
+//! Several runtimes over one data folder, hosts that keep nothing, and folders that go with their hosts.
+
+use std::path::Path;
+
+use conjure::{
+    Clock as _, Config, ExecutorKind, ProcessEnv, Runtime, RuntimeError, RuntimeOptions, SessionError,
+    Settings, SystemClock,
+};
+
+use crate::runtime::fixture::{Fixture, ask, follow, model, soon, spec, tenant};
+use crate::runtime::open_failpoints::{left, on_disk, pause, until_nothing_is_left};
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn two_runtimes_in_one_process_share_a_data_folder() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    let [first, second] = [fixture.start().await, fixture.start().await];
+    let acme = tenant("acme");
+    let openings =
+        (0..6).map(|number| if number % 2 == 0 { first.open(spec()) } else { second.open(spec()) });
+    let opened = futures_util::future::try_join_all(openings).await.unwrap();
+    assert_eq!(left(&fixture, &first).await, (6, [6, 1, 0]));
+    ask(&opened[0], "$ echo mine > note").await;
+    // One has it; the other neither uses it nor deletes it.
+    let taken = second.session(&acme, opened[0].id()).await.unwrap_err();
+    assert!(taken.to_string().contains("leased by"), "{taken}");
+    let taken = second.delete(&acme, opened[0].id()).await.unwrap_err();
+    assert!(matches!(taken, RuntimeError::Session(SessionError::TakenOver { .. })), "{taken}");
+    // Nothing of it is under way then.
+    assert_eq!(on_disk(&fixture)[2], 0);
+    assert_eq!(ask(&opened[0], "$ cat note").await, "it says: mine\n");
+    opened[0].close().await.unwrap();
+    let deadline = soon();
+    let again = loop {
+        match second.session(&acme, opened[0].id()).await {
+            Ok(session) => break session,
+            Err(error) => assert!(!SystemClock.remaining(deadline).is_zero(), "{error}"),
+        }
+        pause().await;
+    };
+    assert!(ask(&again, "$ cat note").await.ends_with("mine\n"));
+    let deletions = opened.iter().enumerate().map(|(number, session)| {
+        let its = if number % 2 == 0 && number > 0 { &first } else { &second };
+        its.delete(&acme, session.id())
+    });
+    futures_util::future::try_join_all(deletions).await.unwrap();
+    // The skill may be left to the next start, where both removed the last ones at once.
+    assert_eq!((left(&fixture, &first).await.0, on_disk(&fixture)[0]), (0, 0));
+    first.shutdown(soon()).await.unwrap();
+    second.shutdown(soon()).await.unwrap();
+    drop((first, second));
+    let third = fixture.start().await;
+    until_nothing_is_left(&fixture, &third).await;
+    third.shutdown(soon()).await.unwrap();
+}
+
+/// It counts neither its skills among those that are recorded, nor those among its own.
+#[tokio::test]
+async fn who_keeps_nothing_takes_no_skill_from_who_does() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    let keeping = fixture.start().await;
+    let kept = keeping.open(spec()).await.unwrap();
+    let ephemeral = Runtime::spawn(fixture.options().ephemeral()).await.unwrap();
+    let passing = ephemeral.open(spec()).await.unwrap();
+    let run = "$ sh /mnt/skills/greeting/scripts/run.sh";
+    assert_eq!(ask(&passing, run).await, "it says: hello\n");
+    ephemeral.delete(&tenant("acme"), passing.id()).await.unwrap();
+    assert_eq!(ask(&kept, run).await, "it says: hello\n");
+    keeping.shutdown(soon()).await.unwrap();
+    let last = ephemeral.open(spec()).await.unwrap();
+    keeping.delete(&tenant("acme"), kept.id()).await.unwrap_err();
+    drop(keeping);
+    let keeping = fixture.start().await;
+    keeping.delete(&tenant("acme"), kept.id()).await.unwrap();
+    assert_eq!(ask(&last, run).await, "it says: hello\n");
+    ephemeral.shutdown(soon()).await.unwrap();
+    keeping.shutdown(soon()).await.unwrap();
+    drop((passing, last, ephemeral, keeping));
+    assert_eq!(on_disk(&fixture), [0; 3]);
+}
+
+/// What a host that keeps nothing left when it was killed is swept like that of any other.
+#[tokio::test]
+async fn a_process_that_keeps_nothing_is_announced_as_well() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    let marks = || {
+        let mut names = names(&fixture.data().join("hosts"));
+        names.retain(|name| !name.contains('.'));
+        names.len()
+    };
+    let ephemeral = Runtime::spawn(fixture.options().ephemeral()).await.unwrap();
+    assert_eq!(marks(), 1);
+    ephemeral.shutdown(soon()).await.unwrap();
+    assert_eq!(marks(), 0);
+    // As one leaves it that was killed: a mark, and a place of a process that is no more.
+    std::fs::write(fixture.data().join("hosts").join(conjure::Digest::of_bytes(b"killed").to_hex()), "")
+        .unwrap();
+    let place = fixture.data().join("tenants/acme/workspaces/4194304999-0");
+    std::fs::create_dir_all(place.join("workspace")).unwrap();
+    std::fs::write(place.join("lock"), "").unwrap();
+    let ephemeral = Runtime::spawn(fixture.options().ephemeral()).await.unwrap();
+    assert!(!place.exists());
+    ephemeral.shutdown(soon()).await.unwrap();
+}
+
+/// Nobody named a data folder: what is kept of it is there when the runtime is not.
+#[tokio::test]
+async fn a_workspace_that_is_kept_outlives_a_temporary_data_folder() {
+    let settings =
+        Settings { executor: Some(ExecutorKind::Jail), skill_paths: Some(Vec::new()), ..Settings::default() };
+    let config =
+        Config::from_layers(settings, &ProcessEnv::from_pairs([("PATH", "/usr/bin:/bin")]), None).unwrap();
+    let runtime = Runtime::spawn(RuntimeOptions::from(config).model("echo", model())).await.unwrap();
+    let [kept, other] = [runtime.open(spec()).await.unwrap(), runtime.open(spec()).await.unwrap()];
+    for session in [&kept, &other] {
+        ask(session, "$ echo kept > note").await;
+    }
+    let acme = tenant("acme");
+    let lost = runtime.workspace(&acme, other.id()).await.unwrap().unwrap();
+    let path = runtime.workspace(&acme, kept.id()).await.unwrap().unwrap();
+    kept.close().await.unwrap();
+    let deadline = soon();
+    while runtime.health().live_sessions > 1 {
+        assert!(!SystemClock.remaining(deadline).is_zero(), "it is not put away");
+        pause().await;
+    }
+    assert_eq!(runtime.keep_workspace(&acme, kept.id()).await.unwrap().as_ref(), Some(&path));
+    runtime.shutdown(soon()).await.unwrap();
+    drop((kept, other, runtime));
+    assert_eq!(std::fs::read_to_string(path.join("note")).unwrap(), "kept\n");
+    assert!(!lost.exists());
+    let home = path.ancestors().nth(5).unwrap();
+    assert_eq!(names(home), ["tenants"]);
+    std::fs::remove_dir_all(home).unwrap();
+}
+
+/// It was mended, or put back, and the runtime goes on; nothing is made in its place meanwhile.
+#[tokio::test]
+async fn a_data_folder_that_is_moved_away_is_reported_and_may_come_back() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    let runtime = fixture.start().await;
+    let session = runtime.open(spec()).await.unwrap();
+    ask(&session, "$ echo kept > note").await;
+    let aside = fixture.folder().join("aside");
+    std::fs::rename(fixture.data(), &aside).unwrap();
+    for _ in 0..2 {
+        let error = runtime.open(spec()).await.unwrap_err();
+        let RuntimeError::Data { path, .. } = &error else { panic!("{error}") };
+        assert_eq!(*path, fixture.data().canonicalize().unwrap_or(fixture.data()));
+        std::fs::create_dir_all(fixture.data()).unwrap();
+    }
+    std::fs::remove_dir(fixture.data()).unwrap();
+    // A restart would not find what was recorded now, so nothing is.
+    let refused = session.send("anybody?").await.unwrap_err();
+    assert!(matches!(refused, SessionError::Journal { .. }), "{refused:?}");
+    assert!(refused.to_string().contains("put the file back"), "{refused}");
+    std::fs::rename(&aside, fixture.data()).unwrap();
+    let deadline = soon();
+    let mut turn = loop {
+        match session.send("hello").await {
+            Ok(turn) => break turn,
+            Err(error) => assert!(!SystemClock.remaining(deadline).is_zero(), "{error}"),
+        }
+        pause().await;
+    };
+    assert_eq!(follow(&mut turn).await.1, "heard: hello");
+    assert_eq!(ask(&session, "$ cat note").await, "it says: kept\n");
+    let other = runtime.open(spec()).await.unwrap();
+    assert_eq!(ask(&other, "hello").await, "heard: hello");
+    // A tenant's folder that is gone for good is made anew for its next session.
+    runtime.delete(&tenant("acme"), other.id()).await.unwrap();
+    runtime.shutdown(soon()).await.unwrap();
+    drop(runtime);
+    let runtime = fixture.start().await;
+    let told = runtime.events(&tenant("acme"), session.id(), 0).await.unwrap();
+    assert!(told.iter().any(|event| serde_json::to_string(event).unwrap().contains("heard: hello")));
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// What a session keeps is what the catalog found, or the opening says what became of it.
+#[tokio::test]
+async fn a_skill_that_was_edited_since_it_was_found_is_looked_at_again() {
+    let fixture = Fixture::new(ExecutorKind::Jail);
+    // Nobody notices an edit in time.
+    let late = std::time::Duration::from_secs(3600);
+    let mut registry = conjure::RegistryOptions::default();
+    (registry.debounce, registry.rescan_interval) = (late, late);
+    let runtime = Runtime::spawn(fixture.options().registry(registry)).await.unwrap();
+    let file = fixture.skill("greeting").join("SKILL.md");
+    for (text, reason) in [
+        ("no frontmatter at all", "frontmatter"),
+        ("---\nname: other\ndescription: Another skill.\n---\n", "it is called `other` now"),
+        ("---\nname: greeting\ndescription: Greets: people.\n---\n", "greeting/SKILL.md"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let error = runtime.open(spec().skills(["greeting"])).await.unwrap_err();
+        let RuntimeError::SkillChanged { name, path, .. } = &error else { panic!("{error}") };
+        assert_eq!((name.as_str(), path), ("greeting", &fixture.skill("greeting").canonicalize().unwrap()));
+        let said = error.to_string();
+        assert!(said.contains(reason) && !said.contains("draft-"), "{said}");
+        assert_eq!(error.hint().unwrap(), "mend it, or open the session without it");
+    }
+    until_nothing_is_left(&fixture, &runtime).await;
+    // One that is as good as before is taken as it is now.
+    fixture.write_skill("greeting", "Greets people otherwise.", "echo good day");
+    let session = runtime.open(spec().skills(["greeting"])).await.unwrap();
+    assert_eq!(ask(&session, "$ sh /mnt/skills/greeting/scripts/run.sh").await, "it says: good day\n");
+    runtime.shutdown(soon()).await.unwrap();
+}

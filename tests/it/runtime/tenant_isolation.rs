@@ -1,0 +1,242 @@
+//! Two tenants whose sessions are interleaved, each with secrets everywhere (A12): in its skills, its artifacts, what its URLs led
+//! to, its environment, its prompts, its answers, its files, and among what must not leave. They take their sandboxes from one pool.
+//! Nothing of the one is ever seen by the other: not by its model, nor by its listeners, nor by its commands, nor in its folders; and
+//! no session is found by who has it not.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use conjure::{
+    Block, BlockKind, CatalogKey, CatalogName, CatalogSpec, ExecutorKind, RegistrationSource, Request,
+    Response, Runtime, RuntimeError, RuntimeOptions, Scope, Session, SessionId, SessionSpec, StopReason,
+    Update, Usage, model_fn,
+};
+
+use crate::runtime::fetch::{Web, lax, read};
+use crate::runtime::fixture::{Fixture, ask, soon, tenant};
+use crate::runtime::pools::{pool_settings, until};
+
+const TENANTS: [&str; 2] = ["acme", "globex"];
+
+/// What nobody but this tenant may see; each place has its own.
+fn canary(whose: &str, place: &str) -> String {
+    format!("canary-{whose}-{place}")
+}
+
+/// The tenants of which there is something in a text.
+fn seen_in(text: &str) -> BTreeSet<&'static str> {
+    TENANTS.into_iter().filter(|whose| text.contains(&format!("canary-{whose}-"))).collect()
+}
+
+/// All that models were sent, by turns.
+type Sent = Arc<Mutex<Vec<String>>>;
+
+/// Runs what it is told to, and repeats what came of it, with a canary of whoever it was told to work for.
+fn answer(request: &Request, sent: &Sent) -> Response {
+    sent.lock()
+        .unwrap()
+        .push(format!("{:?} {:?} {:?}", request.instructions, request.tools, request.messages));
+    let last = request.messages.last().unwrap();
+    let result = last.content.iter().find_map(|block| match block.kind() {
+        BlockKind::ToolResult { text, .. } => Some(text.clone()),
+        _ => None,
+    });
+    let (content, stop_reason) = match result {
+        Some(result) => (Block::text(format!("it says: {result}")), StopReason::EndTurn),
+        None => {
+            let input = serde_json::json!({"command": last.text(), "description": "as it was asked"});
+            let id = format!("toolu_{}", request.messages.len());
+            let call = serde_json::json!({"type": "tool_use", "id": id, "name": "bash_tool", "input": input});
+            (Block::from_json(call.to_string()).unwrap(), StopReason::ToolUse)
+        }
+    };
+    let usage = Usage { input_tokens: 1, output_tokens: 1, ..Usage::default() };
+    Response {
+        id: None,
+        model: None,
+        content: vec![content],
+        stop_reason,
+        usage,
+        request_id: None,
+        container: None,
+    }
+}
+
+/// A catalog of this tenant's own, with a skill of the same name as the other's.
+async fn register(runtime: &Runtime, fixture: &Fixture, whose: &str) {
+    let folder = fixture.folder().join(format!("skills-of-{whose}")).join("ledger");
+    std::fs::create_dir_all(folder.join("scripts")).unwrap();
+    let (body, script) = (canary(whose, "body"), canary(whose, "script"));
+    let text = format!(
+        "---\nname: ledger\ndescription: Keeps the {} books.\n---\n{body}\n",
+        canary(whose, "description")
+    );
+    std::fs::write(folder.join("SKILL.md"), text).unwrap();
+    std::fs::write(folder.join("scripts/run.sh"), format!("echo {script}\n")).unwrap();
+    let key = CatalogKey::of_tenant(tenant(whose), CatalogName::new("books").unwrap());
+    let spec = CatalogSpec::of([Scope::named(folder.parent().unwrap())]);
+    runtime.registry().register(key, spec, soon()).await.unwrap();
+}
+
+fn spec(whose: &str, url: &str) -> SessionSpec {
+    SessionSpec::new(tenant(whose))
+        .catalog("books")
+        .base_prompt(canary(whose, "prompt"))
+        .environment("BOOKS", canary(whose, "environment"))
+        .secret("VAULT", canary(whose, "secret"))
+        .metadata("note", canary(whose, "metadata"))
+        .artifact("report", RegistrationSource::content(canary(whose, "artifact"), "text/plain"))
+        .artifact("page", RegistrationSource::url(url))
+}
+
+/// What a command finds wherever it may look: its own files and variables, and those of everything that it can see.
+const LOOK: &str = "env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; mount; \
+    grep -rhs canary- /workspace /mnt /artifacts /tmp /var /run /home /root /etc /dev/shm 2>/dev/null; \
+    sh /mnt/skills/ledger/scripts/run.sh; ls -a / /mnt/skills /workspace /tmp; true";
+
+/// All events of a session, as JSON lines.
+async fn recorded_events(session: &Session) -> String {
+    let events = session.snapshot().await.unwrap().events;
+    let mut subscription = session.subscribe(0).await.unwrap();
+    let mut lines = String::new();
+    loop {
+        if let Update::Recorded(event) = subscription.next().await.unwrap() {
+            lines.push_str(&event.to_line());
+            if event.seq + 1 >= events {
+                return lines;
+            }
+        }
+    }
+}
+
+/// What is in all files of a folder.
+fn contents(folder: &Path) -> String {
+    let mut text = String::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_symlink() {
+            continue;
+        }
+        if path.is_dir() {
+            text.push_str(&contents(&path));
+        } else {
+            text.push_str(&String::from_utf8_lossy(&std::fs::read(&path).unwrap_or_default()));
+        }
+    }
+    text
+}
+
+async fn nothing_crosses(fixture: Fixture) {
+    let sent = Sent::default();
+    let model = {
+        let sent = Arc::clone(&sent);
+        model_fn(move |request: Request| {
+            let answer = answer(&request, &sent);
+            async move { Ok(answer) }
+        })
+    };
+    // One address leads each tenant to something else, which is kept for that tenant alone.
+    let web = Web::saying(|number| canary(TENANTS[(number as usize - 1) % 2], "page")).await;
+    let options = RuntimeOptions::from(fixture.config()).model("echo", model);
+    let options = options.fetch(web.fetch(&fixture)).pool(pool_settings(fixture.kind, 2));
+    let runtime = Runtime::spawn(options.clone()).await.unwrap();
+    let mut sessions = Vec::new();
+    for whose in TENANTS {
+        register(&runtime, &fixture, whose).await;
+    }
+    for round in 0..2 {
+        for whose in TENANTS {
+            let session = runtime.open(spec(whose, &web.url())).await.unwrap();
+            assert_eq!(read(&session, "file://page").await, canary(whose, "page"));
+            sessions.push((whose, round, session));
+        }
+    }
+    assert_eq!(web.asked(), 2, "each once");
+    // Some have what was ready before anybody came.
+    until(&runtime, |pool| pool.ready == 2).await;
+    // Each leaves something behind, then looks around; all at once, twice.
+    for _ in 0..2 {
+        let turns = sessions.iter().map(|(whose, round, session)| async move {
+            let place = format!("file-{round}");
+            let leave = format!("echo {} | tee -a note /tmp/note > /dev/null; {LOOK}", canary(whose, &place));
+            let said = ask(session, &leave).await;
+            for own in ["environment", "script", "artifact", &place] {
+                assert!(said.contains(&canary(whose, own)), "{whose} misses its {own}: {said}");
+            }
+            assert!(!said.contains(&canary(whose, "secret")), "{said}");
+            assert_eq!(seen_in(&said), BTreeSet::from([*whose]), "{said}");
+        });
+        futures_util::future::join_all(turns).await;
+    }
+
+    assert!(runtime.pools()[0].hits >= 2, "{:?}", runtime.pools());
+
+    // What models were sent is of one tenant each, and what listeners hear is of theirs.
+    for request in sent.lock().unwrap().iter() {
+        assert_eq!(seen_in(request).len(), 1, "{request}");
+        assert!(!request.contains("-secret"), "{request}");
+    }
+    assert!(sent.lock().unwrap().len() >= 16);
+    for (whose, round, session) in &sessions {
+        let heard = recorded_events(session).await;
+        assert_eq!(seen_in(&heard), BTreeSet::from([*whose]), "{heard}");
+        assert!(!heard.contains(&canary(whose, "secret")), "{heard}");
+        // Nor do two sessions of a tenant see each other's files.
+        assert!(!heard.contains(&canary(whose, &format!("file-{}", 1 - round))), "{heard}");
+    }
+
+    // No id of the one is any of the other's, here or after a restart, whatever is asked for.
+    let ids: BTreeSet<SessionId> = sessions.iter().map(|(.., session)| session.id()).collect();
+    assert_eq!(ids.len(), 4);
+    let foreign = |whose: &str| TENANTS.into_iter().find(|other| *other != whose).unwrap();
+    let is_unknown = |error: &RuntimeError| matches!(error, RuntimeError::NotFound { .. });
+    for (whose, _, session) in &sessions {
+        let other = tenant(foreign(whose));
+        assert!(is_unknown(&runtime.session(&other, session.id()).await.unwrap_err()));
+        assert!(is_unknown(&runtime.delete(&other, session.id()).await.unwrap_err()));
+    }
+    runtime.shutdown(soon()).await.unwrap();
+    drop((runtime, sessions));
+
+    // On the disk each has a folder, with nothing of the other's in it, caches among it; no secret is anywhere.
+    for whose in TENANTS {
+        let kept = contents(&fixture.data().join("tenants").join(whose));
+        assert_eq!(seen_in(&kept), BTreeSet::from([whose]));
+        assert!(kept.contains(&canary(whose, "page")), "what was fetched");
+    }
+    let all = contents(&fixture.data());
+    assert!(all.contains(&canary("acme", "prompt")) && !all.contains("-secret"));
+
+    let runtime = Runtime::spawn(options).await.unwrap();
+    for whose in TENANTS {
+        let list = runtime.sessions(&tenant(whose), None, 100).await.unwrap();
+        assert_eq!(list.sessions.len(), 2);
+        assert_eq!(seen_in(&format!("{list:?}")), BTreeSet::from([whose]));
+        for summary in list.sessions {
+            let other = tenant(foreign(whose));
+            assert!(is_unknown(&runtime.session(&other, summary.id).await.unwrap_err()));
+        }
+    }
+    // A tenant that comes later finds nothing.
+    let newcomer = runtime.open(SessionSpec::new(tenant("initech")).without_skills()).await.unwrap();
+    let said = ask(&newcomer, &LOOK.replace("sh /mnt", "ls /mnt")).await;
+    assert_eq!(seen_in(&said), BTreeSet::new(), "{said}");
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+#[cfg(not(engines))]
+#[tokio::test]
+async fn nothing_of_a_tenant_is_seen_by_another_in_jails() {
+    nothing_crosses(Fixture::with(ExecutorKind::Jail, lax())).await;
+}
+
+#[cfg(engines)]
+#[test]
+fn nothing_of_a_tenant_is_seen_by_another_in_containers() {
+    let Some(image) = crate::image::test_image() else { return };
+    let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let settings =
+        conjure::Settings { artifacts: lax().artifacts, ..crate::runtime::fixture::of_containers(&image) };
+    threads.block_on(nothing_crosses(Fixture::with(ExecutorKind::Docker, settings)));
+}

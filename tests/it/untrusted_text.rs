@@ -1,0 +1,86 @@
+//! What strangers wrote, at a terminal: it neither moves the cursor nor hides.
+
+use std::fs;
+
+use crate::support::terminal::Terminal;
+use crate::support::{Conjure, script};
+
+/// What a terminal must not get: sequences that begin with ESC or U+009B, what turns text round, what is not seen.
+const HOSTILE: [char; 6] = ['\u{1b}', '\u{9b}', '\u{202e}', '\u{200b}', '\u{e0041}', '\u{feff}'];
+
+/// In a script, which is YAML.
+const WORDS: &str = r"a\e[2Jb\u009b2Kc\u202ed\u200be\U000e0041f\ufeffg";
+
+/// The same as a terminal shows it.
+const SHOWN: &str = r"a\u{1b}[2Jb\u{9b}2Kc\u{202e}d\u{200b}e\u{e0041}f\u{feff}g";
+
+#[test]
+fn what_is_kept_of_a_session_is_shown_without_harm_and_exported_as_it_is() {
+    let data = tempfile::tempdir().unwrap();
+    let says = script(&format!(
+        "- content: [{{tool_use: {{name: bash_tool, input: {{command: \"printf 'X%s' '{WORDS}'\", description: x}}}}}}]\n\
+         - content: \"{WORDS}\"\n"
+    ));
+    let run = Conjure::new(["run", "--script"]).arg(says.path()).arg("Go").env("CONJURE_DATA", data.path());
+    let done = run.finish().code(0);
+    assert!(HOSTILE.iter().all(|hostile| done.stdout.contains(*hostile)), "byte for byte to a pipe");
+    let (_, rest) = done.stderr.split_once("conjure sessions resume ").unwrap();
+    let id = &rest[..36];
+    for arguments in [
+        &["sessions", "show", id][..],
+        &["sessions", "export", id, "--format", "markdown"],
+        &["sessions", "export", id, "--format", "jsonl"],
+    ] {
+        let shown = Terminal::new()
+            .with_output()
+            .start(arguments, |conjure| conjure.env("CONJURE_DATA", data.path()))
+            .wait();
+        for hostile in HOSTILE {
+            assert!(!shown.stderr.contains(hostile), "{arguments:?} {hostile:?}: {}", shown.stderr);
+        }
+    }
+    let export = ["sessions", "export", id, "--format", "markdown"];
+    let at_terminal = Terminal::new()
+        .with_output()
+        .start(export, |conjure| conjure.env("CONJURE_DATA", data.path()))
+        .wait();
+    assert!(at_terminal.stderr.contains(SHOWN), "{}", at_terminal.stderr);
+    let piped = Conjure::new(export).env("CONJURE_DATA", data.path()).finish().code(0);
+    assert!(HOSTILE.iter().all(|hostile| piped.stdout.contains(*hostile)));
+}
+
+#[test]
+fn a_person_who_decides_sees_what_would_not_be_seen() {
+    let data = tempfile::tempdir().unwrap();
+    let says = script(&format!(
+        "- content: [{{tool_use: {{name: bash_tool, input: {{command: \"echo {WORDS}\", description: x}}}}}}]\n\
+         - content: Done.\n"
+    ));
+    let arguments = ["run", "--ask", "bash_tool", "--script", says.path().to_str().unwrap(), "Go"];
+    let mut run = Terminal::new().start(arguments, |conjure| conjure.env("CONJURE_DATA", data.path()));
+    run.shows(&format!("echo {SHOWN}"), 1);
+    run.shows("allow it?", 1);
+    run.types("n\n");
+    let done = run.wait();
+    for hostile in &HOSTILE[1..] {
+        assert!(!done.stderr.contains(*hostile), "{hostile:?}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn models_see_no_description_that_people_do_not_see() {
+    let folder = tempfile::tempdir().unwrap();
+    let skill = folder.path().join("greets");
+    fs::create_dir(&skill).unwrap();
+    let description = "Greets.\u{e0049}\u{e0067} \u{202e}sdrawkcab\u{2069} می\u{200c}خواهم";
+    fs::write(skill.join("SKILL.md"), format!("---\nname: greets\ndescription: {description}\n---\n"))
+        .unwrap();
+    let path = skill.to_str().unwrap();
+    let told = Conjure::new(["skills", "prompt", path]).finish().code(0).stdout;
+    assert!(told.contains("<description>\nGreets. sdrawkcab می\u{200c}خواهم\n</description>"), "{told}");
+    let valid = Conjure::new(["skills", "validate", path]).finish().code(0);
+    valid.says("such as U+E0049; models are told it without them");
+    let scripted = script("- expect: {system: {contains: 'Greets. sdrawkcab'}}\n  content: Done.\n");
+    let run = Conjure::new(["run", "--skills"]).arg(folder.path()).arg("--script").arg(scripted.path());
+    run.arg("Go").finish().code(0).says("[description-deceptive]");
+}

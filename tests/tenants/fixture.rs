@@ -1,0 +1,201 @@
+//! A host with a folder of its own, and a model whose answers use 5,000 tokens each.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conjure::{
+    Block, BlockKind, Budget, Clock, Config, Deadline, ExecutorKind, Message, Model, NetworkPolicy,
+    ProcessEnv, Request, Response, Role, Runtime, RuntimeOptions, Session, SessionEventKind, SessionSpec,
+    Settings, StopReason, SystemClock, TenantId, Timestamp, TurnEvent, TurnHandle, TurnStop, Update, Usage,
+    model_fn,
+};
+use tempfile::TempDir;
+
+/// What an answer uses. What is sent in these tests is far less, and what is reserved for an answer nothing.
+pub(crate) const ANSWER: u64 = 5_000;
+
+pub(crate) fn soon() -> Deadline {
+    SystemClock.deadline(Duration::from_secs(300))
+}
+
+/// Looks again until it is so; fails when it is not so for long.
+pub(crate) async fn until(mut is_so: impl AsyncFnMut() -> bool) {
+    let deadline = soon();
+    while !is_so().await {
+        assert!(!SystemClock.remaining(deadline).is_zero(), "waited in vain");
+        SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(2))).await;
+    }
+}
+
+pub(crate) fn tenant(name: &str) -> TenantId {
+    TenantId::new(name).unwrap()
+}
+
+pub(crate) fn spec(whose: &str) -> SessionSpec {
+    SessionSpec::new(tenant(whose)).without_skills()
+}
+
+/// With nothing reserved but for what is sent.
+pub(crate) fn budget() -> Budget {
+    Budget::default().with_reserved_output(0)
+}
+
+/// Asked `$ COMMAND`, it has that run, and then says what came of it; asked `for ever`, it has commands run without end; asked
+/// anything else, it repeats it. It checks that what it is sent is a valid history.
+pub(crate) fn model() -> impl Model {
+    model_fn(|request: Request| async move { Ok(answer(&request)) })
+}
+
+pub(crate) fn answer(request: &Request) -> Response {
+    let roles: Vec<Role> = request.messages.iter().map(|message| message.role).collect();
+    assert!(roles.iter().step_by(2).all(|role| *role == Role::User), "{roles:?}");
+    assert!(roles.iter().skip(1).step_by(2).all(|role| *role == Role::Assistant), "{roles:?}");
+    let last = request.messages.last().unwrap();
+    let said = request.messages.iter().filter(|message| message.role == Role::User);
+    let asked = said.map(|message| message.text()).rfind(|text| !text.is_empty()).unwrap();
+    // What is said behind the results of a turn that ended is the next turn.
+    let results = results(last).filter(|_| last.text().is_empty());
+    let wants = asked.strip_prefix("$ ").filter(|_| results.is_none()).map(str::to_owned);
+    let number = request.messages.len();
+    let wants = wants.or_else(|| (asked == "for ever").then(|| format!("echo {number}")));
+    let (content, stop_reason) = match (wants, results) {
+        (Some(command), _) => {
+            let input = serde_json::json!({"command": command, "description": "as it was asked"});
+            let id = format!("toolu_{number}");
+            let call = serde_json::json!({"type": "tool_use", "id": id, "name": "bash_tool", "input": input});
+            (Block::from_json(call.to_string()).unwrap(), StopReason::ToolUse)
+        }
+        (None, Some(results)) => (Block::text(format!("it says: {results}")), StopReason::EndTurn),
+        (None, None) => (Block::text(format!("heard: {asked}")), StopReason::EndTurn),
+    };
+    Response {
+        id: None,
+        model: None,
+        content: vec![content],
+        stop_reason,
+        usage: Usage { input_tokens: ANSWER - 1, output_tokens: 1, ..Usage::default() },
+        request_id: None,
+        container: None,
+    }
+}
+
+fn results(message: &Message) -> Option<String> {
+    let results = message.content.iter().filter_map(|block| match block.kind() {
+        BlockKind::ToolResult { text, .. } => Some(text.clone()),
+        _ => None,
+    });
+    let results: Vec<String> = results.collect();
+    (!results.is_empty()).then(|| results.join("\n"))
+}
+
+/// A host: its data folder, which goes with it.
+pub(crate) struct Host {
+    folder: TempDir,
+    kind: ExecutorKind,
+}
+
+impl Host {
+    pub(crate) fn new() -> Self {
+        Self::of(ExecutorKind::Jail)
+    }
+
+    pub(crate) fn of(kind: ExecutorKind) -> Self {
+        // Where no jail can be made, the kind that does without.
+        let is_possible = kind != ExecutorKind::Jail || test_support::has_user_namespaces();
+        let kind = if is_possible { kind } else { ExecutorKind::Local };
+        Self { folder: tempfile::tempdir().unwrap(), kind }
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    pub(crate) fn config(&self) -> Config {
+        self.config_with(NetworkPolicy::None)
+    }
+
+    pub(crate) fn config_with(&self, network: NetworkPolicy) -> Config {
+        let settings = Settings {
+            executor: Some(self.kind),
+            data: Some(self.data()),
+            skill_paths: Some(Vec::new()),
+            network: Some(network),
+            ..Settings::default()
+        };
+        Config::from_layers(settings, &ProcessEnv::from_process(), None).unwrap()
+    }
+
+    pub(crate) fn options(&self) -> RuntimeOptions {
+        RuntimeOptions::from(self.config()).model("echo", model())
+    }
+
+    pub(crate) async fn start(&self, options: RuntimeOptions) -> Runtime {
+        Runtime::spawn(options).await.unwrap()
+    }
+}
+
+/// Says something, and waits for the end of its turn: why it ended, and what was said last.
+pub(crate) async fn say(session: &Session, words: &str) -> (TurnStop, String) {
+    follow(&mut session.send(words).await.unwrap()).await
+}
+
+pub(crate) async fn follow(turn: &mut TurnHandle) -> (TurnStop, String) {
+    let mut said = String::new();
+    loop {
+        match turn.next().await.unwrap().unwrap() {
+            TurnEvent::Ended { stop, .. } => return (stop, said),
+            TurnEvent::Update(Update::Recorded(event)) => {
+                if let SessionEventKind::AgentMessage { content } = event.kind {
+                    said = Message::assistant(content).text();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The same, for a turn that ends well.
+pub(crate) async fn ask(session: &Session, words: &str) -> String {
+    let (stop, text) = say(session, words).await;
+    assert!(matches!(stop, TurnStop::Answered(_)), "{stop}");
+    text
+}
+
+/// A clock that shows what it is told; deadlines are the machine's.
+#[derive(Debug, Clone)]
+pub(crate) struct HandClock(Arc<Mutex<u64>>);
+
+impl HandClock {
+    /// It shows this day of 2026, counted from 0.
+    pub(crate) fn at(day: u64) -> Self {
+        let clock = Self(Arc::default());
+        clock.jump(day);
+        clock
+    }
+
+    pub(crate) fn jump(&self, day: u64) {
+        *self.0.lock().unwrap() = 1_767_225_600_000 + day * 86_400_000;
+    }
+}
+
+impl Clock for HandClock {
+    fn timestamp(&self) -> Timestamp {
+        Timestamp::from_millis(*self.0.lock().unwrap())
+    }
+
+    fn deadline(&self, after: Duration) -> Deadline {
+        SystemClock.deadline(after)
+    }
+
+    fn remaining(&self, deadline: Deadline) -> Duration {
+        SystemClock.remaining(deadline)
+    }
+
+    fn sleep_until(
+        &self,
+        deadline: Deadline,
+    ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
+        SystemClock.sleep_until(deadline)
+    }
+}
