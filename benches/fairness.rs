@@ -284,6 +284,7 @@ fn model() -> impl Model {
             usage: Usage::default(),
             request_id: None,
             container: None,
+            native: None,
         })
     })
 }

@@ -84,5 +84,6 @@ fn answer(request: &Request, program: &str, watch: &Mutex<Watch>) -> Response {
         usage,
         request_id: None,
         container: None,
+        native: None,
     }
 }

@@ -43,7 +43,7 @@ impl CrateFiles {
             let mut paths = Vec::new();
             for (is_public, used) in uses(&text) {
                 for (alias, path) in expand(&used) {
-                    let Some(path) = found.from_root(&module, &path) else { continue };
+                    let Some(path) = found.module_at(&module, &path) else { continue };
                     if is_public {
                         found.reexports.insert((module.clone(), alias), path.clone());
                     } else {
@@ -52,7 +52,7 @@ impl CrateFiles {
                 }
             }
             for path in inline_paths(&text) {
-                paths.extend(found.from_root(&module, &path));
+                paths.extend(found.module_at(&module, &path));
             }
             found.paths.insert(module, paths);
         }
@@ -60,7 +60,7 @@ impl CrateFiles {
     }
 
     /// The path as seen from the crate's root; `None` where it leads to another crate.
-    fn from_root(&self, module: &ModulePath, path: &[String]) -> Option<ModulePath> {
+    fn module_at(&self, module: &ModulePath, path: &[String]) -> Option<ModulePath> {
         let mut rest = path;
         let mut base = match rest.first()?.as_str() {
             "crate" => Vec::new(),

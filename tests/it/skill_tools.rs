@@ -51,7 +51,16 @@ fn answer(request: &Request) -> Response {
         (vec![Block::text(results.join("\n===\n"))], StopReason::EndTurn)
     };
     let usage = Usage { input_tokens: 1, output_tokens: 1, ..Usage::default() };
-    Response { id: None, model: None, content, stop_reason, usage, request_id: None, container: None }
+    Response {
+        id: None,
+        model: None,
+        content,
+        stop_reason,
+        usage,
+        request_id: None,
+        container: None,
+        native: None,
+    }
 }
 
 fn result(block: &Block) -> Option<String> {

@@ -206,6 +206,7 @@ pub(crate) fn model() -> impl Model {
             usage: Usage::default(),
             request_id: None,
             container: None,
+            native: None,
         })
     })
 }

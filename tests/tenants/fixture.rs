@@ -77,6 +77,7 @@ pub(crate) fn answer(request: &Request) -> Response {
         usage: Usage { input_tokens: ANSWER - 1, output_tokens: 1, ..Usage::default() },
         request_id: None,
         container: None,
+        native: None,
     }
 }
 

@@ -109,6 +109,7 @@ impl Model for Stage {
             usage: Usage { input_tokens: 1, ..Usage::default() },
             request_id: None,
             container: None,
+            native: None,
         };
         assert!(words != "panic", "the model panics");
         let answer = match words.strip_prefix("call ").filter(|_| !has_results) {

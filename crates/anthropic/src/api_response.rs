@@ -197,6 +197,7 @@ impl WireMessage {
                 usage: self.usage.unwrap_or_default().tokens(),
                 request_id: None,
                 container: container.map(|container| container.id),
+                native: None,
             },
             stop_sequence: self.stop_sequence,
             stop_details: self.stop_details,

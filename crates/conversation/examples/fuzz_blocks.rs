@@ -131,6 +131,7 @@ fn answer(content: Vec<Block>) -> &'static str {
         usage,
         request_id: None,
         container: None,
+        native: None,
     });
     act(&mut state, CommandKind::AcceptResponse { turn: TurnId::FIRST, call: 1, response });
 

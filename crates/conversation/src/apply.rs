@@ -261,7 +261,9 @@ fn apply_response(state: &mut SessionState, response: &Response) {
         state.container.clone_from(&response.container);
     }
     state.call_ids.extend(calls.iter().map(|call| call.id.clone()));
-    state.push_assistant(content);
+    // A native form that says more than the blocks that are kept must not be sent back.
+    let native = response.native.clone().filter(|_| !is_cut && content.len() == response.content.len());
+    state.push_assistant(content, native);
     // An empty response adds no message, so the last message is not the assistant's.
     if is_cut && state.last_role() == Some(Role::Assistant) {
         state.replace_unfinished(NOT_AWAITED);

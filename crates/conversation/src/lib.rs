@@ -21,6 +21,7 @@
 
 mod block;
 mod message;
+mod native;
 mod stop_reason;
 mod tool;
 
@@ -82,6 +83,7 @@ pub use model::{
     ApiErrorKind, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request, Response, SideEffects,
     Usage, model_fn,
 };
+pub use native::{ModelApi, NativeContent, NativeItem, Origin};
 pub use pairing::PairingError;
 pub use queue::{QUEUE_LIMIT, QueueId, QueuedInput};
 pub use response_helpers::{

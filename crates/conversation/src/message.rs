@@ -1,8 +1,11 @@
 //! A message of the history: a role and its blocks.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::block::{Block, BlockKind};
+use crate::native::NativeContent;
 use crate::tool::ToolCall;
 
 /// Who sends it.
@@ -22,19 +25,22 @@ pub struct Message {
     pub role: Role,
     /// The blocks, in order.
     pub content: Vec<Block>,
+    /// An answer in the form of its service, if that differs from the blocks or has more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<Arc<NativeContent>>,
 }
 
 impl Message {
     /// A message of the user.
     #[must_use]
     pub const fn user(content: Vec<Block>) -> Self {
-        Self { role: Role::User, content }
+        Self { role: Role::User, content, native: None }
     }
 
     /// A message of the model.
     #[must_use]
     pub const fn assistant(content: Vec<Block>) -> Self {
-        Self { role: Role::Assistant, content }
+        Self { role: Role::Assistant, content, native: None }
     }
 
     /// The tool calls in it that this library runs, in order.

@@ -12,6 +12,7 @@ use crate::block::Block;
 use crate::hosted::{HostedFiles, HostedSkill, HostedSupport};
 use crate::limits::Limit;
 use crate::message::Message;
+use crate::native::NativeContent;
 use crate::stop_reason::StopReason;
 use crate::tool::ToolDefinition;
 
@@ -82,6 +83,9 @@ pub struct Response {
     /// The container that the service's tools ran in, if any. Every later request names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<ContainerId>,
+    /// The answer in the form of its service, if that differs from the blocks or has more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<Arc<NativeContent>>,
 }
 
 impl Response {
@@ -96,6 +100,7 @@ impl Response {
             usage: Usage::default(),
             request_id: None,
             container: None,
+            native: None,
         }
     }
 }

@@ -62,6 +62,7 @@ pub fn parse_response(json: &str) -> Result<Response, ParseError> {
         },
         request_id: None,
         container: container.map(|container| container.id),
+        native: None,
     })
 }
 

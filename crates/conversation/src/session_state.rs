@@ -15,6 +15,7 @@ use crate::limits::Limits;
 use crate::message::{Message, Role};
 use crate::model::SideEffects;
 use crate::model::Usage;
+use crate::native::NativeContent;
 use crate::queue::{QueueId, QueuedInput};
 use crate::server_tools::{NOT_AWAITED, replace_unfinished};
 use crate::session_file::{FileSource, SessionFile};
@@ -332,28 +333,34 @@ impl SessionState {
                 self.replace_unfinished(NOT_AWAITED);
             }
             self.last_message = LastMessage::Complete;
-            self.push(Role::User, blocks);
+            self.push(Role::User, blocks, None);
         }
     }
 
     /// Replaces the unfinished server-side tool calls of the model's last message by this text.
     pub(crate) fn replace_unfinished(&mut self, text: &str) {
         if let Some(last) = self.messages.iter_mut().rev().find(|message| message.role == Role::Assistant) {
-            replace_unfinished(&mut Arc::make_mut(last).content, text);
+            let last = Arc::make_mut(last);
+            replace_unfinished(&mut last.content, text);
+            last.native = None;
         }
     }
 
     /// Appends the model's blocks to its paused response, or as a new message.
-    pub(crate) fn push_assistant(&mut self, blocks: Vec<Block>) {
+    pub(crate) fn push_assistant(&mut self, blocks: Vec<Block>, native: Option<Arc<NativeContent>>) {
         if !blocks.is_empty() {
-            self.push(Role::Assistant, blocks);
+            self.push(Role::Assistant, blocks, native);
         }
     }
 
-    fn push(&mut self, role: Role, blocks: Vec<Block>) {
+    fn push(&mut self, role: Role, blocks: Vec<Block>, native: Option<Arc<NativeContent>>) {
         match self.messages.last_mut() {
-            Some(last) if last.role == role => Arc::make_mut(last).content.extend(blocks),
-            _ => self.messages.push(Arc::new(Message { role, content: blocks })),
+            Some(last) if last.role == role => {
+                let last = Arc::make_mut(last);
+                last.content.extend(blocks);
+                last.native = None;
+            }
+            _ => self.messages.push(Arc::new(Message { role, content: blocks, native })),
         }
     }
 

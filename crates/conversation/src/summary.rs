@@ -157,6 +157,7 @@ mod tests {
                 usage,
                 request_id: None,
                 container: None,
+                native: None,
             };
             let summary = parse_summary(response);
             assert_eq!(summary.usage.output_tokens, 3);

@@ -59,6 +59,7 @@ fn stopping(content: Vec<conjure_conversation::Block>, stop_reason: StopReason) 
         usage,
         request_id: None,
         container: None,
+        native: None,
     })
 }
 
@@ -258,6 +259,7 @@ fn a_model_without_a_known_price_says_so() {
             usage,
             request_id: None,
             container: None,
+            native: None,
         })
     };
     let service =

@@ -36,6 +36,7 @@ fn answer(request: &Request) -> Response {
         usage: Usage { input_tokens, output_tokens: 2, ..Usage::default() },
         request_id: None,
         container: None,
+        native: None,
     }
 }
 

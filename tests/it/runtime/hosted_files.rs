@@ -265,6 +265,7 @@ impl Mixed {
             usage: Usage { input_tokens: 1_000, output_tokens: 1, ..Usage::default() },
             request_id: None,
             container: None,
+            native: None,
         };
         if request.hosted.is_empty() {
             response.content.push(Block::text("a summary"));

@@ -115,5 +115,6 @@ fn answer(request: &Request) -> Option<Response> {
         usage: Usage { input_tokens: 100, output_tokens: 10, ..Usage::default() },
         request_id: None,
         container: None,
+        native: None,
     })
 }

@@ -60,6 +60,7 @@ fn answer(request: &Request, sent: &Sent) -> Response {
         usage,
         request_id: None,
         container: None,
+        native: None,
     }
 }
 

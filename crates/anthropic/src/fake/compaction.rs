@@ -117,6 +117,7 @@ pub(super) fn paused(messages: usize) -> FakeResponse {
         usage: Usage::default(),
         request_id: None,
         container: None,
+        native: None,
     };
     FakeResponse { compaction: Some(USED), ..FakeResponse::new(response, 1) }
 }

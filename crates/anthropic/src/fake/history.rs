@@ -35,7 +35,7 @@ impl History {
                     history.places.last_mut().into_iter().for_each(|of| of.extend(places.clone()));
                 }
                 None => {
-                    history.messages.push(Message { role, content });
+                    history.messages.push(Message { role, content, native: None });
                     history.places.push(places.collect());
                 }
             }

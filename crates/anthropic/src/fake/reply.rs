@@ -93,6 +93,7 @@ impl Reply {
             usage: Usage { input_tokens: 10, output_tokens: 10, ..Usage::default() },
             request_id: None,
             container: None,
+            native: None,
         })
     }
 

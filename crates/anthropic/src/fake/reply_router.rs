@@ -224,6 +224,7 @@ fn partial_response(deltas: &[ModelEvent]) -> Response {
         usage: Usage::default(),
         request_id: None,
         container: None,
+        native: None,
     }
 }
 

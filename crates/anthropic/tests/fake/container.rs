@@ -35,6 +35,7 @@ fn paused() -> Reply {
         usage: Usage::default(),
         request_id: None,
         container: Some(ContainerId::new(ID)),
+        native: None,
     })
 }
 

@@ -80,6 +80,7 @@ fn stopping(content: Vec<Block>, stop_reason: StopReason) -> Reply {
         usage,
         request_id: None,
         container: None,
+        native: None,
     })
 }
 

@@ -66,7 +66,7 @@ impl RecordingRedactor {
         blocks.iter().any(Option::is_some).then(|| {
             let pairs = blocks.into_iter().zip(&message.content);
             let content = pairs.map(|(redacted, block)| redacted.unwrap_or_else(|| block.clone()));
-            Message { role: message.role, content: content.collect() }
+            Message { role: message.role, content: content.collect(), native: None }
         })
     }
 }

@@ -113,6 +113,7 @@ impl ScriptTurn {
             usage: self.usage,
             request_id: self.request_id.clone(),
             container: self.container.clone(),
+            native: None,
         })
     }
 }

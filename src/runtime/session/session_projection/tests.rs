@@ -83,6 +83,7 @@ fn what_a_model_said_and_used_is_summed() {
         usage: Usage { input_tokens: 5, ..Usage::default() },
         request_id: None,
         container: None,
+        native: None,
     };
     let mut state = SessionState::default();
     let input = vec![Block::text("say")];

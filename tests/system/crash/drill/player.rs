@@ -110,6 +110,7 @@ impl Model for Player {
             usage,
             request_id: None,
             container: None,
+            native: None,
         };
         let hm = ModelEvent::TextDelta { index: 0, text: "hm".to_owned() };
         let finish = async move {

@@ -129,6 +129,7 @@ impl From<FakeToolRun> for Reply {
             usage: Usage { input_tokens: 10, output_tokens: 10, ..Usage::default() },
             request_id: None,
             container: None,
+            native: None,
         };
         Self::answer(response).producing(produced)
     }

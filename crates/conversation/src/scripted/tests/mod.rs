@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::scripted::{Script, ScriptFormat, ScriptedModel};
 use crate::{
-    Block, Message, Model, ModelError, ModelErrorKind, ModelEvent, Request, Response, Role, ToolDefinition,
+    Block, Message, Model, ModelError, ModelErrorKind, ModelEvent, Request, Response, ToolDefinition,
     ToolResult,
 };
 
@@ -60,7 +60,7 @@ fn with_results() -> Vec<Message> {
     ];
     vec![
         asked(),
-        Message { role: Role::Assistant, content: calls.into() },
+        Message::assistant(calls.into()),
         Message::user(results.iter().map(Block::tool_result).collect()),
     ]
 }

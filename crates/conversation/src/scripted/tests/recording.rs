@@ -13,7 +13,7 @@ use super::{answer, asked, events, model, request, script_error, with_results};
 use crate::scripted::{RecordError, Recorder, ScriptError, ScriptedModel, request_digest};
 use crate::{
     ApiErrorKind, Block, Message, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request,
-    Response, Role, SideEffects, StopReason, Usage, model_fn,
+    Response, SideEffects, StopReason, Usage, model_fn,
 };
 
 /// Keeps what a model is sent, as the bytes of a request's body.
@@ -47,7 +47,7 @@ async fn converse(model: &impl Model) -> Vec<Response> {
     let mut answers = Vec::new();
     for round in 0..3 {
         let response = answer(model, request(messages.clone())).await;
-        messages.push(Message { role: Role::Assistant, content: response.content.clone() });
+        messages.push(Message::assistant(response.content.clone()));
         messages.push(Message::user(vec![Block::text(format!("go on {round}"))]));
         answers.push(response);
     }
@@ -80,6 +80,7 @@ fn service() -> impl Model {
             usage: Usage { input_tokens: 3, cache_read_input_tokens: u64::MAX, ..Usage::default() },
             request_id: None,
             container: (*calls > 1).then(|| ContainerId::new("container: \"1\"")),
+            native: None,
         };
         async move { Ok(response) }
     })
@@ -316,6 +317,7 @@ async fn a_conversation_that_is_too_long_keeps_its_beginning() {
                 usage: Usage::default(),
                 request_id: None,
                 container: None,
+                native: None,
             })
         }),
         &path,
@@ -347,6 +349,7 @@ async fn a_recording_holds_no_secrets_and_is_replayed_strictly() {
                 usage: Usage::default(),
                 request_id: None,
                 container: None,
+                native: None,
             }),
             _ => Err(ModelError::new(ModelErrorKind::Connection, format!("no way to {SECRET}"))),
         };
@@ -415,6 +418,7 @@ proptest! {
                             usage: Usage::default(),
                             request_id: Some(message.clone()),
                             container: None,
+                            native: None,
                         })
                     } else {
                         Err(ModelError::new(ModelErrorKind::Connection, message.clone()))

@@ -1,0 +1,98 @@
+//! The form in which a model service sent an answer, kept so that the same service gets it back unchanged.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// Which API a model service speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ModelApi {
+    /// The Messages API of Anthropic.
+    Messages,
+    /// Chat Completions of OpenAI, which most other servers speak too.
+    Chat,
+    /// The Responses API of OpenAI.
+    Responses,
+    /// `generateContent` of Gemini.
+    Gemini,
+}
+
+/// Who wrote an answer. Only the same origin gets the answer back in its native form; any other gets a translation of its blocks.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Origin {
+    /// The API that was spoken.
+    pub api: ModelApi,
+    /// The service: the host of its base URL, with the port where it is not the usual one.
+    pub service: String,
+    /// The model, as the request named it.
+    pub model: String,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.model, self.service)
+    }
+}
+
+/// An answer in the form of its service, beside the canonical blocks: one item for each message, output item or part, in order.
+///
+/// It has what the canonical blocks cannot hold: signatures, encrypted reasoning, unknown members.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NativeContent {
+    /// Who wrote it.
+    pub origin: Origin,
+    /// The items, byte for byte.
+    pub items: Vec<NativeItem>,
+}
+
+/// One item of [`NativeContent`]: JSON text that is kept byte for byte. Cheap to clone.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NativeItem(Arc<RawValue>);
+
+impl NativeItem {
+    /// Keeps raw JSON.
+    #[must_use]
+    pub fn new(raw: Box<RawValue>) -> Self {
+        Self(raw.into())
+    }
+
+    /// Parses JSON text, and keeps it unchanged.
+    ///
+    /// # Errors
+    /// When it is not one JSON value.
+    pub fn from_json(text: impl Into<String>) -> Result<Self, serde_json::Error> {
+        RawValue::from_string(text.into()).map(Self::new)
+    }
+
+    /// The JSON text.
+    #[must_use]
+    pub fn json(&self) -> &str {
+        self.0.get()
+    }
+
+    /// The raw JSON, to be put into a request.
+    #[must_use]
+    pub fn raw(&self) -> &RawValue {
+        &self.0
+    }
+}
+
+/// Two items are equal when their JSON texts are equal.
+impl PartialEq for NativeItem {
+    fn eq(&self, other: &Self) -> bool {
+        self.json() == other.json()
+    }
+}
+
+impl Eq for NativeItem {}
+
+impl fmt::Debug for NativeItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.json())
+    }
+}
