@@ -28,10 +28,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
+use conjure::config::ExecutorKind;
+use conjure::conversation::TurnStop;
+use conjure::runtime::{AdmissionGate, Share};
 use conjure::{
-    AdmissionGate, Block, Clock as _, Config, ExecutorKind, Limits, Model, ProcessEnv, Request, Response,
-    Runtime, RuntimeOptions, Session, SessionId, SessionSpec, Settings, Share, StopReason, SystemClock,
-    TenantId, TenantPolicy, TurnStop, Usage, model_fn,
+    Block, Clock as _, Config, Limits, Model, ProcessEnv, Request, Response, Runtime, RuntimeOptions,
+    Session, SessionId, SessionSpec, Settings, StopReason, SystemClock, TenantId, TenantPolicy, Usage,
+    model_fn,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinSet;

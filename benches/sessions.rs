@@ -24,9 +24,11 @@ mod times;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use conjure::config::ExecutorKind;
+use conjure::model::parse_response;
 use conjure::{
-    Clock as _, Config, ExecutorKind, ProcessEnv, Runtime, RuntimeOptions, SessionId, SessionSpec, Settings,
-    SystemClock, TenantId, model_fn, parse_response,
+    Clock as _, Config, ProcessEnv, Runtime, RuntimeOptions, SessionId, SessionSpec, Settings, SystemClock,
+    TenantId, model_fn,
 };
 use tokio::task::JoinSet;
 

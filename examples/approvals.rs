@@ -8,10 +8,14 @@ use std::error::Error;
 use std::io::Write as _;
 use std::time::Duration;
 
+use conjure::config::ExecutorKind;
+use conjure::conversation::Decision;
+use conjure::model::ScriptedModel;
+use conjure::session::SessionStopReason;
+use conjure::tool::{Authorization, ToolCall};
 use conjure::{
-    Authorization, Clock as _, Config, Decision, ExecutorKind, ProcessEnv, Runtime, RuntimeOptions,
-    ScriptedModel, Session, SessionEventKind, SessionSpec, SessionStopReason, Settings, SystemClock,
-    TenantId, ToolCall, TurnEvent, TurnHandle, Update, approver_fn,
+    Clock as _, Config, ProcessEnv, Runtime, RuntimeOptions, Session, SessionEventKind, SessionSpec,
+    Settings, SystemClock, TenantId, TurnEvent, TurnHandle, Update, approver_fn,
 };
 
 /// Shows what happens, and asks whenever somebody must be asked.

@@ -8,10 +8,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use conjure::artifact::{AddressPolicy, Egress, EgressPolicy, HttpFetch, RegistrationSource};
+use conjure::config::{ArtifactSettings, ExecutorKind};
+use conjure::model::{Script, ScriptFormat, ScriptedModel};
 use conjure::{
-    AddressPolicy, ArtifactSettings, Clock as _, Config, Egress, EgressPolicy, ExecutorKind, HttpFetch,
-    ProcessEnv, RegistrationSource, Runtime, RuntimeOptions, Script, ScriptFormat, ScriptedModel,
-    SessionSpec, Settings, SystemClock, TenantId,
+    Clock as _, Config, ProcessEnv, Runtime, RuntimeOptions, SessionSpec, Settings, SystemClock, TenantId,
 };
 use futures_util::StreamExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

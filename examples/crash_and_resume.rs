@@ -11,10 +11,12 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use conjure::model::{BlockKind, parse_response};
+use conjure::tool::{CallConcurrency, CallTraits};
 use conjure::{
-    Block, BlockKind, CallConcurrency, CallTraits, Clock as _, Config, Message, ProcessEnv, Request,
-    Response, Runtime, RuntimeOptions, SessionEventKind, SessionSpec, Settings, SystemClock, TenantId, Tool,
-    ToolDefinition, ToolOutput, model_fn, parse_response, tool_fn,
+    Block, Clock as _, Config, Message, ProcessEnv, Request, Response, Runtime, RuntimeOptions,
+    SessionEventKind, SessionSpec, Settings, SystemClock, TenantId, Tool, ToolDefinition, ToolOutput,
+    model_fn, tool_fn,
 };
 
 /// Asked for it, the model has the invoice sent, and then says what came of it.

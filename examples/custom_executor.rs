@@ -11,12 +11,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use conjure::journal::SessionKey;
+use conjure::model::{BlockKind, ModelErrorKind, parse_response};
+use conjure::runtime::{Deadline, ExecutorSource};
+use conjure::sandbox::{
+    ArtifactDir, CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, ExecutionContext, Executor,
+    Layout, LineRange, ReachedLimits, SandboxError, SandboxErrorKind, View, WriteResult,
+};
 use conjure::{
-    ArtifactDir, BlockKind, CallOptions, Clock as _, Command, CommandEnd, CommandOutcome, CommandOutput,
-    Config, Deadline, ExecutionContext, Executor, ExecutorSource, Layout, LineRange, ModelError,
-    ModelErrorKind, ReachedLimits, Request, Response, Runtime, RuntimeOptions, SandboxError,
-    SandboxErrorKind, SessionEventKind, SessionKey, SessionSpec, SystemClock, TenantId, TurnEvent, Update,
-    View, WriteResult, model_fn, parse_response,
+    Clock as _, Config, ModelError, Request, Response, Runtime, RuntimeOptions, SessionEventKind,
+    SessionSpec, SystemClock, TenantId, TurnEvent, Update, model_fn,
 };
 use futures_util::future::BoxFuture;
 use serde_json::json;

@@ -10,9 +10,10 @@
 use std::io::Write as _;
 use std::time::Duration;
 
+use conjure::config::ExecutorKind;
+use conjure::model::ScriptedModel;
 use conjure::{
-    Clock as _, Config, ExecutorKind, ProcessEnv, Runtime, RuntimeOptions, ScriptedModel, SessionSpec,
-    Settings, SystemClock, TenantId,
+    Clock as _, Config, ProcessEnv, Runtime, RuntimeOptions, SessionSpec, Settings, SystemClock, TenantId,
 };
 
 #[tokio::main]
@@ -27,7 +28,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let runtime = Runtime::spawn(RuntimeOptions::from(config).ephemeral().model("scripted", script)).await?;
     let spec = SessionSpec::new(TenantId::new("acme")?)
         .skills(["minimal-skill"])
-        .activation(conjure::SkillActivation::View);
+        .activation(conjure::session::SkillActivation::View);
     let session = runtime.open(spec).await?;
     let answer = session.ask("Greet me.").await?;
     writeln!(std::io::stdout(), "{}", answer.text)?;

@@ -23,9 +23,10 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use conjure::model::parse_response;
 use conjure::{
     Clock as _, Config, Message, Runtime, RuntimeError, RuntimeOptions, SessionError, SessionId, SessionSpec,
-    SystemClock, TenantId, Update, model_fn, parse_response,
+    SystemClock, TenantId, Update, model_fn,
 };
 use futures_util::{Stream, stream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

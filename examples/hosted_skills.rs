@@ -12,9 +12,10 @@ use std::error::Error;
 use std::time::Duration;
 
 use conjure::anthropic::SecretString;
+use conjure::hosted::HostedSkill;
 use conjure::{
-    Clock as _, Config, HostedSkill, ProcessEnv, Runtime, RuntimeOptions, SessionEventKind, SessionSpec,
-    Settings, StopReason, SystemClock, TenantId, TurnEvent, Update,
+    Clock as _, Config, ProcessEnv, Runtime, RuntimeOptions, SessionEventKind, SessionSpec, Settings,
+    StopReason, SystemClock, TenantId, TurnEvent, Update,
 };
 use conjure_anthropic::fake::{FakeMessages, FakeToolRun};
 use futures_util::TryStreamExt as _;

@@ -10,9 +10,12 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
+use conjure::model::parse_response;
+use conjure::runtime::{CatalogKey, CatalogName, CatalogSpec};
+use conjure::skill::Scope;
 use conjure::{
-    CatalogKey, CatalogName, CatalogSpec, Clock as _, Config, Runtime, RuntimeOptions, Scope, SessionId,
-    SessionSpec, Settings, SystemClock, TenantId, model_fn, parse_response,
+    Clock as _, Config, Runtime, RuntimeOptions, SessionId, SessionSpec, Settings, SystemClock, TenantId,
+    model_fn,
 };
 
 /// Writes a skill.

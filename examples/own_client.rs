@@ -5,11 +5,14 @@
 //! cargo run --example own_client
 //! ```
 
-use conjure::{
-    Block, BlockKind, Composer as _, Config, ContextOptions, Error, ExecutorKind, Message, ProcessEnv,
-    ProcessedResponse, Response, Settings, Workbench, build_tools_param, format_tool_results_message, load,
-    parse_response, process_response,
+use conjure::config::ExecutorKind;
+use conjure::conversation::{
+    Composer as _, ProcessedResponse, format_tool_results_message, process_response,
 };
+use conjure::model::{BlockKind, parse_response};
+use conjure::prompt::build_tools_param;
+use conjure::session::ContextOptions;
+use conjure::{Block, Config, Error, Message, ProcessEnv, Response, Settings, Workbench, load};
 
 /// Where a host would send the request to the model's service, by whatever client it has. This one knows two answers.
 fn call_the_service(

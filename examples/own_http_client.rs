@@ -12,10 +12,13 @@ use std::error::Error;
 use std::io::{self, Write as _};
 use std::sync::Arc;
 
+use conjure::config::ExecutorKind;
+use conjure::conversation::{final_text, loop_options};
+use conjure::model::{ApiErrorKind, ContainerId, ModelErrorKind, Script, parse_response};
+use conjure::session::ContextOptions;
 use conjure::{
-    ApiErrorKind, Block, Config, ContainerId, ContextOptions, ExecutorKind, Message, ModelError,
-    ModelErrorKind, ProcessEnv, Request, Response, Script, Settings, ToolDefinition, Workbench, final_text,
-    load, loop_options, model_fn, parse_response, run_loop,
+    Block, Config, Message, ModelError, ProcessEnv, Request, Response, Settings, ToolDefinition, Workbench,
+    load, model_fn, run_loop,
 };
 use conjure_anthropic::fake::FakeMessages;
 use serde::{Deserialize, Serialize};

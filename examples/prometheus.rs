@@ -18,9 +18,11 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get;
 use conjure::metrics::{MetricsOptions, names};
+use conjure::model::parse_response;
+use conjure::tool::{CallConcurrency, CallTraits};
 use conjure::{
-    CallConcurrency, CallTraits, Clock as _, Config, Request, Runtime, RuntimeOptions, SessionSpec,
-    SystemClock, TenantId, ToolDefinition, ToolOutput, model_fn, parse_response, tool_fn,
+    Clock as _, Config, Request, Runtime, RuntimeOptions, SessionSpec, SystemClock, TenantId, ToolDefinition,
+    ToolOutput, model_fn, tool_fn,
 };
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::net::TcpListener;

@@ -11,9 +11,12 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use conjure::anthropic::{self, Client, Messages};
+use conjure::config::ExecutorKind;
+use conjure::conversation::{LoopOptions, final_text, loop_options};
+use conjure::model::Script;
+use conjure::session::ContextOptions;
 use conjure::{
-    Block, Clock as _, Config, ContextOptions, ExecutorKind, LoopOptions, Message, Model, ProcessEnv, Script,
-    Settings, SystemClock, Workbench, final_text, load, loop_options, run_loop,
+    Block, Clock as _, Config, Message, Model, ProcessEnv, Settings, SystemClock, Workbench, load, run_loop,
 };
 use conjure_anthropic::fake::FakeMessages;
 

@@ -12,11 +12,14 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use conjure::conversation::{Limit, TurnStop};
+use conjure::model::{BlockKind, parse_response};
+use conjure::tenant::{Budget, Period, Quota};
+use conjure::tool::{CallConcurrency, CallTraits};
 use conjure::{
-    Block, BlockKind, Budget, CallConcurrency, CallTraits, Clock as _, Config, Limit, Period, Quota, Request,
-    Response, Runtime, RuntimeError, RuntimeOptions, SessionError, SessionSpec, SystemClock, TenantId,
-    TenantPolicy, Tool, ToolDefinition, ToolOutput, TurnEvent, TurnHandle, TurnStop, model_fn,
-    parse_response, tool_fn,
+    Block, Clock as _, Config, Request, Response, Runtime, RuntimeError, RuntimeOptions, SessionError,
+    SessionSpec, SystemClock, TenantId, TenantPolicy, Tool, ToolDefinition, ToolOutput, TurnEvent,
+    TurnHandle, model_fn, tool_fn,
 };
 use tokio::sync::Semaphore;
 

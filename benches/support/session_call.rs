@@ -4,10 +4,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use conjure::config::{ExecutorKind, PoolSettings};
+use conjure::conversation::TurnStop;
+use conjure::model::BlockKind;
 use conjure::{
-    Block, BlockKind, Clock as _, Config, ExecutorKind, Message, PoolSettings, ProcessEnv, Request, Response,
-    Runtime, RuntimeOptions, SessionSpec, Settings, StopReason, SystemClock, TenantId, TurnStop, Usage,
-    model_fn,
+    Block, Clock as _, Config, Message, ProcessEnv, Request, Response, Runtime, RuntimeOptions, SessionSpec,
+    Settings, StopReason, SystemClock, TenantId, Usage, model_fn,
 };
 
 use crate::harness::Result;

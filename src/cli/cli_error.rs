@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use conjure::{
-    ApiErrorKind, ConfigError, Error, ErrorKind, JournalErrorKind, ModelError, ModelErrorKind, RuntimeError,
-    SessionError,
-};
+use conjure::config::ConfigError;
+use conjure::journal::JournalErrorKind;
+use conjure::model::{ApiErrorKind, ModelErrorKind};
+use conjure::{Error, ErrorKind, ModelError, RuntimeError, SessionError};
 
 /// The exit status of the command. Scripts rely on the codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,11 +187,11 @@ const fn is_misconfigured(error: &Error) -> bool {
 }
 
 #[cfg(feature = "docker")]
-impl From<conjure::ImageError> for CliError {
-    fn from(error: conjure::ImageError) -> Self {
+impl From<conjure::sandbox::ImageError> for CliError {
+    fn from(error: conjure::sandbox::ImageError) -> Self {
         let exit = match error.kind() {
-            conjure::ImageErrorKind::BadRequest => ExitStatus::Usage,
-            conjure::ImageErrorKind::TimedOut => ExitStatus::Limit,
+            conjure::sandbox::ImageErrorKind::BadRequest => ExitStatus::Usage,
+            conjure::sandbox::ImageErrorKind::TimedOut => ExitStatus::Limit,
             _ => ExitStatus::Failed,
         };
         Self { exit, message: error.to_string(), hint: error.hint().map(str::to_owned) }

@@ -6,9 +6,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use conjure::artifact::ExpectedOutput;
+use conjure::config::PoolSettings;
+use conjure::journal::JournalErrorKind;
+use conjure::tool::CallId;
 use conjure::{
-    CallId, Clock as _, Config, ExpectedOutput, JournalErrorKind, PoolSettings, ProcessEnv, Runtime,
-    RuntimeError, RuntimeOptions, SessionId, Settings, SystemClock, TenantId,
+    Clock as _, Config, ProcessEnv, Runtime, RuntimeError, RuntimeOptions, SessionId, Settings, SystemClock,
+    TenantId,
 };
 use tempfile::TempDir;
 

@@ -2,7 +2,8 @@
 
 use conjure::anthropic::hosted::{HostedError, HostedErrorKind, SyncError, SyncErrorKind};
 use conjure::anthropic::{self, Client, ConfigError};
-use conjure::{Config, ProcessEnv, Redactor};
+use conjure::session::Redactor;
+use conjure::{Config, ProcessEnv};
 use secrecy::ExposeSecret as _;
 
 use crate::cli::cli_error::ExitStatus;

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use conjure::{
-    Clock as _, Config, ImageErrorKind, ImageOptions, ImagePackages, ImageProgress, ImageSource, ProcessEnv,
-    Settings, SystemClock, build_image,
+use conjure::sandbox::{
+    ImageErrorKind, ImageOptions, ImagePackages, ImageProgress, ImageSource, build_image,
 };
+use conjure::{Clock as _, Config, ProcessEnv, Settings, SystemClock};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::args::{ImageBuildArgs, ImageFrom, PackageSet};

@@ -8,7 +8,8 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use conjure::{ProcessEnv, Redactor};
+use conjure::ProcessEnv;
+use conjure::session::Redactor;
 
 use crate::cli::cli_error::CliError;
 

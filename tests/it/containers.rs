@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use conjure::{Config, ContextOptions, ExecutorKind, Settings, Skill, Workbench};
+use conjure::config::ExecutorKind;
+use conjure::session::ContextOptions;
+use conjure::{Config, Settings, Skill, Workbench};
 
 /// An engine without any image. Yields how often it was looked for.
 fn engine_without_images(socket: &Path) -> Arc<AtomicU32> {

@@ -11,7 +11,10 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::support::{program, root};
-use conjure::{CONFIG_KEYS, Event, SessionId, VARIABLES, session_events};
+use conjure::SessionId;
+use conjure::config::{CONFIG_KEYS, VARIABLES};
+use conjure::conversation::Event;
+use conjure::session::session_events;
 
 /// The commands whose help is in the guide.
 const COMMANDS: [&str; 21] = [

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The workspace crates that each workspace crate may depend on.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 14] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 15] = [
     ("conjure-base", &[]),
     ("conjure-guest", &[]),
     ("conjure-skill", &["conjure-base"]),
@@ -49,17 +49,33 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 14] = [
         ],
     ),
     (
-        "conjure",
+        "conjure-runtime",
         &[
             "conjure-actors",
             "conjure-anthropic",
             "conjure-artifact",
             "conjure-base",
             "conjure-conversation",
-            // The runtime creates the egress for fetches.
             "conjure-egress",
             "conjure-journal",
             "conjure-prompt",
+            "conjure-sandbox",
+            "conjure-skill",
+            "conjure-store",
+            "conjure-toolbox",
+        ],
+    ),
+    (
+        "conjure",
+        &[
+            "conjure-actors",
+            "conjure-artifact",
+            "conjure-base",
+            "conjure-conversation",
+            "conjure-egress",
+            "conjure-journal",
+            "conjure-prompt",
+            "conjure-runtime",
             "conjure-sandbox",
             "conjure-skill",
             "conjure-store",
@@ -75,7 +91,7 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 29] = [
     ("clap", &["conjure"]),
     ("dashmap", &["conjure-actors"]),
     ("flate2", &["conjure-skill"]),
-    ("toml", &["conjure"]),
+    ("toml", &["conjure", "conjure-runtime"]),
     ("tracing-subscriber", &["conjure"]),
     ("getrandom", &["conjure-base"]),
     ("humantime", &["conjure-base"]),
@@ -107,6 +123,7 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 29] = [
             "conjure-guest",
             "conjure-sandbox",
             "conjure-skill",
+            "conjure-runtime",
             "conjure-store",
             "conjure",
         ],
@@ -310,5 +327,5 @@ fn every_file_says_what_it_is_for() {
 fn the_filter_for_containers_is_the_one_in_its_folder() {
     let text = fs::read_to_string(root().join("docker/seccomp.json")).unwrap();
     let found: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(found, conjure::seccomp_profile());
+    assert_eq!(found, conjure::sandbox::seccomp_profile());
 }

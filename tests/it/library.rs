@@ -4,13 +4,22 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use conjure::config::ExecutorKind;
+use conjure::conversation::{
+    ProcessedResponse, conversation_complete, execute_tool_calls, extract_tool_uses, final_text,
+    format_tool_results_message, loop_options, process_response,
+};
+use conjure::model::parse_response;
+use conjure::sandbox::{
+    ArtifactDir, Boundary, CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, Executor,
+    Isolation, Layout, LineRange, ReachedLimits, SandboxError, SandboxErrorKind, View, WriteResult,
+};
+use conjure::session::{ContextOptions, create_context};
+use conjure::skill::{find_skill, load_body, read_resource};
+use conjure::tool::{ToolCall, Toolbox, execute};
 use conjure::{
-    ArtifactDir, Block, Boundary, CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, Config,
-    ContextOptions, Error, ErrorKind, Executor, ExecutorKind, Isolation, Layout, LineRange, Message,
-    ProcessEnv, ProcessedResponse, ReachedLimits, Request, Response, SandboxError, SandboxErrorKind,
-    Settings, Skill, ToolCall, Toolbox, View, Workbench, WriteResult, conversation_complete, create_context,
-    execute, execute_tool_calls, extract_tool_uses, final_text, find_skill, format_tool_results_message,
-    load, load_body, loop_options, model_fn, parse_response, process_response, read_resource, run_loop,
+    Block, Config, Error, ErrorKind, Message, ProcessEnv, Request, Response, Settings, Skill, Workbench,
+    load, model_fn, run_loop,
 };
 use futures_util::future::BoxFuture;
 use serde_json::json;
@@ -211,7 +220,7 @@ async fn calls_are_counted_and_not_the_messages_that_hold_their_answers() {
 #[tokio::test]
 async fn a_failing_client_is_an_api_error_and_says_whether_to_try_again() {
     let workbench = workbench().await;
-    let busy = conjure::ModelErrorKind::Api(conjure::ApiErrorKind::Overloaded);
+    let busy = conjure::model::ModelErrorKind::Api(conjure::model::ApiErrorKind::Overloaded);
     let model = model_fn(move |_| {
         let error = conjure::ModelError::new(busy.clone(), "busy");
         async move { Err(error) }

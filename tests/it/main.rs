@@ -30,6 +30,7 @@ mod image_command;
 mod layering;
 mod library;
 mod live_model;
+mod public_api;
 mod run_command;
 mod run_hosted;
 mod run_out_limit;

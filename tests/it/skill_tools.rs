@@ -4,11 +4,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex};
 
+use conjure::config::{ExecutorKind, SkillSettings};
+use conjure::conversation::Decision;
+use conjure::model::{BlockKind, Role};
+use conjure::session::{Grant, GrantScope, SessionStopReason, SkillActivation, SkillDelivery};
+use conjure::tool::{Authorization, ToolCall};
 use conjure::{
-    Authorization, Block, BlockKind, Decision, ExecutorKind, Grant, GrantScope, Message, Model, Request,
-    Response, Role, Runtime, RuntimeOptions, Session, SessionEventKind, SessionSpec, SessionStopReason,
-    Settings, SkillActivation, SkillDelivery, SkillSettings, StopReason, ToolCall, TurnEvent, Update, Usage,
-    approver_fn, model_fn,
+    Block, Message, Model, Request, Response, Runtime, RuntimeOptions, Session, SessionEventKind,
+    SessionSpec, Settings, StopReason, TurnEvent, Update, Usage, approver_fn, model_fn,
 };
 use serde_json::{Value, json};
 

@@ -247,8 +247,8 @@ fn a_packed_skill_is_a_skill() {
     assert_eq!(properties(package), properties("fixtures/skills/sales-report"));
     let listed = skills(["list", "--skills", folder.path().to_str().unwrap()]).code(0);
     assert!(listed.stdout.starts_with("sales-report "), "{}", listed.stdout);
-    let skill = conjure::load_skill_file(package).unwrap();
-    assert!(conjure::load_body(&skill).unwrap().contains("# Sales report"));
+    let skill = conjure::skill::load_skill_file(package).unwrap();
+    assert!(conjure::skill::load_body(&skill).unwrap().contains("# Sales report"));
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn what_is_no_package_is_refused_by_its_name() {
         let refused = skills([command, path]).code(1);
         assert!(refused.stderr.contains("broken.skill"), "{}", refused.stderr);
     }
-    let error = conjure::load_skill_file(path).unwrap_err();
+    let error = conjure::skill::load_skill_file(path).unwrap_err();
     assert_eq!(error.kind(), conjure::ErrorKind::InvalidSkillStructure);
     // What is no folder is not packed, and nothing is written for one that is not there.
     skills(["pack", path, "-o", folder.path().to_str().unwrap()]).code(1);

@@ -5,11 +5,13 @@
 
 use std::time::Duration;
 
+use conjure::config::{ExecutorKind, PoolSettings};
 use conjure::metrics::MetricsOptions;
+use conjure::model::{ApiErrorKind, ModelErrorKind, parse_response};
+use conjure::runtime::{AdmissionGate, Deadline, Share};
 use conjure::{
-    AdmissionGate, ApiErrorKind, Clock as _, Config, Deadline, ExecutorKind, Model, ModelError,
-    ModelErrorKind, PoolSettings, ProcessEnv, Request, Runtime, RuntimeOptions, Session, SessionSpec,
-    Settings, Share, SystemClock, TenantId, model_fn, parse_response,
+    Clock as _, Config, Model, ModelError, ProcessEnv, Request, Runtime, RuntimeOptions, Session,
+    SessionSpec, Settings, SystemClock, TenantId, model_fn,
 };
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 

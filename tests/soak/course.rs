@@ -7,9 +7,10 @@ use std::error::Error;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use conjure::config::ExecutorKind;
 use conjure::{
-    Block, Clock as _, Config, ExecutorKind, Model, ProcessEnv, Request, Response, Runtime, RuntimeOptions,
-    Session, SessionSpec, Settings, StopReason, SystemClock, TenantId, Usage, model_fn,
+    Block, Clock as _, Config, Model, ProcessEnv, Request, Response, Runtime, RuntimeOptions, Session,
+    SessionSpec, Settings, StopReason, SystemClock, TenantId, Usage, model_fn,
 };
 
 /// How often it is looked for what the process has, and how long in between.

@@ -3,9 +3,11 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use conjure::config::ExecutorKind;
+use conjure::runtime::Deadline;
 use conjure::{
-    Clock as _, Config, Deadline, ExecutorKind, ProcessEnv, Runtime, RuntimeOptions, SessionId, SessionSpec,
-    Settings, SystemClock, TenantId,
+    Clock as _, Config, ProcessEnv, Runtime, RuntimeOptions, SessionId, SessionSpec, Settings, SystemClock,
+    TenantId,
 };
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

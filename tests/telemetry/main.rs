@@ -8,10 +8,12 @@ use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use conjure::config::ExecutorKind;
+use conjure::conversation::TurnStop;
+use conjure::model::{ApiErrorKind, ModelErrorKind, parse_response};
 use conjure::{
-    ApiErrorKind, Clock as _, Config, ExecutorKind, Model, ModelError, ModelErrorKind, ProcessEnv, Request,
-    Runtime, RuntimeOptions, SessionSpec, Settings, SystemClock, TenantId, TurnStop, model_fn,
-    parse_response,
+    Clock as _, Config, Model, ModelError, ProcessEnv, Request, Runtime, RuntimeOptions, SessionSpec,
+    Settings, SystemClock, TenantId, model_fn,
 };
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};

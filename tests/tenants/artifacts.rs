@@ -1,9 +1,8 @@
 //! Artifacts of a tenant whose disk is limited: what does not fit is refused before a byte of it is copied.
 
-use conjure::{
-    DiskUsage, Quota, QuotaExceeded, RegistrationSource, Runtime, RuntimeError, Session, SessionError,
-    TenantPolicy,
-};
+use conjure::artifact::RegistrationSource;
+use conjure::tenant::{DiskUsage, Quota, QuotaExceeded};
+use conjure::{Runtime, RuntimeError, Session, SessionError, TenantPolicy};
 use futures_util::future::join_all;
 
 use crate::fixture::{Host, ask, soon, spec, tenant};

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure::{
-    CostLimit, Limit, Period, Price, Quota, Request, RuntimeOptions, SessionError, Settings, TenantPolicy,
-    TurnStop, model_fn,
-};
+use conjure::conversation::{Limit, TurnStop};
+use conjure::tenant::{CostLimit, Period, Price, Quota};
+use conjure::{Request, RuntimeOptions, SessionError, Settings, TenantPolicy, model_fn};
 use futures_util::future::join_all;
 use tokio::sync::Barrier;
 
@@ -19,7 +18,7 @@ fn room_for(answers: u64) -> TenantPolicy {
 
 async fn spent(runtime: &conjure::Runtime, whose: &str) -> u64 {
     let usage = runtime.tenant(&tenant(whose)).await.unwrap().usage;
-    let total = |spent: &&conjure::Spent| spent.quota == Quota::Tokens(Period::Total);
+    let total = |spent: &&conjure::tenant::Spent| spent.quota == Quota::Tokens(Period::Total);
     usage.spent.iter().find(total).unwrap().used
 }
 
@@ -111,7 +110,7 @@ async fn many_sessions_at_once_do_not_spend_more_than_there_is() {
     let host = Host::new();
     let policy = |answers: u64| {
         // So much is reserved for each that no two answers more fit than there is room for.
-        let reserving = conjure::Budget::default().with_reserved_output(ANSWER);
+        let reserving = conjure::tenant::Budget::default().with_reserved_output(ANSWER);
         TenantPolicy::new().budget(reserving.tokens(Period::Total, answers * ANSWER + 4_000))
     };
     let runtime = host.start(host.options().tenant(tenant("acme"), policy(4))).await;
@@ -191,7 +190,7 @@ async fn money_is_reckoned_by_the_budgets_price_where_no_other_is_known() {
     let (stop, _) = say(&session, "for ever").await;
     assert_eq!(stop, TurnStop::Limit(Limit::TenantCost));
     let usage = runtime.tenant(&tenant("acme")).await.unwrap().usage;
-    let month = |spent: &&conjure::Spent| spent.quota == Quota::Cost(Period::Month);
+    let month = |spent: &&conjure::tenant::Spent| spent.quota == Quota::Cost(Period::Month);
     let month = usage.spent.iter().find(month).unwrap();
     assert_eq!(month.limit, Some(25_000));
     assert_eq!(month.used % (2 * 4_999 + 1_000), 0, "whole answers");

@@ -83,7 +83,7 @@ async fn a_tenant_goes_under_load_with_all_that_it_has() {
         let usage = runtime.tenant(&tenant("acme")).await.unwrap().usage;
         assert_eq!(
             (usage.live_sessions, usage.recorded_sessions, usage.disk),
-            (0, 0, conjure::DiskUsage::default())
+            (0, 0, conjure::tenant::DiskUsage::default())
         );
         assert!(usage.spent.iter().all(|spent| spent.used == 0), "{usage:?}");
     }

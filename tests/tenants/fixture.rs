@@ -4,11 +4,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use conjure::config::ExecutorKind;
+use conjure::conversation::TurnStop;
+use conjure::model::{BlockKind, Role};
+use conjure::runtime::{Deadline, Timestamp};
+use conjure::sandbox::NetworkPolicy;
+use conjure::tenant::Budget;
 use conjure::{
-    Block, BlockKind, Budget, Clock, Config, Deadline, ExecutorKind, Message, Model, NetworkPolicy,
-    ProcessEnv, Request, Response, Role, Runtime, RuntimeOptions, Session, SessionEventKind, SessionSpec,
-    Settings, StopReason, SystemClock, TenantId, Timestamp, TurnEvent, TurnHandle, TurnStop, Update, Usage,
-    model_fn,
+    Block, Clock, Config, Message, Model, ProcessEnv, Request, Response, Runtime, RuntimeOptions, Session,
+    SessionEventKind, SessionSpec, Settings, StopReason, SystemClock, TenantId, TurnEvent, TurnHandle,
+    Update, Usage, model_fn,
 };
 use tempfile::TempDir;
 

@@ -5,7 +5,9 @@ use std::process::{Child, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use conjure::{Quota, RuntimeError, Session, SqliteOptions, TenantPolicy};
+use conjure::journal::SqliteOptions;
+use conjure::tenant::Quota;
+use conjure::{RuntimeError, Session, TenantPolicy};
 use futures_util::future::{join, join_all};
 
 use crate::fixture::{Host, ask, follow, soon, spec, tenant, until};

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use conjure::{
-    Boundary, ExecutorKind, Isolation, Limit, Limits, RuntimeError, TenantPolicy, TurnStop, model_fn,
-    parse_response,
-};
+use conjure::config::ExecutorKind;
+use conjure::conversation::{Limit, TurnStop};
+use conjure::model::parse_response;
+use conjure::sandbox::{Boundary, Isolation};
+use conjure::{Limits, RuntimeError, TenantPolicy, model_fn};
 
 use crate::fixture::{Host, ask, say, soon, spec, tenant};
 
@@ -76,7 +77,7 @@ async fn a_policy_that_cannot_be_kept_is_refused_and_the_one_before_stays() {
     let runtime = host.start(host.options()).await;
     let acme = tenant("acme");
     runtime.set_tenant(&acme, TenantPolicy::new().live_sessions(0)).unwrap();
-    let list = conjure::NetworkPolicy::Limited(vec!["https://no/list".to_owned()]);
+    let list = conjure::sandbox::NetworkPolicy::Limited(vec!["https://no/list".to_owned()]);
     assert!(runtime.set_tenant(&acme, TenantPolicy::new().network(list)).is_err());
     assert!(matches!(runtime.open(spec("acme")).await, Err(RuntimeError::Quota(_))));
     runtime.reset_tenant(&acme).unwrap();

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure::{ModelErrorKind, Quota, Request, RuntimeError, SessionError, TenantPolicy, TurnStop, model_fn};
+use conjure::conversation::TurnStop;
+use conjure::model::ModelErrorKind;
+use conjure::tenant::Quota;
+use conjure::{Request, RuntimeError, SessionError, TenantPolicy, model_fn};
 use tokio::sync::Semaphore;
 
 use crate::fixture::{Host, answer, ask, budget, follow, say, soon, spec, tenant};
 
-fn refused<T>(result: Result<T, RuntimeError>) -> conjure::QuotaExceeded {
+fn refused<T>(result: Result<T, RuntimeError>) -> conjure::tenant::QuotaExceeded {
     match result {
         Err(RuntimeError::Quota(exceeded)) => exceeded,
         Err(other) => panic!("{other}"),
@@ -26,7 +29,7 @@ async fn quotas_of_zero_are_none_ever_and_say_so() {
         .tenant(tenant("recorded"), zero().recorded_sessions(0))
         .tenant(tenant("disk"), zero().disk_bytes(0))
         .tenant(tenant("inodes"), zero().inodes(0))
-        .tenant(tenant("budget"), zero().budget(budget().tokens(conjure::Period::Total, 0)))
+        .tenant(tenant("budget"), zero().budget(budget().tokens(conjure::tenant::Period::Total, 0)))
         .tenant(tenant("sandboxes"), zero().sandboxes(0))
         .tenant(tenant("calls"), zero().model_calls(0));
     let runtime = host.start(options).await;
@@ -46,7 +49,7 @@ async fn quotas_of_zero_are_none_ever_and_say_so() {
     let Err(SessionError::Quota(exceeded)) = session.send("hello").await.map(drop) else {
         panic!("it was not refused")
     };
-    assert_eq!((exceeded.quota, exceeded.limit), (Quota::Tokens(conjure::Period::Total), 0));
+    assert_eq!((exceeded.quota, exceeded.limit), (Quota::Tokens(conjure::tenant::Period::Total), 0));
     let session = runtime.open(spec("sandboxes")).await.unwrap();
     assert!(ask(&session, "$ echo here").await.contains("it may have none"));
     let session = runtime.open(spec("calls")).await.unwrap();

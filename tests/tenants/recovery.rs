@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use conjure::conversation::{Limit, TurnStop};
+use conjure::model::{ModelErrorKind, ModelEvent, ModelStream};
+use conjure::tenant::{CostLimit, Period, Price, Quota};
 use conjure::{
-    CostLimit, Limit, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Period, Price, Quota,
-    Request, Runtime, Session, SessionError, TenantPolicy, TurnEvent, TurnHandle, TurnStop, Update, Usage,
+    Model, ModelError, Request, Runtime, Session, SessionError, TenantPolicy, TurnEvent, TurnHandle, Update,
+    Usage,
 };
 use futures_util::{StreamExt as _, stream};
 

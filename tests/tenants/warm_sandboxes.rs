@@ -4,10 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use conjure::{
-    Boundary, Clock as _, Isolation, NetworkPolicy, PoolSettings, Runtime, RuntimeOptions, SystemClock,
-    TenantPolicy,
-};
+use conjure::config::PoolSettings;
+use conjure::sandbox::{Boundary, Isolation, NetworkPolicy};
+use conjure::{Clock as _, Runtime, RuntimeOptions, SystemClock, TenantPolicy};
 use futures_util::future::join;
 
 use crate::fixture::{Host, ask, model, soon, spec, tenant};

@@ -1,6 +1,6 @@
 //! The text that describes a tool call to the user, and the parser of the reply.
 
-use conjure::ToolCall;
+use conjure::tool::ToolCall;
 
 use crate::cli::terminal::printable;
 

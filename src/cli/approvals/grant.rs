@@ -1,6 +1,10 @@
 //! Rules for grants that outlast one call.
 
-use conjure::{AllowRule, BuiltinTool, Decision, Grant, GrantScope, ToolCall};
+use conjure::conversation::Decision;
+use conjure::prompt::BuiltinTool;
+use conjure::session::{Grant, GrantScope};
+use conjure::skill::AllowRule;
+use conjure::tool::ToolCall;
 
 /// Allows this call, and in this session also calls like it. `None` if it is not clear which calls are like it.
 pub(crate) fn grant_always(call: &ToolCall) -> Option<Decision> {

@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use conjure::{Approver, Authorization, BuiltinTool, CallerIdentity, SkillTool, ToolCall};
+use conjure::Approver;
+use conjure::prompt::{BuiltinTool, SkillTool};
+use conjure::tool::{Authorization, CallerIdentity, ToolCall};
 use futures_util::future::BoxFuture;
 
 use crate::cli::cli_error::CliError;

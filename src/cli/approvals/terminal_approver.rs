@@ -6,7 +6,9 @@
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conjure::{AllowRule, Decision, ToolCall};
+use conjure::conversation::Decision;
+use conjure::skill::AllowRule;
+use conjure::tool::ToolCall;
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
 
 use crate::cli::approvals::approval_prompt::{ApprovalReply, describe_call, parse_reply};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
-use conjure::VARIABLES;
+use conjure::config::VARIABLES;
 
 #[cfg(feature = "docker")]
 use crate::cli::args::image::ImageArgs;

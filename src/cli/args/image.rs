@@ -32,8 +32,8 @@ pub(crate) enum ImageCommand {
 #[command(after_help = IMAGE_EXAMPLES)]
 pub(crate) struct ImageBuildArgs {
     /// The name that it gets.
-    #[arg(long, value_name = "NAME:TAG", default_value_t, value_parser = conjure::ImageName::from_str)]
-    pub(crate) tag: conjure::ImageName,
+    #[arg(long, value_name = "NAME:TAG", default_value_t, value_parser = conjure::sandbox::ImageName::from_str)]
+    pub(crate) tag: conjure::sandbox::ImageName,
     /// What it begins with: an image for a Dockerfile (`ubuntu:24.04`), a release for Debian packages (`debian:13`).
     #[arg(long, value_name = "BASE")]
     pub(crate) base: Option<String>,

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use conjure::{HostedSkill, NetworkPolicy};
+use conjure::hosted::HostedSkill;
+use conjure::sandbox::NetworkPolicy;
 
 use crate::cli::approvals::RulesArgs;
 use crate::cli::args::sessions::DataArgs;
@@ -54,7 +55,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// How much may be copied there, all files together, such as `500m` or `10g`. Holes count a 64th.
-    #[arg(long, value_name = "SIZE", default_value = "2g", value_parser = conjure::parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "2g", value_parser = conjure::config::parse_size)]
     pub(crate) out_limit: u64,
     /// Skills that the model's service runs, in containers of its own: its own ones by name (`xlsx,pptx`), uploaded ones by id, each with
     /// `@VERSION` where it is not to be the newest. Nothing runs here then, unless `--sandbox`, `--skills` or `--workspace` ask for it.
@@ -71,7 +72,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "POLICY", value_parser = parse_network_arg)]
     pub(crate) network: Option<NetworkPolicy>,
     /// How much memory all tools may use together, such as `512m` or `2g`.
-    #[arg(long, value_name = "SIZE", value_parser = conjure::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = conjure::config::parse_size)]
     pub(crate) memory: Option<u64>,
     /// How many processors they may keep busy, such as `2` or `0.5`.
     #[arg(long, value_name = "N")]
@@ -83,8 +84,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAME[=VALUE]", value_parser = parse_variable)]
     pub(crate) env: Vec<Variable>,
     /// How the model gets at a skill: it loads it with a tool (`load`, the default), or reads its SKILL.md (`view`).
-    #[arg(long, value_name = "STYLE", value_parser = conjure::parse_activation)]
-    pub(crate) activation: Option<conjure::SkillActivation>,
+    #[arg(long, value_name = "STYLE", value_parser = conjure::config::parse_activation)]
+    pub(crate) activation: Option<conjure::session::SkillActivation>,
     /// A value for an input that the manifests of the skills ask for; JSON where it is not text. `NAME=@FILE` takes it from a
     /// file and `NAME=-` from standard input, where no other process sees it; a value that begins with `@` has two. May be
     /// repeated.

@@ -172,7 +172,7 @@ pub(crate) struct ContinueArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// How much may be copied there, all files together, such as `500m` or `10g`. Holes count a 64th.
-    #[arg(long, value_name = "SIZE", default_value = "2g", value_parser = conjure::parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "2g", value_parser = conjure::config::parse_size)]
     pub(crate) out_limit: u64,
     #[command(flatten)]
     pub(crate) data_args: DataArgs,

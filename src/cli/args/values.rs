@@ -5,7 +5,9 @@ use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use conjure::{HostedSkill, NetworkPolicy, parse_network};
+use conjure::config::parse_network;
+use conjure::hosted::HostedSkill;
+use conjure::sandbox::NetworkPolicy;
 
 /// A value of `--input`, as it was written.
 #[derive(Clone, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 //! Everything is tried rather than guessed: it starts a sandbox, asks programs in it for their versions, and connects
 //! to the engine's socket. It changes nothing on the machine.
 
-use conjure::{Config, ConfigError, ProcessEnv};
+use conjure::config::ConfigError;
+use conjure::{Config, ProcessEnv};
 
 use crate::cli::args::{DoctorArgs, Format};
 use crate::cli::cli_error::{CliError, ExitStatus};

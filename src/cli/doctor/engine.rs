@@ -8,7 +8,8 @@ use crate::cli::doctor::check::{Check, Finding};
 /// The checks of containers.
 #[cfg(feature = "docker")]
 pub(super) async fn checks(config: Option<&Config>, environment: &ProcessEnv) -> Vec<Check> {
-    use conjure::{Docker, EngineAddress, ExecutorKind, HostAccess, SandboxErrorKind};
+    use conjure::config::ExecutorKind;
+    use conjure::sandbox::{Docker, EngineAddress, HostAccess, SandboxErrorKind};
 
     let usual = Config::default().with_process_env(environment);
     let config = config.unwrap_or(&usual);

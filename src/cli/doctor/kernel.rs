@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use conjure::Cgroups;
+use conjure::sandbox::Cgroups;
 
 use crate::cli::doctor::check::{Check, Finding};
 

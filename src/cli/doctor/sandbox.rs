@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use conjure::{
-    CallOptions, Clock as _, Command, CommandEnd, Config, ContextOptions, DiskLimit, ExecutorKind,
-    ProcessEnv, Settings, Skill, SystemClock, Workbench,
-};
+use conjure::config::ExecutorKind;
+use conjure::sandbox::{CallOptions, Command, CommandEnd, DiskLimit};
+use conjure::session::ContextOptions;
+use conjure::{Clock as _, Config, ProcessEnv, Settings, Skill, SystemClock, Workbench};
 
 use crate::cli::doctor::check::{Check, Finding};
 use crate::cli::terminal::printable;

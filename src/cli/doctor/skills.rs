@@ -1,6 +1,7 @@
 //! Checks which skills a session would have, and from where.
 
-use conjure::{Config, DiscoveryLimits, Mode, Scope, ScopeKind, Trust, discover};
+use conjure::Config;
+use conjure::skill::{DiscoveryLimits, Mode, Scope, ScopeKind, Trust, discover};
 
 use crate::cli::doctor::check::{Check, Finding};
 

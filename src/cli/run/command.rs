@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use conjure::{Clock as _, Config, Deadline, ProcessEnv, SystemClock};
+use conjure::runtime::Deadline;
+use conjure::{Clock as _, Config, ProcessEnv, SystemClock};
 
 use crate::cli::args::RunArgs;
 use crate::cli::cli_error::{CliError, ExitStatus};

@@ -8,11 +8,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure::{
-    CallOptions, Clock as _, Deadline, Error, ExecutorKind, FileSource, HostAccess, HostedSkill, Isolation,
-    Model, Recorder, SandboxErrorKind, Session, SessionFile, SessionId, SessionWorkspace, SystemClock,
-    WorkspaceSnapshot,
-};
+use conjure::artifact::{FileSource, SessionFile};
+use conjure::config::ExecutorKind;
+use conjure::hosted::HostedSkill;
+use conjure::model::Recorder;
+use conjure::runtime::Deadline;
+use conjure::sandbox::{CallOptions, HostAccess, Isolation, SandboxErrorKind};
+use conjure::session::{SessionWorkspace, WorkspaceSnapshot};
+use conjure::{Clock as _, Error, Model, Session, SessionId, SystemClock};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::approvals::TerminalApprover;

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use conjure::conversation::{Decision, TurnStop};
+use conjure::runtime::Deadline;
+use conjure::session::Subscription;
+use conjure::tool::{CallId, ToolCall};
 use conjure::{
-    Block, CallId, Clock as _, Deadline, Decision, Limits, Session, SessionError, SessionEvent,
-    SessionEventKind, Subscription, SystemClock, ToolCall, TurnStop, Update,
+    Block, Clock as _, Limits, Session, SessionError, SessionEvent, SessionEventKind, SystemClock, Update,
 };
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;

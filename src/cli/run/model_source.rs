@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use conjure::{Config, Model, ProcessEnv, RuntimeOptions, ScriptedModel};
+use conjure::model::ScriptedModel;
+use conjure::{Config, Model, ProcessEnv, RuntimeOptions};
 
 use crate::cli::cli_error::CliError;
 use crate::cli::run::usage_report::PriceCheck;

@@ -7,10 +7,12 @@ use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conjure::{
-    AfterResponse, Block, BlockKind, PinnedSkill, SessionEvent, SessionEventKind, SessionStopReason,
-    Timestamp, ToolCall,
-};
+use conjure::conversation::AfterResponse;
+use conjure::model::BlockKind;
+use conjure::runtime::Timestamp;
+use conjure::session::{PinnedSkill, SessionStopReason};
+use conjure::tool::ToolCall;
+use conjure::{Block, SessionEvent, SessionEventKind};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

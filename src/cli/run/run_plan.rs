@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use conjure::{
-    Config, ContextOptions, ExecutorKind, Model, ProcessEnv, Recorder, Redactor, RegistrationSource,
-    RuntimeError, RuntimeOptions, SessionSpec, SessionWorkspace, Settings, Skill, SkillInputs,
-    WorkspaceSnapshot, redactor_of_inputs,
-};
+use conjure::artifact::RegistrationSource;
+use conjure::config::ExecutorKind;
+use conjure::model::Recorder;
+use conjure::session::{ContextOptions, Redactor, SessionWorkspace, WorkspaceSnapshot, redactor_of_inputs};
+use conjure::skill::Inputs as SkillInputs;
+use conjure::{Config, Model, ProcessEnv, RuntimeError, RuntimeOptions, SessionSpec, Settings, Skill};
 
 use crate::cli::approvals::Rules;
 use crate::cli::args::{RunArgs, Variable};

@@ -1,6 +1,8 @@
 //! The result of a run: its text, its exit status, and its error.
 
-use conjure::{Limit, SessionId, StopReason, ToolCall, TurnStop, stop_error};
+use conjure::conversation::{Limit, TurnStop, stop_error};
+use conjure::tool::ToolCall;
+use conjure::{SessionId, StopReason};
 
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::command_runtime::{CommandRuntime, Persistence};
@@ -126,10 +128,11 @@ pub(crate) fn timeout_error() -> CliError {
 
 #[cfg(test)]
 mod tests {
+    use conjure::conversation::{LoopOptions, PromptPrefix, TurnOutcome};
+    use conjure::model::parse_response;
+    use conjure::tool::{Authorization, CallConcurrency, CallTraits, Toolbox};
     use conjure::{
-        Approver, Authorization, Block, CallConcurrency, CallTraits, LoopOptions, Message, PromptPrefix,
-        Request, ToolDefinition, ToolOutput, Toolbox, TurnOutcome, approver_fn, model_fn, parse_response,
-        tool_fn,
+        Approver, Block, Message, Request, ToolDefinition, ToolOutput, approver_fn, model_fn, tool_fn,
     };
 
     use super::*;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use conjure::{NetworkPolicy, Settings, parse_network, parse_size};
+use conjure::Settings;
+use conjure::config::{parse_network, parse_size};
+use conjure::sandbox::NetworkPolicy;
 
 use crate::cli::args::RunArgs;
 use crate::cli::cli_error::CliError;

@@ -1,9 +1,10 @@
 //! Accumulates the summary of a turn from the session's events.
 
-use conjure::{
-    AfterResponse, Block, CallId, Message, ModelError, ModelErrorKind, SessionEvent, SessionEventKind,
-    SessionStopReason, StopReason, ToolCall, TurnStop, Usage,
-};
+use conjure::conversation::{AfterResponse, TurnStop};
+use conjure::model::ModelErrorKind;
+use conjure::session::SessionStopReason;
+use conjure::tool::{CallId, ToolCall};
+use conjure::{Block, Message, ModelError, SessionEvent, SessionEventKind, StopReason, Usage};
 
 /// How a turn ended.
 #[derive(Debug, Clone, PartialEq)]

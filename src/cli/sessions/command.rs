@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
-use conjure::{Config, ExecutorKind, ListCursor, ProcessEnv, RuntimeOptions, Settings};
+use conjure::config::ExecutorKind;
+use conjure::journal::ListCursor;
+use conjure::{Config, ProcessEnv, RuntimeOptions, Settings};
 
 use crate::cli::args::{DataArgs, SessionsCommand};
 use crate::cli::cli_error::{CliError, ExitStatus};

@@ -1,6 +1,7 @@
 //! `conjure sessions export`: prints a session as events, or as Markdown.
 
-use conjure::{BlockKind, ProcessEnv, SessionEvent, SessionEventKind};
+use conjure::model::BlockKind;
+use conjure::{ProcessEnv, SessionEvent, SessionEventKind};
 
 use crate::cli::approvals::grant_text;
 use crate::cli::args::ExportFormat;

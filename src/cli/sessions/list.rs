@@ -1,6 +1,8 @@
 //! `conjure sessions list`: lists the kept sessions, the newest first.
 
-use conjure::{ListCursor, SessionBody, SessionStatus, SessionSummary, Timestamp};
+use conjure::journal::ListCursor;
+use conjure::runtime::Timestamp;
+use conjure::session::{SessionBody, SessionStatus, SessionSummary};
 use serde_json::{Value, json};
 
 use crate::cli::args::Format;

@@ -5,10 +5,14 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use conjure::config::ExecutorKind;
+use conjure::runtime::Deadline;
+use conjure::session::{
+    Redactor, SessionBody, SessionProfile, SessionSecrets, SessionStatus, SessionWorkspace,
+};
 use conjure::{
-    Clock as _, Config, Deadline, ExecutorKind, Limits, ProcessEnv, Redactor, RuntimeOptions, SessionBody,
-    SessionEvent, SessionEventKind, SessionId, SessionProfile, SessionSecrets, SessionStatus,
-    SessionWorkspace, Settings, SystemClock,
+    Clock as _, Config, Limits, ProcessEnv, RuntimeOptions, SessionEvent, SessionEventKind, SessionId,
+    Settings, SystemClock,
 };
 
 use crate::cli::approvals::{Rules, TerminalApprover};

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use conjure::{CallId, Decision, SessionId, ToolCall};
+use conjure::SessionId;
+use conjure::conversation::Decision;
+use conjure::tool::{CallId, ToolCall};
 
 use crate::cli::approvals::{RulesArgs, grant_always};
 use crate::cli::args::{ContinueArgs, DecideArgs, ResumeArgs};

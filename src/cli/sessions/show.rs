@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
-use conjure::{
-    Artifact, ContextOptions, FileSource, ProcessEnv, ProducedFiles, SessionBody, SessionFile, SessionId,
-    SessionProfile, SessionSummary,
-};
+use conjure::artifact::{Artifact, FileSource, ProducedFiles, SessionFile};
+use conjure::session::{ContextOptions, SessionBody, SessionProfile, SessionSummary};
+use conjure::{ProcessEnv, SessionId};
 use serde_json::{Value, json};
 
 use crate::cli::approvals::input_lines;

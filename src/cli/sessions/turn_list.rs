@@ -1,8 +1,10 @@
 //! The turns of a session, from its events.
 
-use conjure::{
-    Block, BlockKind, SessionEvent, SessionEventKind, SessionStopReason, Timestamp, ToolCall, Usage,
-};
+use conjure::model::BlockKind;
+use conjure::runtime::Timestamp;
+use conjure::session::SessionStopReason;
+use conjure::tool::ToolCall;
+use conjure::{Block, SessionEvent, SessionEventKind, Usage};
 
 /// A turn.
 #[derive(Debug)]

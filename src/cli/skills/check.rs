@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
-use conjure::{
-    Config, ContextOptions, ExecutorKind, Mode, Preflight, PreflightReport, RuleOutcome, RuleReport,
-    SandboxProbe, Settings, Severity, SystemClock, Workbench,
-};
+use conjure::config::ExecutorKind;
+use conjure::session::ContextOptions;
+use conjure::skill::{Mode, Preflight, PreflightReport, RuleOutcome, RuleReport, Severity};
+use conjure::tool::SandboxProbe;
+use conjure::{Config, Settings, SystemClock, Workbench};
 
 use crate::cli::args::{CheckArgs, Format};
 use crate::cli::cli_error::{CliError, ExitStatus};

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use conjure::{Config, Mode, ProcessEnv, Settings, SkillLocations, available_skills_block_at};
+use conjure::prompt::{SkillLocations, available_skills_block_at};
+use conjure::skill::Mode;
+use conjure::{Config, ProcessEnv, Settings};
 
 use crate::cli::args::SkillsCommand;
 use crate::cli::cli_error::{CliError, ExitStatus};

@@ -1,6 +1,7 @@
 //! `conjure skills inspect`: prints everything about one skill.
 
-use conjure::{Resource, Resources, Skill, SkillDigests};
+use conjure::Skill;
+use conjure::skill::{Resource, Resources, SkillDigests};
 use serde_json::{Value, json};
 
 use crate::cli::args::Format;

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use conjure::{
-    Config, Diagnostic, Discovery, Missing, Mode, RuleId, Severity, Skill, SkillError, SkillInputs,
+use conjure::skill::{
+    Diagnostic, Discovery, Inputs as SkillInputs, Missing, Mode, RuleId, Severity, SkillError,
     extract_skill_file,
 };
+use conjure::{Config, Skill};
 
 use crate::cli::args::InputArg;
 use crate::cli::cli_error::{CliError, ExitStatus};
@@ -54,7 +55,7 @@ pub(crate) fn diagnostic_line(finding: &Diagnostic) -> String {
 /// Discovers the skills of the configuration's scopes for a program in the current folder.
 pub(crate) fn discover(config: &Config) -> Discovery {
     let project: Option<PathBuf> = std::env::current_dir().ok();
-    conjure::load_configured(config, project.as_deref())
+    conjure::skill::load_configured(config, project.as_deref())
 }
 
 fn is_missing_scope(diagnostic: &Diagnostic) -> bool {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use conjure::{PackageLimits, SkillError, pack_file};
+use conjure::skill::{PackageLimits, SkillError, pack_file};
 
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::skills::load::skill_error;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use conjure::anthropic::hosted::{
     MissingLocally, PlannedAction, PushResult, SkillFailure, SkillId, SkillSync, SyncEvent, VersionId,
 };
-use conjure::{Config, Diagnostic, ProcessEnv, Settings, Severity};
+use conjure::skill::{Diagnostic, Severity};
+use conjure::{Config, ProcessEnv, Settings};
 use serde_json::{Value, json};
 
 use crate::cli::args::PushArgs;

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use conjure::{Diagnostic, Mode, RuleId, extract_skill_file};
+use conjure::skill::{Diagnostic, Mode, RuleId, extract_skill_file};
 use serde_json::{Value, json};
 
 use crate::cli::args::{Format, ValidateArgs};
@@ -45,7 +45,7 @@ pub(super) fn validate(args: &ValidateArgs, terminal: &Terminal) -> Result<ExitS
 /// The diagnostics of the skill at a path. A package is unpacked for it.
 fn findings(path: &Path, mode: Mode) -> Vec<Diagnostic> {
     if !is_package(path) {
-        return conjure::validate(path, mode);
+        return conjure::skill::validate(path, mode);
     }
     match extract_skill_file(path) {
         Ok(unpacked) => unpacked.validate(mode),

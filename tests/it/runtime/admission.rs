@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conjure::{
-    AdmissionGate, CallOptions, ExecutorKind, PoolSettings, Request, Runtime, RuntimeOptions,
-    SandboxErrorKind, Session, SessionSpec, Settings, Share, TenantPolicy, TurnStop, model_fn,
-    parse_response,
-};
+use conjure::config::{ExecutorKind, PoolSettings};
+use conjure::conversation::TurnStop;
+use conjure::model::parse_response;
+use conjure::runtime::{AdmissionGate, Share};
+use conjure::sandbox::{CallOptions, SandboxErrorKind};
+use conjure::{Request, Runtime, RuntimeOptions, Session, SessionSpec, Settings, TenantPolicy, model_fn};
 use futures_util::future::{join, join_all};
 use tokio::sync::Semaphore;
 

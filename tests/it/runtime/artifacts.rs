@@ -4,10 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use conjure::{
-    ArtifactContent, ArtifactErrorKind, ArtifactSettings, ExecutorKind, Fetch, FetchFuture, FetchRequest,
-    FetchedContent, FileMode, RegistrationSource, Runtime, RuntimeError, Session, SessionError, Settings,
+use conjure::artifact::{
+    ArtifactContent, ArtifactErrorKind, Fetch, FetchFuture, FetchRequest, FetchedContent, RegistrationSource,
 };
+use conjure::config::{ArtifactSettings, ExecutorKind};
+use conjure::sandbox::FileMode;
+use conjure::{Runtime, RuntimeError, Session, SessionError, Settings};
 use futures_util::{FutureExt, StreamExt};
 
 use crate::runtime::fixture::{Fixture, ask, soon, spec, tenant, until};

@@ -4,10 +4,10 @@ use std::fs::{File, FileTimes};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use conjure::{
-    ArtifactSettings, Authorization, Clock as _, Digest, ExecutorKind, RegistrationSource, Runtime, Session,
-    SessionId, SessionTtl, Settings, SystemClock, ToolCall, approver_fn,
-};
+use conjure::artifact::{Digest, RegistrationSource};
+use conjure::config::{ArtifactSettings, ExecutorKind, SessionTtl};
+use conjure::tool::{Authorization, ToolCall};
+use conjure::{Clock as _, Runtime, Session, SessionId, Settings, SystemClock, approver_fn};
 use futures_util::StreamExt as _;
 
 use crate::runtime::fixture::{Fixture, ask, later, soon, spec, tenant};

@@ -10,10 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-use conjure::{
-    Clock as _, Digest, ExecutorKind, RegistrationSource, Runtime, Session, SessionEventKind, SessionId,
-    SystemClock, Update,
-};
+use conjure::artifact::{Digest, RegistrationSource};
+use conjure::config::ExecutorKind;
+use conjure::{Clock as _, Runtime, Session, SessionEventKind, SessionId, SystemClock, Update};
 use futures_util::StreamExt as _;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -85,7 +84,7 @@ impl Visit for Said {
 
 impl Subscriber for Halting {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "conjure::runtime::data::artifact_pins"
+        metadata.target() == "conjure_runtime::runtime::data::artifact_pins"
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

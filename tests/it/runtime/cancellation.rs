@@ -7,10 +7,13 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
+use conjure::config::ExecutorKind;
+use conjure::conversation::{Decision, TurnStop};
+use conjure::session::SessionStatus;
+use conjure::tool::ToolCall;
 use conjure::{
-    Clock as _, Decision, ExecutorKind, Runtime, RuntimeError, RuntimeOptions, Session, SessionError,
-    SessionEvent, SessionEventKind, SessionStatus, SystemClock, ToolCall, TurnEvent, TurnHandle, TurnStop,
-    Update, approver_fn,
+    Clock as _, Runtime, RuntimeError, RuntimeOptions, Session, SessionError, SessionEvent, SessionEventKind,
+    SystemClock, TurnEvent, TurnHandle, Update, approver_fn,
 };
 use serde_json::json;
 
@@ -383,8 +386,8 @@ async fn a_call_that_is_dropped_leaves_nothing(fixture: Fixture) {
     let executor = session.executor().await.unwrap();
     let mark = format!("mark-of-{}", session.id());
     let run = |script: &str| {
-        let command = conjure::Command::bash(script);
-        executor.run(command, conjure::CallOptions::until(soon()))
+        let command = conjure::sandbox::Command::bash(script);
+        executor.run(command, conjure::sandbox::CallOptions::until(soon()))
     };
     let working = format!("for i in 1 2 3; do echo $i; (exec -a {mark} sleep 0.02); done");
     for polls in 0.. {

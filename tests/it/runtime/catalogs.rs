@@ -3,9 +3,10 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use conjure::{
-    CatalogKey, CatalogName, CatalogSpec, ExecutorKind, Runtime, RuntimeError, Scope, SessionSpec,
-};
+use conjure::config::ExecutorKind;
+use conjure::runtime::{CatalogKey, CatalogName, CatalogSpec};
+use conjure::skill::Scope;
+use conjure::{Runtime, RuntimeError, SessionSpec};
 
 use crate::runtime::fixture::{Fixture, ask, soon, tenant};
 

@@ -5,9 +5,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
+use conjure::config::{CompactionSettings, ExecutorKind};
+use conjure::conversation::CompactionPolicy;
+use conjure::session::SkillDelivery;
+use conjure::tenant::{Period, Quota};
 use conjure::{
-    Block, CompactionPolicy, CompactionSettings, ExecutorKind, Model, Period, Quota, Request, Response,
-    Runtime, RuntimeError, Session, SessionEventKind, Settings, SkillDelivery, StopReason, Usage, model_fn,
+    Block, Model, Request, Response, Runtime, RuntimeError, Session, SessionEventKind, Settings, StopReason,
+    Usage, model_fn,
 };
 
 use crate::again::Killed;

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use conjure::{
-    Clock as _, ExecutorKind, JournalErrorKind, Runtime, RuntimeError, Session, SessionError, SessionSpec,
-    SystemClock, TurnStop,
-};
+use conjure::config::ExecutorKind;
+use conjure::conversation::TurnStop;
+use conjure::journal::JournalErrorKind;
+use conjure::{Clock as _, Runtime, RuntimeError, Session, SessionError, SessionSpec, SystemClock};
 use futures_util::future::join_all;
 use tokio::sync::Barrier;
 

@@ -6,10 +6,11 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use conjure::{
-    CatalogKey, CatalogName, Clock as _, ExecutorKind, JournalErrorKind, Runtime, RuntimeError,
-    SandboxErrorKind, SessionError, SystemClock,
-};
+use conjure::config::ExecutorKind;
+use conjure::journal::JournalErrorKind;
+use conjure::runtime::{CatalogKey, CatalogName};
+use conjure::sandbox::SandboxErrorKind;
+use conjure::{Clock as _, Runtime, RuntimeError, SessionError, SystemClock};
 
 use crate::runtime::fixture::{Fixture, ask, ask_again, soon, spec, tenant};
 use crate::runtime::open_failpoints::{left, pause};

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use conjure::{
-    AddressPolicy, ArtifactErrorKind, ArtifactSettings, Egress, EgressPolicy, ExecutorKind, HttpFetch,
-    NetworkPolicy, RegistrationSource, ResolvedLocation, Runtime, Session, SessionError, SessionSpec,
-    Settings, SystemClock, TenantId, TenantPolicy,
+use conjure::artifact::{
+    AddressPolicy, ArtifactErrorKind, Egress, EgressPolicy, HttpFetch, RegistrationSource, ResolvedLocation,
 };
+use conjure::config::{ArtifactSettings, ExecutorKind};
+use conjure::sandbox::NetworkPolicy;
+use conjure::{Runtime, Session, SessionError, SessionSpec, Settings, SystemClock, TenantId, TenantPolicy};
 use futures_util::TryStreamExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 

@@ -4,10 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use conjure::config::ExecutorKind;
+use conjure::conversation::TurnStop;
+use conjure::model::{BlockKind, Role};
+use conjure::runtime::Deadline;
 use conjure::{
-    Block, BlockKind, Clock as _, Config, Deadline, ExecutorKind, Message, Model, ProcessEnv, Request,
-    Response, Role, Runtime, RuntimeOptions, Session, SessionError, SessionEventKind, SessionSpec, Settings,
-    StopReason, SystemClock, TenantId, TurnEvent, TurnHandle, TurnStop, Update, Usage, model_fn,
+    Block, Clock as _, Config, Message, Model, ProcessEnv, Request, Response, Runtime, RuntimeOptions,
+    Session, SessionError, SessionEventKind, SessionSpec, Settings, StopReason, SystemClock, TenantId,
+    TurnEvent, TurnHandle, Update, Usage, model_fn,
 };
 
 use crate::runtime::open_failpoints::pause;

@@ -3,10 +3,14 @@
 
 use std::sync::{Arc, Mutex};
 
+use conjure::artifact::{FileSource, RegistrationSource};
+use conjure::config::ExecutorKind;
+use conjure::conversation::TurnStop;
+use conjure::hosted::{HostedFiles, HostedSkill, HostedSupport};
+use conjure::model::{ModelErrorKind, ModelStream};
+use conjure::session::SessionStatus;
 use conjure::{
-    Config, ExecutorKind, FileSource, HostedFiles, HostedSkill, HostedSupport, Model, ModelError,
-    ModelErrorKind, ModelStream, ProcessEnv, RegistrationSource, Request, RuntimeError, RuntimeOptions,
-    SessionSpec, SessionStatus, Settings, TurnStop,
+    Config, Model, ModelError, ProcessEnv, Request, RuntimeError, RuntimeOptions, SessionSpec, Settings,
 };
 use conjure_anthropic::fake::{FakeMessages, FakeToolRun, Reply};
 use conjure_base::ContainerId;

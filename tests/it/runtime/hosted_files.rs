@@ -5,11 +5,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use conjure::artifact::{
+    ArtifactError, Fetch, FetchFuture, FetchRequest, FetchedContent, RegistrationSource, Retryable,
+};
+use conjure::config::ExecutorKind;
+use conjure::conversation::{CompactionPolicy, Limit, TurnStop};
+use conjure::hosted::{HostedFiles, HostedSkill, HostedSupport};
+use conjure::model::ModelStream;
 use conjure::{
-    ArtifactError, Block, CompactionPolicy, Config, ExecutorKind, Fetch, FetchFuture, FetchRequest,
-    FetchedContent, HostedFiles, HostedSkill, HostedSupport, Limit, Limits, Model, ModelStream, ProcessEnv,
-    RegistrationSource, Request, Response, Retryable, Runtime, RuntimeError, RuntimeOptions, Session,
-    SessionSpec, Settings, StopReason, TurnStop, Usage,
+    Block, Config, Limits, Model, ProcessEnv, Request, Response, Runtime, RuntimeError, RuntimeOptions,
+    Session, SessionSpec, Settings, StopReason, Usage,
 };
 use conjure_anthropic::fake::{FakeMessages, FakeToolRun, Refusal, Reply};
 use conjure_base::ContainerId;

@@ -3,10 +3,12 @@
 
 use std::process::Stdio;
 
-use conjure::{
-    Config, EventKind, ExecutorKind, HostedSkill, ProcessEnv, Runtime, RuntimeOptions, SessionEventKind,
-    SessionSpec, SessionStopReason, Settings, SideEffects, Update,
-};
+use conjure::config::ExecutorKind;
+use conjure::conversation::EventKind;
+use conjure::hosted::HostedSkill;
+use conjure::model::SideEffects;
+use conjure::session::SessionStopReason;
+use conjure::{Config, ProcessEnv, Runtime, RuntimeOptions, SessionEventKind, SessionSpec, Settings, Update};
 use conjure_anthropic::fake::{FakeMessages, FakeToolRun, Reply};
 use conjure_anthropic::hosted::ContainerRequest;
 use conjure_anthropic::{Client, Messages, ModelOptions};

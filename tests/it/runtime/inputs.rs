@@ -4,10 +4,9 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use conjure::{
-    ExecutorKind, InputError, Model, Request, Runtime, RuntimeError, RuntimeOptions, Session, SessionSecrets,
-    SkillActivation, Update, model_fn,
-};
+use conjure::config::ExecutorKind;
+use conjure::session::{InputError, SessionSecrets, SkillActivation};
+use conjure::{Model, Request, Runtime, RuntimeError, RuntimeOptions, Session, Update, model_fn};
 use serde_json::json;
 
 use crate::runtime::fixture::{Fixture, answer, ask, soon, spec, tenant};

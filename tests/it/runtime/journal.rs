@@ -4,10 +4,11 @@ use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 use std::time::Duration;
 
-use conjure::{
-    ExecutorKind, JournalErrorKind, Runtime, RuntimeError, RuntimeOptions, SessionBody, SqliteOptions,
-    model_fn, parse_response,
-};
+use conjure::config::ExecutorKind;
+use conjure::journal::{JournalErrorKind, SqliteOptions};
+use conjure::model::parse_response;
+use conjure::session::SessionBody;
+use conjure::{Runtime, RuntimeError, RuntimeOptions, model_fn};
 
 use crate::runtime::fixture::{Fixture, ask, ask_again, model, soon, spec, tenant, until};
 

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use conjure::anthropic::{Client, ModelOptions, config};
-use conjure::{Block, Config, ExecutorKind, Limit, Limits, Runtime, Session, TurnStop};
+use conjure::config::ExecutorKind;
+use conjure::conversation::{Limit, TurnStop};
+use conjure::{Block, Config, Limits, Runtime, Session};
 use conjure_anthropic::fake::{FakeMessages, RateLimit, Refusal, Reply};
 use conjure_conversation::ApiErrorKind;
 use futures_util::future::join_all;

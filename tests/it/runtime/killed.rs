@@ -5,7 +5,8 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use conjure::{ExecutorKind, SessionKey};
+use conjure::config::ExecutorKind;
+use conjure::journal::SessionKey;
 use conjure_journal::{Journal as _, SqliteJournal, SqliteOptions};
 use futures_util::FutureExt as _;
 

@@ -1,9 +1,10 @@
 //! Lists of sessions: who has them, and how little is read for that.
 
-use conjure::{
-    Digest, ExecutorKind, LeaseOwner, Runtime, SessionBody, SessionContents, SessionId, SessionKey,
-    SessionStatus,
-};
+use conjure::artifact::Digest;
+use conjure::config::ExecutorKind;
+use conjure::journal::{LeaseOwner, SessionKey};
+use conjure::session::{SessionBody, SessionContents, SessionStatus};
+use conjure::{Runtime, SessionId};
 use conjure_journal::{Journal as _, Snapshot, SqliteJournal, SqliteOptions};
 
 use crate::runtime::fixture::{Fixture, ask, soon, spec, tenant, until};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use conjure::{Clock as _, ExecutorKind, Runtime, RuntimeError, SystemClock};
+use conjure::config::ExecutorKind;
+use conjure::{Clock as _, Runtime, RuntimeError, SystemClock};
 
 use crate::runtime::fixture::{Fixture, ask, later, soon, spec, tenant};
 use crate::runtime::open_failpoints::on_disk;
@@ -15,7 +16,7 @@ async fn what_a_process_leaves_that_dies_later_is_removed_without_a_start() {
     ask(&session, "$ echo kept > note").await;
     assert_eq!(runtime.maintenance().run("dead-hosts", soon()).await, Ok(0));
     // As one leaves it that was killed: a mark, and a place of a process that is no more.
-    let mark = fixture.data().join("hosts").join(conjure::Digest::of_bytes(b"killed").to_hex());
+    let mark = fixture.data().join("hosts").join(conjure::artifact::Digest::of_bytes(b"killed").to_hex());
     std::fs::write(&mark, "").unwrap();
     let place = fixture.data().join("tenants/acme/sandboxes/4194304999-0");
     std::fs::create_dir_all(place.join("output")).unwrap();

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure::{
-    ApiErrorKind, BlockKind, ExecutorKind, Limit, Limits, Model, ModelError, ModelErrorKind, ModelEvent,
-    ModelStream, Request, Runtime, SessionBody, Settings, TurnStop, parse_response,
-};
+use conjure::config::ExecutorKind;
+use conjure::conversation::{Limit, TurnStop};
+use conjure::model::{ApiErrorKind, BlockKind, ModelErrorKind, ModelEvent, ModelStream, parse_response};
+use conjure::session::SessionBody;
+use conjure::{Limits, Model, ModelError, Request, Runtime, Settings};
 use futures_util::{StreamExt as _, stream};
 
 use crate::runtime::fixture::{Fixture, ask, model, say, soon, spec, tenant};

@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use conjure::{
-    Clock as _, ConnectorSource, Deadline, ExecutionContext, Executor, ExecutorSource, Jail, Layout, Runtime,
-    RuntimeOptions, SandboxError, SessionKey, SessionSpec, SystemClock,
-};
+use conjure::journal::SessionKey;
+use conjure::runtime::{ConnectorSource, Deadline, ExecutorSource};
+use conjure::sandbox::{ExecutionContext, Executor, Jail, Layout, SandboxError};
+use conjure::{Clock as _, Runtime, RuntimeOptions, SessionSpec, SystemClock};
 use futures_util::future::BoxFuture;
 
 use crate::runtime::fixture::{Fixture, soon, spec, tenant};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use conjure::{Clock as _, ExecutorKind, Runtime, RuntimeError, Session, SessionError, SystemClock};
+use conjure::config::ExecutorKind;
+use conjure::{Clock as _, Runtime, RuntimeError, Session, SessionError, SystemClock};
 use futures_util::FutureExt as _;
 
 use crate::runtime::fixture::{Fixture, ask, soon, spec, tenant};

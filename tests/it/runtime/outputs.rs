@@ -1,6 +1,10 @@
 //! What skills say that they make, beside what a session made (ADR-002, `outputs`).
 
-use conjure::{ExecutorKind, OutputMatch, Request, Runtime, SkillActivation, model_fn, parse_response};
+use conjure::artifact::OutputMatch;
+use conjure::config::ExecutorKind;
+use conjure::model::parse_response;
+use conjure::session::SkillActivation;
+use conjure::{Request, Runtime, model_fn};
 
 use crate::runtime::fixture::{Fixture, ask, soon, spec, tenant};
 

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use conjure::{
-    Clock as _, ExecutorKind, PoolSettings, PoolStats, Request, Runtime, RuntimeOptions, SessionSecrets,
-    SessionSpec, Settings, SystemClock, model_fn,
-};
+use conjure::config::{ExecutorKind, PoolSettings};
+use conjure::runtime::PoolStats;
+use conjure::session::SessionSecrets;
+use conjure::{Clock as _, Request, Runtime, RuntimeOptions, SessionSpec, Settings, SystemClock, model_fn};
 use futures_util::future::join_all;
 
 use crate::processes::{Process, bearing, guests_in, kill_nine, processes};

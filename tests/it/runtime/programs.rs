@@ -6,10 +6,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use conjure::{
-    Authorization, Block, BlockKind, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request,
-    Response, Role, StopReason, ToolCall, Usage,
-};
+use conjure::model::{BlockKind, ModelErrorKind, ModelEvent, ModelStream, Role};
+use conjure::tool::{Authorization, ToolCall};
+use conjure::{Block, Model, ModelError, Request, Response, StopReason, Usage};
 use conjure_conversation::pairing;
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};

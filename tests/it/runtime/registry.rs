@@ -3,7 +3,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use conjure::{CatalogKey, CatalogName, ExecutorKind, Runtime, Session, SessionSpec};
+use conjure::config::ExecutorKind;
+use conjure::runtime::{CatalogKey, CatalogName};
+use conjure::{Runtime, Session, SessionSpec};
 use futures_util::future::join_all;
 
 use crate::runtime::fixture::{Fixture, ask, soon, tenant};
@@ -23,7 +25,7 @@ async fn reload(runtime: &Runtime) -> usize {
     loop {
         match runtime.registry().reload(default(), soon()).await {
             Ok(reload) => return reload.broken.len(),
-            Err(conjure::RegistryError::Call(_)) => tokio::task::yield_now().await,
+            Err(conjure::runtime::RegistryError::Call(_)) => tokio::task::yield_now().await,
             Err(error) => panic!("{error}"),
         }
     }

@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use conjure::artifact::RegistrationSource;
+use conjure::config::ExecutorKind;
+use conjure::hosted::HostedSkill;
+use conjure::runtime::DeletionReport;
 use conjure::{
-    Block, Clock as _, Config, DeletionReport, ExecutorKind, HostedSkill, Message, ProcessEnv,
-    RegistrationSource, Runtime, RuntimeError, RuntimeOptions, Session, SessionError, SessionId, SessionSpec,
-    Settings, SystemClock, TenantPolicy,
+    Block, Clock as _, Config, Message, ProcessEnv, Runtime, RuntimeError, RuntimeOptions, Session,
+    SessionError, SessionId, SessionSpec, Settings, SystemClock, TenantPolicy,
 };
 use conjure_anthropic::Client;
 use conjure_anthropic::fake::{FakeMessages, FakeToolRun, Refusal, Reply};

@@ -5,7 +5,8 @@ use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use conjure::{ExecutorKind, Runtime, SessionId};
+use conjure::config::ExecutorKind;
+use conjure::{Runtime, SessionId};
 use conjure_anthropic::fake::{FakeMessages, Reply};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -55,7 +56,7 @@ impl Visit for Said {
 
 impl Subscriber for Halting {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "conjure::runtime::remote_cleanup::on_delete"
+        metadata.target() == "conjure_runtime::runtime::remote_cleanup::on_delete"
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

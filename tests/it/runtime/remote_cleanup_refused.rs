@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use conjure::{
-    Block, DeleteError, DeleteOutcome, ExecutorKind, HostedFiles, HostedSupport, Model, ModelStream, Request,
-    Runtime, RuntimeOptions, ServiceAccount, ServiceFileDeletion, ServiceFiles,
-};
+use conjure::artifact::{DeleteError, DeleteOutcome};
+use conjure::config::ExecutorKind;
+use conjure::hosted::{HostedFiles, HostedSupport, ServiceAccount, ServiceFileDeletion, ServiceFiles};
+use conjure::model::ModelStream;
+use conjure::{Block, Model, Request, Runtime, RuntimeOptions};
 use conjure_anthropic::Messages;
 use conjure_anthropic::fake::FakeMessages;
 use futures_util::future::BoxFuture;

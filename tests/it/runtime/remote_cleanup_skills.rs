@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use conjure::{ExecutorKind, RemoteSkillOutcome, Runtime, RuntimeOptions, TenantPolicy};
+use conjure::config::ExecutorKind;
+use conjure::runtime::RemoteSkillOutcome;
+use conjure::{Runtime, RuntimeOptions, TenantPolicy};
 use conjure_anthropic::fake::FakeMessages;
 use conjure_anthropic::hosted::{SkillId, SkillSource, SkillSync};
 use conjure_conversation::ApiErrorKind;

@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
-use conjure::{
-    Block, DeleteError, DeleteOutcome, ExecutorKind, HostedFiles, HostedSupport, Model, ModelStream, Request,
-    Runtime, ServiceAccount, ServiceFileDeletion, ServiceFiles,
-};
+use conjure::artifact::{DeleteError, DeleteOutcome};
+use conjure::config::ExecutorKind;
+use conjure::hosted::{HostedFiles, HostedSupport, ServiceAccount, ServiceFileDeletion, ServiceFiles};
+use conjure::model::ModelStream;
+use conjure::{Block, Model, Request, Runtime};
 use conjure_anthropic::Messages;
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};

@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use conjure::{
-    Authorization, Clock as _, Decision, ExecutorKind, LeaseOwner, RuntimeError, SessionBody, SessionId,
-    SessionKey, SessionSecrets, SessionStatus, SystemClock, ToolCall, TurnStop, approver_fn,
-};
+use conjure::config::ExecutorKind;
+use conjure::conversation::{Decision, TurnStop};
+use conjure::journal::{LeaseOwner, SessionKey};
+use conjure::session::{SessionBody, SessionSecrets, SessionStatus};
+use conjure::tool::{Authorization, ToolCall};
+use conjure::{Clock as _, RuntimeError, SessionId, SystemClock, approver_fn};
 use conjure_journal::{Journal as _, SqliteJournal, SqliteOptions};
 
 use crate::runtime::fixture::{Fixture, ask, follow, say, soon, spec, tenant, until};
@@ -250,7 +252,7 @@ async fn the_lease_of_a_process_that_was_killed_is_not_waited_for() {
     let error = runtime.session(&key.tenant, key.session).await.unwrap_err();
     assert!(error.to_string().contains("leased by `killed`"), "{error}");
     let hosts = fixture.data().join("hosts");
-    let mark = hosts.join(conjure::Digest::of_bytes(b"killed").to_hex());
+    let mark = hosts.join(conjure::artifact::Digest::of_bytes(b"killed").to_hex());
     // It lives: its mark is locked.
     let lock = std::fs::File::create(&mark).unwrap();
     lock.lock().unwrap();

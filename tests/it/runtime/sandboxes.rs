@@ -6,11 +6,11 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure::{
-    Boundary, Clock as _, Config, ConnectorSource, Deadline, ExecutionContext, Executor, ExecutorKind,
-    ExecutorSource, Isolation, Jail, Layout, Local, ProcessEnv, Runtime, RuntimeError, RuntimeOptions,
-    SandboxError, SessionKey, Settings, SystemClock,
-};
+use conjure::config::ExecutorKind;
+use conjure::journal::SessionKey;
+use conjure::runtime::{ConnectorSource, Deadline, ExecutorSource};
+use conjure::sandbox::{Boundary, ExecutionContext, Executor, Isolation, Jail, Layout, Local, SandboxError};
+use conjure::{Clock as _, Config, ProcessEnv, Runtime, RuntimeError, RuntimeOptions, Settings, SystemClock};
 use futures_util::future::BoxFuture;
 use rustix::process::{Pid, Signal, kill_process};
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use conjure::{
-    Clock as _, ExecutorKind, Runtime, SessionBody, SessionId, SessionSpec, SystemClock, TenantId,
-};
+use conjure::config::ExecutorKind;
+use conjure::session::SessionBody;
+use conjure::{Clock as _, Runtime, SessionId, SessionSpec, SystemClock, TenantId};
 use futures_util::{StreamExt as _, stream};
 
 use crate::runtime::fixture::{Fixture, ask, soon, tenant};

@@ -1,9 +1,8 @@
 //! Whole sessions through the runtime, in real jails: opened, spoken to, found again after a restart, deleted.
 
-use conjure::{
-    CallConcurrency, CallTraits, ExecutorKind, Runtime, RuntimeError, SessionId, SessionSpec, ToolDefinition,
-    ToolOutput, tool_fn,
-};
+use conjure::config::ExecutorKind;
+use conjure::tool::{CallConcurrency, CallTraits};
+use conjure::{Runtime, RuntimeError, SessionId, SessionSpec, ToolDefinition, ToolOutput, tool_fn};
 
 use crate::runtime::fixture::{Fixture, ask, soon, spec, tenant};
 

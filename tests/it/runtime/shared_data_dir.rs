@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use conjure::config::ExecutorKind;
 use conjure::{
-    Clock as _, Config, ExecutorKind, ProcessEnv, Runtime, RuntimeError, RuntimeOptions, SessionError,
-    Settings, SystemClock,
+    Clock as _, Config, ProcessEnv, Runtime, RuntimeError, RuntimeOptions, SessionError, Settings,
+    SystemClock,
 };
 
 use crate::runtime::fixture::{Fixture, ask, follow, model, soon, spec, tenant};
@@ -97,8 +98,11 @@ async fn a_process_that_keeps_nothing_is_announced_as_well() {
     ephemeral.shutdown(soon()).await.unwrap();
     assert_eq!(marks(), 0);
     // As one leaves it that was killed: a mark, and a place of a process that is no more.
-    std::fs::write(fixture.data().join("hosts").join(conjure::Digest::of_bytes(b"killed").to_hex()), "")
-        .unwrap();
+    std::fs::write(
+        fixture.data().join("hosts").join(conjure::artifact::Digest::of_bytes(b"killed").to_hex()),
+        "",
+    )
+    .unwrap();
     let place = fixture.data().join("tenants/acme/workspaces/4194304999-0");
     std::fs::create_dir_all(place.join("workspace")).unwrap();
     std::fs::write(place.join("lock"), "").unwrap();
@@ -187,7 +191,7 @@ async fn a_skill_that_was_edited_since_it_was_found_is_looked_at_again() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     // Nobody notices an edit in time.
     let late = std::time::Duration::from_secs(3600);
-    let mut registry = conjure::RegistryOptions::default();
+    let mut registry = conjure::runtime::RegistryOptions::default();
     (registry.debounce, registry.rescan_interval) = (late, late);
     let runtime = Runtime::spawn(fixture.options().registry(registry)).await.unwrap();
     let file = fixture.skill("greeting").join("SKILL.md");

@@ -12,10 +12,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use conjure::config::ExecutorKind;
+use conjure::conversation::{Decision, TurnStop};
+use conjure::journal::SessionKey;
+use conjure::model::ModelStream;
+use conjure::sandbox::CallOptions;
+use conjure::session::SessionStatus;
+use conjure::tool::ToolCall;
 use conjure::{
-    CallOptions, Clock as _, Decision, ExecutorKind, Message, Model, ModelStream, Request, Runtime,
-    RuntimeOptions, Session, SessionEventKind, SessionKey, SessionSpec, SessionStatus, Settings, SystemClock,
-    TenantId, ToolCall, TurnEvent, TurnHandle, TurnStop, approver_fn,
+    Clock as _, Message, Model, Request, Runtime, RuntimeOptions, Session, SessionEventKind, SessionSpec,
+    Settings, SystemClock, TenantId, TurnEvent, TurnHandle, approver_fn,
 };
 use futures_util::{StreamExt as _, future::join_all, stream};
 use serde::{Deserialize, Serialize};

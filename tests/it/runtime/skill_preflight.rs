@@ -1,6 +1,8 @@
 //! A skill that asks for something is loaded where nothing of it is missing, and refused with all that is (ADR-002).
 
-use conjure::{BlockKind, ExecutorKind, Message, Model, Request, Runtime, Session, model_fn, parse_response};
+use conjure::config::ExecutorKind;
+use conjure::model::{BlockKind, parse_response};
+use conjure::{Message, Model, Request, Runtime, Session, model_fn};
 
 use crate::runtime::fixture::{Fixture, say, soon, spec};
 

@@ -7,10 +7,14 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use conjure::artifact::RegistrationSource;
+use conjure::config::ExecutorKind;
+use conjure::model::BlockKind;
+use conjure::runtime::{CatalogKey, CatalogName, CatalogSpec};
+use conjure::skill::Scope;
 use conjure::{
-    Block, BlockKind, CatalogKey, CatalogName, CatalogSpec, ExecutorKind, RegistrationSource, Request,
-    Response, Runtime, RuntimeError, RuntimeOptions, Scope, Session, SessionId, SessionSpec, StopReason,
-    Update, Usage, model_fn,
+    Block, Request, Response, Runtime, RuntimeError, RuntimeOptions, Session, SessionId, SessionSpec,
+    StopReason, Update, Usage, model_fn,
 };
 
 use crate::runtime::fetch::{Web, lax, read};

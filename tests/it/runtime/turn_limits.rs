@@ -3,9 +3,13 @@
 
 use std::time::Duration;
 
+use conjure::config::ExecutorKind;
+use conjure::conversation::{Limit, TurnStop};
+use conjure::model::{ContainerId, ModelEvent, ModelStream, Role};
+use conjure::tool::ToolCall;
 use conjure::{
-    Block, ContainerId, ExecutorKind, Limit, Limits, Model, ModelEvent, ModelStream, Request, Response, Role,
-    Runtime, RuntimeOptions, Session, Settings, StopReason, ToolCall, TurnStop, approver_fn,
+    Block, Limits, Model, Request, Response, Runtime, RuntimeOptions, Session, Settings, StopReason,
+    approver_fn,
 };
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
@@ -213,7 +217,7 @@ async fn a_storm_of_forks_is_reported_and_the_next_call_works(fixture: Fixture) 
 /// The text of the results in a message.
 fn results(message: &conjure::Message) -> String {
     let texts = message.content.iter().filter_map(|block| match block.kind() {
-        conjure::BlockKind::ToolResult { text, .. } => Some(text.clone()),
+        conjure::model::BlockKind::ToolResult { text, .. } => Some(text.clone()),
         _ => None,
     });
     texts.collect::<Vec<_>>().join("\n")

@@ -3,9 +3,13 @@
 
 use std::time::Duration;
 
+use conjure::config::ExecutorKind;
+use conjure::conversation::{Limit, TurnStop};
+use conjure::model::BlockKind;
+use conjure::tool::{CallConcurrency, CallTraits};
 use conjure::{
-    BlockKind, CallConcurrency, CallTraits, ExecutorKind, Limit, Limits, Message, Runtime, RuntimeOptions,
-    Settings, StopReason, ToolDefinition, ToolOutput, TurnEvent, TurnStop, Update, tool_fn,
+    Limits, Message, Runtime, RuntimeOptions, Settings, StopReason, ToolDefinition, ToolOutput, TurnEvent,
+    Update, tool_fn,
 };
 use serde_json::json;
 
@@ -44,8 +48,8 @@ async fn one_fails_and_its_siblings_do_not(fixture: Fixture) {
     let mark = format!("mark-of-{}", session.id());
     // Its sandbox is there: the time that this takes is not that of the calls.
     let executor = session.executor().await.unwrap();
-    let nothing = conjure::Command::new(["true"]);
-    executor.run(nothing, conjure::CallOptions::until(soon())).await.unwrap();
+    let nothing = conjure::sandbox::Command::new(["true"]);
+    executor.run(nothing, conjure::sandbox::CallOptions::until(soon())).await.unwrap();
     let calls = json!([[
         bash("echo first"),
         bash("echo second; exit 3"),
@@ -116,8 +120,8 @@ async fn what_waits_and_what_steers_come_in_order(fixture: Fixture) {
     }
     assert_eq!(session.snapshot().await.unwrap().queue.len(), 3);
     let executor = session.executor().await.unwrap();
-    let go = conjure::Command::new(["touch", "go"]);
-    executor.run(go, conjure::CallOptions::until(soon())).await.unwrap();
+    let go = conjure::sandbox::Command::new(["touch", "go"]);
+    executor.run(go, conjure::sandbox::CallOptions::until(soon())).await.unwrap();
     assert_eq!(follow(&mut turn).await.1, "done");
     let request = sent.requests().into_iter().rev().find(|request| request.turn == turn_of(&turn)).unwrap();
     let last = request.messages.last().unwrap();
@@ -141,9 +145,9 @@ async fn what_waits_and_what_steers_come_in_order(fixture: Fixture) {
     runtime.shutdown(soon()).await.unwrap();
 }
 
-fn turn_of(turn: &conjure::TurnHandle) -> conjure::TurnId {
+fn turn_of(turn: &conjure::TurnHandle) -> conjure::session::TurnId {
     match turn.accepted() {
-        conjure::Accepted::Started { turn, .. } => turn,
+        conjure::session::Accepted::Started { turn, .. } => turn,
         other => panic!("{other:?}"),
     }
 }
@@ -185,7 +189,7 @@ async fn who_reads_slowly_misses_nothing(fixture: Fixture) {
 }
 
 /// The sequence numbers of what is recorded until this one, and how often the reader lagged.
-async fn read_until(listening: &mut conjure::Subscription, last: u64) -> (Vec<u64>, usize) {
+async fn read_until(listening: &mut conjure::session::Subscription, last: u64) -> (Vec<u64>, usize) {
     let (mut seqs, mut lagged) = (Vec::new(), 0);
     while listening.next_seq() <= last || seqs.last() != Some(&last) {
         match listening.next().await.unwrap() {

@@ -3,9 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
-use conjure::{
-    Clock as _, ExecutorKind, PoolSettings, Runtime, RuntimeOptions, Session, SessionSpec, SystemClock,
-};
+use conjure::config::{ExecutorKind, PoolSettings};
+use conjure::{Clock as _, Runtime, RuntimeOptions, Session, SessionSpec, SystemClock};
 use futures_util::future::join_all;
 
 use crate::processes::{guests_in, kill_nine};

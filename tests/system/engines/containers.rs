@@ -9,9 +9,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use bollard::query_parameters::ListContainersOptionsBuilder;
-use conjure::{
-    Clock as _, ExecutorKind, ProcessEnv, Runtime, RuntimeOptions, SessionSpec, Settings, SystemClock,
-};
+use conjure::config::ExecutorKind;
+use conjure::{Clock as _, ProcessEnv, Runtime, RuntimeOptions, SessionSpec, Settings, SystemClock};
 
 use crate::engine::{client, docker};
 use crate::image::test_image;

@@ -7,9 +7,12 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use conjure::config::ExecutorKind;
+use conjure::conversation::{CallOutcome, TurnStop};
+use conjure::model::BlockKind;
 use conjure::{
-    BlockKind, CallOutcome, Clock as _, ExecutorKind, Runtime, RuntimeOptions, Session, SessionEventKind,
-    SessionSpec, Settings, SystemClock, TurnEvent, TurnHandle, TurnStop, Update,
+    Clock as _, Runtime, RuntimeOptions, Session, SessionEventKind, SessionSpec, Settings, SystemClock,
+    TurnEvent, TurnHandle, Update,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};

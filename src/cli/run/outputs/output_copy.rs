@@ -6,7 +6,8 @@ use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use conjure::{FileSource, Session, SessionFile};
+use conjure::Session;
+use conjure::artifact::{FileSource, SessionFile};
 use futures_util::StreamExt as _;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;

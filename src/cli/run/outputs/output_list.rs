@@ -4,7 +4,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use conjure::{FileSource, SessionEvent, SessionEventKind, SessionFile};
+use conjure::artifact::{FileSource, SessionFile};
+use conjure::{SessionEvent, SessionEventKind};
 
 use crate::cli::cli_error::CliError;
 use crate::cli::command_runtime::CommandRuntime;
@@ -59,7 +60,9 @@ fn files_in_events<'e>(
 
 #[cfg(test)]
 mod tests {
-    use conjure::{Completeness, SessionId, Timestamp};
+    use conjure::SessionId;
+    use conjure::artifact::Completeness;
+    use conjure::runtime::Timestamp;
     use serde_json::json;
 
     use super::*;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use conjure::{
-    CallOptions, Clock as _, Executor, ExpectedOutput, HostAccess, OutputMatch, ProducedFiles, SessionFile,
-    SessionWorkspace, SystemClock,
-};
+use conjure::artifact::{ExpectedOutput, OutputMatch, ProducedFiles, SessionFile};
+use conjure::sandbox::{CallOptions, Executor, HostAccess};
+use conjure::session::SessionWorkspace;
+use conjure::{Clock as _, SystemClock};
 
 use crate::cli::run::outputs::output_copy::OutputTarget;
 use crate::cli::terminal::{Style, Terminal, printable};

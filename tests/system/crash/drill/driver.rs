@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use conjure::{Clock as _, SessionKey, SystemClock};
+use conjure::journal::SessionKey;
+use conjure::{Clock as _, SystemClock};
 
 use super::findings::Findings;
 use super::fixture::{self, Sandboxes};

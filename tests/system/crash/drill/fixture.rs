@@ -10,7 +10,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use conjure::{Config, ExecutorKind, ProcessEnv, SessionKey, SessionSecrets, Settings, TenantId};
+use conjure::config::ExecutorKind;
+use conjure::journal::SessionKey;
+use conjure::session::SessionSecrets;
+use conjure::{Config, ProcessEnv, Settings, TenantId};
 
 use super::Result;
 

@@ -8,9 +8,11 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use conjure::journal::SessionKey;
+use conjure::tool::ToolCall;
 use conjure::{
-    Clock as _, Resume, Runtime, RuntimeError, RuntimeOptions, Session, SessionKey, SessionSpec, SystemClock,
-    TenantId, ToolCall, approver_fn,
+    Clock as _, Resume, Runtime, RuntimeError, RuntimeOptions, Session, SessionSpec, SystemClock, TenantId,
+    approver_fn,
 };
 use tokio::task::JoinSet;
 

@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use conjure::{
-    Authorization, Block, Clock as _, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request,
-    Response, StopReason, SystemClock, ToolCall, Usage,
-};
+use conjure::model::{ModelErrorKind, ModelEvent, ModelStream};
+use conjure::tool::{Authorization, ToolCall};
+use conjure::{Block, Clock as _, Model, ModelError, Request, Response, StopReason, SystemClock, Usage};
 use conjure_conversation::pairing;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use serde_json::{Value, json};

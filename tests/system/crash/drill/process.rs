@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
-use conjure::{Clock as _, Deadline, SystemClock};
+use conjure::runtime::Deadline;
+use conjure::{Clock as _, SystemClock};
 
 use super::Result;
 use super::fixture::temporary_folder;
@@ -65,7 +66,7 @@ impl Host {
             }
         });
         let identity = Identity { pid, started: start_of(pid).ok_or("the host has no start")? };
-        let names = |keys: &[conjure::SessionKey]| keys.iter().map(write_key).collect();
+        let names = |keys: &[conjure::journal::SessionKey]| keys.iter().map(write_key).collect();
         let (known, doomed) = (names(&orders.known), names(&orders.doomed));
         Ok(Self { child, identity, known, doomed, lines, words: Vec::new() })
     }

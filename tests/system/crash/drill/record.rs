@@ -4,7 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use conjure::{Block, Digest, Event, EventKind, SessionKey, Timestamp, session_events};
+use conjure::Block;
+use conjure::artifact::Digest;
+use conjure::conversation::{Event, EventKind};
+use conjure::journal::SessionKey;
+use conjure::runtime::Timestamp;
+use conjure::session::session_events;
 use conjure_conversation::{
     CallOutcome, Command, CommandKind, SessionState, Step, apply, decide, next, pairing,
 };

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use conjure::conversation::Decision;
+use conjure::journal::SessionKey;
+use conjure::session::{SessionSnapshot, SessionStatus, Subscription, TurnId};
 use conjure::{
-    Clock as _, Decision, Runtime, RuntimeError, Session, SessionError, SessionId, SessionKey,
-    SessionSnapshot, SessionStatus, Subscription, SystemClock, TenantId, TurnId, Update,
+    Clock as _, Runtime, RuntimeError, Session, SessionError, SessionId, SystemClock, TenantId, Update,
 };
 
 use super::Result;

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use conjure::{Digest, JournalErrorKind, SessionKey, SqliteOptions, TenantId};
+use conjure::TenantId;
+use conjure::artifact::Digest;
+use conjure::journal::{JournalErrorKind, SessionKey, SqliteOptions};
 use conjure_journal::{Journal as _, SqliteJournal, read_all};
 use tokio::runtime::Runtime;
 

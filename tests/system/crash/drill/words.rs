@@ -4,7 +4,8 @@ use std::fmt;
 use std::io::Write as _;
 use std::str::FromStr;
 
-use conjure::{SessionId, SessionKey, TenantId};
+use conjure::journal::SessionKey;
+use conjure::{SessionId, TenantId};
 
 use super::Result;
 

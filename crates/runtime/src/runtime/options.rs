@@ -34,7 +34,7 @@ use crate::runtime::tenants::TenantPolicy;
 /// // With the user's data folder, and the models of `ANTHROPIC_API_KEY` where that is set.
 /// let options = RuntimeOptions::from(config).for_user(&environment);
 /// # let _ = options;
-/// # Ok::<(), conjure::ConfigError>(())
+/// # Ok::<(), conjure::config::ConfigError>(())
 /// ```
 #[derive(Clone)]
 pub struct RuntimeOptions {
@@ -178,9 +178,9 @@ impl RuntimeOptions {
     }
 
     /// Fetches URLs of artifacts with this, instead of the guarded fetch of `[artifacts]` in the configuration. For
-    /// example, an [`HttpFetch`](crate::HttpFetch) with egress that may dial private addresses. The fetch must
+    /// example, an `HttpFetch` with egress that may dial private addresses. The fetch must
     /// separate the tenants itself, and keep no more for a tenant than
-    /// [`FetchRequest::cache_bytes`](crate::FetchRequest) allows.
+    /// [`FetchRequest::cache_bytes`](conjure_artifact::FetchRequest) allows.
     #[must_use]
     pub fn fetch(mut self, fetch: impl Fetch + 'static) -> Self {
         self.fetch = Some(Arc::new(fetch));
@@ -192,7 +192,8 @@ impl RuntimeOptions {
     /// runtime that revives it says.
     ///
     /// ```
-    /// use conjure::{CompactionPolicy, Config, RuntimeOptions};
+    /// use conjure::{Config, RuntimeOptions};
+    /// use conjure::conversation::CompactionPolicy;
     ///
     /// let options = RuntimeOptions::from(Config::default()).compaction(CompactionPolicy::with_threshold(150_000));
     /// # let _ = options;
@@ -236,10 +237,11 @@ impl RuntimeOptions {
     ///
     /// The gate does not limit what runs in a sandbox. A tenant with as many sandboxes as there are processors can keep
     /// all of them busy, and slow others down as far as the system's scheduler allows. To prevent that, give a smaller
-    /// share, or limit the processors of a sandbox ([`Limits`](crate::Limits)). `benches/fairness.rs` measures both.
+    /// share, or limit the processors of a sandbox ([`ProcessLimits`](conjure_sandbox::ProcessLimits)). `benches/fairness.rs` measures both.
     ///
     /// ```
-    /// use conjure::{AdmissionGate, Config, RuntimeOptions, Share, TenantId};
+    /// use conjure::{Config, RuntimeOptions, TenantId};
+    /// use conjure::runtime::{AdmissionGate, Share};
     ///
     /// let gate = AdmissionGate::new("the sandboxes", 64, Share { admitted: 16, ..Share::default() });
     /// let options = RuntimeOptions::from(Config::default()).sandbox_gate(gate.clone());
@@ -257,7 +259,8 @@ impl RuntimeOptions {
     /// Creates warm sandboxes. These settings are merged over those of the configuration (`[pool]` in its file).
     ///
     /// ```
-    /// use conjure::{Config, PoolSettings, RuntimeOptions};
+    /// use conjure::{Config, RuntimeOptions};
+    /// use conjure::config::PoolSettings;
     ///
     /// let options = RuntimeOptions::from(Config::default()).pool(PoolSettings { jail: Some(4), ..PoolSettings::default() });
     /// # let _ = options;
@@ -351,7 +354,7 @@ impl RuntimeOptions {
     }
 
     /// How metrics are reported to the `metrics` facade, if the embedder installed a recorder before.
-    /// [`metrics::names`](crate::metrics::names) lists them.
+    /// [`metrics::names`](conjure_actors::metrics::names) lists them.
     #[must_use]
     pub const fn metrics(mut self, options: MetricsOptions) -> Self {
         self.metrics = options;

@@ -11,8 +11,8 @@ use conjure_skill::Skill;
 /// [`build_system_prompt`] with [`Workbench::prompt_options`](crate::Workbench::prompt_options).
 ///
 /// ```
-/// let found = conjure::load("fixtures/skills")?;
-/// let fragment = conjure::system_prompt(&found.skills);
+/// let found = conjure::load("../../fixtures/skills")?;
+/// let fragment = conjure::prompt::system_prompt(&found.skills);
 /// assert!(fragment.contains("<available_skills>") && fragment.contains("sales-report"));
 /// # Ok::<(), conjure::Error>(())
 /// ```
@@ -35,7 +35,7 @@ pub fn build_system_prompt<S: Borrow<Skill>>(
 /// The definitions of the four built-in tools (specification 5.1, 8).
 ///
 /// ```
-/// let names: Vec<String> = conjure::tool_definitions().into_iter().map(|tool| tool.name).collect();
+/// let names: Vec<String> = conjure::prompt::tool_definitions().into_iter().map(|tool| tool.name).collect();
 /// assert_eq!(names, ["view", "bash_tool", "create_file", "str_replace"]);
 /// ```
 #[must_use]

@@ -50,7 +50,8 @@ impl FromStr for ExecutorKind {
 /// `limited:` before it.
 ///
 /// ```
-/// use conjure::{NetworkPolicy, parse_network};
+/// use conjure::config::parse_network;
+/// use conjure::sandbox::NetworkPolicy;
 ///
 /// let policy = parse_network("limited:pypi.org,files.pythonhosted.org".split(','))?;
 /// assert!(matches!(policy, NetworkPolicy::Limited(hosts) if hosts.len() == 2));

@@ -142,11 +142,12 @@ impl SessionSpec {
     /// [`SessionSpec::skills`], [`SessionSpec::catalog`] or [`SessionSpec::workspace`] the session then has no skills of
     /// a catalog and no sandbox, and runs nothing on this machine. With one of them it has both kinds.
     ///
-    /// [`Session::files`](crate::Session::files) lists the produced files, wherever they are stored. If the response of a
+    /// [`Session::files`](conjure_actors::session::Session::files) lists the produced files, wherever they are stored. If the response of a
     /// call is lost, it is not known what the service did, so such a call is not retried automatically.
     ///
     /// ```
-    /// use conjure::{HostedSkill, SessionSpec, TenantId};
+    /// use conjure::{SessionSpec, TenantId};
+    /// use conjure::hosted::HostedSkill;
     ///
     /// let spec = SessionSpec::new(TenantId::new("acme")?)
     ///     .hosted([HostedSkill::anthropic("xlsx"), HostedSkill::custom("skill_01AbCdEf").with_version("1759178010641129")]);
@@ -180,7 +181,7 @@ impl SessionSpec {
     }
 
     /// Adds a variable for its commands. It is recorded, so that a revived session has it, unless its name looks like
-    /// that of a secret ([`is_sensitive_variable`](crate::is_sensitive_variable)). A secret value is redacted
+    /// that of a secret ([`is_sensitive_variable`](conjure_base::is_sensitive_variable)). A secret value is redacted
     /// wherever it would leave. After a restart, whoever revives the session gives it again
     /// ([`Runtime::session_with`](crate::Runtime::session_with)).
     #[must_use]
@@ -214,7 +215,7 @@ impl SessionSpec {
     }
 
     /// Registers a file, a URL or data as an artifact of this name
-    /// ([`Session::artifacts`](crate::Session::artifacts)). It is ingested when the session is opened; a URL is
+    /// ([`Session::artifacts`](conjure_actors::session::Session::artifacts)). It is ingested when the session is opened; a URL is
     /// fetched at its first use. If that fails, the session is not opened.
     #[must_use]
     pub fn artifact(mut self, name: impl Into<String>, source: RegistrationSource) -> Self {

@@ -37,7 +37,7 @@ use crate::config::skills::SkillSettings;
 /// // A session or a call lays its own over it.
 /// let short = config.with(Settings { max_iterations: Some(3), ..Settings::default() })?;
 /// assert_eq!(short.max_iterations(), 3);
-/// # Ok::<(), conjure::ConfigError>(())
+/// # Ok::<(), conjure::config::ConfigError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {

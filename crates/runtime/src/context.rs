@@ -63,7 +63,8 @@ pub struct SessionContext {
 /// paths written, and nothing else is reachable by the file tools.
 ///
 /// ```
-/// use conjure::{Config, ContextOptions, create_context};
+/// use conjure::Config;
+/// use conjure::session::{ContextOptions, create_context};
 ///
 /// let skills: [conjure::Skill; 0] = [];
 /// let context = create_context(&skills, &Config::default(), ContextOptions::default())?;

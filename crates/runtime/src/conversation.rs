@@ -18,7 +18,7 @@ pub enum ProcessedResponse {
     /// The model is done. This is its text.
     Done(String),
     /// Tools ran. Send the response and these results in one message (see
-    /// [`format_tool_results_message`](crate::format_tool_results_message)).
+    /// [`format_tool_results_message`](conjure_conversation::format_tool_results_message)).
     Continue(Vec<ToolResult>),
     /// The service paused: send the response back as it is, without another message.
     Resume,
@@ -66,19 +66,20 @@ pub fn loop_options(config: &Config) -> LoopOptions {
 /// done, a limit is reached or it fails. `messages` end with the user's.
 ///
 /// The model is any [`Model`]. An embedder with a client of its own makes it a model with
-/// [`model_fn`](crate::model_fn).
+/// [`model_fn`](conjure_conversation::model_fn).
 ///
 /// ```
-/// use conjure::{
-///     Block, Config, ContextOptions, ProcessEnv, ExecutorKind, Message, Request, Settings, Workbench, final_text,
-///     loop_options, model_fn, parse_response, run_loop,
-/// };
+/// use conjure::{Block, Config, ProcessEnv, Message, Request, Settings, Workbench, model_fn, run_loop};
+/// use conjure::config::ExecutorKind;
+/// use conjure::conversation::{final_text, loop_options};
+/// use conjure::model::parse_response;
+/// use conjure::session::ContextOptions;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let settings = Settings { executor: Some(ExecutorKind::Local), ..Settings::default() };
 /// let config = Config::from_layers(settings, &ProcessEnv::from_process(), None)?;
-/// let skills = conjure::load("fixtures/skills")?.skills;
+/// let skills = conjure::load("../../fixtures/skills")?.skills;
 /// let workbench = Workbench::open(skills, &config, ContextOptions::default()).await?;
 ///
 /// // Where the host's own client would send the request. This one says two things, whatever it is asked.

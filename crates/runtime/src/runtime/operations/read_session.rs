@@ -80,7 +80,7 @@ impl Runtime {
     }
 
     /// The files in a session's workspace on this machine, with their sizes. Nothing is started. If the sandbox has a
-    /// workspace of its own on another machine, ask the session ([`Session::list_files`](crate::Session::list_files)).
+    /// workspace of its own on another machine, ask the session ([`Session::list_files`](conjure_actors::session::Session::list_files)).
     ///
     /// # Errors
     ///

@@ -26,7 +26,9 @@ use crate::sandbox::connector;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use conjure::{ExecutionContext, ExecutorFactory, ExecutorSource, SandboxError, SessionKey};
+/// use conjure::journal::SessionKey;
+/// use conjure::runtime::{ExecutorFactory, ExecutorSource};
+/// use conjure::sandbox::{ExecutionContext, SandboxError};
 ///
 /// fn check(_: impl ExecutorFactory) {}
 /// check(|session: &SessionKey, context: ExecutionContext| -> Result<Arc<dyn ExecutorSource>, SandboxError> {

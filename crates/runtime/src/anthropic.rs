@@ -1,7 +1,7 @@
 //! The client of the Messages API (feature `anthropic`), and how a [`Config`](crate::Config) configures it.
 //!
 //! One [`Client`] stands for one key: make it once and share it, for it holds the limiter of the key and the
-//! connections. [`Client::messages`] gives a model of it, which is a [`Model`](crate::Model) for
+//! connections. [`Client::messages`] gives a model of it, which is a [`Model`](conjure_conversation::Model) for
 //! [`run_loop`](crate::run_loop).
 //!
 //! ```

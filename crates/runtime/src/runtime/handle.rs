@@ -24,10 +24,9 @@ use crate::runtime::task_set::{CloseOutcome, TaskSet};
 ///
 /// ```
 /// use std::time::Duration;
-/// use conjure::{
-///     Clock as _, Config, ProcessEnv, ExecutorKind, Runtime, RuntimeOptions, ScriptedModel, SessionSpec, Settings,
-///     SystemClock, TenantId, TurnEvent,
-/// };
+/// use conjure::{Clock as _, Config, ProcessEnv, Runtime, RuntimeOptions, SessionSpec, Settings, SystemClock, TenantId, TurnEvent};
+/// use conjure::config::ExecutorKind;
+/// use conjure::model::ScriptedModel;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -35,13 +34,13 @@ use crate::runtime::task_set::{CloseOutcome, TaskSet};
 /// # let data = folder.path().join("data");
 /// let settings = Settings {
 ///     executor: Some(ExecutorKind::Local), // trusted skills only: it isolates nothing
-///     skill_paths: Some(vec!["fixtures/skills".into()]),
+///     skill_paths: Some(vec!["../../fixtures/skills".into()]),
 ///     data: Some(data),
 ///     ..Settings::default()
 /// };
 /// let config = Config::from_layers(settings, &ProcessEnv::from_process(), None)?;
 /// // The model's words come from a file here; `RuntimeOptions::anthropic` calls a live one.
-/// let model = ScriptedModel::from_file("fixtures/scripts/minimal-skill.yaml")?;
+/// let model = ScriptedModel::from_file("../../fixtures/scripts/minimal-skill.yaml")?;
 /// let options = RuntimeOptions::from(config).model("scripted", model);
 ///
 /// let runtime = Runtime::spawn(options.clone()).await?;

@@ -18,7 +18,7 @@ impl Runtime {
     ///
     /// [`RuntimeError::NotFound`] if the tenant has no session of this id. [`RuntimeError::MissingSecrets`] if it was
     /// opened with secrets, which are not recorded: see [`Runtime::session_with`]. A
-    /// [`SessionError`](crate::SessionError) if another process has it.
+    /// [`SessionError`](conjure_actors::session::SessionError) if another process has it.
     pub async fn session(&self, tenant: &TenantId, id: SessionId) -> Result<Session, RuntimeError> {
         self.session_with(tenant, id, SessionSecrets::default()).await
     }

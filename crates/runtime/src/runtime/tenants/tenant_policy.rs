@@ -22,7 +22,9 @@ use crate::runtime::session::session_secrets::{CompleteSecrets, SessionSecrets};
 ///
 /// ```
 /// use std::time::Duration;
-/// use conjure::{Budget, CostLimit, NetworkPolicy, Period, Price, TenantPolicy};
+/// use conjure::TenantPolicy;
+/// use conjure::sandbox::NetworkPolicy;
+/// use conjure::tenant::{Budget, CostLimit, Period, Price};
 ///
 /// let price = Price { input: 3_000_000, output: 15_000_000 };
 /// let policy = TenantPolicy::new()
@@ -87,7 +89,7 @@ impl TenantPolicy {
     }
 
     /// The tenant's weight in relation to others, when not all can be served: for sandboxes, their starts and model
-    /// calls ([`Share::weight`](crate::Share)), and for the journal's reads and writes, where large bodies cost more.
+    /// calls ([`Share::weight`](conjure_actors::admission::Share)), and for the journal's reads and writes, where large bodies cost more.
     /// 0 counts as 1.
     #[must_use]
     pub fn weight(mut self, weight: u32) -> Self {

@@ -12,10 +12,10 @@ use crate::error::Error;
 /// loaded is told in the diagnostics, and logged, and hides nothing else.
 ///
 /// ```
-/// let found = conjure::load("fixtures/skills")?;
-/// let skill = conjure::find_skill(&found.skills, "sales-report")?;
+/// let found = conjure::load("../../fixtures/skills")?;
+/// let skill = conjure::skill::find_skill(&found.skills, "sales-report")?;
 /// assert!(skill.description().contains("growth"));
-/// assert!(conjure::load_body(skill)?.contains("# Sales report"));
+/// assert!(conjure::skill::load_body(skill)?.contains("# Sales report"));
 /// # Ok::<(), conjure::Error>(())
 /// ```
 ///

@@ -1,0 +1,43 @@
+//! The runtime, made of a configuration: what an embedder opens, and what servers stand on.
+//!
+//! It chooses the journal, the sandboxes, the skills and the models by the [`Config`], gives each tenant its policy and each session its
+//! workspace, and keeps the data folder in order. The functions for one conversation ([`run_loop`], [`execute`]) are here too.
+//! Embedders use it through the crate `conjure`, which adds the names of the crates below.
+
+#[cfg(feature = "anthropic")]
+pub mod anthropic;
+mod config;
+mod context;
+mod conversation;
+mod error;
+mod expected_outputs;
+mod prompt;
+mod runtime;
+mod sandbox;
+mod skills;
+mod workbench;
+mod workspace;
+
+pub use config::{
+    ApiProfile, ArtifactSettings, CONFIG_KEYS, CompactionSettings, Config, ConfigError, ConfigKey,
+    ExecutorKind, PoolSettings, ProcessEnv, SessionTtl, Settings, SkillSettings, VARIABLES, Variable,
+    parse_activation, parse_network, parse_size,
+};
+pub use context::{ContextOptions, SessionContext, create_context};
+pub use conversation::{
+    ProcessedResponse, execute, execute_tool_calls, final_text, loop_options, process_response, run_loop,
+    stop_error,
+};
+pub use error::{Error, ErrorKind};
+pub use expected_outputs::{ExpectedOutput, OutputMatch};
+pub use prompt::{build_system_prompt, system_prompt, tool_definitions};
+pub use runtime::{
+    DeletionReport, DiskUsage, ExecutorFactory, InputError, RemainingFiles, RemainingSkills,
+    RemoteSkillOutcome, Runtime, RuntimeError, RuntimeOptions, SessionBody, SessionContents, SessionList,
+    SessionSecrets, SessionSpec, SessionSummary, Tenant, TenantPolicy, TenantUsage, UnknownSkill,
+    redactor_of_inputs,
+};
+pub use sandbox::open_sandbox;
+pub use skills::{find_skill, load, load_all, load_body, load_configured, load_skill_file, read_resource};
+pub use workbench::Workbench;
+pub use workspace::{ProducedFile, ProducedFiles, SessionWorkspace, WorkspaceSnapshot};
