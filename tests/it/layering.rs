@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The workspace crates that each workspace crate may depend on.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 15] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 16] = [
     ("conjure-base", &[]),
     ("conjure-guest", &[]),
     ("conjure-skill", &["conjure-base"]),
@@ -16,6 +16,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 15] = [
     ("conjure-conversation", &["conjure-base"]),
     ("conjure-egress", &["conjure-base"]),
     ("conjure-journal", &["conjure-base", "conjure-store"]),
+    ("conjure-model-http", &["conjure-base", "conjure-conversation"]),
     ("conjure-prompt", &["conjure-base", "conjure-skill", "conjure-conversation"]),
     ("conjure-sandbox", &["conjure-base", "conjure-egress", "conjure-guest", "conjure-store"]),
     // The conversation records artifacts, and the artifact crate resolves them: they share one type.
@@ -100,7 +101,7 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 29] = [
     ("regex-lite", &["conjure-conversation", "conjure-skill"]),
     ("base64", &["conjure-toolbox"]),
     ("libc", &["conjure-guest"]),
-    ("bytes", &["conjure-anthropic", "conjure-artifact", "conjure-sandbox"]),
+    ("bytes", &["conjure-anthropic", "conjure-artifact", "conjure-model-http", "conjure-sandbox"]),
     ("httparse", &["conjure-egress"]),
     ("idna", &["conjure-egress"]),
     ("http-body", &["conjure-anthropic"]),
@@ -110,9 +111,9 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 29] = [
     ("hyper-util", &["conjure-anthropic", "conjure-sandbox"]),
     ("metrics", &["conjure-actors"]),
     ("ractor", &["conjure-actors"]),
-    ("reqwest", &["conjure-anthropic", "conjure-artifact"]),
-    ("rustls", &["conjure-anthropic", "conjure-artifact"]),
-    ("rustls-platform-verifier", &["conjure-anthropic", "conjure-artifact"]),
+    ("reqwest", &["conjure-anthropic", "conjure-artifact", "conjure-model-http"]),
+    ("rustls", &["conjure-anthropic", "conjure-artifact", "conjure-model-http"]),
+    ("rustls-platform-verifier", &["conjure-anthropic", "conjure-artifact", "conjure-model-http"]),
     ("rusqlite", &["conjure-journal"]),
     (
         "rustix",

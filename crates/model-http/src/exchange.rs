@@ -1,0 +1,11 @@
+//! The parts of a call, for requests to the same service that are no model calls: files, skills, lists of models.
+//!
+//! Such a request asks the [`Limiter`] for a [`Permit`], sends through the [`Transport`], reports the response to the permit, and repeats
+//! itself by the rules of [`RetryAdvice`](crate::RetryAdvice) and [`backoff`].
+
+pub use crate::attempt_error::{AttemptError, PossibleEffects, RetryDecision, not_admitted};
+pub use crate::error_builder::ErrorBuilder;
+pub use crate::jitter::Jitter;
+pub use crate::limiter::{Limiter, MAX_CLOSED, NotAdmitted, Permit, QueueTicket};
+pub use crate::retry::{backoff, is_limit, retry_after};
+pub use crate::transport::{TimeoutKind, Transport};

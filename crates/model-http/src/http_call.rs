@@ -1,0 +1,73 @@
+//! [`HttpCall`]: what one model call sends, and what the client must know of it.
+
+use std::fmt;
+
+use bytes::Bytes;
+use conjure_base::TurnId;
+use conjure_conversation::{Request, SideEffects};
+use reqwest::Url;
+use reqwest::header::HeaderMap;
+
+/// Whether the response is streamed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// As server-sent events.
+    Streamed,
+    /// As one body.
+    Whole,
+}
+
+/// One model call, ready to be sent with `POST`.
+#[derive(Clone)]
+pub struct HttpCall {
+    /// Its address: see [`HttpClient::url`](crate::HttpClient::url).
+    pub url: Url,
+    /// Headers of this call alone. The client adds those of its configuration, and the content type of JSON.
+    pub headers: HeaderMap,
+    /// The JSON body.
+    pub body: Bytes,
+    /// The model, as the request names it.
+    pub model: String,
+    /// The most output tokens, if the request says them.
+    pub max_tokens: Option<u32>,
+    /// A call with possible side effects is repeated only if the service has not started it.
+    pub effects: SideEffects,
+    /// The turn that it belongs to.
+    pub turn: TurnId,
+    /// Its number in the turn.
+    pub call: u32,
+    /// The container that the request names, if any.
+    pub container: Option<String>,
+}
+
+impl HttpCall {
+    /// The call of this request, with side effects as the request itself has them.
+    #[must_use]
+    pub fn new(url: Url, body: impl Into<Bytes>, request: &Request, model: impl Into<String>) -> Self {
+        Self {
+            url,
+            headers: HeaderMap::new(),
+            body: body.into(),
+            model: model.into(),
+            max_tokens: None,
+            effects: request.side_effects(),
+            turn: request.turn,
+            call: request.call,
+            container: None,
+        }
+    }
+}
+
+/// Shows neither the body nor the values of headers.
+impl fmt::Debug for HttpCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpCall")
+            .field("host", &self.url.host_str())
+            .field("path", &self.url.path())
+            .field("body_bytes", &self.body.len())
+            .field("model", &self.model)
+            .field("turn", &self.turn)
+            .field("call", &self.call)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,364 @@
+//! [`ModelCall`]: one model call, with admission, attempts and retries. It is not repeated once output was shown.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use conjure_base::Deadline;
+use conjure_conversation::{ApiErrorKind, ModelError, ModelErrorKind, ModelEvent, SideEffects};
+use reqwest::Method;
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use tracing::{Instrument, Span};
+
+use crate::attempt_error::{AttemptError, PossibleEffects, RetryDecision, not_admitted};
+use crate::call_span::{call_span, record_error, record_response};
+use crate::client_state::ClientState;
+use crate::decoder::OutputShown;
+use crate::http_call::{Delivery, HttpCall};
+use crate::limiter::{MAX_CLOSED, Permit, QueueTicket};
+use crate::response_stream::ResponseStream;
+use crate::retry::{backoff, is_limit, retry_after};
+use crate::wire::Wire;
+
+/// A running model call.
+pub(crate) struct ModelCall<W: Wire> {
+    client: Arc<ClientState>,
+    wire: Arc<W>,
+    call: HttpCall,
+    delivery: Delivery,
+    ticket: QueueTicket,
+    deadline: Deadline,
+    /// How many attempts have failed.
+    failed_attempts: u32,
+    /// The last attempt's error.
+    last_error: Option<ModelError>,
+    stage: CallStage,
+    /// When the next attempt is due; `None`: now.
+    due: Option<Deadline>,
+    response: Option<ResponseStream<W>>,
+    span: Span,
+}
+
+/// The stage of a streamed call before its response.
+enum CallStage {
+    /// Not started.
+    New,
+    /// Waiting for the backoff and for the rate limiter.
+    Waiting,
+    /// Admitted; the request is sent next.
+    Admitted(Permit),
+}
+
+impl<W: Wire> ModelCall<W> {
+    pub(crate) fn new(client: Arc<ClientState>, wire: Arc<W>, call: HttpCall, delivery: Delivery) -> Self {
+        Self {
+            span: call_span(wire.provider(), client.transport.host(), &call),
+            delivery,
+            ticket: client.limiter.ticket(),
+            deadline: client.transport.clock().deadline(client.transport.timeouts().total),
+            failed_attempts: 0,
+            last_error: None,
+            stage: CallStage::New,
+            due: None,
+            response: None,
+            client,
+            wire,
+            call,
+        }
+    }
+
+    /// Runs until there are events, which it adds to `ready`, or until the response is complete.
+    pub(crate) async fn next(
+        &mut self,
+        ready: &mut VecDeque<ModelEvent>,
+    ) -> Result<Option<W::Answer>, ModelError> {
+        let span = self.span.clone();
+        async {
+            loop {
+                let step = match &mut self.response {
+                    Some(reading) => {
+                        reading.step(&self.client, &*self.wire, &self.call, self.deadline, ready).await
+                    }
+                    None => self.advance(ready).await.map(|()| None),
+                };
+                match step {
+                    Ok(Some(mut answer)) => {
+                        record_response(&self.span, W::response_mut(&mut answer));
+                        return Ok(Some(answer));
+                    }
+                    Ok(None) if !ready.is_empty() => {
+                        if self.shown() == OutputShown::Something {
+                            // The call is never sent again.
+                            self.call.body = Bytes::new();
+                        }
+                        return Ok(None);
+                    }
+                    Ok(None) => {}
+                    Err(failure) => {
+                        let reading = self.response.take();
+                        self.recover(failure, reading.as_ref())?;
+                        ready.push_back(ModelEvent::Queued);
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+        .instrument(span)
+        .await
+    }
+
+    /// Moves to the next stage. `Waiting` and `Sent` events are emitted before the call waits or sends.
+    async fn advance(&mut self, ready: &mut VecDeque<ModelEvent>) -> Result<(), AttemptError> {
+        let permit = match std::mem::replace(&mut self.stage, CallStage::Waiting) {
+            CallStage::Admitted(permit) => {
+                let response = self.attempt(permit).await?;
+                self.response = Some(ResponseStream::new(&self.client, &*self.wire, &self.call, response));
+                return Ok(());
+            }
+            CallStage::New => self.client.limiter.try_admit(),
+            CallStage::Waiting => {
+                self.pause().await;
+                Some(self.wait_for_permit().await?)
+            }
+        };
+        ready.push_back(match permit {
+            Some(permit) => {
+                self.stage = CallStage::Admitted(permit);
+                ModelEvent::Sent
+            }
+            None => ModelEvent::Queued,
+        });
+        Ok(())
+    }
+
+    /// Waits until the next attempt is due.
+    async fn pause(&mut self) {
+        if let Some(until) = self.due {
+            self.client.transport.clock().sleep_until(until).await;
+            self.due = None;
+        }
+    }
+
+    fn shown(&self) -> OutputShown {
+        self.response.as_ref().map_or(OutputShown::Nothing, ResponseStream::shown)
+    }
+
+    /// Runs a call without streaming and returns its response.
+    pub(crate) async fn unstreamed(mut self) -> Result<W::Answer, ModelError> {
+        let span = self.span.clone();
+        async {
+            loop {
+                match self.attempt_unstreamed().await {
+                    Ok(mut answer) => {
+                        record_response(&self.span, W::response_mut(&mut answer));
+                        return Ok(answer);
+                    }
+                    Err(failure) => self.recover(failure, None)?,
+                }
+                self.pause().await;
+            }
+        }
+        .instrument(span)
+        .await
+    }
+
+    async fn attempt_unstreamed(&mut self) -> Result<W::Answer, AttemptError> {
+        let permit = self.wait_for_permit().await?;
+        let mut response = self.attempt(permit).await?;
+        let transport = &self.client.transport;
+        let request_id = transport.errors().request_id(response.headers(), self.wire.request_id_headers());
+        let body = transport.body(&mut response, self.deadline).await;
+        let answer = body.and_then(|body| {
+            self.wire.read_whole(&body).map_err(|reason| {
+                let what = format!("the service did not answer with a message ({reason})");
+                self.no_answer(&response, &body, &what)
+            })
+        });
+        match answer {
+            Ok(mut answer) => {
+                self.client.complete(W::response_mut(&mut answer), request_id, &self.call.model);
+                Ok(answer)
+            }
+            Err(mut failure) => {
+                failure.error.request_id = failure.error.request_id.or(request_id);
+                Err(failure)
+            }
+        }
+    }
+
+    /// The error of a successful status without an answer: what the body reports, else that it is not what was expected.
+    fn no_answer(&self, response: &reqwest::Response, body: &[u8], what: &str) -> AttemptError {
+        let errors = self.client.transport.errors();
+        let status = response.status().as_u16();
+        match errors.read_error(&*self.wire, status, response.headers(), body) {
+            Some(error) => errors.successful_status(&*self.wire, &self.call, status, error),
+            None => errors.unexpected_response(what, self.wire.api_name(), body),
+        }
+    }
+
+    /// Waits for a permit of the rate limiter for one attempt.
+    async fn wait_for_permit(&mut self) -> Result<Permit, AttemptError> {
+        let limiter = &self.client.limiter;
+        limiter.admit(self.ticket, self.deadline).await.map_err(|refused| {
+            let mut error = self.last_error.take().unwrap_or_else(|| not_admitted(refused.retry_after));
+            // A `retry-after` beyond the gate's limit is still reported to the caller.
+            let asked = error.retry_after.filter(|asked| *asked > MAX_CLOSED);
+            error.retry_after =
+                asked.or_else(|| (!refused.retry_after.is_zero()).then_some(refused.retry_after));
+            AttemptError { error, next: RetryDecision::GiveUp, effects: PossibleEffects::None }
+        })
+    }
+
+    /// Sends one attempt and returns the head of a successful response.
+    async fn attempt(&mut self, permit: Permit) -> Result<reqwest::Response, AttemptError> {
+        let client = &self.client;
+        let transport = &client.transport;
+        let idle = match self.delivery {
+            Delivery::Streamed => transport.timeouts().idle,
+            // The head arrives when the response is complete.
+            Delivery::Whole => transport.timeouts().total,
+        };
+        let mut request = transport
+            .request(Method::POST, self.call.url.clone())
+            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+            .body(self.call.body.clone());
+        if !self.call.headers.is_empty() {
+            request = request.headers(self.call.headers.clone());
+        }
+        // Without a response nothing is known about the limit; dropping the permit releases it.
+        let mut response = transport.head(request, idle, self.deadline).await?;
+        let status = response.status().as_u16();
+        if is_limit(status) {
+            // Close the gate before reading the body.
+            let now = transport.clock().timestamp();
+            let wait = retry_after(response.headers(), now)
+                .unwrap_or_else(|| backoff(self.failed_attempts, client.jitter.next()));
+            permit.limited(wait, client.jitter.next());
+        } else {
+            permit.answered();
+        }
+        if !response.status().is_success() {
+            let body = transport.excerpt(&mut response, self.deadline).await;
+            let now = transport.clock().timestamp();
+            let (headers, errors) = (response.headers(), transport.errors());
+            let failure = errors.status(&*self.wire, &self.call, status, headers, &body, now);
+            if is_limit(status)
+                && retry_after(headers, now).is_none()
+                && let Some(wait) = failure.error.retry_after
+            {
+                // The body names the wait.
+                client.limiter.limited(wait, client.jitter.next());
+            }
+            return Err(failure);
+        }
+        if self.delivery == Delivery::Streamed && !is_event_stream(&response) {
+            let body = transport.excerpt(&mut response, self.deadline).await;
+            let mut failure =
+                self.no_answer(&response, &body, "the service did not answer with a stream of events");
+            let request_id =
+                transport.errors().request_id(response.headers(), self.wire.request_id_headers());
+            failure.error.request_id = failure.error.request_id.or(request_id);
+            if failure.next == RetryDecision::RetryWhenAdmitted {
+                self.close_gate(&failure);
+            }
+            return Err(failure);
+        }
+        Ok(response)
+    }
+
+    /// Makes all calls of the key wait after an error that came with a successful status.
+    fn close_gate(&self, failure: &AttemptError) {
+        let (limiter, jitter) = (&self.client.limiter, &self.client.jitter);
+        let wait = failure.error.retry_after;
+        let wait = wait.unwrap_or_else(|| backoff(self.failed_attempts, jitter.next()));
+        limiter.limited(wait, jitter.next());
+    }
+
+    /// Schedules the next attempt, or returns the final error.
+    fn recover(
+        &mut self,
+        failure: AttemptError,
+        reading: Option<&ResponseStream<W>>,
+    ) -> Result<(), ModelError> {
+        if reading.is_some() && failure.next == RetryDecision::RetryWhenAdmitted {
+            // Even if this call gives up.
+            self.close_gate(&failure);
+        }
+        let AttemptError { mut error, next, effects: begun } = failure;
+        if let Some(reading) = reading {
+            error.request_id = error.request_id.or_else(|| reading.request_id.clone());
+        }
+        let shown = reading.map_or(OutputShown::Nothing, ResponseStream::shown);
+        if self.call.effects == SideEffects::Possible && begun == PossibleEffects::Possible {
+            return Err(self.final_error(unknown_outcome(error, shown)));
+        }
+        let client = &self.client;
+        if next == RetryDecision::GiveUp
+            || shown == OutputShown::Something
+            || self.failed_attempts >= client.retries
+        {
+            return Err(self.final_error(error));
+        }
+        let clock = client.transport.clock();
+        let wait = match next {
+            RetryDecision::Retry => {
+                error.retry_after.unwrap_or_else(|| backoff(self.failed_attempts, client.jitter.next()))
+            }
+            // The rate limiter waits instead.
+            RetryDecision::RetryWhenAdmitted | RetryDecision::GiveUp => Duration::ZERO,
+        };
+        if wait >= clock.remaining(self.deadline) {
+            // The wait would end in a timeout, which is a less useful error.
+            return Err(self.final_error(error));
+        }
+        tracing::debug!(
+            attempt = self.failed_attempts + 1,
+            wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            request_id = error.request_id.as_deref(),
+            "the model call failed and is tried again: {error}"
+        );
+        self.due = Some(clock.deadline(wait));
+        self.failed_attempts += 1;
+        self.last_error = Some(error);
+        Ok(())
+    }
+
+    fn final_error(&self, error: ModelError) -> ModelError {
+        record_error(&self.span, &error);
+        error
+    }
+}
+
+fn is_event_stream(response: &reqwest::Response) -> bool {
+    let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media_type = content_type.and_then(|value| value.split(';').next()).unwrap_or_default();
+    media_type.trim().eq_ignore_ascii_case("text/event-stream")
+}
+
+/// Converts an error into one with unknown outcome. Definite errors stay: a missing container, and a refusal before any output.
+fn unknown_outcome(error: ModelError, shown: OutputShown) -> ModelError {
+    let is_certain = match &error.kind {
+        ModelErrorKind::ContainerGone => true,
+        ModelErrorKind::Api(kind) => shown == OutputShown::Nothing && is_refusal(kind),
+        _ => false,
+    };
+    if is_certain {
+        return error;
+    }
+    let message = format!(
+        "{error}; the service may have acted on the call, so it was not sent again: what it did is not known"
+    );
+    ModelError { kind: ModelErrorKind::OutcomeUnknown, message, ..error }
+}
+
+const fn is_refusal(kind: &ApiErrorKind) -> bool {
+    matches!(
+        kind,
+        ApiErrorKind::InvalidRequest
+            | ApiErrorKind::Authentication
+            | ApiErrorKind::Billing
+            | ApiErrorKind::Permission
+            | ApiErrorKind::NotFound
+    )
+}

@@ -1,0 +1,149 @@
+//! [`Prices`]: the price table of tokens, by model. The embedder can replace it.
+//!
+//! The table that comes with this crate is small and dated: list prices in dollars per million tokens, as its authors
+//! know them for Anthropic's models of the 4.5 generation (November 2025), not checked against the vendor's page: check them
+//! before you bill by them. Newer models are not in it; their answers cost 0 until the host names prices. Batch, priority, long-context
+//! and region surcharges are not counted, and a write to the cache is charged as one of five minutes.
+
+use std::collections::BTreeMap;
+
+use conjure_conversation::Usage;
+
+/// Prices of one model, in millionths of a dollar per million tokens (so that 3 dollars are 3,000,000).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModelPrices {
+    /// Input that the cache has no part in.
+    pub input: u64,
+    /// What the model writes.
+    pub output: u64,
+    /// Input that is written to the cache.
+    pub cache_write: u64,
+    /// Input that is read from the cache.
+    pub cache_read: u64,
+}
+
+/// Prices by the beginning of a model's name; the longest beginning that fits counts, so that
+/// `claude-haiku-4-5` also stands for `claude-haiku-4-5-20251001`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prices {
+    models: BTreeMap<String, ModelPrices>,
+    /// The prices of a model that is not in the table.
+    fallback: Option<ModelPrices>,
+}
+
+impl Prices {
+    /// No prices: everything costs 0.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { models: BTreeMap::new(), fallback: None }
+    }
+
+    /// These prices, and no others.
+    pub fn new<N: Into<String>>(prices: impl IntoIterator<Item = (N, ModelPrices)>) -> Self {
+        let models = prices.into_iter().map(|(name, prices)| (name.into(), prices)).collect();
+        Self { models, fallback: None }
+    }
+
+    /// The same table with one model's prices set.
+    #[must_use]
+    pub fn with_model(mut self, model: impl Into<String>, prices: ModelPrices) -> Self {
+        self.models.insert(model.into(), prices);
+        self
+    }
+
+    /// The same table with these prices for every model that is not in it.
+    #[must_use]
+    pub const fn with_fallback(mut self, prices: ModelPrices) -> Self {
+        self.fallback = Some(prices);
+        self
+    }
+
+    /// The prices of a model, if they are known.
+    #[must_use]
+    pub fn for_model(&self, model: &str) -> Option<&ModelPrices> {
+        // A beginning counts only at the end of a word: `claude-opus-4-5` is not the price of `claude-opus-4-50`.
+        let fits = |name: &str| {
+            model.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '@', ':']))
+        };
+        self.models
+            .iter()
+            .filter(|(name, _)| fits(name))
+            .max_by_key(|(name, _)| name.len())
+            .map(|(_, prices)| prices)
+            .or(self.fallback.as_ref())
+    }
+}
+
+impl ModelPrices {
+    /// From dollars-per-million list prices in cents: the cache is written at 1.25 times the input's price and
+    /// read at a tenth of it.
+    const fn list(input_cents: u64, output_cents: u64) -> Self {
+        let input = input_cents * 10_000;
+        Self { input, output: output_cents * 10_000, cache_write: input / 4 * 5, cache_read: input / 10 }
+    }
+
+    /// What this usage costs, in millionths of a dollar, rounded up.
+    #[must_use]
+    pub fn cost_micros(&self, usage: &Usage) -> u64 {
+        let cost = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
+        let parts = [
+            cost(usage.input_tokens, self.input),
+            cost(usage.output_tokens, self.output),
+            cost(usage.cache_creation_input_tokens, self.cache_write),
+            cost(usage.cache_read_input_tokens, self.cache_read),
+        ];
+        let sum = parts.into_iter().fold(0u128, u128::saturating_add);
+        u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX)
+    }
+}
+
+impl Default for Prices {
+    /// The table of this crate.
+    fn default() -> Self {
+        Self::new([
+            ("claude-opus-4-5", ModelPrices::list(500, 2500)),
+            ("claude-sonnet-4-5", ModelPrices::list(300, 1500)),
+            ("claude-haiku-4-5", ModelPrices::list(100, 500)),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_token_has_its_price() {
+        let usage = Usage {
+            input_tokens: 1_000_000,
+            output_tokens: 100_000,
+            cache_creation_input_tokens: 10_000,
+            cache_read_input_tokens: 1_000_000,
+            cost_micros: 0,
+        };
+        let prices = Prices::default();
+        let sonnet = prices.for_model("claude-sonnet-4-5-20250929").unwrap();
+        assert_eq!(sonnet.cost_micros(&usage), 3_000_000 + 1_500_000 + 37_500 + 300_000);
+        let one = Usage { cache_read_input_tokens: 1, ..Usage::default() };
+        assert_eq!(sonnet.cost_micros(&one), 1, "rounded up");
+    }
+
+    #[test]
+    fn no_usage_overflows() {
+        let all = Usage { input_tokens: u64::MAX, output_tokens: u64::MAX, ..Usage::default() };
+        let dear = ModelPrices { input: u64::MAX, output: u64::MAX, cache_write: 0, cache_read: 0 };
+        assert_eq!(dear.cost_micros(&all), u64::MAX);
+    }
+
+    #[test]
+    fn the_longest_name_that_fits_counts_and_parts_of_words_do_not_fit() {
+        let (a, b) = (ModelPrices::list(1, 1), ModelPrices::list(2, 2));
+        let prices = Prices::new([("m-4", a), ("m-4-5", b)]);
+        assert_eq!(prices.for_model("m-4-1"), Some(&a));
+        assert_eq!(prices.for_model("m-4-5-2025"), Some(&b));
+        assert_eq!(prices.for_model("m-40"), None);
+        let prices = prices.with_fallback(a);
+        assert_eq!((prices.for_model("m-40"), prices.for_model("m-4-5")), (Some(&a), Some(&b)));
+        assert_eq!(Prices::none().for_model("m-4"), None);
+    }
+}
