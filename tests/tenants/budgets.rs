@@ -239,9 +239,7 @@ async fn a_tenant_that_floods_hinders_nobody() {
     let both = futures_util::future::join(flood, steady);
     let (turns, ()) = tokio::time::timeout(Duration::from_secs(300), both).await.expect("it never ends");
     assert!(turns > 0);
-    assert!(
-        spent(&runtime, "flood").await <= 20 * ANSWER + 1 + 2 * ANSWER,
-        "but for two calls that were under way"
-    );
+    // A call that began while its input fitted may end beyond the budget. Two run at once, and three more wait behind them.
+    assert!(spent(&runtime, "flood").await <= 20 * ANSWER + 1 + 5 * ANSWER);
     runtime.shutdown(soon()).await.unwrap();
 }
