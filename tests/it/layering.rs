@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The workspace crates that each workspace crate may depend on.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 16] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 17] = [
     ("conjure-base", &[]),
     ("conjure-guest", &[]),
     ("conjure-skill", &["conjure-base"]),
@@ -17,6 +17,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 16] = [
     ("conjure-egress", &["conjure-base"]),
     ("conjure-journal", &["conjure-base", "conjure-store"]),
     ("conjure-model-http", &["conjure-base", "conjure-conversation"]),
+    ("conjure-gemini", &["conjure-base", "conjure-conversation", "conjure-model-http"]),
     ("conjure-prompt", &["conjure-base", "conjure-skill", "conjure-conversation"]),
     ("conjure-sandbox", &["conjure-base", "conjure-egress", "conjure-guest", "conjure-store"]),
     // The conversation records artifacts, and the artifact crate resolves them: they share one type.

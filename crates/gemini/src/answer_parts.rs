@@ -1,0 +1,268 @@
+//! [`AnswerParts`]: the parts of an answer while it is streamed, in two forms.
+//!
+//! - The **native items** are what goes back: each part raw, in order. Pieces of text are joined if they have the same `thought` flag and
+//!   no signature. A part with a signature stays as it is, also one with an empty text.
+//! - The **blocks** are what the conversation works with: text, thinking and calls. Text is joined across signatures. A block that is blank
+//!   is left out.
+
+use conjure_conversation::{Block, ModelEvent, NativeItem};
+use conjure_model_http::{InputCompletion, StreamError, finish_input, is_object, quoted};
+use serde_json::value::RawValue;
+
+use crate::call_ids::CallIds;
+use crate::native_parts::{FunctionCall, Part, PartWithoutData, PlainText, text_item, token_item};
+use crate::tool_names::ToolNames;
+
+/// The parts so far.
+#[derive(Debug)]
+pub(crate) struct AnswerParts {
+    names: ToolNames,
+    items: Vec<PartialItem>,
+    blocks: Vec<PartialBlock>,
+    /// Whether the next text begins a block of its own.
+    is_text_over: bool,
+    /// Whether each call's arguments are an object, so that the parts can go back.
+    is_native_sendable: bool,
+}
+
+/// A native item under construction.
+#[derive(Debug)]
+enum PartialItem {
+    /// A part as it came. A piece of text stays so until another piece follows it.
+    Raw { raw: Box<RawValue>, is_open_text: Option<bool> },
+    /// Joined pieces of text.
+    Text { text: String, is_thought: bool },
+}
+
+/// A block under construction.
+#[derive(Debug)]
+enum PartialBlock {
+    Text {
+        text: String,
+        is_thought: bool,
+        /// How much of it was shown. Blank text is held back, since it may come to nothing.
+        shown: usize,
+    },
+    Call {
+        id: Option<String>,
+        name: String,
+        args: String,
+    },
+}
+
+impl AnswerParts {
+    /// No parts, of an answer to a request with these tools.
+    pub(crate) const fn new(names: ToolNames) -> Self {
+        Self { names, items: Vec::new(), blocks: Vec::new(), is_text_over: true, is_native_sendable: true }
+    }
+
+    /// How many native items there are.
+    pub(crate) const fn count(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether there are calls.
+    pub(crate) fn has_calls(&self) -> bool {
+        self.blocks.iter().any(|block| matches!(block, PartialBlock::Call { .. }))
+    }
+
+    /// Whether no block says anything.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.blocks.iter().all(PartialBlock::is_blank)
+    }
+
+    /// How many bytes the model has written.
+    pub(crate) fn size(&self) -> usize {
+        let size = |block: &PartialBlock| match block {
+            PartialBlock::Text { text, .. } => text.len(),
+            PartialBlock::Call { name, args, .. } => name.len() + args.len(),
+        };
+        self.blocks.iter().map(size).sum()
+    }
+
+    /// Adds a part and passes its previews to `show`.
+    ///
+    /// # Errors
+    /// When it is no part, or a call that cannot be run.
+    pub(crate) fn push(
+        &mut self,
+        raw: &RawValue,
+        show: &mut dyn FnMut(ModelEvent),
+    ) -> Result<(), StreamError> {
+        if let Ok(PlainText { text, thought }) = serde_json::from_str(raw.get()) {
+            let is_thought = thought == Some(true);
+            if !text.is_empty() {
+                self.add_plain_item(raw, &text, is_thought);
+                self.add_text(&text, is_thought, show);
+            }
+            return Ok(());
+        }
+        // The service would refuse such a part in a request.
+        if raw.get() == "null" || serde_json::from_str::<PartWithoutData>(raw.get()).is_ok() {
+            return Ok(());
+        }
+        let part: Part<'_> = serde_json::from_str(raw.get()).map_err(|error| {
+            StreamError::protocol(format!("a part of the answer cannot be read: {error}"))
+        })?;
+        self.items.push(PartialItem::Raw { raw: raw.to_owned(), is_open_text: None });
+        if let Some(call) = part.function_call {
+            return self.add_call(call, show);
+        }
+        match part.text.filter(|text| !text.is_empty()) {
+            Some(text) => self.add_text(&text, part.thought == Some(true), show),
+            None if raw.get().contains("\"thoughtSignature\"") => {}
+            None => {
+                // Something that only the service reads: code that it ran, its own tools, a file.
+                self.is_text_over = true;
+                show(ModelEvent::Started);
+            }
+        }
+        Ok(())
+    }
+
+    fn add_plain_item(&mut self, raw: &RawValue, text: &str, is_thought: bool) {
+        match self.items.last_mut() {
+            Some(PartialItem::Text { text: joined, is_thought: same }) if *same == is_thought => {
+                joined.push_str(text);
+            }
+            Some(last @ PartialItem::Raw { .. }) if last.is_open_text() == Some(is_thought) => {
+                let before = last.plain_text();
+                *last = PartialItem::Text { text: before + text, is_thought };
+            }
+            _ => self.items.push(PartialItem::Raw { raw: raw.to_owned(), is_open_text: Some(is_thought) }),
+        }
+    }
+
+    fn add_text(&mut self, added: &str, is_thought: bool, show: &mut dyn FnMut(ModelEvent)) {
+        let is_same = |block: &PartialBlock| matches!(block, PartialBlock::Text { is_thought: same, .. } if *same == is_thought);
+        if std::mem::take(&mut self.is_text_over) || !self.blocks.last().is_some_and(is_same) {
+            self.start_block(PartialBlock::Text { text: String::new(), is_thought, shown: 0 });
+        }
+        let index = self.blocks.len() - 1;
+        let Some(PartialBlock::Text { text, shown, .. }) = self.blocks.last_mut() else { return };
+        text.push_str(added);
+        if *shown == 0 && text.trim_start().is_empty() {
+            return;
+        }
+        let delta = text[*shown..].to_owned();
+        *shown = text.len();
+        show(match is_thought {
+            true => ModelEvent::ThinkingDelta { index, text: delta },
+            false => ModelEvent::TextDelta { index, text: delta },
+        });
+    }
+
+    fn add_call(
+        &mut self,
+        call: FunctionCall<'_>,
+        show: &mut dyn FnMut(ModelEvent),
+    ) -> Result<(), StreamError> {
+        if call.partial_args.is_some() {
+            let reason = "the arguments of a call come in pieces, which the request did not ask for";
+            return Err(StreamError::protocol(reason));
+        }
+        let name = call.name.filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| StreamError::protocol("a `functionCall` has no name"))?;
+        let name = self.names.tool_name(&name).to_owned();
+        let args = match call.args.map(RawValue::get) {
+            None | Some("null") => "{}".to_owned(),
+            Some(args) => {
+                self.is_native_sendable &= is_object(args);
+                finish_input(args, InputCompletion::Complete)
+            }
+        };
+        self.start_block(PartialBlock::Call {
+            id: call.id.filter(|id| !id.is_empty()),
+            name: name.clone(),
+            args: args.clone(),
+        });
+        self.is_text_over = true;
+        let index = self.blocks.len() - 1;
+        show(ModelEvent::ToolUseStarted { index, name });
+        show(ModelEvent::ToolInputDelta { index, partial_json: args });
+        Ok(())
+    }
+
+    /// Adds a block; a blank one before it is left out.
+    fn start_block(&mut self, block: PartialBlock) {
+        if self.blocks.last().is_some_and(PartialBlock::is_blank) {
+            self.blocks.pop();
+        }
+        self.blocks.push(block);
+    }
+
+    /// The blocks, and the native items with this token behind them.
+    ///
+    /// # Errors
+    /// When a block is invalid.
+    pub(crate) fn finish(
+        self,
+        ids: &CallIds,
+        response: Option<&str>,
+        token: Option<&RawValue>,
+    ) -> Result<(Vec<Block>, Vec<NativeItem>), StreamError> {
+        let invalid = |error: &dyn std::fmt::Display| StreamError::protocol(format!("the answer: {error}"));
+        let mut blocks = Vec::with_capacity(self.blocks.len());
+        let mut calls = 0;
+        for block in self.blocks.into_iter().filter(|block| !block.is_blank()) {
+            blocks.push(match block {
+                PartialBlock::Text { text, is_thought: false, .. } => Block::text(text),
+                PartialBlock::Text { text, is_thought: true, .. } => {
+                    let text = quoted(&text);
+                    Block::from_json(format!(r#"{{"type":"thinking","thinking":{text},"signature":""}}"#))
+                        .map_err(|error| invalid(&error))?
+                }
+                PartialBlock::Call { id, name, args } => {
+                    let id = quoted(&id.unwrap_or_else(|| ids.id(response, calls)));
+                    calls += 1;
+                    let name = quoted(&name);
+                    let json = format!(r#"{{"type":"tool_use","id":{id},"name":{name},"input":{args}}}"#);
+                    Block::from_json(json).map_err(|error| invalid(&error))?
+                }
+            });
+        }
+        let mut items = Vec::with_capacity(self.items.len() + 1);
+        if self.is_native_sendable {
+            for item in self.items {
+                items.push(item.finish().map_err(|error| invalid(&error))?);
+            }
+            if let Some(token) = token {
+                items.push(NativeItem::from_json(token_item(token)).map_err(|error| invalid(&error))?);
+            }
+        }
+        Ok((blocks, items))
+    }
+}
+
+impl PartialItem {
+    /// The `thought` flag of a piece of text to which others may be joined.
+    const fn is_open_text(&self) -> Option<bool> {
+        match self {
+            Self::Raw { is_open_text, .. } => *is_open_text,
+            Self::Text { is_thought, .. } => Some(*is_thought),
+        }
+    }
+
+    /// The text of a piece of text.
+    fn plain_text(&self) -> String {
+        match self {
+            Self::Raw { raw, .. } => serde_json::from_str::<PlainText<'_>>(raw.get())
+                .map(|plain| plain.text.into_owned())
+                .unwrap_or_default(),
+            Self::Text { text, .. } => text.clone(),
+        }
+    }
+
+    fn finish(self) -> Result<NativeItem, serde_json::Error> {
+        match self {
+            Self::Raw { raw, .. } => Ok(NativeItem::new(raw)),
+            Self::Text { text, is_thought } => NativeItem::from_json(text_item(&text, is_thought)),
+        }
+    }
+}
+
+impl PartialBlock {
+    fn is_blank(&self) -> bool {
+        matches!(self, Self::Text { text, .. } if text.trim().is_empty())
+    }
+}

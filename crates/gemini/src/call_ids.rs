@@ -1,0 +1,49 @@
+//! [`CallIds`]: the ids of calls to which the service has given none.
+
+use conjure_base::{Digest, TurnId};
+
+/// How much of the digest is in an id, in hexadecimal digits. The id is short enough for every other service.
+const DIGEST_DIGITS: usize = 24;
+
+/// Makes ids for the calls of one answer. They are the same in every run, and unique in a session.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallIds {
+    turn: TurnId,
+    call: u32,
+}
+
+impl CallIds {
+    /// Ids for the answer to this model call.
+    pub(crate) const fn new(turn: TurnId, call: u32) -> Self {
+        Self { turn, call }
+    }
+
+    /// The id of the call at this place among the calls of the answer. `response` is the service's id of the answer, if it has one.
+    pub(crate) fn id(&self, response: Option<&str>, place: usize) -> String {
+        let response = response.unwrap_or_default();
+        let of = format!("gemini call\0{response}\0{}\0{}\0{place}", self.turn.number(), self.call);
+        format!("call_{}", &Digest::of_bytes(of.as_bytes()).to_hex()[..DIGEST_DIGITS])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_differ_by_answer_turn_call_and_place_and_are_the_same_again() {
+        let first = CallIds::new(TurnId::FIRST, 1);
+        let all = [
+            first.id(Some("r"), 0),
+            first.id(Some("r"), 1),
+            first.id(Some("s"), 0),
+            first.id(None, 0),
+            CallIds::new(TurnId::FIRST, 2).id(None, 0),
+            CallIds::new(TurnId::FIRST.next(), 1).id(None, 0),
+        ];
+        let different: std::collections::BTreeSet<_> = all.iter().collect();
+        assert_eq!(different.len(), all.len());
+        assert_eq!(first.id(Some("r"), 0), all[0]);
+        assert_eq!(all[0].len(), 29);
+    }
+}

@@ -1,0 +1,228 @@
+//! Writes the history as `contents`.
+//!
+//! - An answer of the same origin goes back part by part, byte for byte, in one `model` content.
+//! - Any other answer is translated: its texts and its calls. What only its own service can read is left out. The service refuses a call
+//!   without a signature, so the first call of such an answer has [`NO_SIGNATURE`].
+//! - All results of a step are in one `user` content, in order. A result names its call, and has the id that the service gave it; the ids
+//!   that the client has made are not sent.
+
+use std::sync::Arc;
+
+use conjure_conversation::{Block, BlockKind, Message, Origin, Role, ToolCall};
+use conjure_model_http::{InputCompletion, finish_input, quoted};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::native_parts::{native_calls, native_parts};
+use crate::tool_names::wire_name;
+
+/// What the service takes in place of the signature of a call that another model made.
+pub(crate) const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
+/// Appends the contents of these messages, with commas between them.
+pub(crate) fn write_contents(out: &mut String, messages: &[Arc<Message>], origin: &Origin) {
+    let mut calls = Vec::new();
+    let start = out.len();
+    for message in messages {
+        let before = out.len();
+        if before > start {
+            out.push(',');
+        }
+        out.push_str(match message.role {
+            Role::User => "{\"role\":\"user\",\"parts\":[",
+            Role::Assistant => "{\"role\":\"model\",\"parts\":[",
+        });
+        let mut parts = PartsWriter { out, is_empty: true };
+        match message.role {
+            Role::User => {
+                message.content.iter().for_each(|block| write_user_block(&mut parts, block, &calls))
+            }
+            Role::Assistant => {
+                calls = sent_calls(message, origin);
+                write_answer(&mut parts, message, origin);
+            }
+        }
+        if parts.is_empty {
+            // The service refuses a content without parts.
+            out.truncate(before);
+        } else {
+            out.push_str("]}");
+        }
+    }
+}
+
+/// Writes the parts of one content.
+struct PartsWriter<'a> {
+    out: &'a mut String,
+    is_empty: bool,
+}
+
+impl PartsWriter<'_> {
+    /// Appends a part, of several texts.
+    fn part(&mut self, texts: &[&str]) {
+        if !std::mem::take(&mut self.is_empty) {
+            self.out.push(',');
+        }
+        texts.iter().for_each(|text| self.out.push_str(text));
+    }
+
+    fn text(&mut self, text: &str) {
+        self.part(&["{\"text\":", &quoted(text), "}"]);
+    }
+}
+
+/// A call, as the request names it.
+struct SentCall {
+    /// The id by which its result names it.
+    id: String,
+    name: String,
+    /// The id that the service gave it.
+    service_id: Option<String>,
+}
+
+/// The calls of an answer.
+fn sent_calls(message: &Message, origin: &Origin) -> Vec<SentCall> {
+    let mut native = native_parts(message, origin).map(native_calls).unwrap_or_default().into_iter();
+    let sent = |call: &ToolCall| {
+        let (name, service_id) = native.next().unwrap_or_else(|| (wire_name(&call.name).into_owned(), None));
+        SentCall { id: call.id.as_str().to_owned(), name, service_id }
+    };
+    message.tool_calls().map(sent).collect()
+}
+
+fn write_answer(parts: &mut PartsWriter<'_>, message: &Message, origin: &Origin) {
+    if let Some(native) = native_parts(message, origin) {
+        native.for_each(|part| parts.part(&[part.json()]));
+        return;
+    }
+    let mut is_first_call = true;
+    for block in &message.content {
+        match block.kind() {
+            BlockKind::Text(text) => parts.text(text),
+            BlockKind::ToolUse(call) => {
+                let signature = match std::mem::take(&mut is_first_call) {
+                    true => format!(",\"thoughtSignature\":{}", quoted(NO_SIGNATURE)),
+                    false => String::new(),
+                };
+                let args = finish_input(call.input.get(), InputCompletion::Complete);
+                let name = quoted(&wire_name(&call.name));
+                parts.part(&[
+                    "{\"functionCall\":{\"name\":",
+                    &name,
+                    ",\"args\":",
+                    &args,
+                    "}",
+                    &signature,
+                    "}",
+                ]);
+            }
+            // Only its own service can read it.
+            _ => {}
+        }
+    }
+}
+
+/// An image or a document.
+#[derive(Deserialize)]
+struct MediaBlock<'a> {
+    #[serde(borrow, default)]
+    source: Option<MediaSource<'a>>,
+}
+
+/// Where its content is.
+#[derive(Deserialize)]
+struct MediaSource<'a> {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    media_type: Option<String>,
+    #[serde(borrow, default)]
+    data: Option<&'a RawValue>,
+    #[serde(default)]
+    url: Option<String>,
+}
+
+impl MediaSource<'_> {
+    /// The part with this content; `None` if the service cannot have it.
+    fn part(&self) -> Option<String> {
+        let media_type = self.media_type.as_deref();
+        match (self.kind.as_str(), self.data, &self.url) {
+            ("base64", Some(data), _) => Some(format!(
+                "{{\"inlineData\":{{\"mimeType\":{},\"data\":{}}}}}",
+                quoted(media_type.unwrap_or("application/octet-stream")),
+                data.get()
+            )),
+            ("text", Some(text), _) => Some(format!("{{\"text\":{}}}", text.get())),
+            ("url", _, Some(url)) => {
+                let kind =
+                    media_type.map(|kind| format!(",\"mimeType\":{}", quoted(kind))).unwrap_or_default();
+                Some(format!("{{\"fileData\":{{\"fileUri\":{}{kind}}}}}", quoted(url)))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn media_part(json: &str) -> Option<String> {
+    serde_json::from_str::<MediaBlock<'_>>(json).ok()?.source?.part()
+}
+
+fn write_user_block(parts: &mut PartsWriter<'_>, block: &Block, calls: &[SentCall]) {
+    match block.kind() {
+        BlockKind::Text(text) => parts.text(text),
+        BlockKind::ToolResult { tool_use_id, is_error, text } => {
+            match calls.iter().find(|call| call.id == *tool_use_id) {
+                Some(call) => write_result(parts, block, call, *is_error, text),
+                None => parts.text(text),
+            }
+        }
+        BlockKind::Other(kind) => match media_part(block.json()) {
+            Some(part) => parts.part(&[&part]),
+            None => parts.text(&format!("[Left out, since this model's service does not take it: `{kind}`]")),
+        },
+        // The model's own blocks are not the user's.
+        _ => {}
+    }
+}
+
+fn write_result(parts: &mut PartsWriter<'_>, block: &Block, call: &SentCall, is_error: bool, text: &str) {
+    let id = call.service_id.as_ref().map(|id| format!("\"id\":{},", quoted(id))).unwrap_or_default();
+    let key = if is_error { "error" } else { "output" };
+    let media = result_media(block.json());
+    let media = match media.is_empty() {
+        true => String::new(),
+        false => format!(",\"parts\":[{}]", media.join(",")),
+    };
+    let (name, text) = (quoted(&call.name), quoted(text));
+    parts.part(&[
+        "{\"functionResponse\":{",
+        &id,
+        "\"name\":",
+        &name,
+        ",\"response\":{\"",
+        key,
+        "\":",
+        &text,
+        "}",
+        &media,
+        "}}",
+    ]);
+}
+
+/// The images and documents in a result, as parts.
+fn result_media(json: &str) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct ResultBlock<'a> {
+        #[serde(borrow, default)]
+        content: Option<&'a RawValue>,
+    }
+    // Most results are only text.
+    if !json.contains("\"source\"") {
+        return Vec::new();
+    }
+    let content = serde_json::from_str::<ResultBlock<'_>>(json).ok().and_then(|block| block.content);
+    let blocks: Vec<&RawValue> =
+        content.and_then(|content| serde_json::from_str(content.get()).ok()).unwrap_or_default();
+    let inline = blocks.into_iter().filter_map(|block| media_part(block.get()));
+    inline.filter(|part| part.starts_with("{\"inlineData\"")).collect()
+}

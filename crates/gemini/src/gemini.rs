@@ -1,0 +1,132 @@
+//! [`Gemini`]: `streamGenerateContent` as a [`Model`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use conjure_conversation::{Model, ModelApi, ModelError, ModelEvent, ModelStream, Origin, Request, Response};
+use conjure_model_http::{CallEvent, HttpCall, HttpClient, KeyHeader, Url};
+use futures_util::StreamExt as _;
+
+use crate::options::GeminiOptions;
+use crate::request_body::request_body;
+use crate::wire::GeminiWire;
+
+/// The default address of the service. The version of the API is a part of it: older gateways know `v1beta` only.
+pub const DEFAULT_BASE_URL: &str = "https://generativelanguage.googleapis.com/v1";
+
+/// The header that the key travels in.
+pub const KEY_HEADER: KeyHeader = KeyHeader::Named("x-goog-api-key");
+
+/// The method of a streamed answer.
+const STREAM: &str = "streamGenerateContent";
+/// The method of an answer in one body.
+const WHOLE: &str = "generateContent";
+
+/// One model, with its options, under one key. Cheap to clone.
+///
+/// ```
+/// use conjure_gemini::{DEFAULT_BASE_URL, Gemini, GeminiOptions, KEY_HEADER};
+/// use conjure_model_http::{HttpClient, HttpConfig};
+/// # let key = "not a real key".replace(' ', "-");
+///
+/// let config = HttpConfig::new(DEFAULT_BASE_URL).with_key(key.into(), KEY_HEADER);
+/// let model = Gemini::new(HttpClient::new(&config)?, GeminiOptions::new("gemini-3-pro"));
+/// assert_eq!(model.origin().to_string(), "gemini-3-pro at generativelanguage.googleapis.com");
+/// # Ok::<(), conjure_model_http::HttpConfigError>(())
+/// ```
+#[derive(Clone)]
+pub struct Gemini(Arc<GeminiInner>);
+
+struct GeminiInner {
+    client: HttpClient,
+    options: GeminiOptions,
+    origin: Origin,
+}
+
+impl Gemini {
+    /// A model at the service of this client.
+    #[must_use]
+    pub fn new(client: HttpClient, options: GeminiOptions) -> Self {
+        let origin =
+            Origin { api: ModelApi::Gemini, service: client.service(), model: options.model().to_owned() };
+        Self(Arc::new(GeminiInner { client, options, origin }))
+    }
+
+    /// The options of this model.
+    #[must_use]
+    pub fn options(&self) -> &GeminiOptions {
+        &self.0.options
+    }
+
+    /// The origin of its answers. Only answers of the same origin go back as they came.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        &self.0.origin
+    }
+
+    /// The body of a call. It is deterministic, and a byte prefix of the next call's body up to the end of its contents.
+    #[must_use]
+    pub fn body(&self, request: &Request) -> Vec<u8> {
+        request_body(request, &self.0.options, &self.0.origin)
+    }
+
+    /// Runs a call without streaming. Use the stream for answers that take minutes, because a slow answer cannot be told from a dead
+    /// connection here.
+    ///
+    /// # Errors
+    /// [`ModelError`].
+    pub async fn create(&self, request: &Request) -> Result<Response, ModelError> {
+        let call = self.0.call(request, self.0.url(WHOLE));
+        let wire = self.0.wire(request, call.body.len());
+        self.0.client.create(wire, call).await
+    }
+}
+
+impl GeminiInner {
+    fn wire(&self, request: &Request, request_size: usize) -> Arc<GeminiWire> {
+        Arc::new(GeminiWire::new(self.origin.clone(), request, request_size))
+    }
+
+    /// The address of a method of the model. A name with a slash is a whole path: `models/NAME`, `tunedModels/NAME`.
+    fn url(&self, method: &str) -> Url {
+        let model = format!("{}:{method}", self.options.model());
+        match model.contains('/') {
+            true => self.client.url(model.split('/')),
+            false => self.client.url(["models", model.as_str()]),
+        }
+    }
+
+    fn call(&self, request: &Request, url: Url) -> HttpCall {
+        let body = request_body(request, &self.options, &self.origin);
+        let mut call = HttpCall::new(url, body, request, self.options.model());
+        call.max_tokens = self.options.max_tokens();
+        call
+    }
+}
+
+impl Model for Gemini {
+    fn stream(&self, request: Request) -> ModelStream {
+        let inner = Arc::clone(&self.0);
+        let events = self.0.client.stream(self.0.wire(&request, 0), move || {
+            let mut url = inner.url(STREAM);
+            // Without it the answer is one list, not a stream of events.
+            url.query_pairs_mut().append_pair("alt", "sse");
+            Ok(inner.call(&request, url))
+        });
+        Box::pin(events.map(|item| {
+            item.map(|event| match event {
+                CallEvent::Preview(event) => event,
+                CallEvent::Finished(response) => ModelEvent::Finished(response),
+            })
+        }))
+    }
+}
+
+impl fmt::Debug for Gemini {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gemini")
+            .field("service", &self.0.origin.service)
+            .field("options", &self.0.options)
+            .finish_non_exhaustive()
+    }
+}

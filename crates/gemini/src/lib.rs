@@ -1,0 +1,31 @@
+//! Client of the Gemini API (`streamGenerateContent`), as a streaming [`Model`](conjure_conversation::Model).
+//!
+//! It writes the body of a call (`request_body`, `contents`) and reads the pieces of its answer (`decoder`, `answer_parts`). Everything
+//! else, from the rate limiter to TLS, is the work of [`conjure_model_http`].
+//!
+//! **What goes back.** The service signs its thoughts, and refuses a call whose signature does not come back in the part that it came in.
+//! So an answer has two forms: blocks for the conversation, and its parts byte for byte
+//! ([`NativeContent`](conjure_conversation::NativeContent)), which go back to the same service and model. Answers of any other origin are
+//! translated.
+//!
+//! This crate has no session and no history. It reads no environment variable and starts no task.
+
+mod gemini;
+mod options;
+
+mod contents;
+mod request_body;
+mod wire;
+
+mod answer_parts;
+mod call_ids;
+mod decoder;
+mod error_body;
+mod finish_reason;
+mod native_parts;
+mod tool_names;
+mod usage;
+
+pub use decoder::GeminiDecoder;
+pub use gemini::{DEFAULT_BASE_URL, Gemini, KEY_HEADER};
+pub use options::{GeminiOptions, OptionError};

@@ -1,0 +1,81 @@
+//! Writes the request body: stable parts first, the history last.
+//!
+//! **Byte prefix.** The body of call N up to the end of its contents is a byte prefix of the body of call N+1, as long as tools,
+//! instructions and options are unchanged. The order of fields is fixed, and parts of the service are copied to the byte. Only the token of
+//! an answer that is to be continued follows the contents. The service caches prompts by such prefixes, without marks.
+
+use conjure_conversation::{Origin, Request};
+use conjure_model_http::quoted;
+use serde_json::{Value, json};
+
+use crate::contents::write_contents;
+use crate::native_parts::continuation_token;
+use crate::options::{GENERATION_CONFIG, GeminiOptions};
+use crate::tool_names::wire_name;
+
+/// Writes the body of `request`, for the service and the model of this origin.
+pub(crate) fn request_body(request: &Request, options: &GeminiOptions, origin: &Origin) -> Vec<u8> {
+    let mut body = String::with_capacity(estimated_size(request));
+    body.push('{');
+    let instructions = request.instructions.iter().filter(|text| !text.trim().is_empty());
+    let instructions: Vec<String> =
+        instructions.map(|text| format!("{{\"text\":{}}}", quoted(text))).collect();
+    if !instructions.is_empty() {
+        field(&mut body, "systemInstruction", &format!("{{\"parts\":[{}]}}", instructions.join(",")));
+    }
+    if !request.tools.is_empty() {
+        let tools = request.tools.iter().map(|tool| {
+            json!({
+                "name": wire_name(&tool.name),
+                "description": tool.description,
+                "parametersJsonSchema": tool.input_schema,
+            })
+        });
+        let tools = json!([{"functionDeclarations": tools.collect::<Vec<Value>>()}]);
+        field(&mut body, "tools", &tools.to_string());
+    }
+    for (name, value) in options.fields() {
+        field(&mut body, name, &value.to_string());
+    }
+    let config = options.generation_config();
+    if !config.is_empty() {
+        field(&mut body, GENERATION_CONFIG, &Value::Object(config).to_string());
+    }
+    field(&mut body, "contents", "[");
+    let token = continuation_token(request.messages.last().map(AsRef::as_ref), origin);
+    // The service continues after what the token stands for, so that goes back as the token alone.
+    let said = request.messages.len() - usize::from(token.is_some());
+    write_contents(&mut body, &request.messages[..said], origin);
+    body.push(']');
+    if let Some(token) = token {
+        field(&mut body, "continuationToken", token);
+    }
+    body.push('}');
+    body.into_bytes()
+}
+
+fn field(body: &mut String, name: &str, json: &str) {
+    if body.len() > 1 {
+        body.push(',');
+    }
+    body.push_str(&quoted(name));
+    body.push(':');
+    body.push_str(json);
+}
+
+/// Estimates the size of the body in bytes.
+fn estimated_size(request: &Request) -> usize {
+    let messages = request.messages.iter();
+    let messages: usize = messages
+        .map(|message| {
+            let blocks: usize = message.content.iter().map(|block| block.json().len() + 40).sum();
+            let native = message.native.iter().flat_map(|native| &native.items);
+            native.map(|item| item.json().len() + 1).sum::<usize>().max(blocks) + 40
+        })
+        .sum();
+    let instructions: usize = request.instructions.iter().map(String::len).sum();
+    messages + instructions + request.tools.len() * 1024 + 1024
+}
+
+#[cfg(test)]
+mod tests;

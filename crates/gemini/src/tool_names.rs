@@ -1,0 +1,115 @@
+//! Names of tools as the service takes them: a letter or `_` first, then `[A-Za-z0-9_.:-]`, 128 characters at most.
+//!
+//! Most names pass unchanged. Another name is sent as `t:` and its valid characters and a digest of it, which is always the same name.
+//! The answer names it so, and [`ToolNames`] has the names of one request to read that back.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use conjure_base::Digest;
+use conjure_conversation::ToolDefinition;
+
+/// The longest name, in bytes.
+pub(crate) const MAX_NAME: usize = 128;
+/// What the name of a mapped tool begins with. A valid name that begins so is mapped too, so that no two names meet.
+const MAPPED: &str = "t:";
+/// How much of the name is kept, in characters.
+const MAX_KEPT: usize = 80;
+/// How much of the digest follows it, in hexadecimal digits.
+const DIGEST_DIGITS: usize = 16;
+
+/// The mapped names of one request.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ToolNames {
+    /// The tool of each name that the request has in another form.
+    mapped: HashMap<String, String>,
+}
+
+impl ToolNames {
+    /// The names of these tools.
+    pub(crate) fn new(tools: &[ToolDefinition]) -> Self {
+        let mapped = tools.iter().filter_map(|tool| match wire_name(&tool.name) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(name) => Some((name, tool.name.clone())),
+        });
+        Self { mapped: mapped.collect() }
+    }
+
+    /// The tool's own name for a name of the service. A name that no tool has stays as it is.
+    pub(crate) fn tool_name<'a>(&'a self, wire: &'a str) -> &'a str {
+        self.mapped.get(wire).map_or(wire, String::as_str)
+    }
+}
+
+/// The name that the service takes.
+pub(crate) fn wire_name(name: &str) -> Cow<'_, str> {
+    if is_wire_name(name) && !name.starts_with(MAPPED) {
+        return Cow::Borrowed(name);
+    }
+    let kept = name.chars().take(MAX_KEPT);
+    let kept: String = kept.map(|c| if is_name_char(c) { c } else { '_' }).collect();
+    let digest = Digest::of_bytes(name.as_bytes()).to_hex();
+    Cow::Owned(format!("{MAPPED}{kept}:{}", &digest[..DIGEST_DIGITS]))
+}
+
+/// Whether the service takes this name.
+pub(crate) fn is_wire_name(name: &str) -> bool {
+    name.len() <= MAX_NAME
+        && name.chars().next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
+        && name.chars().all(is_name_char)
+}
+
+const fn is_name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn tool(name: &str) -> ToolDefinition {
+        ToolDefinition {
+            name: name.to_owned(),
+            description: String::new(),
+            input_schema: serde_json::json!({}),
+        }
+    }
+
+    #[test]
+    fn names_that_the_service_takes_pass_unchanged() {
+        let longest = "a".repeat(128);
+        for name in ["bash_tool", "_x", "skills.load", "a:b-c", "T", longest.as_str()] {
+            assert_eq!(wire_name(name), name);
+            assert_eq!(ToolNames::new(&[tool(name)]).tool_name(name), name);
+        }
+    }
+
+    #[test]
+    fn other_names_are_mapped_and_read_back() {
+        let long = "x".repeat(129);
+        let also_long = format!("{}y", "x".repeat(128));
+        let names = ["9lives", "-a", "", "größe", "a b", "t:mine", "/bin/sh", &long, &also_long];
+        let tools: Vec<ToolDefinition> = names.iter().map(|name| tool(name)).collect();
+        let table = ToolNames::new(&tools);
+        for name in names {
+            let wire = wire_name(name).into_owned();
+            assert!(is_wire_name(&wire) && wire != name, "{name} is {wire}");
+            assert_eq!(table.tool_name(&wire), name);
+        }
+        assert_eq!(table.mapped.len(), names.len());
+        let digest = Digest::of_bytes(b"9lives").to_hex();
+        assert_eq!(wire_name("9lives"), format!("t:9lives:{}", &digest[..16]));
+        assert_eq!(table.tool_name("t:unknown"), "t:unknown");
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_becomes_one_that_the_service_takes(name in "\\PC{0,200}") {
+            let wire = wire_name(&name);
+            prop_assert!(is_wire_name(&wire), "{}", wire);
+            let table = ToolNames::new(&[tool(&name)]);
+            prop_assert_eq!(table.tool_name(&wire), name.as_str());
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The usage of an answer: `usageMetadata` of the service, or an estimate where it tells none.
+
+use conjure_conversation::Usage;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// How many bytes of text count as one token in an estimate.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// `usageMetadata`. It comes with each piece of an answer, and the last one counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct WireUsage {
+    /// All of the prompt, what was read from the cache included.
+    prompt: u64,
+    cached: u64,
+    /// The answer without its thoughts.
+    candidates: u64,
+    thoughts: u64,
+    /// What the service's own tools put into the prompt.
+    tool_use_prompt: u64,
+}
+
+impl WireUsage {
+    /// Reads the counts. A count that is missing, or is no number, is zero. `None` if the service told nothing: some servers send
+    /// zeros, and no prompt is empty.
+    pub(crate) fn read(raw: &RawValue) -> Option<Self> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Counts<'a> {
+            #[serde(borrow, default)]
+            prompt_token_count: Option<&'a RawValue>,
+            #[serde(borrow, default)]
+            cached_content_token_count: Option<&'a RawValue>,
+            #[serde(borrow, default)]
+            candidates_token_count: Option<&'a RawValue>,
+            #[serde(borrow, default)]
+            thoughts_token_count: Option<&'a RawValue>,
+            #[serde(borrow, default)]
+            tool_use_prompt_token_count: Option<&'a RawValue>,
+        }
+        let counts: Counts<'_> = serde_json::from_str(raw.get()).ok()?;
+        let count = |raw: Option<&RawValue>| {
+            raw.and_then(|raw| serde_json::from_str::<u64>(raw.get()).ok()).unwrap_or(0)
+        };
+        let usage = Self {
+            prompt: count(counts.prompt_token_count),
+            cached: count(counts.cached_content_token_count),
+            candidates: count(counts.candidates_token_count),
+            thoughts: count(counts.thoughts_token_count),
+            tool_use_prompt: count(counts.tool_use_prompt_token_count),
+        };
+        (usage != Self::default()).then_some(usage)
+    }
+
+    /// The counts of a conversation.
+    pub(crate) const fn tokens(self) -> Usage {
+        Usage {
+            input_tokens: self.prompt.saturating_sub(self.cached).saturating_add(self.tool_use_prompt),
+            output_tokens: self.candidates.saturating_add(self.thoughts),
+            cache_creation_input_tokens: 0,
+            cache_read_input_tokens: self.cached,
+            cost_micros: 0,
+        }
+    }
+}
+
+/// The estimated usage of a request and an answer of so many bytes.
+pub(crate) const fn estimated(request: usize, answer: usize) -> Usage {
+    Usage {
+        input_tokens: (request as u64).div_ceil(BYTES_PER_TOKEN),
+        output_tokens: (answer as u64).div_ceil(BYTES_PER_TOKEN),
+        cache_creation_input_tokens: 0,
+        cache_read_input_tokens: 0,
+        cost_micros: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> Option<(u64, u64, u64)> {
+        let usage = WireUsage::read(&RawValue::from_string(json.to_owned()).unwrap())?.tokens();
+        Some((usage.input_tokens, usage.output_tokens, usage.cache_read_input_tokens))
+    }
+
+    #[test]
+    fn cached_tokens_are_part_of_the_prompt_and_thoughts_are_not_part_of_the_answer() {
+        let all = r#"{"promptTokenCount":100,"cachedContentTokenCount":40,"candidatesTokenCount":7,
+            "thoughtsTokenCount":20,"toolUsePromptTokenCount":5,"totalTokenCount":132}"#;
+        assert_eq!(read(all), Some((65, 27, 40)));
+        assert_eq!(read(r#"{"promptTokenCount":10}"#), Some((10, 0, 0)));
+        // More cached than there was.
+        assert_eq!(read(r#"{"promptTokenCount":1,"cachedContentTokenCount":3}"#), Some((0, 0, 3)));
+        assert_eq!(
+            read(r#"{"candidatesTokenCount":18446744073709551615,"thoughtsTokenCount":1}"#),
+            Some((0, u64::MAX, 0))
+        );
+    }
+
+    #[test]
+    fn counts_that_are_no_numbers_are_passed_over_and_zeros_tell_nothing() {
+        assert_eq!(
+            read(r#"{"promptTokenCount":"x","candidatesTokenCount":-1,"thoughtsTokenCount":2}"#),
+            Some((0, 2, 0))
+        );
+        for nothing in ["{}", "[]", "3", r#"{"promptTokenCount":0,"candidatesTokenCount":null}"#] {
+            assert_eq!(read(nothing), None, "{nothing}");
+        }
+    }
+
+    #[test]
+    fn an_estimate_counts_four_bytes_a_token() {
+        let usage = estimated(401, 8);
+        assert_eq!((usage.input_tokens, usage.output_tokens), (101, 2));
+    }
+}

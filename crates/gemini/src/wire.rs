@@ -1,0 +1,72 @@
+//! [`GeminiWire`]: what the HTTP client must know of this API, for one call.
+
+use conjure_base::TurnId;
+use conjure_conversation::{Origin, Request, Response};
+use conjure_model_http::{HeaderMap, HttpCall, ServiceError, Wire};
+
+use crate::decoder::GeminiDecoder;
+use crate::error_body::read_error;
+use crate::tool_names::ToolNames;
+
+/// The wire of one call.
+pub(crate) struct GeminiWire {
+    origin: Origin,
+    names: ToolNames,
+    provider: &'static str,
+    turn: TurnId,
+    call: u32,
+    request_size: usize,
+}
+
+impl GeminiWire {
+    /// The wire of the call of this request, whose body has so many bytes.
+    pub(crate) fn new(origin: Origin, request: &Request, request_size: usize) -> Self {
+        let is_vertex = origin.service.ends_with("aiplatform.googleapis.com");
+        Self {
+            origin,
+            names: ToolNames::new(&request.tools),
+            provider: if is_vertex { "gcp.vertex_ai" } else { "gcp.gemini" },
+            turn: request.turn,
+            call: request.call,
+            request_size,
+        }
+    }
+
+    fn new_decoder(&self, request_size: usize) -> GeminiDecoder {
+        GeminiDecoder::new(self.origin.clone()).with_tool_names(self.names.clone()).with_call(
+            self.turn,
+            self.call,
+            request_size,
+        )
+    }
+}
+
+impl Wire for GeminiWire {
+    type Answer = Response;
+    type Decoder = GeminiDecoder;
+
+    fn provider(&self) -> &str {
+        self.provider
+    }
+
+    fn api_name(&self) -> &str {
+        "the Gemini API"
+    }
+
+    fn decoder(&self, call: &HttpCall) -> GeminiDecoder {
+        self.new_decoder(call.body.len())
+    }
+
+    fn read_whole(&self, body: &[u8]) -> Result<Response, String> {
+        let body = std::str::from_utf8(body).map_err(|error| error.to_string())?;
+        self.new_decoder(self.request_size).read_whole(body)
+    }
+
+    fn read_error(&self, status: u16, _: &HeaderMap, body: &[u8]) -> Option<ServiceError> {
+        read_error(Some(status), std::str::from_utf8(body).ok()?)
+    }
+
+    fn response_mut(answer: &mut Response) -> &mut Response {
+        answer
+    }
+}
