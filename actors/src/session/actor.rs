@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SystemClock};
-use conjure_conversation::{Conversation, Limits, Step, next};
+use conjure_conversation::{Conversation, Limits, Rejection, Step, next};
 use tokio_util::sync::CancellationToken;
 
 use super::actor_message::{ActorMessage, ReturnChannel, ReturnableRequest};
@@ -180,6 +180,11 @@ impl SessionActor {
             }
             SessionRequest::Decide { call, decision, reply } => TaskCommand::Decide { call, decision, reply },
             SessionRequest::ChangeArtifacts { change, reply } => TaskCommand::Artifacts { change, reply },
+            SessionRequest::SetModel { reply, .. } if has_turn => {
+                reply.send(Err(Rejection::TurnRunning.into()));
+                return Flow::Continue;
+            }
+            SessionRequest::SetModel { model, reply } => TaskCommand::SetModel { model, reply },
             SessionRequest::Close { reply } => {
                 self.entry.revival.reset_failures();
                 reply.send(Ok(()));
@@ -259,7 +264,7 @@ impl Worker for SessionActor {
                 self.retry.start();
                 Ok(self.continue_turn(context))
             }
-            ActorMessage::TaskFinished { task, outcome } => self.task_finished(task, outcome, context),
+            ActorMessage::TaskFinished { task, finished } => self.task_finished(task, finished, context),
             ActorMessage::LeaseLost(end) => Ok(self.stop_on_lease_loss(&end)),
         }
     }

@@ -4,7 +4,7 @@ use conjure_base::Deadline;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::conversation_task::TaskOutcome;
+use super::conversation_task::FinishedTask;
 use super::lease::LeaseLoss;
 use super::message::SessionRequest;
 use crate::supervision::Address;
@@ -18,7 +18,7 @@ pub(crate) enum ActorMessage {
     Retry,
     TaskFinished {
         task: u64,
-        outcome: TaskOutcome,
+        finished: FinishedTask,
     },
     LeaseLost(LeaseLoss),
 }

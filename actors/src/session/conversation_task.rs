@@ -66,6 +66,10 @@ pub(crate) enum TaskCommand {
         change: ArtifactChange,
         reply: ReplyTo<()>,
     },
+    SetModel {
+        model: String,
+        reply: ReplyTo<()>,
+    },
     /// Nothing but to drive on.
     Resume,
 }
@@ -81,6 +85,21 @@ pub(crate) struct ConversationTask {
     /// Whether what waits for its turn goes on waiting: it does not fit into the tenant's budget, or somebody is to look first
     /// at what the last turn came to.
     pub(crate) hold_queue: bool,
+    pub(crate) model_change: ModelChange,
+}
+
+/// Whether it is known which model the session has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ModelChange {
+    Known,
+    /// The journal failed while it recorded a change.
+    Unknown,
+}
+
+/// What comes back of an errand, and the parts that the session has now.
+pub(crate) struct FinishedTask {
+    pub(crate) outcome: TaskOutcome,
+    pub(crate) components: Arc<SessionComponents>,
 }
 
 /// What comes back of an errand.
@@ -110,11 +129,20 @@ pub(crate) fn needs_user_decision(state: &SessionState) -> bool {
 }
 
 impl ConversationTask {
-    pub(crate) async fn run(mut self) -> TaskOutcome {
+    pub(crate) async fn run(mut self) -> FinishedTask {
         let carried_out = AssertUnwindSafe(self.run_command()).catch_unwind().await;
+        let components = Arc::clone(&self.components);
+        FinishedTask { outcome: self.outcome(carried_out), components }
+    }
+
+    fn outcome(self, carried_out: std::thread::Result<Result<(), EventLogError>>) -> TaskOutcome {
         match carried_out {
             Ok(Ok(())) if self.hold_queue => TaskOutcome::QueueHeld(self.conversation),
             Ok(Ok(())) => TaskOutcome::Done(self.conversation),
+            // The parts must fit what is recorded: the next incarnation reads it and makes them anew.
+            Ok(Err(EventLogError::Failed { reason })) if self.model_change == ModelChange::Unknown => {
+                TaskOutcome::Crashed(format!("it is not known whether its model was changed: {reason}"))
+            }
             Ok(Err(error)) => TaskOutcome::JournalFailed(self.conversation, error),
             Err(_) => TaskOutcome::Crashed("the work on the conversation panicked".to_owned()),
         }
@@ -269,6 +297,7 @@ impl ConversationTask {
                 let submitted = self.submit(change.into()).await;
                 self.send_reply(reply, submitted, Ok(()))
             }
+            TaskCommand::SetModel { model, reply } => self.set_model(model, reply).await,
             TaskCommand::Decide { call, decision, reply } => {
                 let submitted = self.submit(CommandKind::Decide { call, decision }).await;
                 self.send_reply(reply, submitted, Ok(()))
@@ -321,7 +350,7 @@ impl ConversationTask {
     }
 
     /// A command, refused or carried out; only the ledger's failure ends the errand.
-    async fn submit(&mut self, kind: CommandKind) -> Result<Result<(), Rejection>, EventLogError> {
+    pub(super) async fn submit(&mut self, kind: CommandKind) -> Result<Result<(), Rejection>, EventLogError> {
         match self.conversation.submit(kind).await {
             Ok(()) => Ok(Ok(())),
             Err(SubmitError::Rejected(rejection)) => Ok(Err(rejection)),
@@ -330,7 +359,7 @@ impl ConversationTask {
         }
     }
 
-    fn send_reply<T: Send + 'static>(
+    pub(super) fn send_reply<T: Send + 'static>(
         &self,
         reply: ReplyTo<T>,
         submitted: Result<Result<(), Rejection>, EventLogError>,

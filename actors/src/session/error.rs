@@ -98,6 +98,14 @@ pub enum SessionError {
         /// What is missing.
         what: &'static str,
     },
+    /// The session cannot have this model, and keeps the one that it has.
+    #[error("the session cannot use the model `{model}`: {reason}")]
+    ModelRefused {
+        /// The name that was asked for.
+        model: String,
+        /// Why.
+        reason: String,
+    },
     /// Its files could not be listed.
     #[error("the session's files cannot be listed: {reason}")]
     Files {

@@ -161,6 +161,21 @@ impl Session {
         self.request(|reply| SessionRequest::Decide { call, decision, reply }).await
     }
 
+    /// Uses the model of this name from the next turn on; returns when that is recorded. A session that is revived later has it, too.
+    ///
+    /// What the service of the former model said goes to another service as text, tool calls and results. Its signatures and its encrypted
+    /// reasoning stay recorded, and are left out. The container of a service that ran tools is kept only if the new model's service runs
+    /// hosted skills. The sandbox, the workspace and the active skills stay as they are.
+    ///
+    /// # Errors
+    /// [`Rejection::TurnRunning`](conjure_conversation::Rejection::TurnRunning) while a turn runs or waits for a person;
+    /// [`Rejection::NotHosting`](conjure_conversation::Rejection::NotHosting) and [`SessionError::ModelRefused`] if the session cannot
+    /// have this model. It keeps the one that it has then.
+    pub async fn set_model(&self, name: impl Into<String> + Send) -> Result<(), SessionError> {
+        let model = name.into();
+        self.request(|reply| SessionRequest::SetModel { model, reply }).await
+    }
+
     /// Listens from this event on.
     ///
     /// # Errors

@@ -60,6 +60,13 @@ pub enum SessionRequest {
         /// Told when it is recorded.
         reply: ReplyTo<()>,
     },
+    /// The session uses another model from its next turn on.
+    SetModel {
+        /// The name of the model.
+        model: String,
+        /// Told when it is recorded.
+        reply: ReplyTo<()>,
+    },
     /// Somebody listens from this event on.
     Subscribe {
         /// The first event that is told.
@@ -144,6 +151,8 @@ pub struct SessionSnapshot {
     pub usage: Usage,
     /// The text of the last answer.
     pub last_text: String,
+    /// The name of its model; `None`: it names none.
+    pub model: Option<String>,
 }
 
 /// What a session does.

@@ -22,6 +22,7 @@ mod event_hub;
 mod journal_event_log;
 mod journal_retry;
 mod lease;
+mod model_change;
 mod redaction;
 mod revival;
 mod running_task;
@@ -40,5 +41,7 @@ pub use handle::{Input, Session};
 pub use journal_event_log::{EVENT_KIND, JournalEventLog};
 pub use message::{ReplyTo, SessionRequest, SessionSnapshot, SessionStatus};
 pub use redaction::{redact_event, redact_stop};
-pub use spec::{Resume, SessionComponents, SessionFactory, SessionOptions, SessionServices, SessionSetup};
+pub use spec::{
+    ModelSetup, Resume, SessionComponents, SessionFactory, SessionOptions, SessionServices, SessionSetup,
+};
 pub use subscription::{Accepted, Answer, Subscription, TurnEvent, TurnHandle, Update};

@@ -7,13 +7,14 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use conjure_conversation::{InboxMessage, InboxMessageKind, Receipt};
+use conjure_base::TurnId;
+use conjure_conversation::{InboxMessage, InboxMessageKind, Receipt, Rejection};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::actor_message::{ReturnChannel, ReturnableRequest};
 use super::error::SessionError;
-use super::message::{ReplyTo, SessionRequest};
+use super::message::{ReplyTo, SessionRequest, SessionStatus};
 use super::session_entry::SessionEntry;
 use super::subscription::Accepted;
 use crate::supervision::Job;
@@ -31,6 +32,16 @@ pub(crate) struct RunningTask {
     pub(crate) interrupts: Vec<ReplyTo<()>>,
     /// Set by the errand when it ends with no turn under way, and all of that recorded.
     pub(crate) turn_ended: Arc<AtomicBool>,
+    /// Whether it drives a turn.
+    pub(crate) turn: DrivenTurn,
+}
+
+/// Whether a task drives a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DrivenTurn {
+    None,
+    /// It drives the turn after this one; `None`: the session's first.
+    After(Option<TurnId>),
 }
 
 impl RunningTask {
@@ -44,6 +55,12 @@ impl RunningTask {
         if let SessionRequest::Interrupt { reply } = message {
             self.cancel.cancel();
             self.interrupts.push(reply);
+            return None;
+        }
+        if let SessionRequest::SetModel { .. } = message
+            && self.has_turn(entry)
+        {
+            reject(message, Rejection::TurnRunning.into());
             return None;
         }
         let is_for_turn = matches!(
@@ -63,6 +80,14 @@ impl RunningTask {
             Err(mpsc::error::TrySendError::Closed(())) => return Some((message, back)),
         }
         None
+    }
+}
+
+impl RunningTask {
+    /// Whether a turn runs or is about to run. A turn whose end was reported is over, also while the task still works.
+    fn has_turn(&self, entry: &SessionEntry) -> bool {
+        let projection = &entry.observer.projection;
+        projection.status() != SessionStatus::Idle || self.turn == DrivenTurn::After(projection.last_turn())
     }
 }
 
@@ -148,6 +173,7 @@ pub(crate) fn reject(message: SessionRequest, error: SessionError) {
         SessionRequest::Executor { reply } => send_error(reply, error),
         SessionRequest::Snapshot { reply } => send_error(reply, error),
         SessionRequest::Unqueue { reply, .. }
+        | SessionRequest::SetModel { reply, .. }
         | SessionRequest::ChangeArtifacts { reply, .. }
         | SessionRequest::Interrupt { reply }
         | SessionRequest::Decide { reply, .. }

@@ -94,6 +94,11 @@ impl SessionProjection {
         self.lock().snapshot.status
     }
 
+    /// The last turn whose end was reported.
+    pub(crate) fn last_turn(&self) -> Option<TurnId> {
+        self.lock().snapshot.last_turn.as_ref().map(|last| last.turn)
+    }
+
     pub(crate) fn activity(&self) -> TurnActivity {
         self.lock().activity
     }
@@ -183,6 +188,7 @@ impl SessionProjection {
             last_turn: state.last_turn().cloned(),
             usage: *state.usage(),
             last_text: state.last_text(),
+            model: state.profile().and_then(|profile| profile.model.clone()),
         };
         self.lock().snapshot = snapshot;
         self.set_assets(state);
@@ -210,6 +216,7 @@ impl SessionProjection {
                 snapshot.queue.retain(|waiting| Some(*waiting) != *queued);
                 snapshot.status = SessionStatus::Running(*turn);
             }
+            EventKind::ModelChanged { to, .. } => snapshot.model = Some(to.clone()),
             EventKind::ModelAnswered { response, .. } => {
                 snapshot.last_text = Message::assistant(response.content.clone()).text();
             }
@@ -252,6 +259,7 @@ impl SessionSnapshot {
                 cost_micros: 0,
             },
             last_text: String::new(),
+            model: None,
         }
     }
 }

@@ -58,6 +58,18 @@ pub struct SessionSetup<'a> {
     pub executors: SupervisedExecutorBuilder,
 }
 
+/// What a session's parts are changed from, when it gets another model.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ModelSetup<'a> {
+    /// Which session.
+    pub key: &'a SessionKey,
+    /// Its profile, with the new model.
+    pub profile: &'a SessionProfile,
+    /// Its parts, as the factory made them. Only the model is wrapped.
+    pub components: &'a SessionComponents,
+}
+
 /// Makes the parts of sessions from what is recorded of them. The host gives it.
 pub trait SessionFactory: Send + Sync + 'static {
     /// The parts of this session. Called at each start of its actor, on the actor's own task, within its time to start.
@@ -65,6 +77,15 @@ pub trait SessionFactory: Send + Sync + 'static {
     /// # Errors
     /// Whatever is missing; the session does not start then, and is tried again with the next message.
     fn build<'a>(&'a self, setup: SessionSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>>;
+
+    /// The same parts with another model, and with what depends on the model. Called between two turns. A factory without this has sessions
+    /// that keep their models.
+    ///
+    /// # Errors
+    /// Why the session cannot have this model. It keeps the one that it has.
+    fn with_model<'a>(&'a self, _setup: ModelSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
+        Box::pin(std::future::ready(Err("its model cannot be changed".into())))
+    }
 }
 
 /// When a turn that was under way is driven on.

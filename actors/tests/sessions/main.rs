@@ -25,6 +25,8 @@ mod listening;
 #[cfg(test)]
 mod maintenance;
 #[cfg(test)]
+mod model_change;
+#[cfg(test)]
 mod overload;
 #[cfg(test)]
 mod pausing;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use conjure_actors::journal::{JournalHandle, OpenJournal, journal_actor};
 use conjure_actors::metrics::{MetricsOptions, RuntimeMetrics};
 use conjure_actors::session::{
-    Session, SessionComponents, SessionFactory, SessionOptions, SessionServices, SessionSetup, TurnEvent,
-    TurnHandle, Update,
+    ModelSetup, Session, SessionComponents, SessionFactory, SessionOptions, SessionServices, SessionSetup,
+    TurnEvent, TurnHandle, Update,
 };
 use conjure_actors::supervision::{
     Backoff, ChildId, Failure, Intensity, IntensityScope, OnLimit, Root, Strategy, Supervisor, SupervisorSpec,
@@ -143,6 +143,36 @@ impl Model for Stage {
     }
 }
 
+/// The same with a name before each answer.
+struct Named(String, Stage);
+
+impl Model for Named {
+    fn stream(&self, request: Request) -> ModelStream {
+        let name = self.0.clone();
+        let named = move |event| match event {
+            Ok(ModelEvent::Finished(mut response)) => {
+                for block in &mut response.content {
+                    if let BlockKind::Text(text) = block.kind() {
+                        *block = Block::text(format!("{name} {text}"));
+                    }
+                }
+                Ok(ModelEvent::Finished(response))
+            }
+            event => event,
+        };
+        self.1.stream(request).map(named).boxed()
+    }
+}
+
+impl Stage {
+    fn model(&self, name: Option<&str>) -> Arc<dyn Model> {
+        match name {
+            Some(name) => Arc::new(Named(name.to_owned(), self.clone())),
+            None => Arc::new(self.clone()),
+        }
+    }
+}
+
 impl Composer for Stage {
     fn compose(&self, _: &SessionView) -> PromptPrefix {
         PromptPrefix::default()
@@ -194,7 +224,7 @@ impl SessionFactory for Stage {
                 );
             }
             Ok(SessionComponents {
-                model: Arc::new(self.clone()),
+                model: self.model(setup.profile.model.as_deref()),
                 composer: Arc::new(self.clone()),
                 tools: Arc::new(self.clone()),
                 redactor: Redactor::new([("KEY", "s3cr3t-value")]),
@@ -203,6 +233,21 @@ impl SessionFactory for Stage {
                 artifacts: None,
                 uploads: None,
             })
+        }
+        .boxed()
+    }
+
+    /// There is none called `missing`; one called `panic` panics; one called `door` waits at the door.
+    fn with_model<'a>(&'a self, setup: ModelSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
+        async move {
+            let name = setup.profile.model.as_deref();
+            match name {
+                Some("missing") => return Err("there is no model `missing`".into()),
+                Some("panic") => panic!("the session factory panics"),
+                Some("door") => self.door().await,
+                _ => {}
+            }
+            Ok(SessionComponents { model: self.model(name), ..setup.components.clone() })
         }
         .boxed()
     }

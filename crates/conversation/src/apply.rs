@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use conjure_base::{CallId, Digest, TurnId};
+use conjure_base::{CallId, ContainerId, Digest, TurnId};
 
 use crate::block::{Block, BlockKind};
 use crate::compaction::{RunningCompaction, apply_abandoned, apply_compacted, apply_failed};
@@ -43,6 +43,7 @@ pub fn apply(state: &mut SessionState, event: &Event) {
                 state.last_message = LastMessage::Paused;
             }
         }
+        EventKind::ModelChanged { to, container, .. } => apply_model_change(state, to, container.as_ref()),
         EventKind::TurnStarted { turn, input, limits, queued } => {
             state.files_turn_began = event.at;
             state.has_run_tools = false;
@@ -201,6 +202,21 @@ pub fn apply(state: &mut SessionState, event: &Event) {
             known.extend(files.iter().map(|file| ((file.source, file.id.clone()), file.clone())));
             drop_oldest_files(known);
         }
+    }
+}
+
+/// Sets the model, and forgets the container that its service does not have.
+fn apply_model_change(state: &mut SessionState, model: &str, container: Option<&ContainerId>) {
+    let mut profile = state.profile.take().unwrap_or_default();
+    Arc::make_mut(&mut profile).model = Some(model.to_owned());
+    state.profile = Some(profile);
+    if container.is_some() {
+        state.container = None;
+    }
+    // The new model does not continue a response that another one paused.
+    if state.last_message == LastMessage::Paused {
+        state.replace_unfinished(NOT_AWAITED);
+        state.last_message = LastMessage::Complete;
     }
 }
 

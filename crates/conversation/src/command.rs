@@ -6,6 +6,7 @@ use crate::artifact::{Artifact, ArtifactName, FetchedArtifact, UploadedArtifact}
 use crate::block::Block;
 use crate::compaction::CompactionPolicy;
 use crate::event::{CallOutcome, Decision};
+use crate::hosted::HostedSupport;
 use crate::limits::Limits;
 use crate::message::Message;
 use crate::model::{ModelError, Response, SideEffects};
@@ -41,6 +42,13 @@ pub enum CommandKind {
         messages: Vec<Message>,
         /// The container that the service's tools ran in, to be used again.
         container: Option<ContainerId>,
+    },
+    /// Use another model from the next turn on. No turn may be running.
+    SetModel {
+        /// Its name in the embedder's configuration.
+        model: String,
+        /// Whether its service runs hosted skills.
+        hosted: HostedSupport,
     },
     /// Start a turn.
     StartTurn {
@@ -274,6 +282,12 @@ pub enum Rejection {
     /// The model may not be called now.
     #[error("no model call is due")]
     ModelCallNotDue,
+    /// The session has hosted skills, and the model's service does not run any.
+    #[error("the session has hosted skills, which the service of the model `{model}` does not run")]
+    NotHosting {
+        /// The model.
+        model: String,
+    },
     /// The history is too small, cannot be cut, has not grown since the last attempt, or no model call is due.
     #[error("no compaction is due")]
     CompactionNotDue,

@@ -51,6 +51,17 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         container: Option<ContainerId>,
     },
+    /// The session uses another model from now on.
+    ModelChanged {
+        /// The model before, by its name in the embedder's configuration; `None`: the session named none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<String>,
+        /// The model from now on, by its name in the embedder's configuration.
+        to: String,
+        /// The container of the former model's service. The session forgets it, because the new model's service has none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        container: Option<ContainerId>,
+    },
     /// A turn started.
     TurnStarted {
         /// Which turn.

@@ -11,11 +11,11 @@ use tracing::Instrument;
 use super::{ConversationOwner, SessionActor};
 use crate::session::actor_message::{ActorMessage, send_to_self};
 use crate::session::conversation_task::{
-    ConversationTask, TaskCommand, TaskOutcome, needs_user_decision, reply_all,
+    ConversationTask, FinishedTask, ModelChange, TaskCommand, TaskOutcome, needs_user_decision, reply_all,
 };
 use crate::session::error::SessionError;
 use crate::session::lease::LeaseLoss;
-use crate::session::running_task::{INBOX_CAPACITY, RunningTask};
+use crate::session::running_task::{DrivenTurn, INBOX_CAPACITY, RunningTask};
 use crate::session::session_projection::TurnActivity;
 use crate::supervision::{Context, Failure, Flow};
 
@@ -37,6 +37,12 @@ impl SessionActor {
                 return;
             }
         };
+        let is_start = matches!(command, TaskCommand::Start { .. } | TaskCommand::StartQueued { .. });
+        let turn = if is_start || conversation.state().turn().is_some() {
+            DrivenTurn::After(conversation.state().last_turn().map(|last| last.turn))
+        } else {
+            DrivenTurn::None
+        };
         self.task_count += 1;
         self.entry.observer.set_turn_activity(TurnActivity::Active);
         let number = self.task_count;
@@ -51,6 +57,7 @@ impl SessionActor {
             entry: Arc::clone(&self.entry),
             grace: self.entry.services.options.grace,
             hold_queue: false,
+            model_change: ModelChange::Known,
         };
         let span = tracing::info_span!(
             "session",
@@ -64,9 +71,10 @@ impl SessionActor {
         let is_over = Arc::clone(&turn_ended);
         let job = context.spawn(
             async move {
-                let outcome = task.run().await;
-                is_over.store(outcome.has_no_turn(), Ordering::Release);
-                send_to_self(&address, &stopping, ActorMessage::TaskFinished { task: number, outcome }).await;
+                let finished = task.run().await;
+                is_over.store(finished.outcome.has_no_turn(), Ordering::Release);
+                let message = ActorMessage::TaskFinished { task: number, finished };
+                send_to_self(&address, &stopping, message).await;
             }
             .instrument(span),
         );
@@ -77,6 +85,7 @@ impl SessionActor {
             job,
             interrupts: Vec::new(),
             turn_ended,
+            turn,
         });
     }
 
@@ -84,7 +93,7 @@ impl SessionActor {
     pub(super) fn task_finished(
         &mut self,
         id: u64,
-        outcome: TaskOutcome,
+        finished: FinishedTask,
         context: &Context<ActorMessage>,
     ) -> Result<Flow, Failure> {
         let replies = match std::mem::replace(&mut self.owner, ConversationOwner::None) {
@@ -95,6 +104,8 @@ impl SessionActor {
                 return Ok(Flow::Continue);
             }
         };
+        let FinishedTask { outcome, components } = finished;
+        self.components = components;
         let hold_queue = matches!(outcome, TaskOutcome::QueueHeld(_));
         let conversation = match outcome {
             TaskOutcome::Done(conversation) | TaskOutcome::QueueHeld(conversation) => {

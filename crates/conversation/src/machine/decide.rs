@@ -3,6 +3,7 @@
 use conjure_base::{ContainerId, Timestamp};
 
 use super::checks::{open_call, running_model_call, running_turn, user_input, wrong_status};
+use super::model_change::set_model;
 use super::recovery::{finish_turn, recover, turn_finished, unknown_effects};
 use super::response::{CONTAINER_LOST, accept_response, replacement};
 use super::tool_calls::{decide_approval, denied_result, finish_tool, start_tools};
@@ -68,6 +69,7 @@ pub fn decide(state: &SessionState, command: Command) -> Result<Vec<Event>, Reje
             vec![EventKind::Opened { profile }]
         }
         CommandKind::Import { messages, container } => import(state, messages, container)?,
+        CommandKind::SetModel { model, hosted } => set_model(state, model, hosted)?,
         CommandKind::StartTurn { input, limits } => start_turn(state, input, limits)?,
         CommandKind::StartModelCall { effects } => start_model_call(state, effects, at)?,
         CommandKind::AcceptResponse { turn, call, response } => {

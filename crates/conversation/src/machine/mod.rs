@@ -5,6 +5,7 @@
 
 mod checks;
 mod decide;
+mod model_change;
 mod recovery;
 mod response;
 mod tool_calls;

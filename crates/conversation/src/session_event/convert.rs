@@ -37,6 +37,11 @@ fn convert_event(event: &EventKind) -> Vec<SessionEventKind> {
         EventKind::TurnStarted { input, .. } => {
             user_message(input).into_iter().chain([Kind::SessionStatusRunning {}]).collect()
         }
+        EventKind::ModelChanged { from, to, container } => vec![Kind::SessionModelChanged {
+            from: from.clone(),
+            to: to.clone(),
+            container_id: container.clone(),
+        }],
         EventKind::Queued { id, input, .. } => {
             vec![Kind::UserQueuedMessage { queue_id: *id, content: input.clone() }]
         }

@@ -159,6 +159,19 @@ pub enum SessionEventKind {
         /// Its size in bytes.
         size: u64,
     },
+    /// The session uses another model from now on. What the service of the former model said goes to another service as text, tool calls
+    /// and results. Signatures and encrypted reasoning stay recorded, and are not sent to it.
+    #[serde(rename = "session.model_changed")]
+    SessionModelChanged {
+        /// The model before, by its name in the configuration; absent if the session named none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        from: Option<String>,
+        /// The model from now on, by its name in the configuration.
+        to: String,
+        /// The container of the former model's service, which the session no longer uses; absent if it keeps it or had none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        container_id: Option<ContainerId>,
+    },
     /// The files that the last turn created or changed were recorded.
     #[serde(rename = "session.files_produced")]
     SessionFilesProduced {

@@ -288,6 +288,26 @@ fn skills_and_grants_load_and_are_still_written_so() {
     check_golden(include_str!("../golden/events-v1-standing.jsonl"), &expected);
 }
 
+/// What format 1 says of changed models. The same holds for this file.
+#[test]
+fn changes_of_the_model_load_and_are_still_written_so() {
+    let kinds = vec![
+        EventKind::ModelChanged { from: None, to: "local".to_owned(), container: None },
+        EventKind::ModelChanged {
+            from: Some("claude-sonnet-4-5".to_owned()),
+            to: "local".to_owned(),
+            container: Some(ContainerId::new("container_1")),
+        },
+        EventKind::ModelChanged {
+            from: Some("local".to_owned()),
+            to: "claude-sonnet-4-5".to_owned(),
+            container: None,
+        },
+    ];
+    let expected: Vec<Event> = kinds.into_iter().map(|kind| Event { at: state_time(), kind }).collect();
+    check_golden(include_str!("../golden/events-v1-models.jsonl"), &expected);
+}
+
 /// What format 1 says of compactions. The same holds for this file.
 #[test]
 fn compactions_load_and_are_still_written_so() {

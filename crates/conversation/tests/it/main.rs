@@ -25,6 +25,8 @@ mod limits;
 #[cfg(test)]
 mod machine;
 #[cfg(test)]
+mod model_change;
+#[cfg(test)]
 mod pre_call_hook;
 #[cfg(test)]
 mod properties;

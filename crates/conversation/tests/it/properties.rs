@@ -4,9 +4,9 @@
 use conjure_base::{ContainerId, Digest, Timestamp, TurnId};
 use conjure_conversation::{
     ApiErrorKind, Block, CallOutcome, Command, CommandKind, CompactionPolicy, Decision, Event, EventKind,
-    Grant, GrantScope, InterruptCause, Limits, Message, ModelError, ModelErrorKind, PinnedSkill, QUEUE_LIMIT,
-    QueueId, Response, SessionState, SideEffects, StartedCall, Step, StopReason, Summary, ToolResult, Usage,
-    apply, decide, next, pairing,
+    Grant, GrantScope, HostedSupport, InterruptCause, Limits, Message, ModelError, ModelErrorKind,
+    PinnedSkill, QUEUE_LIMIT, QueueId, Response, SessionState, SideEffects, StartedCall, Step, StopReason,
+    Summary, ToolResult, Usage, apply, decide, next, pairing,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -161,6 +161,10 @@ fn op() -> impl Strategy<Value = Op> {
         3 => blocks().prop_map(|input| Op::Plain(CommandKind::Steer { input })),
         1 => cause.prop_map(|cause| Op::Plain(CommandKind::Interrupt { cause })),
         2 => Just(Op::Plain(CommandKind::Recover)),
+        1 => prop_oneof![Just(HostedSupport::None), Just(HostedSupport::Skills)].prop_map(|hosted| {
+            let model = format!("{hosted:?}");
+            Op::Plain(CommandKind::SetModel { model, hosted })
+        }),
         1 => Just(Op::Plain(CommandKind::Open { profile: Box::default() })),
         6 => (blocks(), proptest::option::of(limits()))
             .prop_map(|(input, limits)| Op::Plain(CommandKind::Queue { input, limits })),
