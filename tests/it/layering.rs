@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The workspace crates that each workspace crate may depend on.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 17] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 18] = [
     ("conjure-base", &[]),
     ("conjure-guest", &[]),
     ("conjure-skill", &["conjure-base"]),
@@ -18,6 +18,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 17] = [
     ("conjure-journal", &["conjure-base", "conjure-store"]),
     ("conjure-model-http", &["conjure-base", "conjure-conversation"]),
     ("conjure-gemini", &["conjure-base", "conjure-conversation", "conjure-model-http"]),
+    ("conjure-openai", &["conjure-base", "conjure-conversation", "conjure-model-http"]),
     ("conjure-prompt", &["conjure-base", "conjure-skill", "conjure-conversation"]),
     ("conjure-sandbox", &["conjure-base", "conjure-egress", "conjure-guest", "conjure-store"]),
     // The conversation records artifacts, and the artifact crate resolves them: they share one type.
@@ -102,14 +103,17 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 29] = [
     ("regex-lite", &["conjure-conversation", "conjure-skill"]),
     ("base64", &["conjure-toolbox"]),
     ("libc", &["conjure-guest"]),
-    ("bytes", &["conjure-anthropic", "conjure-artifact", "conjure-model-http", "conjure-sandbox"]),
+    (
+        "bytes",
+        &["conjure-anthropic", "conjure-artifact", "conjure-gemini", "conjure-model-http", "conjure-sandbox"],
+    ),
     ("httparse", &["conjure-egress"]),
     ("idna", &["conjure-egress"]),
     ("http-body", &["conjure-anthropic"]),
     // The fake of the Messages service serves HTTP; an engine is asked by it.
-    ("http-body-util", &["conjure-anthropic"]),
-    ("hyper", &["conjure-anthropic", "conjure-sandbox"]),
-    ("hyper-util", &["conjure-anthropic", "conjure-sandbox"]),
+    ("http-body-util", &["conjure-anthropic", "conjure-gemini"]),
+    ("hyper", &["conjure-anthropic", "conjure-gemini", "conjure-sandbox"]),
+    ("hyper-util", &["conjure-anthropic", "conjure-gemini", "conjure-sandbox"]),
     ("metrics", &["conjure-actors"]),
     ("ractor", &["conjure-actors"]),
     ("reqwest", &["conjure-anthropic", "conjure-artifact", "conjure-model-http"]),

@@ -1,0 +1,45 @@
+//! [`CallContext`]: what a decoder must know of the request whose answer it reads.
+
+use std::sync::{Arc, OnceLock};
+
+use conjure_conversation::{Origin, ToolDefinition, Usage};
+
+use crate::token_estimate::{RequestSize, TokenEstimator};
+use crate::tool_names::ToolNames;
+
+/// What the decoder of one call knows of its request.
+#[derive(Debug)]
+pub(crate) struct CallContext {
+    /// Who answers.
+    pub(crate) origin: Origin,
+    /// The names of the tools of the request.
+    pub(crate) names: ToolNames,
+    /// The size of the request, once its body is written.
+    pub(crate) size: OnceLock<RequestSize>,
+    /// Shared by all calls of the model.
+    pub(crate) estimator: Arc<TokenEstimator>,
+}
+
+impl CallContext {
+    /// The context of a call with these tools, whose body is not written yet.
+    pub(crate) fn new(origin: Origin, tools: &[ToolDefinition], estimator: Arc<TokenEstimator>) -> Self {
+        Self { origin, names: ToolNames::new(tools), size: OnceLock::new(), estimator }
+    }
+
+    /// A context without a request.
+    pub(crate) fn detached(origin: Origin) -> Self {
+        Self::new(origin, &[], Arc::default())
+    }
+
+    /// The usage that the service told, or an estimate.
+    pub(crate) fn usage(&self, told: Option<Usage>, answer_bytes: u64) -> Usage {
+        let size = self.size.get().copied().unwrap_or_default();
+        match told {
+            Some(told) if told.total() > 0 => {
+                self.estimator.learn(size, &told);
+                told
+            }
+            _ => self.estimator.estimate(size, answer_bytes),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Writes the canonical blocks of an answer, and finishes the arguments of its calls.
+
+use conjure_conversation::Block;
+use conjure_model_http::{InputCompletion, finish_input, is_object, quoted};
+
+/// A `thinking` block. These services sign their reasoning in the native form, if at all.
+pub(crate) fn thinking_block(text: &str) -> Result<Block, String> {
+    block(format!(r#"{{"type":"thinking","thinking":{},"signature":""}}"#, quoted(text)))
+}
+
+/// A `tool_use` block with finished arguments.
+pub(crate) fn call_block(id: &str, name: &str, arguments: &str) -> Result<Block, String> {
+    block(format!(
+        r#"{{"type":"tool_use","id":{},"name":{},"input":{}}}"#,
+        quoted(id),
+        quoted(name),
+        arguments.trim()
+    ))
+}
+
+fn block(json: String) -> Result<Block, String> {
+    Block::from_json(json).map_err(|error| error.to_string())
+}
+
+/// The arguments of a call as a JSON object: as the model wrote them, if they are one. No arguments are an empty object. Anything else gets
+/// the form that marks it as invalid, also in the native form, because servers refuse a history with arguments that are not JSON.
+pub(crate) fn finish_arguments(written: &str, end: InputCompletion) -> String {
+    if is_object(written) {
+        return written.to_owned();
+    }
+    match written.trim() {
+        "" | "null" => "{}".to_owned(),
+        _ => finish_input(written, end),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_always_an_object() {
+        let check = |written: &str, end, expected: &str| {
+            assert_eq!(finish_arguments(written, end), expected, "{written}");
+        };
+        use InputCompletion::{Complete, Cut};
+        check(" {\"a\": 1.50}\n", Complete, " {\"a\": 1.50}\n");
+        check("", Complete, "{}");
+        check(" ", Cut, "{}");
+        check("null", Complete, "{}");
+        check("{\"a\": 1, \"b", Cut, "{\"a\": 1}");
+        check("{\"a\": 1, \"b", Complete, r#"{"INVALID_JSON":"{\"a\": 1, \"b"}"#);
+        check("[1]", Complete, r#"{"INVALID_JSON":"[1]"}"#);
+        assert!(call_block("a", "b", " {}\n").is_ok());
+    }
+}

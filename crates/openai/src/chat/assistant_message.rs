@@ -1,0 +1,482 @@
+//! [`AssistantMessage`]: rebuilds the assistant's message from the deltas of a stream, beside the canonical blocks.
+//!
+//! The same server gets the rebuilt message back, so it has all that the deltas had:
+//!
+//! - strings are concatenated, and a member that was ever a string stays, also an empty one;
+//! - `role` is written once, and `null` says nothing;
+//! - lists in `content` and in `reasoning_details` are continued;
+//! - of any other member, the last value counts;
+//! - each call has its `id`, `type`, `function`, and its unknown members.
+//!
+//! An unstreamed message is one delta with everything in it.
+
+use std::collections::HashMap;
+
+use conjure_conversation::{Block, ModelEvent, NativeItem};
+use conjure_model_http::{InputCompletion, OutputShown, RawObject, StreamError, quoted};
+use serde_json::value::RawValue;
+
+use crate::canonical::{call_block, finish_arguments, thinking_block};
+use crate::members::{Members, items_of, text_of};
+use crate::preview::{Preview, ShownText, TextKind};
+use crate::tool_names::ToolNames;
+
+/// The most calls of an answer.
+const MAX_CALLS: usize = 10_000;
+/// The most members of a message or of a call. Real ones have a handful.
+const MAX_MEMBERS: usize = 1_000;
+/// The name of a call that never got one. No tool has it, so the call gets an error result.
+const UNNAMED: &str = "unnamed_tool";
+
+/// A message under construction.
+#[derive(Debug)]
+pub(super) struct AssistantMessage {
+    names: ToolNames,
+    preview: Preview,
+    /// All members but `role` and `tool_calls`, in order.
+    members: Vec<(String, Member)>,
+    calls: Vec<Call>,
+    /// The newest call of each index on the wire.
+    call_by_index: HashMap<u64, usize>,
+    thinking: Shown,
+    text: Shown,
+    refusal: Shown,
+}
+
+/// A member of the message.
+#[derive(Debug)]
+enum Member {
+    /// `null` so far.
+    Null,
+    Text(String),
+    List(Vec<Item>),
+    /// Anything else, as JSON.
+    Other(String),
+}
+
+/// An item of a list.
+#[derive(Debug)]
+enum Item {
+    /// JSON.
+    Raw(String),
+    /// A detail of reasoning whose text is continued by the details that follow.
+    Growing {
+        fields: RawObject,
+        /// The member that grows.
+        name: &'static str,
+        text: String,
+    },
+}
+
+/// A text of the answer, and where it is shown.
+#[derive(Debug, Default)]
+struct Shown {
+    text: String,
+    place: ShownText,
+}
+
+/// A tool call under construction.
+#[derive(Debug, Default)]
+struct Call {
+    id: String,
+    /// The name on the wire.
+    name: String,
+    arguments: String,
+    /// Unknown members of the call, as JSON.
+    others: Vec<(String, String)>,
+    /// Unknown members of its `function`, as JSON.
+    function_others: Vec<(String, String)>,
+    index: Option<usize>,
+}
+
+/// A finished message.
+#[derive(Debug)]
+pub(super) struct FinishedMessage {
+    pub(super) content: Vec<Block>,
+    pub(super) native: NativeItem,
+    /// How many bytes the model wrote.
+    pub(super) written: u64,
+}
+
+impl AssistantMessage {
+    pub(super) fn new(names: ToolNames) -> Self {
+        Self {
+            names,
+            preview: Preview::default(),
+            members: Vec::new(),
+            calls: Vec::new(),
+            call_by_index: HashMap::new(),
+            thinking: Shown::default(),
+            text: Shown::default(),
+            refusal: Shown::default(),
+        }
+    }
+
+    pub(super) const fn shown(&self) -> OutputShown {
+        self.preview.shown()
+    }
+
+    pub(super) const fn has_calls(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
+    pub(super) fn has_text(&self) -> bool {
+        !self.text.text.trim().is_empty()
+    }
+
+    pub(super) fn is_refusal(&self) -> bool {
+        !self.refusal.text.trim().is_empty()
+    }
+
+    /// Adds a delta.
+    pub(super) fn push(
+        &mut self,
+        delta: &Members<'_>,
+        show: &mut dyn FnMut(ModelEvent),
+    ) -> Result<(), StreamError> {
+        self.push_thinking(delta, show);
+        for (name, raw) in delta.iter() {
+            match name {
+                "role" => {}
+                "tool_calls" => {
+                    for call in items_of(raw) {
+                        self.push_call(call, show)?;
+                    }
+                }
+                "content" => {
+                    self.push_content(raw, show);
+                    self.merge(name, raw)?;
+                }
+                "refusal" => {
+                    if let Some(piece) = text_of(raw) {
+                        self.refusal.push(&piece, TextKind::Text, &mut self.preview, show);
+                    }
+                    self.merge(name, raw)?;
+                }
+                _ => self.merge(name, raw)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Servers name the reasoning differently, and some name it twice.
+    fn push_thinking(&mut self, delta: &Members<'_>, show: &mut dyn FnMut(ModelEvent)) {
+        let names = ["reasoning_content", "reasoning"];
+        let piece = names.iter().find_map(|name| delta.text(name).filter(|piece| !piece.is_empty()));
+        if let Some(piece) = piece {
+            self.thinking.push(&piece, TextKind::Thinking, &mut self.preview, show);
+        }
+    }
+
+    /// Content is a text, or a list of typed parts.
+    fn push_content(&mut self, raw: &RawValue, show: &mut dyn FnMut(ModelEvent)) {
+        if let Some(piece) = text_of(raw) {
+            self.text.push(&piece, TextKind::Text, &mut self.preview, show);
+            return;
+        }
+        for part in items_of(raw) {
+            let Ok(part) = serde_json::from_str::<Members<'_>>(part.get()) else { continue };
+            if let Some(piece) = part.text("text") {
+                self.text.push(&piece, TextKind::Text, &mut self.preview, show);
+            }
+            let Some(thinking) = part.get("thinking") else { continue };
+            let inner = items_of(thinking);
+            let inner = inner.iter().filter_map(|part| serde_json::from_str::<Members<'_>>(part.get()).ok());
+            let piece = text_of(thinking)
+                .unwrap_or_else(|| inner.filter_map(|part| part.text("text")).collect::<String>());
+            self.thinking.push(&piece, TextKind::Thinking, &mut self.preview, show);
+        }
+    }
+
+    /// Merges a member into the message.
+    fn merge(&mut self, name: &str, raw: &RawValue) -> Result<(), StreamError> {
+        let place = match self.members.iter().position(|(other, _)| other == name) {
+            Some(place) => place,
+            None if self.members.len() >= MAX_MEMBERS => {
+                return Err(StreamError::TooMany { what: "members of a message", limit: MAX_MEMBERS });
+            }
+            None => {
+                self.members.push((name.to_owned(), Member::Null));
+                self.members.len() - 1
+            }
+        };
+        let member = &mut self.members[place].1;
+        if raw.get() == "null" {
+            return Ok(());
+        }
+        let is_list = raw.get().starts_with('[');
+        match (&mut *member, text_of(raw)) {
+            (Member::Text(text), Some(piece)) => text.push_str(&piece),
+            (Member::List(items), Some(piece)) => items.push(Item::text_part(&piece)),
+            (_, Some(piece)) => *member = Member::Text(piece),
+            (Member::List(items), None) if is_list => continue_list(items, raw),
+            (_, None) if is_list && matches!(name, "content" | "reasoning_details") => {
+                let mut items = match member {
+                    Member::Text(text) if !text.is_empty() => vec![Item::text_part(text)],
+                    _ => Vec::new(),
+                };
+                continue_list(&mut items, raw);
+                *member = Member::List(items);
+            }
+            (_, None) => *member = Member::Other(raw.get().to_owned()),
+        }
+        Ok(())
+    }
+
+    fn push_call(&mut self, raw: &RawValue, show: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
+        let Ok(delta) = serde_json::from_str::<Members<'_>>(raw.get()) else {
+            return Err(StreamError::protocol("a tool call is not an object"));
+        };
+        let function = delta.object("function").unwrap_or_default();
+        let id = delta.text("id").filter(|id| !id.is_empty());
+        let name = function.text("name").filter(|name| !name.is_empty());
+        let place = self.place_of_call(delta.number("index"), id.as_deref(), name.as_deref())?;
+        let call = &mut self.calls[place];
+        if let Some(id) = id.filter(|_| call.id.is_empty()) {
+            call.id = id;
+        }
+        for (name, raw) in delta.iter() {
+            if !matches!(name, "index" | "id" | "type" | "function") && raw.get() != "null" {
+                set(&mut call.others, name, raw)?;
+            }
+        }
+        for (name, raw) in function.iter() {
+            if !matches!(name, "name" | "arguments") && raw.get() != "null" {
+                set(&mut call.function_others, name, raw)?;
+            }
+        }
+        if let Some(name) = name.filter(|_| call.name.is_empty()) {
+            call.name = name;
+        }
+        // Some servers write the object itself instead of its text.
+        let piece = function.get("arguments");
+        let piece = piece.map(|raw| text_of(raw).unwrap_or_else(|| raw.get().to_owned())).unwrap_or_default();
+        call.arguments.push_str(&piece);
+        match call.index {
+            Some(index) => self.preview.input(index, &piece, show),
+            None if !call.name.is_empty() => {
+                let index = self.preview.call(self.names.own_name(&call.name), show);
+                call.index = Some(index);
+                self.preview.input(index, &call.arguments, show);
+            }
+            None => self.preview.other(show),
+        }
+        Ok(())
+    }
+
+    /// Which call a delta belongs to. Calls are joined by their index. Without one, an id or a name that is new begins a call. Some servers
+    /// give all calls the same index: another id with another name begins a call, too.
+    fn place_of_call(
+        &mut self,
+        index: Option<u64>,
+        id: Option<&str>,
+        name: Option<&str>,
+    ) -> Result<usize, StreamError> {
+        let known = match index {
+            Some(index) => self.call_by_index.get(&index).copied(),
+            None => self.calls.len().checked_sub(1),
+        };
+        let continues = |call: &Call| {
+            let has_other_id = id.is_some_and(|id| !call.id.is_empty() && call.id != id);
+            match index {
+                Some(_) => !(has_other_id && name.is_some() && !call.name.is_empty()),
+                None => !has_other_id && (id.is_some() || name.is_none() || call.name.is_empty()),
+            }
+        };
+        if let Some(place) = known.filter(|place| continues(&self.calls[*place])) {
+            return Ok(place);
+        }
+        if self.calls.len() >= MAX_CALLS {
+            return Err(StreamError::TooMany { what: "tool calls", limit: MAX_CALLS });
+        }
+        let place = self.calls.len();
+        self.calls.push(Call::default());
+        if let Some(index) = index {
+            self.call_by_index.insert(index, place);
+        }
+        Ok(place)
+    }
+
+    /// Finishes the message. `end`: whether the answer was cut.
+    pub(super) fn finish(mut self, end: InputCompletion) -> Result<FinishedMessage, StreamError> {
+        let mut written = self.thinking.text.len() + self.text.text.len() + self.refusal.text.len();
+        self.name_calls();
+        let mut blocks: Vec<(usize, Result<Block, String>)> = Vec::new();
+        let texts = [
+            (&self.thinking, TextKind::Thinking),
+            (&self.text, TextKind::Text),
+            (&self.refusal, TextKind::Text),
+        ];
+        for (shown, kind) in texts {
+            if let Some(index) = shown.place.index() {
+                let block = match kind {
+                    TextKind::Thinking => thinking_block(&shown.text),
+                    TextKind::Text => Ok(Block::text(shown.text.as_str())),
+                };
+                blocks.push((index, block));
+            }
+        }
+        for call in &mut self.calls {
+            written += call.name.len() + call.arguments.len();
+            call.arguments = finish_arguments(&call.arguments, end);
+            let block = call_block(&call.id, self.names.own_name(&call.name), &call.arguments);
+            // A call without an index had no name, so it was never shown.
+            blocks.push((call.index.unwrap_or(usize::MAX), block));
+        }
+        blocks.sort_by_key(|(index, _)| *index);
+        let content: Result<Vec<Block>, String> = blocks.into_iter().map(|(_, block)| block).collect();
+        let native = NativeItem::from_json(self.native_json());
+        Ok(FinishedMessage {
+            content: content.map_err(StreamError::protocol)?,
+            native: native.map_err(|error| StreamError::protocol(error.to_string()))?,
+            written: written as u64,
+        })
+    }
+
+    /// Gives a call without an id, or with the id of another one, an id of ours.
+    fn name_calls(&mut self) {
+        let mut taken = std::collections::HashSet::new();
+        for (place, call) in self.calls.iter_mut().enumerate() {
+            let mut number = place;
+            while call.id.is_empty() || !taken.insert(call.id.clone()) {
+                call.id = format!("call_{number}");
+                number += 1;
+            }
+            if call.name.is_empty() {
+                call.name = UNNAMED.to_owned();
+            }
+        }
+    }
+
+    /// The message as the server gets it back.
+    fn native_json(&self) -> String {
+        let mut json = String::from("{\"role\":\"assistant\"");
+        let mut member = |name: &str, value: &str| {
+            json.push(',');
+            json.push_str(&quoted(name));
+            json.push(':');
+            json.push_str(value);
+        };
+        let has_content =
+            self.members.iter().any(|(name, value)| name == "content" && !matches!(value, Member::Null));
+        if !has_content {
+            member("content", if self.calls.is_empty() { "\"\"" } else { "null" });
+        }
+        for (name, value) in &self.members {
+            match value {
+                Member::Null => {}
+                Member::Text(text) => member(name, &quoted(text)),
+                Member::List(items) => {
+                    let items: Vec<String> = items.iter().map(Item::to_json).collect();
+                    member(name, &format!("[{}]", items.join(",")));
+                }
+                Member::Other(raw) => member(name, raw),
+            }
+        }
+        if !self.calls.is_empty() {
+            let calls: Vec<String> = self.calls.iter().map(Call::native_json).collect();
+            member("tool_calls", &format!("[{}]", calls.join(",")));
+        }
+        json.push('}');
+        json
+    }
+}
+
+impl Shown {
+    fn push(&mut self, piece: &str, kind: TextKind, preview: &mut Preview, show: &mut dyn FnMut(ModelEvent)) {
+        self.text.push_str(piece);
+        preview.text(&mut self.place, kind, piece, show);
+    }
+}
+
+impl Call {
+    fn native_json(&self) -> String {
+        let others = |members: &[(String, String)]| {
+            members.iter().map(|(name, raw)| format!(",{}:{raw}", quoted(name))).collect::<String>()
+        };
+        format!(
+            r#"{{"id":{},"type":"function","function":{{"name":{},"arguments":{}{}}}{}}}"#,
+            quoted(&self.id),
+            quoted(&self.name),
+            quoted(&self.arguments),
+            others(&self.function_others),
+            others(&self.others)
+        )
+    }
+}
+
+/// Sets an unknown member to its last value.
+fn set(members: &mut Vec<(String, String)>, name: &str, raw: &RawValue) -> Result<(), StreamError> {
+    if let Some((_, value)) = members.iter_mut().find(|(other, _)| other == name) {
+        raw.get().clone_into(value);
+        return Ok(());
+    }
+    if members.len() >= MAX_MEMBERS {
+        return Err(StreamError::TooMany { what: "members of a tool call", limit: MAX_MEMBERS });
+    }
+    members.push((name.to_owned(), raw.get().to_owned()));
+    Ok(())
+}
+
+impl Item {
+    /// A part of content that is a text.
+    fn text_part(text: &str) -> Self {
+        Self::Raw(format!(r#"{{"type":"text","text":{}}}"#, quoted(text)))
+    }
+
+    fn new(raw: &RawValue) -> Self {
+        let kept = || Self::Raw(raw.get().to_owned());
+        let Ok(fields) = serde_json::from_str::<RawObject>(raw.get()) else { return kept() };
+        let name = match fields.text("type").as_deref() {
+            Some("reasoning.text") => "text",
+            Some("reasoning.summary") => "summary",
+            _ => return kept(),
+        };
+        match fields.text(name) {
+            Some(text) => Self::Growing { fields, name, text },
+            None => kept(),
+        }
+    }
+
+    /// Joins the next item to this one, if it is the next piece of a text of the same type and index. Of other members, the last value
+    /// counts. Returns whether it did.
+    fn join(&mut self, next: &Self) -> bool {
+        let (Self::Growing { fields, text, .. }, Self::Growing { fields: more, name, text: piece }) =
+            (self, next)
+        else {
+            return false;
+        };
+        if ["type", "index"].iter().any(|member| fields.get(member) != more.get(member)) {
+            return false;
+        }
+        for (other, raw) in more.iter().filter(|(other, raw)| other != name && *raw != "null") {
+            fields.set(other, raw.to_owned());
+        }
+        text.push_str(piece);
+        true
+    }
+
+    fn to_json(&self) -> String {
+        match self {
+            Self::Raw(raw) => raw.clone(),
+            Self::Growing { fields, name, text } => {
+                let mut all = RawObject::default();
+                for (other, raw) in fields.iter() {
+                    let value = if other == *name { quoted(text) } else { raw.to_owned() };
+                    all.set(other, value);
+                }
+                all.to_json()
+            }
+        }
+    }
+}
+
+/// Appends the items of a list. An item that continues the last one is joined with it, as OpenRouter writes `reasoning_details`.
+fn continue_list(items: &mut Vec<Item>, raw: &RawValue) {
+    for item in items_of(raw) {
+        let item = Item::new(item);
+        if !items.last_mut().is_some_and(|last| last.join(&item)) {
+            items.push(item);
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! [`Chat`]: Chat Completions as a [`Model`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use conjure_conversation::{Model, ModelApi, ModelError, ModelEvent, ModelStream, Origin, Request, Response};
+use conjure_model_http::{
+    CallEvent, Decoder as _, HeaderMap, HttpCall, HttpClient, ServiceError, StreamError, Url, Wire,
+};
+use futures_util::StreamExt as _;
+
+use super::decoder::ChatDecoder;
+use super::request_body::{BodyOptions, request_body};
+use crate::call_context::CallContext;
+use crate::error_body::read_error_body;
+use crate::options::{ChatOptions, TokensField};
+use crate::token_estimate::{RequestSize, TokenEstimator};
+
+/// The host of OpenAI itself.
+const OPENAI_HOST: &str = "api.openai.com";
+/// The host of DeepSeek, which wants the reasoning of all answers with calls.
+const DEEPSEEK_HOST: &str = "api.deepseek.com";
+
+/// One model behind Chat Completions, with its options. Cheap to clone.
+#[derive(Clone)]
+pub struct Chat(Arc<ChatState>);
+
+struct ChatState {
+    client: HttpClient,
+    options: ChatOptions,
+    origin: Origin,
+    tokens_field: TokensField,
+    replayed_reasoning: Option<String>,
+    url: Url,
+    estimator: Arc<TokenEstimator>,
+}
+
+/// What is special to one call.
+struct ChatWire(Arc<CallContext>);
+
+impl Chat {
+    /// The model of these options, behind this client. Its base URL is the one to which `/chat/completions` is appended, as
+    /// [`DEFAULT_BASE_URL`](crate::DEFAULT_BASE_URL).
+    #[must_use]
+    pub fn new(client: HttpClient, options: ChatOptions) -> Self {
+        let default_field = match client.host() {
+            OPENAI_HOST => TokensField::MaxCompletionTokens,
+            _ => TokensField::MaxTokens,
+        };
+        let default_reasoning = (client.host() == DEEPSEEK_HOST).then(|| "reasoning_content".to_owned());
+        let origin =
+            Origin { api: ModelApi::Chat, service: client.service(), model: options.model().to_owned() };
+        Self(Arc::new(ChatState {
+            url: client.url(["chat", "completions"]),
+            tokens_field: options.tokens_field.unwrap_or(default_field),
+            replayed_reasoning: options.replayed_reasoning.clone().or(default_reasoning),
+            client,
+            options,
+            origin,
+            estimator: Arc::default(),
+        }))
+    }
+
+    /// The options of this model.
+    #[must_use]
+    pub fn options(&self) -> &ChatOptions {
+        &self.0.options
+    }
+
+    /// Who writes its answers.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        &self.0.origin
+    }
+
+    /// The body of a streamed call. It is deterministic, and a byte prefix of the next call's body up to the end of its messages.
+    #[must_use]
+    pub fn body(&self, request: &Request) -> Vec<u8> {
+        self.0.body(request, true).0
+    }
+
+    /// Runs a call without streaming. Use the stream for answers that take minutes.
+    ///
+    /// # Errors
+    /// [`ModelError`].
+    pub async fn create(&self, request: &Request) -> Result<Response, ModelError> {
+        let wire = self.0.wire(request);
+        let call = self.0.call(request, &wire, false);
+        self.0.client.create(wire, call).await
+    }
+}
+
+impl ChatState {
+    fn wire(&self, request: &Request) -> Arc<ChatWire> {
+        let context = CallContext::new(self.origin.clone(), &request.tools, Arc::clone(&self.estimator));
+        Arc::new(ChatWire(Arc::new(context)))
+    }
+
+    fn body(&self, request: &Request, is_streamed: bool) -> (Vec<u8>, RequestSize) {
+        let with = BodyOptions {
+            options: &self.options,
+            origin: &self.origin,
+            tokens_field: self.tokens_field,
+            replayed_reasoning: self.replayed_reasoning.as_deref(),
+            is_streamed,
+        };
+        request_body(request, with)
+    }
+
+    fn call(&self, request: &Request, wire: &ChatWire, is_streamed: bool) -> HttpCall {
+        let (body, size) = self.body(request, is_streamed);
+        // It is written once for each call.
+        let _ = wire.0.size.set(size);
+        HttpCall {
+            max_tokens: self.options.max_tokens(),
+            ..HttpCall::new(self.url.clone(), body, request, self.options.model())
+        }
+    }
+}
+
+impl Model for Chat {
+    fn stream(&self, request: Request) -> ModelStream {
+        let state = Arc::clone(&self.0);
+        let wire = state.wire(&request);
+        let called = Arc::clone(&wire);
+        let events = self.0.client.stream(wire, move || Ok(state.call(&request, &called, true)));
+        Box::pin(events.map(|item| {
+            item.map(|event| match event {
+                CallEvent::Preview(event) => event,
+                CallEvent::Finished(response) => ModelEvent::Finished(response),
+            })
+        }))
+    }
+}
+
+impl Wire for ChatWire {
+    type Answer = Response;
+    type Decoder = ChatDecoder;
+
+    fn provider(&self) -> &str {
+        "openai"
+    }
+
+    fn api_name(&self) -> &str {
+        "Chat Completions"
+    }
+
+    fn decoder(&self, _call: &HttpCall) -> ChatDecoder {
+        ChatDecoder::with_context(Arc::clone(&self.0))
+    }
+
+    fn read_whole(&self, body: &[u8]) -> Result<Response, String> {
+        let json = std::str::from_utf8(body).map_err(|error| error.to_string())?;
+        let mut decoder = ChatDecoder::with_context(Arc::clone(&self.0));
+        let read = decoder.push_object(json, &mut |_| {}).and_then(|()| decoder.finish());
+        match read {
+            Ok(Some(response)) => Ok(response),
+            Ok(None) => Err("it has no choice with a `finish_reason`".to_owned()),
+            Err(StreamError::Service(error)) => Err(format!("it is an error: {}", error.message)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn read_error(&self, status: u16, _headers: &HeaderMap, body: &[u8]) -> Option<ServiceError> {
+        read_error_body(status, body)
+    }
+
+    fn response_mut(answer: &mut Response) -> &mut Response {
+        answer
+    }
+}
+
+impl fmt::Debug for Chat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chat").field("origin", &self.0.origin).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,9 @@
+//! The client of Chat Completions, which most servers speak.
+
+mod assistant_message;
+mod client;
+mod decoder;
+mod request_body;
+
+pub use client::Chat;
+pub use decoder::ChatDecoder;

@@ -1,0 +1,32 @@
+//! Clients of OpenAI's two APIs, as streaming [`Model`](conjure_conversation::Model)s: [`Chat`] for Chat Completions, which most other
+//! servers speak too, and [`Responses`] for the Responses API of OpenAI itself.
+//!
+//! A call is written (`request_body`), sent by `conjure-model-http`, and its events are read by a decoder. Both build two forms of an
+//! answer: the canonical blocks, which every service can be told, and the native form, which its own service gets back unchanged.
+//!
+//! This crate has no session, no history and no actor. It reads no environment variable and starts no task. The API key is never in an
+//! error, a log or `Debug`.
+
+mod chat;
+mod options;
+mod responses;
+
+mod call_context;
+mod canonical;
+mod error_body;
+mod history;
+mod members;
+mod preview;
+mod request_writer;
+mod token_estimate;
+mod tool_names;
+mod usage;
+
+pub use chat::{Chat, ChatDecoder};
+pub use options::{
+    ChatOptions, EncryptedReasoning, ParallelToolCalls, ReservedField, ResponsesOptions, TokensField,
+};
+pub use responses::{Responses, ResponsesDecoder};
+
+/// The address of OpenAI's own service.
+pub const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";

@@ -1,0 +1,102 @@
+//! [`Preview`]: emits the events that show an answer while it is written, each block under its index.
+//!
+//! A blank text is no block of an answer, so blank pieces are held back until the text says something.
+
+use conjure_conversation::ModelEvent;
+use conjure_model_http::OutputShown;
+
+/// Emits events, and knows whether there was output.
+#[derive(Debug, Default)]
+pub(crate) struct Preview {
+    shown: OutputShown,
+    /// How many blocks have begun.
+    blocks: usize,
+}
+
+/// A text that is shown in pieces.
+#[derive(Debug, Default)]
+pub(crate) struct ShownText {
+    index: Option<usize>,
+    /// Blank pieces, before the text says anything.
+    held_back: String,
+}
+
+/// What a text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TextKind {
+    Text,
+    Thinking,
+}
+
+impl Preview {
+    pub(crate) const fn shown(&self) -> OutputShown {
+        self.shown
+    }
+
+    /// Shows the next piece of a text.
+    pub(crate) fn text(
+        &mut self,
+        place: &mut ShownText,
+        kind: TextKind,
+        piece: &str,
+        show: &mut dyn FnMut(ModelEvent),
+    ) {
+        if piece.is_empty() {
+            return;
+        }
+        let mut text = std::mem::take(&mut place.held_back);
+        text.push_str(piece);
+        if place.index.is_none() && text.trim().is_empty() {
+            place.held_back = text;
+            return;
+        }
+        let index = *place.index.get_or_insert_with(|| self.next_index());
+        self.emit(
+            match kind {
+                TextKind::Text => ModelEvent::TextDelta { index, text },
+                TextKind::Thinking => ModelEvent::ThinkingDelta { index, text },
+            },
+            show,
+        );
+    }
+
+    /// Shows that a call of this tool has begun. Returns its index.
+    pub(crate) fn call(&mut self, name: &str, show: &mut dyn FnMut(ModelEvent)) -> usize {
+        let index = self.next_index();
+        self.emit(ModelEvent::ToolUseStarted { index, name: name.to_owned() }, show);
+        index
+    }
+
+    /// Shows the next piece of a call's input.
+    pub(crate) fn input(&mut self, index: usize, piece: &str, show: &mut dyn FnMut(ModelEvent)) {
+        if !piece.is_empty() {
+            self.emit(ModelEvent::ToolInputDelta { index, partial_json: piece.to_owned() }, show);
+        }
+    }
+
+    /// Notes output that has no event of its own.
+    pub(crate) fn other(&mut self, show: &mut dyn FnMut(ModelEvent)) {
+        if self.shown == OutputShown::Nothing {
+            self.shown = OutputShown::Something;
+            show(ModelEvent::Started);
+        }
+    }
+
+    const fn next_index(&mut self) -> usize {
+        let index = self.blocks;
+        self.blocks += 1;
+        index
+    }
+
+    fn emit(&mut self, event: ModelEvent, show: &mut dyn FnMut(ModelEvent)) {
+        self.other(show);
+        show(event);
+    }
+}
+
+impl ShownText {
+    /// The index of the block, if the text has said anything.
+    pub(crate) const fn index(&self) -> Option<usize> {
+        self.index
+    }
+}

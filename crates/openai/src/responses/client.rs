@@ -1,0 +1,156 @@
+//! [`Responses`]: the Responses API as a [`Model`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use conjure_conversation::{Model, ModelApi, ModelError, ModelEvent, ModelStream, Origin, Request, Response};
+use conjure_model_http::{
+    CallEvent, Decoder as _, HeaderMap, HttpCall, HttpClient, ServiceError, StreamError, Url, Wire,
+};
+use futures_util::StreamExt as _;
+
+use super::decoder::ResponsesDecoder;
+use super::request_body::request_body;
+use crate::call_context::CallContext;
+use crate::error_body::read_error_body;
+use crate::options::ResponsesOptions;
+use crate::token_estimate::{RequestSize, TokenEstimator};
+
+/// One model behind the Responses API, with its options. Cheap to clone.
+#[derive(Clone)]
+pub struct Responses(Arc<ResponsesState>);
+
+struct ResponsesState {
+    client: HttpClient,
+    options: ResponsesOptions,
+    origin: Origin,
+    url: Url,
+    estimator: Arc<TokenEstimator>,
+}
+
+/// What is special to one call.
+struct ResponsesWire(Arc<CallContext>);
+
+impl Responses {
+    /// The model of these options, behind this client. Its base URL is the one to which `/responses` is appended, as
+    /// [`DEFAULT_BASE_URL`](crate::DEFAULT_BASE_URL).
+    #[must_use]
+    pub fn new(client: HttpClient, options: ResponsesOptions) -> Self {
+        let origin =
+            Origin { api: ModelApi::Responses, service: client.service(), model: options.model().to_owned() };
+        Self(Arc::new(ResponsesState {
+            url: client.url(["responses"]),
+            client,
+            options,
+            origin,
+            estimator: Arc::default(),
+        }))
+    }
+
+    /// The options of this model.
+    #[must_use]
+    pub fn options(&self) -> &ResponsesOptions {
+        &self.0.options
+    }
+
+    /// Who writes its answers.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        &self.0.origin
+    }
+
+    /// The body of a streamed call. It is deterministic, and a byte prefix of the next call's body up to the end of its input.
+    #[must_use]
+    pub fn body(&self, request: &Request) -> Vec<u8> {
+        self.0.body(request, true).0
+    }
+
+    /// Runs a call without streaming. Use the stream for answers that take minutes.
+    ///
+    /// # Errors
+    /// [`ModelError`].
+    pub async fn create(&self, request: &Request) -> Result<Response, ModelError> {
+        let wire = self.0.wire(request);
+        let call = self.0.call(request, &wire, false);
+        self.0.client.create(wire, call).await
+    }
+}
+
+impl ResponsesState {
+    fn wire(&self, request: &Request) -> Arc<ResponsesWire> {
+        let context = CallContext::new(self.origin.clone(), &request.tools, Arc::clone(&self.estimator));
+        Arc::new(ResponsesWire(Arc::new(context)))
+    }
+
+    fn body(&self, request: &Request, is_streamed: bool) -> (Vec<u8>, RequestSize) {
+        request_body(request, &self.options, &self.origin, is_streamed)
+    }
+
+    fn call(&self, request: &Request, wire: &ResponsesWire, is_streamed: bool) -> HttpCall {
+        let (body, size) = self.body(request, is_streamed);
+        // It is written once for each call.
+        let _ = wire.0.size.set(size);
+        HttpCall {
+            max_tokens: self.options.max_tokens(),
+            ..HttpCall::new(self.url.clone(), body, request, self.options.model())
+        }
+    }
+}
+
+impl Model for Responses {
+    fn stream(&self, request: Request) -> ModelStream {
+        let state = Arc::clone(&self.0);
+        let wire = state.wire(&request);
+        let called = Arc::clone(&wire);
+        let events = self.0.client.stream(wire, move || Ok(state.call(&request, &called, true)));
+        Box::pin(events.map(|item| {
+            item.map(|event| match event {
+                CallEvent::Preview(event) => event,
+                CallEvent::Finished(response) => ModelEvent::Finished(response),
+            })
+        }))
+    }
+}
+
+impl Wire for ResponsesWire {
+    type Answer = Response;
+    type Decoder = ResponsesDecoder;
+
+    fn provider(&self) -> &str {
+        "openai"
+    }
+
+    fn api_name(&self) -> &str {
+        "the Responses API"
+    }
+
+    fn decoder(&self, _call: &HttpCall) -> ResponsesDecoder {
+        ResponsesDecoder::with_context(Arc::clone(&self.0))
+    }
+
+    fn read_whole(&self, body: &[u8]) -> Result<Response, String> {
+        let json = std::str::from_utf8(body).map_err(|error| error.to_string())?;
+        let mut decoder = ResponsesDecoder::with_context(Arc::clone(&self.0));
+        let read = decoder.end_with(json, &mut |_| {}).and_then(|()| decoder.finish());
+        match read {
+            Ok(Some(response)) => Ok(response),
+            Ok(None) => Err("it has no status".to_owned()),
+            Err(StreamError::Service(error)) => Err(format!("it is an error: {}", error.message)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn read_error(&self, status: u16, _headers: &HeaderMap, body: &[u8]) -> Option<ServiceError> {
+        read_error_body(status, body)
+    }
+
+    fn response_mut(answer: &mut Response) -> &mut Response {
+        answer
+    }
+}
+
+impl fmt::Debug for Responses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Responses").field("origin", &self.0.origin).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,365 @@
+//! [`ResponsesDecoder`]: reads the events of a streamed answer of the Responses API.
+//!
+//! The answer is built from the `item` of each `response.output_item.done`; deltas are previews. Events are joined by the id of their item,
+//! or by `output_index` where there is no id, since servers leave out either. Unknown events are passed over. An answer ends with
+//! `response.completed`, `response.incomplete` or `response.failed`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use conjure_conversation::{
+    AfterResponse, ApiErrorKind, ModelEvent, NativeContent, Origin, Response, StopReason, Usage,
+};
+use conjure_model_http::{Decoder, InputCompletion, OutputShown, ServiceError, SseEvent, StreamError};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::output_item::finish_item;
+use crate::call_context::CallContext;
+use crate::error_body::service_error;
+use crate::members::{Members, items_of};
+use crate::preview::{Preview, ShownText, TextKind};
+use crate::usage::responses_usage;
+
+/// The most output items of an answer.
+const MAX_ITEMS: usize = 10_000;
+/// The most parts of one item that are shown.
+const MAX_PARTS: usize = 10_000;
+
+/// Reads one streamed answer.
+#[derive(Debug)]
+pub struct ResponsesDecoder {
+    context: Arc<CallContext>,
+    preview: Preview,
+    items: Vec<Item>,
+    by_key: HashMap<ItemKey, usize>,
+    id: Option<String>,
+    model: Option<String>,
+    usage: Option<Usage>,
+    end: Option<End>,
+}
+
+/// What names an item.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum ItemKey {
+    Id(String),
+    Index(u64),
+}
+
+/// An item under construction.
+#[derive(Debug, Default)]
+struct Item {
+    output_index: Option<u64>,
+    /// The whole item, once it is done.
+    done: Option<Box<RawValue>>,
+    /// The texts that are shown, by what they are and their place in the item.
+    texts: HashMap<(&'static str, u64), ShownText>,
+    /// The number of the call among the previewed blocks.
+    call: Option<usize>,
+    /// The arguments that came as deltas.
+    arguments: String,
+}
+
+/// How the answer ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum End {
+    Completed,
+    Incomplete(Option<String>),
+    Other(String),
+}
+
+impl ResponsesDecoder {
+    /// A decoder for the answer of this origin, outside of a call: for recorded streams. Tool names are not mapped.
+    #[must_use]
+    pub fn new(origin: Origin) -> Self {
+        Self::with_context(Arc::new(CallContext::detached(origin)))
+    }
+
+    pub(super) fn with_context(context: Arc<CallContext>) -> Self {
+        Self {
+            context,
+            preview: Preview::default(),
+            items: Vec::new(),
+            by_key: HashMap::new(),
+            id: None,
+            model: None,
+            usage: None,
+            end: None,
+        }
+    }
+
+    /// Reads the `response` of an event, or an answer that is not streamed.
+    pub(super) fn end_with(
+        &mut self,
+        json: &str,
+        show: &mut dyn FnMut(ModelEvent),
+    ) -> Result<(), StreamError> {
+        let response: Members<'_> = serde_json::from_str(json)
+            .map_err(|error| StreamError::protocol(format!("the response is not a JSON object ({error})")))?;
+        self.describe(&response);
+        let status = response.text("status").unwrap_or_default();
+        if status == "failed" {
+            let object: Value = serde_json::from_str(json).unwrap_or_default();
+            let failed =
+                || ServiceError::new(ApiErrorKind::Api, "the answer failed, and no reason was given");
+            return Err(service_error(&object, None).unwrap_or_else(failed).into());
+        }
+        if !self.items.iter().any(|item| item.done.is_some()) {
+            // Nothing was streamed, or the server sends no `output_item.done`.
+            let output = response.get("output").map(items_of).unwrap_or_default();
+            if !output.is_empty() {
+                self.items.clear();
+                self.by_key.clear();
+            }
+            for (place, raw) in output.into_iter().enumerate() {
+                let item = self.item(None, Some(place as u64))?;
+                self.items[item].done = Some(raw.to_owned());
+            }
+        }
+        if let Some(usage) = response.get("usage").and_then(|raw| responses_usage(raw.get())) {
+            self.usage = Some(usage);
+            show(ModelEvent::UsageReported(usage));
+        }
+        self.end = Some(match status.as_str() {
+            "completed" => End::Completed,
+            "incomplete" => {
+                End::Incomplete(response.object("incomplete_details").and_then(|why| why.text("reason")))
+            }
+            other => End::Other(other.to_owned()),
+        });
+        Ok(())
+    }
+
+    fn describe(&mut self, response: &Members<'_>) {
+        self.id = self.id.take().or_else(|| response.text("id"));
+        self.model = self.model.take().or_else(|| response.text("model"));
+    }
+
+    /// The place of an item. An item that is not known yet is added.
+    fn item(&mut self, id: Option<String>, index: Option<u64>) -> Result<usize, StreamError> {
+        let keys = id.map(ItemKey::Id).into_iter().chain(index.map(ItemKey::Index));
+        let keys: Vec<ItemKey> = keys.collect();
+        let known = keys.iter().find_map(|key| self.by_key.get(key).copied());
+        let place = match known {
+            Some(place) => place,
+            // An event without any name is about the last item.
+            None if keys.is_empty() && !self.items.is_empty() => return Ok(self.items.len() - 1),
+            None if self.items.len() >= MAX_ITEMS => {
+                return Err(StreamError::TooMany { what: "output items", limit: MAX_ITEMS });
+            }
+            None => {
+                self.items.push(Item { output_index: index, ..Item::default() });
+                self.items.len() - 1
+            }
+        };
+        for key in keys {
+            self.by_key.entry(key).or_insert(place);
+        }
+        Ok(place)
+    }
+
+    fn push_event(
+        &mut self,
+        kind: &str,
+        event: &Members<'_>,
+        show: &mut dyn FnMut(ModelEvent),
+    ) -> Result<(), StreamError> {
+        let index = event.number("output_index");
+        match kind {
+            "response.created" | "response.in_progress" | "response.queued" => {
+                if let Some(response) = event.object("response") {
+                    self.describe(&response);
+                }
+            }
+            "response.output_item.added" | "response.output_item.done" => {
+                let Some(raw) = event.get("item") else {
+                    return Err(StreamError::protocol(format!("`{kind}` holds no item")));
+                };
+                let item: Members<'_> = serde_json::from_str(raw.get())
+                    .map_err(|error| StreamError::protocol(format!("`{kind}`: {error}")))?;
+                let id = item.text("id").filter(|id| !id.is_empty());
+                let is_done = kind == "response.output_item.done";
+                // A second item without any name is not the last one.
+                let place = match (&id, index) {
+                    (None, None) => self.unnamed_item(is_done)?,
+                    _ => self.item(id, index)?,
+                };
+                self.start_preview(place, &item, show);
+                if is_done {
+                    self.items[place].done = Some(raw.to_owned());
+                }
+            }
+            _ => {
+                if let Some((text, kind, part)) = shown_text(kind) {
+                    let place = self.item(event.text("item_id"), index)?;
+                    let part = (text, event.number(part).unwrap_or(0));
+                    let texts = &mut self.items[place].texts;
+                    if texts.len() >= MAX_PARTS {
+                        return Err(StreamError::TooMany { what: "parts of an item", limit: MAX_PARTS });
+                    }
+                    let piece = event.text("delta").unwrap_or_default();
+                    self.preview.text(texts.entry(part).or_default(), kind, &piece, show);
+                } else if kind == "response.function_call_arguments.delta" {
+                    let place = self.item(event.text("item_id"), index)?;
+                    let piece = event.text("delta").unwrap_or_default();
+                    self.items[place].arguments.push_str(&piece);
+                    if let Some(call) = self.items[place].call {
+                        self.preview.input(call, &piece, show);
+                    }
+                } else if kind == "response.function_call_arguments.done" {
+                    let place = self.item(event.text("item_id"), index)?;
+                    if let Some(arguments) = event.text("arguments").filter(|text| !text.is_empty()) {
+                        self.items[place].arguments = arguments;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The place of an item that has neither id nor index: the last one that is not done, or a new one.
+    fn unnamed_item(&mut self, is_done: bool) -> Result<usize, StreamError> {
+        let open = self.items.iter().position(|item| item.done.is_none() && item.output_index.is_none());
+        match open.filter(|_| is_done) {
+            Some(place) => Ok(place),
+            None if self.items.len() >= MAX_ITEMS => {
+                Err(StreamError::TooMany { what: "output items", limit: MAX_ITEMS })
+            }
+            None => {
+                self.items.push(Item::default());
+                Ok(self.items.len() - 1)
+            }
+        }
+    }
+
+    /// Shows the beginning of a call, and that other items exist.
+    fn start_preview(&mut self, place: usize, item: &Members<'_>, show: &mut dyn FnMut(ModelEvent)) {
+        match item.text("type").unwrap_or_default().as_str() {
+            "message" | "reasoning" => {}
+            "function_call" => {
+                if self.items[place].call.is_none() {
+                    let name = item.text("name").unwrap_or_default();
+                    let call = self.preview.call(self.context.names.own_name(&name), show);
+                    self.items[place].call = Some(call);
+                }
+            }
+            _ => self.preview.other(show),
+        }
+    }
+
+    fn stop_reason(&self, end: End, has_calls: bool, is_refusal: bool) -> StopReason {
+        match end {
+            End::Completed if is_refusal => StopReason::Refusal,
+            End::Completed if has_calls => StopReason::ToolUse,
+            End::Completed => StopReason::EndTurn,
+            End::Incomplete(reason) => match reason.as_deref() {
+                Some("max_output_tokens") => StopReason::MaxTokens,
+                Some("content_filter") => StopReason::Refusal,
+                Some(other) => StopReason::Unknown(other.to_owned()),
+                None => StopReason::Unknown("incomplete".to_owned()),
+            },
+            End::Other(status) if status.is_empty() => StopReason::Missing,
+            End::Other(status) => StopReason::Unknown(status),
+        }
+    }
+}
+
+/// Which text a delta event continues: its name in the item, its kind, and the member with the number of its part.
+fn shown_text(kind: &str) -> Option<(&'static str, TextKind, &'static str)> {
+    Some(match kind {
+        "response.output_text.delta" => ("text", TextKind::Text, "content_index"),
+        "response.refusal.delta" => ("refusal", TextKind::Text, "content_index"),
+        "response.reasoning_summary_text.delta" => ("summary", TextKind::Thinking, "summary_index"),
+        "response.reasoning_text.delta" => ("reasoning", TextKind::Thinking, "content_index"),
+        _ => return None,
+    })
+}
+
+impl Decoder for ResponsesDecoder {
+    type Answer = Response;
+
+    fn push(&mut self, event: SseEvent<'_>, show: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
+        let data = event.data.trim();
+        if self.end.is_some() || data.is_empty() || data == "[DONE]" || event.name == "keepalive" {
+            return Ok(());
+        }
+        let members: Members<'_> = match serde_json::from_str(data) {
+            Ok(members) => members,
+            Err(_) if event.name == "error" => {
+                return Err(ServiceError::new(ApiErrorKind::Api, data).into());
+            }
+            Err(error) => {
+                return Err(StreamError::protocol(format!("an event is not a JSON object ({error})")));
+            }
+        };
+        let kind = members.text("type").unwrap_or_else(|| event.name.to_owned());
+        match kind.as_str() {
+            "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
+                let Some(response) = members.get("response") else {
+                    return Err(StreamError::protocol(format!("`{kind}` holds no response")));
+                };
+                self.end_with(response.get(), show)
+            }
+            _ if kind.starts_with("response.") => self.push_event(&kind, &members, show),
+            _ => {
+                let object: Value = serde_json::from_str(data).unwrap_or_default();
+                // llama.cpp leaves the type of the event away.
+                let is_bare = object["message"].is_string() && object["code"].is_number();
+                if kind != "error" && event.name != "error" && object["error"].is_null() && !is_bare {
+                    return Ok(());
+                }
+                let unnamed = || ServiceError::new(ApiErrorKind::Api, "it gave no message");
+                Err(service_error(&object, None).unwrap_or_else(unnamed).into())
+            }
+        }
+    }
+
+    fn shown(&self) -> OutputShown {
+        self.preview.shown()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.end.is_some()
+    }
+
+    fn finish(self) -> Result<Option<Response>, StreamError> {
+        let Some(end) = self.end.clone() else { return Ok(None) };
+        let mut finished: Vec<(Option<u64>, &RawValue, &str)> = self
+            .items
+            .iter()
+            .filter_map(|item| Some((item.output_index, item.done.as_deref()?, item.arguments.as_str())))
+            .collect();
+        if finished.iter().all(|(index, ..)| index.is_some()) {
+            finished.sort_by_key(|(index, ..)| *index);
+        }
+        let is_cut = !matches!(end, End::Completed);
+        let completion = if is_cut { InputCompletion::Cut } else { InputCompletion::Complete };
+        let (mut content, mut items) = (Vec::new(), Vec::new());
+        let (mut written, mut is_refusal) = (0u64, false);
+        for (place, (_, raw, streamed)) in finished.into_iter().enumerate() {
+            let item = finish_item(raw, streamed, place, completion, &self.context.names)
+                .map_err(|reason| StreamError::protocol(format!("output item {place}: {reason}")))?;
+            written = written.saturating_add(item.written);
+            is_refusal |= item.is_refusal;
+            content.extend(item.blocks);
+            items.push(item.native);
+        }
+        let has_calls = content.iter().any(|block| block.tool_call().is_some());
+        let stop_reason = self.stop_reason(end, has_calls, is_refusal);
+        debug_assert!(!is_cut || stop_reason.after_response() == AfterResponse::StopWithoutTools);
+        let native = NativeContent { origin: self.context.origin.clone(), items };
+        Ok(Some(Response {
+            usage: self.context.usage(self.usage, written),
+            id: self.id,
+            model: self.model,
+            content,
+            stop_reason,
+            request_id: None,
+            container: None,
+            native: Some(Arc::new(native)),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests;

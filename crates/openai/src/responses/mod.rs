@@ -1,0 +1,9 @@
+//! The client of the Responses API, the one of choice for OpenAI's own models.
+
+mod client;
+mod decoder;
+mod output_item;
+mod request_body;
+
+pub use client::Responses;
+pub use decoder::ResponsesDecoder;
