@@ -1,7 +1,7 @@
 //! The client of the model's service for commands, and its errors as text.
 
 use conjure::anthropic::hosted::{HostedError, HostedErrorKind, SyncError, SyncErrorKind};
-use conjure::anthropic::{self, Client, ConfigError};
+use conjure::anthropic::{self, Client, ConfigError, HttpConfigError};
 use conjure::session::Redactor;
 use conjure::{Config, ProcessEnv};
 use secrecy::ExposeSecret as _;
@@ -31,8 +31,8 @@ pub(crate) fn client(
 pub(crate) fn unconfigured_error(error: ConfigError) -> CliError {
     let failure = CliError::usage(error.to_string());
     match error {
-        ConfigError::Key => failure.with_hint("the key is taken from `ANTHROPIC_API_KEY`"),
-        ConfigError::BaseUrl { .. } => failure
+        ConfigError::Http(HttpConfigError::Key { .. }) => failure.with_hint("the key is taken from `ANTHROPIC_API_KEY`"),
+        ConfigError::Http(HttpConfigError::BaseUrl { .. }) => failure
             .with_hint("it is taken from `ANTHROPIC_BASE_URL`, or from `base_url` in the configuration file"),
         _ => failure,
     }

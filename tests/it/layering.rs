@@ -26,7 +26,10 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 18] = [
         "conjure-artifact",
         &["conjure-base", "conjure-conversation", "conjure-egress", "conjure-skill", "conjure-store"],
     ),
-    ("conjure-anthropic", &["conjure-artifact", "conjure-base", "conjure-conversation", "conjure-skill"]),
+    (
+        "conjure-anthropic",
+        &["conjure-artifact", "conjure-base", "conjure-conversation", "conjure-model-http", "conjure-skill"],
+    ),
     (
         "conjure-toolbox",
         &[
@@ -117,8 +120,8 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 29] = [
     ("metrics", &["conjure-actors"]),
     ("ractor", &["conjure-actors"]),
     ("reqwest", &["conjure-anthropic", "conjure-artifact", "conjure-model-http"]),
-    ("rustls", &["conjure-anthropic", "conjure-artifact", "conjure-model-http"]),
-    ("rustls-platform-verifier", &["conjure-anthropic", "conjure-artifact", "conjure-model-http"]),
+    ("rustls", &["conjure-artifact", "conjure-model-http"]),
+    ("rustls-platform-verifier", &["conjure-artifact", "conjure-model-http"]),
     ("rusqlite", &["conjure-journal"]),
     (
         "rustix",

@@ -4,11 +4,9 @@
 //! fields, known or unknown, keep their text and order.
 
 use conjure_conversation::Block;
+use conjure_model_http::{InputCompletion, RawObject, finish_input, is_object, quoted};
 use serde_json::Value;
 use serde_json::value::RawValue;
-
-use crate::raw_object::{RawObject, quoted};
-use crate::tool_input::{InputCompletion, finish_input, is_object};
 
 /// A block under construction.
 #[derive(Debug)]

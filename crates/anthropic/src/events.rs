@@ -40,8 +40,6 @@ pub(crate) struct Event {
     pub(crate) message: Option<Box<WireMessage>>,
     #[serde(default)]
     pub(crate) usage: Option<WireUsage>,
-    #[serde(default)]
-    pub(crate) error: Option<ServiceError>,
 }
 
 /// A delta of text, thinking or input, which most of a stream consists of. It is parsed without copying; other events are parsed as
@@ -65,14 +63,6 @@ pub(crate) struct FastDeltaBody<'a> {
     pub(crate) partial_json: Cow<'a, str>,
     #[serde(borrow, default)]
     pub(crate) thinking: Cow<'a, str>,
-}
-
-#[derive(Deserialize)]
-pub(crate) struct ServiceError {
-    #[serde(default, rename = "type")]
-    pub(crate) kind: Option<String>,
-    #[serde(default)]
-    pub(crate) message: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]

@@ -5,45 +5,15 @@
 
 use std::borrow::Cow;
 
-use conjure_conversation::{AfterResponse, ApiErrorKind, ModelEvent, StopReason};
+use conjure_conversation::{AfterResponse, ModelEvent, StopReason};
+use conjure_model_http::{Decoder, OutputShown, RawObject, SseEvent, StreamError};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::api_response::{ApiResponse, MAX_BLOCKS, WireMessage};
 use crate::block::{InitialContent, Merge, PartialBlock};
-use crate::events::{
-    Delta, DeltaType, Event, EventType, FAST_DELTA_PREFIX, FastDelta, FastDeltaBody, ServiceError,
-};
-use crate::raw_object::RawObject;
-use crate::sse::{SseError, SseEvent};
-
-/// Why a stream is not a valid response.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum StreamError {
-    /// It is not a server-sent event stream.
-    #[error(transparent)]
-    Sse(#[from] SseError),
-    /// Its events violate the protocol.
-    #[error("{0}")]
-    Protocol(String),
-    /// It has too many parts.
-    #[error("the answer has more than {limit} {what}")]
-    TooMany {
-        /// The kind of parts.
-        what: &'static str,
-        /// The limit.
-        limit: usize,
-    },
-    /// The service reported an error in the stream.
-    #[error("the service reported `{}` in mid-stream: {message}", String::from(.kind.clone()))]
-    Service {
-        /// Its type.
-        kind: ApiErrorKind,
-        /// Its message.
-        message: String,
-    },
-}
+use crate::error_body;
+use crate::events::{Delta, DeltaType, Event, EventType, FAST_DELTA_PREFIX, FastDelta, FastDeltaBody};
 
 /// The most citations and fields of unknown deltas in a response.
 const MAX_ADDITIONS: usize = 100_000;
@@ -57,16 +27,6 @@ pub struct MessageAccumulator {
     additions: usize,
     shown: OutputShown,
     is_stopped: bool,
-}
-
-/// Whether output was shown or a tool was started. Then the call must not be repeated.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum OutputShown {
-    /// No output yet.
-    #[default]
-    Nothing,
-    /// A delta was emitted, or a tool was started, here or at the service.
-    Something,
 }
 
 fn protocol(reason: impl Into<String>) -> StreamError {
@@ -97,6 +57,14 @@ impl MessageAccumulator {
     /// # Errors
     /// When the event violates the protocol or reports an error of the service. The stream is over then.
     pub fn push(&mut self, event: SseEvent<'_>, mut show: impl FnMut(ModelEvent)) -> Result<(), StreamError> {
+        self.push_event(event, &mut show)
+    }
+
+    fn push_event(
+        &mut self,
+        event: SseEvent<'_>,
+        show: &mut dyn FnMut(ModelEvent),
+    ) -> Result<(), StreamError> {
         if self.is_stopped {
             return Ok(());
         }
@@ -104,13 +72,20 @@ impl MessageAccumulator {
             && self.message.is_some()
             && let Ok(FastDelta { kind: EventType::ContentBlockDelta, index, delta }) =
                 serde_json::from_str(event.data)
-            && self.append_delta(index, delta, &mut show)?
+            && self.append_delta(index, delta, show)?
         {
             return Ok(());
         }
-        match serde_json::from_str::<Event>(event.data) {
-            Ok(parsed) => self.process(parsed, event.data, &mut show),
-            Err(error) => self.push_irregular_event(event, &error, &mut show),
+        let parsed = serde_json::from_str::<Event>(event.data);
+        let is_known = parsed.as_ref().is_ok_and(|parsed| parsed.kind != EventType::Unknown);
+        // Other servers have other types in an error, or none.
+        let may_be_error = event.name.is_empty() && !is_known;
+        if event.name == "error" || (may_be_error && error_body::is_error(event.data)) {
+            return Err(error_body::of_event(event.data).into());
+        }
+        match parsed {
+            Ok(parsed) => self.process(parsed, event.data, show),
+            Err(error) => self.push_irregular_event(event, &error, show),
         }
     }
 
@@ -148,10 +123,6 @@ impl MessageAccumulator {
                 }
                 _ => Err(protocol(format!("event `{kind}` cannot be read: {error}"))),
             },
-            "error" => Err(StreamError::Service {
-                kind: ApiErrorKind::Api,
-                message: event.data.chars().take(500).collect(),
-            }),
             ""
             | "message_start"
             | "content_block_start"
@@ -169,14 +140,8 @@ impl MessageAccumulator {
         show: &mut dyn FnMut(ModelEvent),
     ) -> Result<(), StreamError> {
         match event.kind {
+            EventType::Error => return Err(error_body::of_event(data).into()),
             EventType::Ping | EventType::Unknown => return Ok(()),
-            EventType::Error => {
-                let error = event.error.unwrap_or(ServiceError { kind: None, message: None });
-                return Err(StreamError::Service {
-                    kind: error.kind.map_or(ApiErrorKind::Api, ApiErrorKind::from),
-                    message: error.message.unwrap_or_else(|| "it gave no message".to_owned()),
-                });
-            }
             EventType::MessageStart => {
                 if self.message.is_some() {
                     return Err(protocol("a second `message_start`"));
@@ -394,6 +359,26 @@ impl MessageAccumulator {
             content.push(block);
         }
         Ok(Some(message.into_response(content)))
+    }
+}
+
+impl Decoder for MessageAccumulator {
+    type Answer = ApiResponse;
+
+    fn push(&mut self, event: SseEvent<'_>, show: &mut dyn FnMut(ModelEvent)) -> Result<(), StreamError> {
+        self.push_event(event, show)
+    }
+
+    fn shown(&self) -> OutputShown {
+        self.shown
+    }
+
+    fn is_complete(&self) -> bool {
+        self.is_stopped
+    }
+
+    fn finish(self) -> Result<Option<ApiResponse>, StreamError> {
+        Self::finish(self)
     }
 }
 

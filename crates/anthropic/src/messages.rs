@@ -6,72 +6,43 @@
 //! Dropping a call closes its connection and releases its place at the limiter. Nothing is stored; the caller records whether the call
 //! was sent.
 
-use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use conjure_artifact::ServiceFiles;
 use conjure_base::{Clock, SystemClock};
 use conjure_conversation::{
-    HostedFiles, HostedSupport, Model, ModelError, ModelEvent, ModelStream, Request, SideEffects, Usage,
+    HostedFiles, HostedSupport, Model, ModelError, ModelEvent, ModelStream, Request, SideEffects,
 };
-use futures_util::{Stream, StreamExt, stream};
-use reqwest::Url;
-use reqwest::header::HeaderValue;
+use conjure_model_http::{CallEvent, Delivery, HeaderMap, HeaderValue, HttpCall, Url};
+use futures_util::{Stream, StreamExt};
 
-use crate::api_response::{ApiResponse, WireMessage};
+use crate::api_response::ApiResponse;
+use crate::client_state::ClientState;
 use crate::config::{ApiProfile, Config, ConfigError};
 use crate::effects::effects_of;
 use crate::hosted::{ContainerRequest, HostedFileDeletion, HostedOutputs, HostedUploads};
-use crate::jitter::Jitter;
-use crate::limiter::Limiter;
-use crate::model_call::ModelCall;
 use crate::options::ModelOptions;
-use crate::prices::Prices;
-use crate::request_body::{Delivery, request_body};
-use crate::transport::Transport;
+use crate::request_body::{container_id, request_body};
 
 /// The client of one API key. Cheap to clone.
 #[derive(Clone)]
 pub struct Client(Arc<ClientState>);
 
-/// The state that all calls of one key share.
-pub(crate) struct ClientState {
-    pub(crate) transport: Transport,
-    pub(crate) limiter: Arc<Limiter>,
-    pub(crate) jitter: Jitter,
-    pub(crate) retries: u32,
-    prices: Prices,
-    /// The models that responded and have no price, cleaned for display.
-    models_without_price: Mutex<BTreeSet<String>>,
-}
-
-/// The most names of models without a price, which the service chooses.
-const MAX_MODELS_WITHOUT_PRICE: usize = 16;
-/// The longest such name, in characters.
-const MAX_MODEL_CHARS: usize = 100;
-
 /// One model, with its options, under one key.
 #[derive(Debug, Clone)]
 pub struct Messages(Arc<MessagesInner>);
 
-pub(crate) struct MessagesInner {
-    pub(crate) shared: Arc<ClientState>,
-    pub(crate) options: ModelOptions,
-    pub(crate) betas: Option<HeaderValue>,
-    pub(crate) url: Url,
+struct MessagesInner {
+    shared: Arc<ClientState>,
+    options: ModelOptions,
+    betas: HeaderMap,
+    url: Url,
 }
 
 /// What [`Messages::events`] yields.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum ResponseEvent {
-    /// A preview; never [`ModelEvent::Finished`].
-    Preview(ModelEvent),
-    /// The complete response; the last event of a successful stream.
-    Finished(Box<ApiResponse>),
-}
+pub type ResponseEvent = CallEvent<ApiResponse>;
 
 /// A streamed call. Dropping it abandons the call.
 pub type ResponseEventStream = Pin<Box<dyn Stream<Item = Result<ResponseEvent, ModelError>> + Send>>;
@@ -90,15 +61,7 @@ impl Client {
     /// # Errors
     /// [`ConfigError`].
     pub fn with_clock(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, ConfigError> {
-        let shared = ClientState {
-            transport: Transport::new(config, Arc::clone(&clock))?,
-            limiter: Arc::new(Limiter::new(clock)),
-            jitter: config.seed.map_or_else(Jitter::random, Jitter::seeded),
-            retries: config.retries,
-            prices: config.prices.clone(),
-            models_without_price: Mutex::default(),
-        };
-        Ok(Self(Arc::new(shared)))
+        Ok(Self(Arc::new(ClientState::new(config, clock)?)))
     }
 
     /// A model under this key.
@@ -107,7 +70,7 @@ impl Client {
     /// [`ConfigError::Beta`] for a beta that cannot be sent.
     pub fn messages(&self, options: ModelOptions) -> Result<Messages, ConfigError> {
         let betas = beta_header(&options)?;
-        let url = self.0.transport.url(["messages"]);
+        let url = self.0.http.url(["v1", "messages"]);
         Ok(Messages(Arc::new(MessagesInner { shared: Arc::clone(&self.0), options, betas, url })))
     }
 
@@ -119,22 +82,25 @@ impl Client {
     /// which may differ from the requested one.
     #[must_use]
     pub fn models_without_price(&self) -> Vec<String> {
-        self.0.lock_models_without_price().iter().cloned().collect()
+        self.0.http.models_without_price()
     }
 }
 
-/// The value of the `anthropic-beta` header, if any.
-fn beta_header(options: &ModelOptions) -> Result<Option<HeaderValue>, ConfigError> {
+/// The `anthropic-beta` header, if any.
+fn beta_header(options: &ModelOptions) -> Result<HeaderMap, ConfigError> {
+    let mut headers = HeaderMap::new();
     for name in options.betas() {
         let is_token = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         if name.is_empty() || !name.bytes().all(is_token) {
             return Err(ConfigError::Beta { name: name.clone() });
         }
     }
-    (!options.betas().is_empty())
-        .then(|| HeaderValue::try_from(options.betas().join(",")))
-        .transpose()
-        .map_err(|_| ConfigError::Beta { name: options.betas().join(",") })
+    if !options.betas().is_empty() {
+        let names = options.betas().join(",");
+        let value = HeaderValue::try_from(&names).map_err(|_| ConfigError::Beta { name: names })?;
+        headers.insert("anthropic-beta", value);
+    }
+    Ok(headers)
 }
 
 impl Messages {
@@ -152,12 +118,14 @@ impl Messages {
     #[must_use]
     pub fn with_container_request(&self, hosted: &ContainerRequest) -> Self {
         let shared = &self.0.shared;
-        let options = hosted.applied_to(self.0.options.clone(), shared.transport.profile());
+        let options = hosted.applied_to(self.0.options.clone(), shared.profile());
         // The names are valid already, so this cannot fail.
         let betas = beta_header(&options).unwrap_or_else(|_| self.0.betas.clone());
-        let mut url = self.0.url.clone();
-        // As the official SDK sends it.
-        url.set_query((shared.transport.profile() == ApiProfile::Beta).then_some("beta=true"));
+        let mut url = shared.http.url(["v1", "messages"]);
+        if shared.profile() == ApiProfile::Beta {
+            // As the official SDK sends it.
+            url.query_pairs_mut().append_pair("beta", "true");
+        }
         Self(Arc::new(MessagesInner { shared: Arc::clone(shared), options, betas, url }))
     }
 
@@ -179,42 +147,13 @@ impl Messages {
     /// Starts a streamed call and returns its events, with the complete API response. Nothing happens before it is polled.
     #[must_use]
     pub fn events(&self, request: Request) -> ResponseEventStream {
-        struct State {
-            inner: Arc<MessagesInner>,
-            /// Made at the first poll.
-            begin: Option<Request>,
-            call: Option<ModelCall>,
-            ready: VecDeque<ModelEvent>,
-            /// The result, emitted after all events.
-            ended: Option<Result<ResponseEvent, ModelError>>,
-        }
-        let state = State {
-            inner: self.with_hosted_skills(&request).0,
-            begin: Some(request),
-            call: None,
-            ready: VecDeque::new(),
-            ended: None,
+        let shared = &self.0.shared;
+        let messages = self.clone();
+        let make = move || {
+            let inner = messages.with_hosted_skills(&request).0;
+            Ok(inner.call(&request, Delivery::Streamed))
         };
-        let events = stream::unfold(state, |mut state| async move {
-            if let Some(request) = state.begin.take() {
-                state.call = Some(ModelCall::new(Arc::clone(&state.inner), &request, Delivery::Streamed));
-            }
-            loop {
-                if let Some(event) = state.ready.pop_front() {
-                    return Some((Ok(ResponseEvent::Preview(event)), state));
-                }
-                if let Some(ended) = state.ended.take() {
-                    return Some((ended, state));
-                }
-                let mut call = state.call.take()?;
-                match call.next(&mut state.ready).await {
-                    Ok(None) => state.call = Some(call),
-                    Ok(Some(answer)) => state.ended = Some(Ok(ResponseEvent::Finished(Box::new(answer)))),
-                    Err(error) => state.ended = Some(Err(error)),
-                }
-            }
-        });
-        Box::pin(events.fuse())
+        Box::pin(shared.http.stream(Arc::clone(&shared.wire), make))
     }
 
     /// Runs a call without streaming. Use the stream for responses that take minutes, because a slow response cannot be told from a dead
@@ -223,7 +162,9 @@ impl Messages {
     /// # Errors
     /// [`ModelError`].
     pub async fn create(&self, request: &Request) -> Result<ApiResponse, ModelError> {
-        ModelCall::new(self.with_hosted_skills(request).0, request, Delivery::Whole).unstreamed().await
+        let shared = &self.0.shared;
+        let call = self.with_hosted_skills(request).0.call(request, Delivery::Whole);
+        shared.http.create(Arc::clone(&shared.wire), call).await
     }
 }
 
@@ -253,60 +194,22 @@ impl Model for Messages {
     }
 }
 
-impl ClientState {
-    fn lock_models_without_price(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        // The set is consistent after a panic.
-        self.models_without_price.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl MessagesInner {
-    /// Adds the cost and the request id.
-    pub(crate) fn complete(&self, answer: &mut ApiResponse, request_id: Option<String>) {
-        let response = &mut answer.response;
-        response.request_id = request_id;
-        let model = response.model.as_deref().unwrap_or(self.options.model());
-        match self.shared.prices.for_model(model) {
-            Some(prices) => response.usage.cost_micros = prices.cost_micros(&response.usage),
-            None => {
-                let model = self.shared.transport.errors.clean(model, MAX_MODEL_CHARS);
-                let mut unpriced = self.shared.lock_models_without_price();
-                if unpriced.len() < MAX_MODELS_WITHOUT_PRICE && !unpriced.contains(&model) {
-                    tracing::debug!(model, "no price is known of this model; its answers count as free");
-                    unpriced.insert(model);
-                }
-            }
+    fn call(&self, request: &Request, delivery: Delivery) -> HttpCall {
+        let body = request_body(request, &self.options, delivery);
+        HttpCall {
+            headers: self.betas.clone(),
+            max_tokens: Some(self.options.max_tokens()),
+            effects: effects_of(request, &self.options),
+            container: container_id(request, &self.options),
+            ..HttpCall::new(self.url.clone(), body, request, self.options.model())
         }
-    }
-
-    /// Adds the cost to a usage event.
-    pub(crate) fn priced(&self, event: ModelEvent) -> ModelEvent {
-        let ModelEvent::UsageReported(usage) = event else { return event };
-        let prices = self.shared.prices.for_model(self.options.model());
-        let cost_micros = prices.map_or(0, |prices| prices.cost_micros(&usage));
-        ModelEvent::UsageReported(Usage { cost_micros, ..usage })
-    }
-
-    /// Parses the body of a response without streaming.
-    pub(crate) fn read_whole(&self, body: &[u8]) -> Result<ApiResponse, String> {
-        #[derive(serde::Deserialize)]
-        struct Kind {
-            #[serde(rename = "type")]
-            kind: String,
-        }
-        let kind: Kind = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-        if kind.kind != "message" {
-            return Err(format!("its type is `{}`", kind.kind.chars().take(100).collect::<String>()));
-        }
-        let mut message: WireMessage = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-        let content = std::mem::take(&mut message.content);
-        message.with_content(content)
     }
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("host", &self.0.transport.host()).finish_non_exhaustive()
+        f.debug_struct("Client").field("host", &self.0.http.host()).finish_non_exhaustive()
     }
 }
 

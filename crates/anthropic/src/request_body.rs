@@ -20,24 +20,17 @@ use std::sync::Arc;
 
 use conjure_base::ContainerId;
 use conjure_conversation::{Block, BlockKind, Message, Request, Role};
+use conjure_model_http::{Delivery, quoted};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::config::Caching;
 use crate::options::{CONTAINER, CONTEXT_MANAGEMENT, ModelOptions};
-use crate::raw_object::quoted;
 
 /// The most breakpoints that the service accepts.
 const MAX_BREAKPOINTS: usize = 4;
 /// The number of blocks after which the previous call's breakpoint is set again.
 const BLOCKS_BETWEEN_BREAKPOINTS: usize = 15;
-
-/// Whether the response is streamed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Delivery {
-    Streamed,
-    Whole,
-}
 
 /// The blocks with a breakpoint: message index and block index.
 type BreakpointPositions = Vec<(usize, usize)>;

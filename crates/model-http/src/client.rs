@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use conjure_base::{Clock, SystemClock};
 use conjure_conversation::{ModelError, ModelEvent};
-use futures_util::{Stream, stream};
+use futures_util::{Stream, StreamExt as _, stream};
 use reqwest::Url;
 
 use crate::client_state::ClientState;
@@ -115,11 +115,12 @@ impl HttpClient {
             let client = Arc::clone(&self.0);
             Box::new(move || Ok(ModelCall::new(client, wire, make()?, Delivery::Streamed)))
         };
-        let state = Box::new(Running { stage: Stage::New(begin), ready: VecDeque::new() });
-        stream::unfold(state, |mut running| async move {
+        let state = Running { stage: Stage::New(begin), ready: VecDeque::new() };
+        let events = stream::unfold(state, |mut running| async move {
             let item = running.next().await?;
             Some((item, running))
-        })
+        });
+        events.fuse()
     }
 
     /// Runs a call without streaming. Use the stream for responses that take minutes, because a slow response cannot be told from a dead
@@ -143,7 +144,7 @@ struct Running<W: Wire> {
 
 enum Stage<W: Wire> {
     New(Box<Begin<W>>),
-    Calling(ModelCall<W>),
+    Calling(Box<ModelCall<W>>),
     /// The result, which follows the events that are ready.
     Ended(Result<Box<W::Answer>, ModelError>),
     Over,
@@ -164,7 +165,7 @@ impl<W: Wire> Running<W> {
                 Stage::New(_) => match std::mem::replace(&mut self.stage, Stage::Over) {
                     Stage::New(begin) => match begin() {
                         Ok(call) => {
-                            self.stage = Stage::Calling(call);
+                            self.stage = Stage::Calling(Box::new(call));
                             continue;
                         }
                         Err(error) => Err(error),

@@ -156,6 +156,13 @@ impl HttpConfig {
         self
     }
 
+    /// Removes the key, for servers that need none.
+    #[must_use]
+    pub fn without_key(mut self) -> Self {
+        self.key = None;
+        self
+    }
+
     /// Changes the header that the key travels in. Without a key it does nothing.
     #[must_use]
     pub fn with_key_header(mut self, header: KeyHeader) -> Self {

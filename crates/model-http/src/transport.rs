@@ -154,7 +154,6 @@ impl Transport {
     }
 
     /// Creates a request with the common headers.
-    #[must_use]
     pub fn request(&self, method: Method, url: Url) -> RequestBuilder {
         self.http.request(method, url).headers(self.headers.clone())
     }

@@ -2,7 +2,7 @@
 
 use conjure_conversation::ApiErrorKind;
 
-use crate::raw_object::quoted;
+use conjure_model_http::quoted;
 
 /// An error of the service, before or within a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use conjure_conversation::{Block, BlockKind, ModelEvent, Response, Usage};
 use serde_json::Value;
 
 use super::refusal::Refusal;
-use crate::raw_object::{RawObject, quoted};
+use conjure_model_http::{RawObject, quoted};
 
 /// The expiry of a container of which only the id is given.
 const EXPIRES_AT: &str = "2099-01-01T00:00:00Z";

@@ -12,8 +12,9 @@ use futures_util::{Stream, stream};
 use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
 
+use crate::client_state::ClientState;
 use crate::hosted::{FileMetadata, HostedError, HostedErrorKind, HostedLimits};
-use crate::messages::ClientState;
+use crate::wire::REQUEST_ID_HEADERS;
 
 /// A download under way.
 pub struct Download {
@@ -39,8 +40,8 @@ impl Download {
     ) -> Self {
         let size = record.as_ref().map(|record| record.size).or_else(|| response.content_length());
         Self {
-            request_id: shared.transport.errors.request_id(response.headers()),
-            deadline: shared.transport.clock.deadline(limits.transfer),
+            request_id: shared.http.transport().errors().request_id(response.headers(), REQUEST_ID_HEADERS),
+            deadline: shared.http.transport().clock().deadline(limits.transfer),
             transfer: limits.transfer,
             shared,
             response,
@@ -93,10 +94,10 @@ impl Download {
     }
 
     async fn read(&mut self) -> Result<Option<Bytes>, HostedError> {
-        let transport = &self.shared.transport;
+        let transport = self.shared.http.transport();
         let chunk =
             transport.chunk(&mut self.response, self.deadline).await.map_err(|failure| {
-                match transport.clock.remaining(self.deadline) {
+                match transport.clock().remaining(self.deadline) {
                     Duration::ZERO => {
                         let message = format!("the download took longer than {:?}", self.transfer);
                         HostedError::new(HostedErrorKind::Timeout, message)

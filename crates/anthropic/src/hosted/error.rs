@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use conjure_conversation::ModelErrorKind;
+use conjure_model_http::ServiceError;
+use conjure_model_http::exchange::AttemptError;
 use conjure_skill::{PackageProblemKind, SkillError};
-
-use crate::attempt_error::{ApiErrorBody, AttemptError};
 
 /// A failure of [`Skills`](crate::hosted::Skills) or [`Files`](crate::hosted::Files).
 #[derive(Debug, thiserror::Error)]
@@ -84,7 +84,7 @@ impl HostedError {
     }
 
     /// An answer of the service that is no success.
-    pub(crate) fn status(status: u16, said: ApiErrorBody, retry_after: Option<Duration>) -> Self {
+    pub(crate) fn status(status: u16, said: ServiceError, retry_after: Option<Duration>) -> Self {
         let kind = match status {
             401 => HostedErrorKind::WrongKey,
             403 => HostedErrorKind::Forbidden,

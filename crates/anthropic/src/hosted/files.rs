@@ -6,13 +6,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reqwest::Method;
 
+use crate::client_state::ClientState;
 use crate::hosted::multipart::{Content, Form, OnProgress, Progress};
 use crate::hosted::page::{Items, Page, PageToken, items, parse};
 use crate::hosted::request::{Api, ApiRequest};
 use crate::hosted::skills::paging;
 use crate::hosted::sync::IndexKey;
 use crate::hosted::{Download, FileId, FileMetadata, HostedError, HostedErrorKind, HostedLimits, media_type};
-use crate::messages::{Client, ClientState};
+use crate::messages::Client;
 
 /// The Files API under one key. Cheap to clone; it shares the limiter and the connections of its [`Client`].
 #[derive(Clone)]
@@ -108,8 +109,8 @@ impl Files {
     }
 
     pub(in crate::hosted) fn account(&self) -> IndexKey {
-        let transport = &self.shared.transport;
-        IndexKey { service: transport.service().to_owned(), key: transport.key() }
+        let transport = self.shared.http.transport();
+        IndexKey { service: transport.base_url().to_owned(), key: transport.key_digest() }
     }
 
     /// Uploads a file. A block [`container_upload`](crate::hosted::container_upload) puts it into a container.

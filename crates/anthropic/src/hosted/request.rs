@@ -7,17 +7,20 @@
 use std::time::Duration;
 
 use conjure_base::Deadline;
+use conjure_model_http::exchange::{
+    AttemptError, MAX_CLOSED, Permit, PossibleEffects, RetryDecision, backoff, is_limit, not_admitted,
+    retry_after,
+};
+use conjure_model_http::{RetryAdvice, Wire as _};
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Method, Response};
 use serde::de::DeserializeOwned;
 
-use crate::attempt_error::{RetryDecision, not_admitted, timeout};
+use crate::client_state::ClientState;
 use crate::config::ApiProfile;
 use crate::hosted::multipart::Form;
 use crate::hosted::{HostedError, HostedErrorKind, HostedLimits};
-use crate::limiter::MAX_CLOSED;
-use crate::messages::ClientState;
-use crate::retry::{RetryAdvice, backoff, is_limit, retry_after};
+use crate::wire::REQUEST_ID_HEADERS;
 
 /// The API of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +119,8 @@ impl ClientState {
         match self.hosted(&ask, limits, ExpectedBody::Record).await? {
             GoodResponse::Record(body, request_id) => read(&body).map_err(|reason| {
                 let what = format!("the service did not answer as it should ({reason})");
-                let failure = self.transport.errors.unexpected_response(&what, &body);
+                let failure =
+                    self.http.transport().errors().unexpected_response(&what, self.wire.api_name(), &body);
                 let error = HostedError::of_failure(failure).with_request_id(request_id);
                 if is_creation { error.with_unknown_outcome() } else { error }
             }),
@@ -161,25 +165,25 @@ impl ClientState {
         want: ExpectedBody,
     ) -> Result<GoodResponse, HostedError> {
         ask.check()?;
-        let clock = &self.transport.clock;
+        let clock = self.http.transport().clock();
         let is_transfer = ask.form.is_some() || want == ExpectedBody::Content;
-        let total = if is_transfer { limits.transfer } else { self.transport.timeouts.total };
+        let total = if is_transfer { limits.transfer } else { self.http.transport().timeouts().total };
         let deadline = clock.deadline(total);
-        let ticket = self.limiter.ticket();
+        let ticket = self.http.limiter().ticket();
         let mut failed = 0;
         let mut last: Option<HostedError> = None;
         // Whether an earlier attempt may have arrived.
         let mut may_be_done = false;
         loop {
-            let permit = match self.limiter.admit(ticket, deadline).await {
+            let permit = match self.http.limiter().admit(ticket, deadline).await {
                 Ok(permit) => permit,
                 Err(refused) => {
                     let wait = refused.retry_after;
                     let error = last.take().unwrap_or_else(|| {
-                        HostedError::of_failure(crate::attempt_error::AttemptError {
+                        HostedError::of_failure(AttemptError {
                             error: not_admitted(wait),
                             next: RetryDecision::GiveUp,
-                            effects: crate::attempt_error::PossibleEffects::None,
+                            effects: PossibleEffects::None,
                         })
                     });
                     let asked = error.retry_after().filter(|asked| *asked > MAX_CLOSED);
@@ -207,11 +211,11 @@ impl ClientState {
             may_be_done |= error.status_code().is_none_or(|status| status >= 500);
             let wait = match next {
                 RetryDecision::GiveUp => return Err(error),
-                _ if failed >= self.retries => return Err(error),
+                _ if failed >= self.http.retries() => return Err(error),
                 // The rate limiter waits instead.
                 RetryDecision::RetryWhenAdmitted => Duration::ZERO,
                 RetryDecision::Retry => {
-                    error.retry_after().unwrap_or_else(|| backoff(failed, self.jitter.next()))
+                    error.retry_after().unwrap_or_else(|| backoff(failed, self.http.jitter().next()))
                 }
             };
             if wait >= clock.remaining(deadline) {
@@ -231,9 +235,9 @@ impl ClientState {
         want: ExpectedBody,
         deadline: Deadline,
     ) -> Result<Response, FailedAttempt> {
-        let transport = &self.transport;
-        let mut url = transport.url(ask.path.iter().copied());
-        let profile = transport.profile();
+        let transport = self.http.transport();
+        let mut url = transport.url(["v1"].into_iter().chain(ask.path.iter().copied()));
+        let profile = self.profile();
         let beta = (profile == ApiProfile::Beta).then(|| ("beta", "true".to_owned()));
         let query: Vec<_> = beta.into_iter().chain(ask.query.iter().cloned()).collect();
         if !query.is_empty() {
@@ -258,7 +262,7 @@ impl ClientState {
             request = request.header(CONTENT_TYPE, form.content_type()).body(body);
         }
         let moved = || ask.form.map_or(0, Form::sent);
-        let idle = transport.timeouts.idle;
+        let idle = transport.timeouts().idle;
         let is_safe = ask.method != Method::POST;
         let answered = transport.with_idle_timeout(idle, deadline, moved, request.send()).await;
         let failed = |error: HostedError, is_unsent: bool| match (is_safe, is_unsent) {
@@ -274,7 +278,7 @@ impl ClientState {
                     let error = HostedError::new(HostedErrorKind::Unreadable, reason);
                     return Err(FailedAttempt { error, next: RetryDecision::GiveUp });
                 }
-                let failure = transport.errors.transport(&error);
+                let failure = transport.errors().transport(&error);
                 let is_hopeless = failure.next == RetryDecision::GiveUp;
                 let failed = failed(HostedError::of_failure(failure), error.is_connect());
                 Err(if is_hopeless {
@@ -286,8 +290,10 @@ impl ClientState {
             Err(expired) => {
                 let what = if expired.is_total() { "the call took too long" } else { "nothing moved" };
                 let message = format!("{what}: the service did not begin to answer (`idle` is {idle:?})");
-                let mut failed =
-                    failed(HostedError::of_failure(timeout(message, RetryDecision::Retry)), false);
+                let mut failed = failed(
+                    HostedError::of_failure(AttemptError::timeout(message, RetryDecision::Retry)),
+                    false,
+                );
                 if expired.is_total() {
                     failed.next = RetryDecision::GiveUp;
                 }
@@ -297,12 +303,12 @@ impl ClientState {
     }
 
     /// Reports the response to the rate limiter.
-    fn report(&self, permit: crate::limiter::Permit, response: &Response, failed: u32) {
+    fn report(&self, permit: Permit, response: &Response, failed: u32) {
         if is_limit(response.status().as_u16()) {
-            let now = self.transport.clock.timestamp();
-            let wait =
-                retry_after(response.headers(), now).unwrap_or_else(|| backoff(failed, self.jitter.next()));
-            permit.limited(wait, self.jitter.next());
+            let now = self.http.transport().clock().timestamp();
+            let wait = retry_after(response.headers(), now)
+                .unwrap_or_else(|| backoff(failed, self.http.jitter().next()));
+            permit.limited(wait, self.http.jitter().next());
         } else {
             permit.answered();
         }
@@ -316,14 +322,14 @@ impl ClientState {
         want: ExpectedBody,
         deadline: Deadline,
     ) -> Result<GoodResponse, FailedAttempt> {
-        let transport = &self.transport;
+        let transport = self.http.transport();
         let status = response.status().as_u16();
-        let request_id = transport.errors.request_id(response.headers());
+        let request_id = transport.errors().request_id(response.headers(), REQUEST_ID_HEADERS);
         if !response.status().is_success() {
             let headers = response.headers().clone();
             let body = transport.excerpt(&mut response, deadline).await;
-            let said = transport.errors.api_error(status, &headers, &body);
-            let wait = retry_after(&headers, transport.clock.timestamp());
+            let said = transport.errors().service_error(&*self.wire, status, &headers, &body);
+            let wait = retry_after(&headers, transport.clock().timestamp());
             let mut error = HostedError::status(status, said, wait);
             let advice = RetryAdvice::from_headers(&headers);
             let is_repeated = match ask.method {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::TryStreamExt as _;
 use reqwest::Method;
 
+use crate::client_state::ClientState;
 use crate::hosted::multipart::{Form, OnProgress};
 use crate::hosted::page::{Items, Page, PageToken, items, parse};
 use crate::hosted::request::{Api, ApiRequest};
@@ -14,7 +15,7 @@ use crate::hosted::{
     Download, HostedError, HostedErrorKind, HostedLimits, LATEST, Progress, SkillBundle, SkillId,
     SkillMetadata, SkillSource, VersionId, VersionMetadata,
 };
-use crate::messages::{Client, ClientState};
+use crate::messages::Client;
 
 /// How often the versions of a skill that is deleted are listed again, since others may add some.
 const MOST_ROUNDS: u32 = 5;
@@ -79,8 +80,8 @@ impl Skills {
 
     /// Whose skills these are.
     pub(in crate::hosted) fn account(&self) -> IndexKey {
-        let transport = &self.shared.transport;
-        IndexKey { service: transport.service().to_owned(), key: transport.key() }
+        let transport = self.shared.http.transport();
+        IndexKey { service: transport.base_url().to_owned(), key: transport.key_digest() }
     }
 
     /// Uploads the skill in this folder, or whose `SKILL.md` or `.skill` package this is, as a new one.
@@ -106,7 +107,7 @@ impl Skills {
         bundle: &SkillBundle,
         upload: Upload,
     ) -> Result<SkillMetadata, HostedError> {
-        let title = match self.shared.transport.profile() {
+        let title = match self.shared.profile() {
             crate::ApiProfile::Beta => "display_title",
             crate::ApiProfile::Current => "display_name",
         };

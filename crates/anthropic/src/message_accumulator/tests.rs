@@ -1,6 +1,6 @@
 use super::*;
-use crate::sse::SseParser;
-use conjure_conversation::{Block, BlockKind, Usage};
+use conjure_conversation::{ApiErrorKind, Block, BlockKind, Usage};
+use conjure_model_http::{ServiceError, SseParser};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -278,14 +278,62 @@ fn a_stream_that_breaks_the_protocol_is_an_error() {
 fn an_error_in_mid_stream_has_its_type() {
     let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
     for events in [vec![error.clone()], vec![start(), error]] {
-        let expected =
-            StreamError::Service { kind: ApiErrorKind::Overloaded, message: "Overloaded".to_owned() };
-        assert_eq!(run(&events).1.unwrap_err(), expected);
+        let expected = ServiceError::new(ApiErrorKind::Overloaded, "Overloaded");
+        assert_eq!(run(&events).1.unwrap_err(), expected.into());
     }
-    for odd in [json!({"type": "error"}), json!({"type": "error", "error": "busy"})] {
-        let ended = run(&[odd]).1;
-        assert!(matches!(ended, Err(StreamError::Service { kind: ApiErrorKind::Api, .. })), "{ended:?}");
+    for (odd, message) in [
+        (json!({"type": "error"}), "it gave no message"),
+        (json!({"type": "error", "error": "busy"}), "busy"),
+        (json!({"type": "error", "error": 7}), r#"{"error":7,"type":"error"}"#),
+    ] {
+        let expected = ServiceError::new(ApiErrorKind::Api, message);
+        assert_eq!(run(&[odd]).1.unwrap_err(), expected.into());
     }
+}
+
+/// The words of servers that speak this API and tell errors in another form.
+#[test]
+fn an_error_in_mid_stream_is_read_in_the_forms_of_other_servers() {
+    let failed = |name: &str, data: Value| {
+        let mut accumulator = MessageAccumulator::new();
+        accumulator.push(SseEvent { name: "", data: &start().to_string() }, |_| {}).unwrap();
+        match accumulator.push(SseEvent { name, data: &data.to_string() }, |_| {}) {
+            Err(StreamError::Service(error)) => (error.kind, error.message),
+            other => panic!("{data}: {other:?}"),
+        }
+    };
+    for name in ["error", ""] {
+        let llamacpp =
+            json!({"code": 500, "message": "Unexpected empty grammar stack", "type": "server_error"});
+        let words = "Unexpected empty grammar stack".to_owned();
+        assert_eq!(failed(name, llamacpp), (ApiErrorKind::Api, words));
+        let openai = json!({"error": {"message": "too long", "type": "x", "param": null, "code": "400"}});
+        assert_eq!(failed(name, openai), (ApiErrorKind::InvalidRequest, "too long".to_owned()));
+    }
+    let busy = json!({"code": 503, "message": "Loading model", "type": "unavailable_error"});
+    assert_eq!(failed("error", busy), (ApiErrorKind::Api, "Loading model".to_owned()));
+    assert_eq!(failed("error", json!("stop")), (ApiErrorKind::Api, "\"stop\"".to_owned()));
+}
+
+/// What llama.cpp streamed: each block starts before the one before has stopped, calls start without `input`, thinking without
+/// `signature`.
+#[test]
+fn blocks_that_overlap_are_kept_apart() {
+    let recorded = include_bytes!("../../tests/recorded/llamacpp-parallel-calls.sse");
+    let (mut parser, mut accumulator) = (SseParser::new(1 << 20), MessageAccumulator::new());
+    parser.push::<StreamError>(recorded, |event| accumulator.push(event, |_| {})).unwrap();
+    let response = accumulator.finish().unwrap().unwrap().response;
+    let blocks: Vec<&str> = response.content.iter().map(Block::json).collect();
+    assert_eq!(
+        blocks,
+        [
+            r#"{"type":"thinking","thinking":"Let me look.","signature":""}"#,
+            r#"{"type":"text","text":"I will run it.\n"}"#,
+            r#"{"type":"tool_use","id":"cl0bqiZTyJJa8ktN2L6iZGwcdmPE0luZ","name":"bash","input":{"command": "echo hello"}}"#,
+            r#"{"type":"tool_use","id":"JofzI7QArSrijEObju20HvHqUmI5gJDh","name":"bash","input":{"command": "date"}}"#,
+        ]
+    );
+    assert_eq!((response.usage.input_tokens, response.usage.output_tokens), (1, 22));
 }
 
 #[test]

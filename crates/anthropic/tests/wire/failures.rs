@@ -114,6 +114,27 @@ async fn an_error_in_mid_stream_comes_with_its_type() {
     assert_eq!(failed.request_id.as_deref(), Some("req_1"));
 }
 
+/// As llama.cpp tells it in a stream, and as some servers tell it with status 200.
+#[tokio::test]
+async fn an_error_in_the_form_of_another_server_keeps_its_words() {
+    let event = "event: error\ndata: {\"code\":500,\"message\":\"empty grammar stack\",\"type\":\"server_error\"}\n\n";
+    let failed = failure(stream(&(sse(&[start()]) + event))).await;
+    assert_eq!(failed.kind, ModelErrorKind::Api(ApiErrorKind::Api));
+    assert_eq!(
+        failed.message,
+        "the service reported an error in mid-stream (api_error): empty grammar stack"
+    );
+    let body = r#"{"error":{"code":400,"message":"the context is full","type":"exceed_context_size_error"}}"#;
+    let failed = failure(answer("200 OK", &[("content-type", "application/json")], body)).await;
+    assert_eq!(failed.kind, ModelErrorKind::Api(ApiErrorKind::InvalidRequest));
+    assert!(
+        failed.message.contains("200 with an error (invalid_request_error): the context is full"),
+        "{failed}"
+    );
+    let failed = failure(answer("404 Not Found", &[("content-type", "text/html")], "<h1>nginx</h1>")).await;
+    assert!(failed.message.ends_with("nginx; is the base URL that of the Messages API?"), "{failed}");
+}
+
 #[tokio::test]
 async fn a_key_that_the_service_echoes_is_redacted() {
     let told = failure(error("401 No", &[], "authentication_error", &format!("invalid key {KEY}"))).await;

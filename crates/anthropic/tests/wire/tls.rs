@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use conjure_anthropic::{Client, Config, ConfigError};
+use conjure_anthropic::{Client, Config, ConfigError, HttpConfigError};
 use conjure_conversation::ModelErrorKind;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
@@ -51,7 +51,7 @@ fn over_tls(server: &Server, host: &str) -> Config {
 
 /// Whether the machine itself trusts anybody.
 fn has_certificates(config: &Config) -> bool {
-    let has = !matches!(Client::new(config), Err(ConfigError::Tls { .. }));
+    let has = !matches!(Client::new(config), Err(ConfigError::Http(HttpConfigError::Tls { .. })));
     if !has {
         test_support::skip("the machine has no certificates", "apt-get install ca-certificates");
     }
