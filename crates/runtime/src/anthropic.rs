@@ -32,7 +32,6 @@ pub use conjure_anthropic::{
 pub use secrecy::SecretString;
 
 use crate::config::ApiProfile as ConfiguredProfile;
-use crate::models::timeouts;
 
 /// How to reach the service with this key, as the configuration says.
 #[must_use]
@@ -41,7 +40,11 @@ pub fn config(configured: &crate::Config, key: SecretString) -> Config {
         ConfiguredProfile::Beta => ApiProfile::Beta,
         ConfiguredProfile::Current => ApiProfile::Current,
     };
-    let config = Config::new(key).with_profile(profile).with_timeouts(timeouts(configured));
+    let mut timeouts = Timeouts::default();
+    if let Some(total) = configured.model_timeout() {
+        timeouts = Timeouts { connect: timeouts.connect.min(total), idle: timeouts.idle.min(total), total };
+    }
+    let config = Config::new(key).with_profile(profile).with_timeouts(timeouts);
     match configured.base_url() {
         Some(url) => config.with_base_url(url),
         None => config,
