@@ -31,7 +31,9 @@ pub(crate) fn client(
 pub(crate) fn unconfigured_error(error: ConfigError) -> CliError {
     let failure = CliError::usage(error.to_string());
     match error {
-        ConfigError::Http(HttpConfigError::Key { .. }) => failure.with_hint("the key is taken from `ANTHROPIC_API_KEY`"),
+        ConfigError::Http(HttpConfigError::Key { .. }) => {
+            failure.with_hint("the key is taken from `ANTHROPIC_API_KEY`")
+        }
         ConfigError::Http(HttpConfigError::BaseUrl { .. }) => failure
             .with_hint("it is taken from `ANTHROPIC_BASE_URL`, or from `base_url` in the configuration file"),
         _ => failure,
