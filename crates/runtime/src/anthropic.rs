@@ -32,6 +32,7 @@ pub use conjure_anthropic::{
 pub use secrecy::SecretString;
 
 use crate::config::ApiProfile as ConfiguredProfile;
+use crate::models::timeouts;
 
 /// How to reach the service with this key, as the configuration says.
 #[must_use]
@@ -40,11 +41,7 @@ pub fn config(configured: &crate::Config, key: SecretString) -> Config {
         ConfiguredProfile::Beta => ApiProfile::Beta,
         ConfiguredProfile::Current => ApiProfile::Current,
     };
-    let mut timeouts = Timeouts::default();
-    if let Some(total) = configured.model_timeout() {
-        timeouts = Timeouts { connect: timeouts.connect.min(total), idle: timeouts.idle.min(total), total };
-    }
-    let config = Config::new(key).with_profile(profile).with_timeouts(timeouts);
+    let config = Config::new(key).with_profile(profile).with_timeouts(timeouts(configured));
     match configured.base_url() {
         Some(url) => config.with_base_url(url),
         None => config,

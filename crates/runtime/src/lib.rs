@@ -11,6 +11,7 @@ mod context;
 mod conversation;
 mod error;
 mod expected_outputs;
+mod models;
 mod prompt;
 mod runtime;
 mod sandbox;
@@ -20,8 +21,8 @@ mod workspace;
 
 pub use config::{
     ApiProfile, ArtifactSettings, CONFIG_KEYS, CompactionSettings, Config, ConfigError, ConfigKey,
-    ExecutorKind, PoolSettings, ProcessEnv, SessionTtl, Settings, SkillSettings, VARIABLES, Variable,
-    parse_activation, parse_network, parse_size,
+    ExecutorKind, ModelSettings, PoolSettings, ProcessEnv, SessionTtl, Settings, SkillSettings, TokenPrice,
+    VARIABLES, Variable, parse_activation, parse_network, parse_size,
 };
 pub use context::{ContextOptions, SessionContext, create_context};
 pub use conversation::{
@@ -30,6 +31,9 @@ pub use conversation::{
 };
 pub use error::{Error, ErrorKind};
 pub use expected_outputs::{ExpectedOutput, OutputMatch};
+#[cfg(feature = "model-http")]
+pub use models::{ConnectError, ConnectedModel, ModelClients};
+pub use models::{KeyVariable, ModelTarget, ModelTargetError};
 pub use prompt::{build_system_prompt, system_prompt, tool_definitions};
 pub use runtime::{
     DeletionReport, DiskUsage, ExecutorFactory, InputError, RemainingFiles, RemainingSkills,

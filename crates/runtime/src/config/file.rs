@@ -10,6 +10,7 @@ use crate::config::artifacts;
 use crate::config::compaction;
 use crate::config::error::ConfigError;
 use crate::config::keys;
+use crate::config::models;
 use crate::config::pool;
 use crate::config::sandbox::{ExecutorKind, parse_disk_limit, parse_floor, parse_network, parse_size};
 use crate::config::settings::{ApiProfile, Settings, parse_seconds};
@@ -37,6 +38,7 @@ struct File {
     cpus: Option<Value>,
     disk_limit: Option<String>,
     require: Option<Vec<String>>,
+    model: Option<String>,
     base_url: Option<String>,
     profile: Option<String>,
     max_tokens: Option<u32>,
@@ -45,6 +47,7 @@ struct File {
     compaction: Option<Table>,
     skills: Option<Table>,
     artifacts: Option<Table>,
+    models: Option<Table>,
 }
 
 #[derive(Deserialize)]
@@ -138,6 +141,7 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
             .map(|names| parse_floor(names.iter().map(String::as_str)))
             .transpose()
             .map_err(in_key("require"))?,
+        model: file.model,
         base_url: file.base_url,
         profile: file
             .profile
@@ -164,6 +168,13 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
             .map(|table| artifacts::parse(table, folder))
             .transpose()
             .map_err(in_key("artifacts"))?,
+        models: file
+            .models
+            .as_ref()
+            .map(models::parse)
+            .transpose()
+            .map_err(in_key("models"))?
+            .unwrap_or_default(),
     })
 }
 

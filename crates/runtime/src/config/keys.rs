@@ -3,6 +3,8 @@
 use conjure_skill::closest_match;
 use toml::Table;
 
+use crate::config::models;
+
 /// One key of the configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -70,7 +72,8 @@ pub const CONFIG_KEYS: &[ConfigKey] = &[
         "Who enforces the workspace's quota: `watched` (default), or `kernel`, for jails of root.",
     ),
     key("", "require", "[\"memory\"]", "Boundaries that every sandbox must enforce, or `[\"all\"]`."),
-    key("", "base_url", "\"https://api.anthropic.com\"", "The address of the model service."),
+    key("", "model", "\"ollama:qwen3\"", "The model of sessions that name none."),
+    key("", "base_url", "\"https://api.anthropic.com\"", "The address of the Messages API."),
     key("", "profile", "\"beta\"", "The form of the Messages API: `beta` (default) or `current`."),
     key("", "max_tokens", "8192", "Tokens of one response, at most."),
     key("", "model_timeout", "600", "Seconds that one model call may take, with its retries."),
@@ -138,6 +141,56 @@ pub const CONFIG_KEYS: &[ConfigKey] = &[
         "3600",
         "Seconds of idle time after which a session's artifacts expire, or `\"never\"`.",
     ),
+    key(
+        models::TABLE,
+        "api",
+        "\"chat\"",
+        "The API that its service speaks: `messages`, `chat`, `responses` or `gemini`.",
+    ),
+    key(
+        models::TABLE,
+        "model",
+        "\"qwen3:8b\"",
+        "The service's name of the model; the name of the table by default.",
+    ),
+    key(
+        models::TABLE,
+        "base_url",
+        "\"http://localhost:8000/v1\"",
+        "The address of the service; the vendor's own by default.",
+    ),
+    key(
+        models::TABLE,
+        "key_env",
+        "\"LOCAL_KEY\"",
+        "The environment variable with the key; the vendor's own at the vendor's address, none elsewhere.",
+    ),
+    key(
+        models::TABLE,
+        "headers",
+        "{ x-team = \"blue\" }",
+        "More headers of each request; their values are secret.",
+    ),
+    key(models::TABLE, "body", "{ temperature = 0.2 }", "More members of each request's body."),
+    key(models::TABLE, "max_tokens", "4096", "Tokens of one response, at most."),
+    key(
+        models::TABLE,
+        "price",
+        "{ input = 0.3, output = 1.2 }",
+        "Dollars for a million tokens; also `cache_read` and `cache_write`, which cost what input costs by default.",
+    ),
+    key(
+        models::TABLE,
+        "parallel_tool_calls",
+        "false",
+        "Whether one response may call several tools; the service decides by default.",
+    ),
+    key(
+        models::TABLE,
+        "fallback",
+        "[\"anthropic:claude-haiku-4-5\"]",
+        "Models that are tried in order when the service is overloaded or cannot be reached.",
+    ),
 ];
 
 /// The names of the keys in a table, or of the keys and tables outside of all.
@@ -148,7 +201,8 @@ pub(crate) fn names(table: &'static str) -> impl Iterator<Item = &'static str> +
             Some(key.name)
         } else if table.is_empty() && key.table != last {
             last = key.table;
-            Some(key.table)
+            // `[models.NAME]` stands in the table `models`.
+            Some(key.table.split_once('.').map_or(key.table, |(first, _)| first))
         } else {
             None
         }
@@ -171,7 +225,10 @@ mod tests {
     #[test]
     fn tables_are_keys_of_the_file() {
         let top: Vec<_> = names("").collect();
-        assert!(top.ends_with(&["model_timeout", "pool", "compaction", "skills", "artifacts"]), "{top:?}");
+        assert!(
+            top.ends_with(&["model_timeout", "pool", "compaction", "skills", "artifacts", "models"]),
+            "{top:?}"
+        );
         assert_eq!(names("pool").collect::<Vec<_>>(), ["jail", "docker", "max_age", "starts_at_once"]);
     }
 }

@@ -13,6 +13,7 @@ mod settings;
 
 mod artifacts;
 mod compaction;
+mod models;
 mod pool;
 mod sandbox;
 mod skills;
@@ -26,6 +27,7 @@ pub use artifacts::{ArtifactSettings, SessionTtl};
 pub use compaction::CompactionSettings;
 pub use error::ConfigError;
 pub use keys::{CONFIG_KEYS, ConfigKey};
+pub use models::{ModelSettings, TokenPrice};
 pub use pool::PoolSettings;
 pub use process_env::{ProcessEnv, VARIABLES, Variable};
 pub use resolved_config::Config;

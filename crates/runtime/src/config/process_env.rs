@@ -101,9 +101,21 @@ const HOME: Variable = variable("HOME", "The folder that `~` stands for.");
 const NO_COLOR: Variable = variable("NO_COLOR", "When set and not empty, the command writes no colours.");
 const TERM: Variable = variable("TERM", "`dumb` means a terminal without colours.");
 const API_KEY: Variable =
-    variable("ANTHROPIC_API_KEY", "The key of the model's service, for `run --model`. It is never printed.");
+    variable("ANTHROPIC_API_KEY", "The key for models of the Messages API. It is never printed.");
 const BASE_URL: Variable =
-    variable("ANTHROPIC_BASE_URL", "Where the model's service is, instead of `https://api.anthropic.com`.");
+    variable("ANTHROPIC_BASE_URL", "Where the Messages API is, instead of `https://api.anthropic.com`.");
+const MODEL: Variable =
+    variable("CONJURE_MODEL", "The model of sessions that name none: a configured name, or `VENDOR:NAME`.");
+const OPENAI_KEY: Variable =
+    variable("OPENAI_API_KEY", "The key for models `openai:NAME`. It is never printed.");
+const OPENAI_URL: Variable = variable(
+    "OPENAI_BASE_URL",
+    "Where models `openai:NAME` are, instead of `https://api.openai.com/v1`; another host speaks Chat Completions.",
+);
+const GEMINI_KEY: Variable =
+    variable("GEMINI_API_KEY", "The key for models `gemini:NAME`. It is never printed.");
+const OLLAMA_HOST: Variable =
+    variable("OLLAMA_HOST", "Where models `ollama:NAME` are, instead of `127.0.0.1:11434`.");
 const DOCKER_HOST: Variable = variable(
     "DOCKER_HOST",
     "Where the container engine listens: `unix:///run/docker.sock`, `tcp://host:2375`.",
@@ -132,6 +144,7 @@ pub const VARIABLES: &[Variable] = &[
     CPUS,
     DISK_LIMIT,
     REQUIRE,
+    MODEL,
     PROFILE,
     MAX_TOKENS,
     MODEL_TIMEOUT,
@@ -142,6 +155,10 @@ pub const VARIABLES: &[Variable] = &[
     TERM,
     API_KEY,
     BASE_URL,
+    OPENAI_KEY,
+    OPENAI_URL,
+    GEMINI_KEY,
+    OLLAMA_HOST,
     DOCKER_HOST,
     DATA_HOME,
     RUNTIME_DIR,
@@ -174,6 +191,22 @@ pub struct ProcessEnv {
     values: BTreeMap<&'static str, OsString>,
     passthrough_env: BTreeMap<OsString, OsString>,
     build_env: BTreeMap<OsString, OsString>,
+    other: OtherVariables,
+}
+
+/// Where variables are looked up that only a user's configuration names, such as the key of a model.
+#[derive(Clone)]
+enum OtherVariables {
+    /// In this process.
+    OfProcess,
+    /// In these pairs.
+    Pairs(BTreeMap<String, OsString>),
+}
+
+impl Default for OtherVariables {
+    fn default() -> Self {
+        Self::Pairs(BTreeMap::new())
+    }
 }
 
 impl ProcessEnv {
@@ -187,15 +220,17 @@ impl ProcessEnv {
             .collect();
         let passthrough_env = std::env::vars_os().filter(|(name, _)| is_passthrough(name)).collect();
         let build_env = std::env::vars_os().filter(|(name, _)| is_build_variable(name)).collect();
-        Self { values, passthrough_env, build_env }
+        Self { values, passthrough_env, build_env, other: OtherVariables::OfProcess }
     }
 
     /// These variables and no others, for tests and for embedders that do not want the variables of the process.
-    /// Names that are neither in [`VARIABLES`] nor needed by commands are left out.
+    /// Names that are neither in [`VARIABLES`] nor needed by commands are only found by a configuration that names them.
     pub fn from_pairs<N: AsRef<str>, V: Into<OsString>>(pairs: impl IntoIterator<Item = (N, V)>) -> Self {
         let mut environment = Self::default();
+        let mut other = BTreeMap::new();
         for (name, value) in pairs {
             let (name, value) = (name.as_ref(), value.into());
+            other.insert(name.to_owned(), value.clone());
             if let Some(known) = VARIABLES.iter().find(|variable| variable.name == name) {
                 environment.values.insert(known.name, value.clone());
             }
@@ -206,6 +241,7 @@ impl ProcessEnv {
                 environment.build_env.insert(name.into(), value);
             }
         }
+        environment.other = OtherVariables::Pairs(other);
         environment
     }
 
@@ -263,13 +299,24 @@ impl ProcessEnv {
         dumb || self.values.get(NO_COLOR.name).is_some_and(|value| !value.is_empty())
     }
 
-    /// Whether a key for the model's service is set. Its value stays in the environment.
+    /// The value of any variable that a configuration names, such as the key of a model. `None` if it is not set, empty, or not UTF-8.
+    pub(crate) fn named(&self, name: &str) -> Option<String> {
+        let value = match &self.other {
+            OtherVariables::OfProcess => Self::var(name),
+            OtherVariables::Pairs(pairs) => {
+                pairs.get(name).and_then(|value| value.to_str()).map(str::to_owned)
+            }
+        };
+        value.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+    }
+
+    /// Whether a key for the Messages API is set. Its value stays in the environment.
     #[must_use]
     pub fn has_api_key(&self) -> bool {
         self.values.get(API_KEY.name).is_some_and(|key| !key.is_empty())
     }
 
-    /// The key of the model's service, if it is set and UTF-8.
+    /// The key for the Messages API, if it is set and UTF-8.
     #[cfg(feature = "anthropic")]
     #[must_use]
     pub fn api_key(&self) -> Option<secrecy::SecretString> {
@@ -310,6 +357,7 @@ impl ProcessEnv {
             cpus: self.parse(CPUS, parse_cpus)?,
             disk_limit: self.parse(DISK_LIMIT, parse_disk_limit)?,
             floor: self.parse(REQUIRE, |text| parse_floor(parse_list(text)))?,
+            model: self.parse(MODEL, |text| Ok(text.to_owned()))?,
             base_url: self.parse(BASE_URL, |text| Ok(text.to_owned()))?,
             profile: self.parse(PROFILE, |text| text.parse::<ApiProfile>())?,
             max_tokens: self.parse(MAX_TOKENS, parse_integer)?,
@@ -319,6 +367,7 @@ impl ProcessEnv {
             pool: None,
             compaction: None,
             skills: None,
+            models: BTreeMap::new(),
         })
     }
 

@@ -13,6 +13,7 @@ use conjure_skill::Scope;
 
 use crate::config::error::ConfigError;
 use crate::config::file;
+use crate::config::models::{self, ModelSettings};
 use crate::config::paths;
 use crate::config::pool::PoolSettings;
 use crate::config::process_env::ProcessEnv;
@@ -161,6 +162,7 @@ impl Config {
                 .check(home.as_deref())
                 .map_err(|reason| ConfigError::Setting { key: "artifacts", reason })?;
         }
+        models::check(&settings.models).map_err(|reason| ConfigError::Setting { key: "models", reason })?;
         within("max_tokens", settings.max_tokens != Some(0), "it must be at least 1")?;
         let max_iterations = settings.max_iterations.unwrap_or(25);
         within("max_iterations", max_iterations > 0, "it must be at least 1")?;
@@ -296,7 +298,19 @@ impl Config {
         &self.floor
     }
 
-    /// The address of the model's service, if it is configured.
+    /// The model of sessions that name none, if it is configured.
+    #[must_use]
+    pub fn model(&self) -> Option<&str> {
+        self.settings.model.as_deref()
+    }
+
+    /// The configured models by name.
+    #[must_use]
+    pub const fn models(&self) -> &BTreeMap<String, ModelSettings> {
+        &self.settings.models
+    }
+
+    /// The address of the Messages API, if it is configured.
     #[must_use]
     pub fn base_url(&self) -> Option<&str> {
         self.settings.base_url.as_deref()

@@ -1,5 +1,6 @@
 //! One layer of settings.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use conjure_sandbox::{DiskLimit, Isolation, NetworkPolicy};
 
 use crate::config::artifacts::ArtifactSettings;
 use crate::config::compaction::CompactionSettings;
+use crate::config::models::{self, ModelSettings};
 use crate::config::pool::PoolSettings;
 use crate::config::sandbox::ExecutorKind;
 use crate::config::skills::SkillSettings;
@@ -78,7 +80,9 @@ pub struct Settings {
     pub disk_limit: Option<DiskLimit>,
     /// What a sandbox must enforce. A layer can only add to the requirements of the lower ones.
     pub floor: Option<Isolation>,
-    /// The address of the model's service.
+    /// The model of sessions that name none.
+    pub model: Option<String>,
+    /// The address of the Messages API.
     pub base_url: Option<String>,
     /// The version of its API.
     pub profile: Option<ApiProfile>,
@@ -94,6 +98,8 @@ pub struct Settings {
     pub skills: Option<SkillSettings>,
     /// The artifacts of sessions; each setting is merged over that of the lower layer.
     pub artifacts: Option<ArtifactSettings>,
+    /// The configured models by name. A name in several layers is that of the uppermost.
+    pub models: BTreeMap<String, ModelSettings>,
 }
 
 impl Settings {
@@ -121,6 +127,7 @@ impl Settings {
                 (Some(upper), Some(lower)) => Some(upper.or(&lower)),
                 (one, other) => one.or(other),
             },
+            model: self.model.or(lower.model),
             base_url: self.base_url.or(lower.base_url),
             profile: self.profile.or(lower.profile),
             max_tokens: self.max_tokens.or(lower.max_tokens),
@@ -141,6 +148,7 @@ impl Settings {
                 (Some(upper), Some(lower)) => Some(upper.merged_over(lower)),
                 (one, other) => one.or(other),
             },
+            models: models::merged(self.models, lower.models),
         }
     }
 }

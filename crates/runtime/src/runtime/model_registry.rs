@@ -9,61 +9,30 @@ use conjure_actors::admission::{AdmissionGate, AdmittedModel};
 use conjure_base::{Digest, TenantId};
 use conjure_conversation::Model;
 #[cfg(feature = "anthropic")]
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::ExposeSecret as _;
+#[cfg(feature = "model-http")]
+use secrecy::SecretString;
 
-use crate::config::Config;
+use crate::config::{Config, ProcessEnv};
+#[cfg(feature = "model-http")]
+use crate::models::ConnectError;
+use crate::models::{ModelClients, ModelTarget};
 use crate::runtime::error::RuntimeError;
 
 /// How long a model call waits for admission. The limits of its turn may end it sooner.
 const ADMISSION_TIMEOUT: Duration = Duration::from_secs(600);
+/// The variable of the key for the Messages API.
+#[cfg(feature = "model-http")]
+const ANTHROPIC_KEY: &str = "ANTHROPIC_API_KEY";
 
-/// The clients of the service, one for each key, so that all users of a key share its rate limiter. Clones share the
-/// cache.
-#[derive(Clone, Default)]
-pub(crate) struct ClientCache {
-    #[cfg(feature = "anthropic")]
-    by_key: Arc<std::sync::Mutex<BTreeMap<Digest, crate::anthropic::Client>>>,
-}
-
-impl ClientCache {
-    /// The client of this key.
-    #[cfg(feature = "anthropic")]
-    fn client(
-        &self,
-        key: &SecretString,
-        config: &Config,
-    ) -> Result<crate::anthropic::Client, crate::anthropic::ConfigError> {
-        let mut clients = self.by_key.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let digest = digest(key);
-        if let Some(known) = clients.get(&digest) {
-            return Ok(known.clone());
-        }
-        let client = crate::anthropic::Client::new(&crate::anthropic::config(config, key.clone()))?;
-        clients.insert(digest, client.clone());
-        Ok(client)
-    }
-
-    /// Removes clients whose keys nobody has any more. Current users keep theirs.
-    pub(crate) fn retain_used(&self, used: &BTreeSet<Digest>) {
-        #[cfg(feature = "anthropic")]
-        {
-            let mut clients = self.by_key.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            clients.retain(|key, _| used.contains(key));
-        }
-        let _ = used;
-    }
-}
-
-#[cfg(feature = "anthropic")]
-fn digest(key: &SecretString) -> Digest {
-    Digest::of_bytes(key.expose_secret().as_bytes())
-}
-
-/// The models that the embedder or a tenant added, and those of the service if there is a key.
+/// The models that the embedder or a tenant added, and those of the services that a configuration, a key or the environment names.
 #[derive(Clone, Default)]
 pub(crate) struct ModelRegistry {
     by_name: BTreeMap<String, Arc<dyn Model>>,
     pub(crate) default: Option<String>,
+    /// Has the keys of services.
+    environment: ProcessEnv,
+    clients: ModelClients,
     #[cfg(feature = "anthropic")]
     key: Option<SecretString>,
     #[cfg(feature = "anthropic")]
@@ -82,32 +51,45 @@ impl ModelRegistry {
         self.key = Some(key);
     }
 
-    /// The secrets to be redacted, by name.
-    pub(crate) fn secrets(&self) -> BTreeMap<String, String> {
+    /// Takes the keys of services from this environment.
+    pub(crate) fn set_environment(&mut self, environment: ProcessEnv) {
+        self.environment = environment;
+    }
+
+    /// The secrets to be redacted, by name: all keys and headers that a request to a service may have.
+    pub(crate) fn secrets(&self, config: &Config) -> BTreeMap<String, String> {
+        let mut secrets = ModelTarget::secrets(config, &self.environment);
+        secrets.extend(self.own_key());
+        secrets
+    }
+
+    /// The key that was added, to be redacted by its name.
+    pub(crate) fn own_key(&self) -> BTreeMap<String, String> {
         #[cfg(feature = "anthropic")]
         if let Some(key) = &self.key {
-            return [("ANTHROPIC_API_KEY".to_owned(), key.expose_secret().to_owned())].into();
+            return [(ANTHROPIC_KEY.to_owned(), key.expose_secret().to_owned())].into();
         }
         BTreeMap::new()
     }
 
-    /// Creates the client of the service, if there is a key.
-    pub(crate) fn connect(&mut self, config: &Config, clients: &ClientCache) -> Result<(), RuntimeError> {
+    /// Creates the client of the key, if there is one, and uses these clients for all services.
+    pub(crate) fn connect(&mut self, config: &Config, clients: &ModelClients) -> Result<(), RuntimeError> {
+        self.clients = clients.clone();
         #[cfg(feature = "anthropic")]
         if let Some(key) = &self.key {
-            let client = clients.client(key, config);
+            let client = clients.anthropic(key, config);
             let name = self.default.clone().unwrap_or_else(|| "(any)".to_owned());
             self.client =
                 Some(client.map_err(|error| RuntimeError::Client { name, reason: error.to_string() })?);
         }
-        let _ = (config, clients);
+        let _ = config;
         Ok(())
     }
 
     /// The digest of the key, if there is one.
     pub(crate) fn key_digest(&self) -> Option<Digest> {
         #[cfg(feature = "anthropic")]
-        return self.key.as_ref().map(digest);
+        return self.key.as_ref().map(|key| Digest::of_bytes(key.expose_secret().as_bytes()));
         #[cfg(not(feature = "anthropic"))]
         None
     }
@@ -124,8 +106,10 @@ impl ModelRegistry {
         &'m self,
         own: &'m Self,
         wanted: Option<&'m str>,
+        config: &'m Config,
     ) -> Result<&'m str, RuntimeError> {
-        wanted.or(own.default.as_deref()).or(self.default.as_deref()).ok_or(RuntimeError::NoModel)
+        let default = || own.default.as_deref().or(self.default.as_deref()).or(config.model());
+        wanted.or_else(default).ok_or(RuntimeError::NoModel)
     }
 
     /// The model of this name for a session of this tenant, behind the admission gate.
@@ -151,24 +135,50 @@ impl ModelRegistry {
         if let Some(given) = own.by_name.get(name).or_else(|| self.by_name.get(name)) {
             return Ok(Arc::clone(given));
         }
-        #[cfg(feature = "anthropic")]
-        if let Some(client) = own.client.as_ref().or(self.client.as_ref()) {
-            let model = client.messages(crate::anthropic::options(config, name));
-            let unusable = |reason: String| RuntimeError::Client { name: name.to_owned(), reason };
-            return Ok(Arc::new(model.map_err(|error| unusable(error.to_string()))?));
+        #[cfg(feature = "model-http")]
+        if let Some(model) = self.of_service(own, name, config)? {
+            return Ok(model);
         }
-        let _ = config;
         Err(RuntimeError::UnknownModel {
             name: name.to_owned(),
             available: own
                 .by_name
                 .keys()
                 .chain(self.by_name.keys())
+                .chain(config.models().keys())
                 .cloned()
                 .collect::<BTreeSet<_>>()
                 .into_iter()
                 .collect(),
         })
+    }
+
+    /// The model of a service. `None` if the name says no service, and there is no key for the Messages API.
+    #[cfg(feature = "model-http")]
+    fn of_service(
+        &self,
+        own: &Self,
+        name: &str,
+        config: &Config,
+    ) -> Result<Option<Arc<dyn Model>>, RuntimeError> {
+        let keys = |variable: &str| {
+            #[cfg(feature = "anthropic")]
+            if variable == ANTHROPIC_KEY
+                && let Some(key) = own.key.as_ref().or(self.key.as_ref())
+            {
+                return Some(key.clone());
+            }
+            self.environment.named(variable).map(SecretString::from)
+        };
+        if !ModelTarget::says_service(name, config) && keys(ANTHROPIC_KEY).is_none() {
+            return Ok(None);
+        }
+        let connected = ModelTarget::of_name(name, config, &self.environment)
+            .map_err(ConnectError::from)
+            .and_then(|target| self.clients.connect_target(target, config, &self.environment, &keys));
+        let unusable =
+            |error: ConnectError| RuntimeError::Client { name: name.to_owned(), reason: error.to_string() };
+        Ok(Some(connected.map_err(unusable)?.model))
     }
 }
 
@@ -191,14 +201,14 @@ mod tests {
     fn who_has_one_key_has_one_client_and_who_has_another_has_another() {
         // Without TLS, so that no certificates are needed.
         let nowhere = Settings { base_url: Some("http://127.0.0.1:9".to_owned()), ..Settings::default() };
-        let (clients, config) = (ClientCache::default(), Config::default().with(nowhere).unwrap());
+        let (clients, config) = (ModelClients::default(), Config::default().with(nowhere).unwrap());
         let with = |key: &str| {
             let mut models = ModelRegistry::default();
             models.set_key(key.to_owned().into());
             models.connect(&config, &clients).unwrap();
             models
         };
-        let count = || clients.by_key.lock().unwrap().len();
+        let count = || clients.len();
         let [host, one, two, other] =
             ["shared", "mine", "mine", "theirs"].map(|key| with(&format!("sk-{key}")));
         assert_eq!(count(), 3);

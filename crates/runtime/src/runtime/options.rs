@@ -114,7 +114,7 @@ impl From<Config> for RuntimeOptions {
 
 impl RuntimeOptions {
     /// Uses the data folder of the user of this environment, unless the configuration names one, and the models of
-    /// the user's key, if there is one.
+    /// the user's keys.
     #[must_use]
     pub fn for_user(mut self, environment: &ProcessEnv) -> Self {
         self.data = self.data.or_else(|| environment.data_folder());
@@ -122,6 +122,14 @@ impl RuntimeOptions {
         if let Some(key) = environment.api_key() {
             self.models.set_key(key);
         }
+        self.model_keys(environment)
+    }
+
+    /// Takes the keys of models from this environment: those that `[models.NAME]` names, and the usual ones of vendors
+    /// (`OPENAI_API_KEY`, `GEMINI_API_KEY`), for models that are named `VENDOR:NAME`.
+    #[must_use]
+    pub fn model_keys(mut self, environment: &ProcessEnv) -> Self {
+        self.models.set_environment(environment.clone());
         self
     }
 

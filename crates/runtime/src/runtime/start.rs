@@ -10,13 +10,13 @@ use conjure_actors::runtime as tree;
 use conjure_base::{Clock as _, SessionId, SystemClock};
 use conjure_journal::{LeaseOwner, MemoryJournal};
 
+use crate::models::ModelClients;
 use crate::runtime::data::data_layout::RuntimeDir;
 use crate::runtime::data::journal_storage::JournalStorage;
 use crate::runtime::data::process_lock::ProcessLock;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::{Runtime, RuntimeInner};
 use crate::runtime::maintenance::{MaintenanceContext, SERVICE_FILES, maintenance_tasks};
-use crate::runtime::model_registry::ClientCache;
 use crate::runtime::options::{JournalLocation, RuntimeOptions};
 use crate::runtime::recovery::recover;
 use crate::runtime::remote_cleanup::NoteStore;
@@ -54,7 +54,7 @@ impl Runtime {
             None => RuntimeDir::temporary(),
         };
         let home = Arc::new(run_blocking("the opening of the data folder", opening).await?);
-        let clients = ClientCache::default();
+        let clients = ModelClients::default();
         options.models.connect(&options.config, &clients)?;
         let gate = |given: Option<AdmissionGate>, what| {
             given.unwrap_or_else(|| AdmissionGate::new(what, u32::MAX, Share::default()))

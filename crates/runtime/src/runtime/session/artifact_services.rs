@@ -100,6 +100,13 @@ impl RuntimeArtifacts {
     }
 }
 
+/// This build fetches nothing.
+#[cfg(not(feature = "fetch"))]
+#[expect(clippy::unnecessary_wraps, reason = "as in the builds that fetch")]
+fn default_fetch(_: &Arc<ArtifactOptions>) -> Result<Option<Arc<dyn Fetch>>, RuntimeError> {
+    Ok(None)
+}
+
 #[cfg(feature = "fetch")]
 fn default_fetch(options: &Arc<ArtifactOptions>) -> Result<Option<Arc<dyn Fetch>>, RuntimeError> {
     use conjure_egress::Egress;
@@ -111,10 +118,4 @@ fn default_fetch(options: &Arc<ArtifactOptions>) -> Result<Option<Arc<dyn Fetch>
         Ok(fetch) => Ok(Some(Arc::new(fetch))),
         Err(error) => Err(RuntimeError::Fetch { reason: error.to_string() }),
     }
-}
-
-#[cfg(not(feature = "fetch"))]
-#[expect(clippy::unnecessary_wraps, reason = "elsewhere it may fail")]
-fn fetch_of(_: &Arc<ArtifactOptions>) -> Result<Option<Arc<dyn Fetch>>, RuntimeError> {
-    Ok(None)
 }

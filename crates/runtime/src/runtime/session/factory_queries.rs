@@ -103,14 +103,14 @@ impl RuntimeSessionFactory {
         model: Option<&str>,
     ) -> Result<(String, Arc<dyn Model>), RuntimeError> {
         let policy = self.inner.sandboxes.policies().policy(tenant);
-        let name = self.inner.models.name(&policy.models, model)?;
+        let name = self.inner.models.name(&policy.models, model, &self.inner.config)?;
         Ok((name.to_owned(), self.inner.models.named(&policy.models, name, &self.inner.config)?))
     }
 
     /// The name of the model for a session of this tenant that asks for this one, or for none.
     pub(crate) fn model_name(&self, tenant: &TenantId, wanted: Option<&str>) -> Result<String, RuntimeError> {
         let policy = self.inner.sandboxes.policies().policy(tenant);
-        self.inner.models.name(&policy.models, wanted).map(str::to_owned)
+        self.inner.models.name(&policy.models, wanted, &self.inner.config).map(str::to_owned)
     }
 
     /// The kind of sandbox for sessions that name none.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use conjure_actors::artifacts::ArtifactServices;
 use conjure_actors::executors::ExecutorSource;
-use conjure_base::Redactor;
+use conjure_base::{Redactor, TenantId};
 use conjure_conversation::{Model, SessionProfile, SkillActivation};
 use conjure_journal::SessionKey;
 use conjure_prompt::SessionSkill;
@@ -26,6 +26,8 @@ use crate::workspace::SessionWorkspace;
 
 /// The parts of a session before its sandbox is supervised.
 pub(crate) struct PreparedParts {
+    /// The name of the model in the profile that they were built for.
+    pub(super) model_name: Option<String>,
     pub(super) model: Arc<dyn Model>,
     pub(super) skills: Vec<Arc<SessionSkill>>,
     /// `None`: it has no sandbox.
@@ -81,12 +83,7 @@ impl Inner {
         // A live handle cannot start a session of a tenant that is being deleted either.
         self.deletions.check(&key.tenant)?;
         let policy = self.sandboxes.policies().policy(&key.tenant);
-        let model = self.models.name(&policy.models, profile.model.as_deref())?;
-        let gate = self.sandboxes.policies().model_calls();
-        let name = model;
-        let model = self.models.find(&policy.models, name, &key.tenant, gate, &self.config)?;
-        hosted_sessions::check(&profile.hosted, name, &*model)?;
-        let hosted = hosted_sessions::files_of(&profile.hosted, name, &*model)?;
+        let (model, hosted) = self.model_of(&key.tenant, profile)?;
         let mut given = self.sessions().get(key).map(|known| known.secrets.clone()).unwrap_or_default();
         let mut complete = given.complete_for(key.session, profile)?;
         policy.apply_defaults(&mut complete);
@@ -128,7 +125,7 @@ impl Inner {
             secrets: complete.secrets,
             ..ContextOptions::default()
         };
-        let redactor = redactor_with(&options, &self.models.secrets());
+        let redactor = redactor_with(&options, &self.models.secrets(&self.config));
         redactor.extend(&policy.redactor());
         let source = match kind {
             Some(kind) => {
@@ -147,7 +144,34 @@ impl Inner {
         };
         let artifacts = self.artifacts.as_ref().map(|desk| desk.parts(key, &home, self.record, folders));
         let (inputs, values) = (inputs.prompt_text, inputs.values);
-        Ok(PreparedParts { model, skills, source, redactor, inputs, values, workspace, artifacts, hosted })
+        let model_name = profile.model.clone();
+        Ok(PreparedParts {
+            model_name,
+            model,
+            skills,
+            source,
+            redactor,
+            inputs,
+            values,
+            workspace,
+            artifacts,
+            hosted,
+        })
+    }
+
+    /// The model of this profile, and the session's files at its service. Blocks.
+    pub(super) fn model_of(
+        &self,
+        tenant: &TenantId,
+        profile: &SessionProfile,
+    ) -> Result<(Arc<dyn Model>, Option<HostedSessionFiles>), RuntimeError> {
+        let policy = self.sandboxes.policies().policy(tenant);
+        let name = self.models.name(&policy.models, profile.model.as_deref(), &self.config)?;
+        let gate = self.sandboxes.policies().model_calls();
+        let model = self.models.find(&policy.models, name, tenant, gate, &self.config)?;
+        hosted_sessions::check(&profile.hosted, name, &*model)?;
+        let hosted = hosted_sessions::files_of(&profile.hosted, name, &*model)?;
+        Ok((model, hosted))
     }
 
     /// The own folder of a session.

@@ -6,11 +6,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use conjure_actors::session::{SessionComponents, SessionFactory, SessionSetup};
+use conjure_actors::session::{ModelSetup, SessionComponents, SessionFactory, SessionSetup};
 use conjure_actors::supervision::Failure;
 use conjure_artifact::{ArtifactUploader, OutputStore, WorkspaceOutputs};
 use conjure_base::Redactor;
-use conjure_conversation::ToolDefinition;
+use conjure_conversation::{FileSource, ToolDefinition};
 use conjure_journal::SessionKey;
 use conjure_prompt::{
     ArtifactPrompt, ContainerFiles, PromptOptions, SessionSkills, SkillComposer, SkillTool, ToolOptions,
@@ -30,8 +30,10 @@ use crate::runtime::model_registry::ModelRegistry;
 use crate::runtime::options::JournalLocation;
 use crate::runtime::sandbox_kinds::SandboxKinds;
 use crate::runtime::session::artifact_services::RuntimeArtifacts;
+use crate::runtime::session::hosted_sessions::HostedSessionFiles;
 use crate::runtime::session::prepared_parts::PreparedParts;
 use crate::runtime::session::session_inputs::SessionInputs;
+use crate::runtime::task_set::run_blocking;
 use crate::runtime::tenants::TenantDeletions;
 use crate::workbench::{prompt_options, skill_tools};
 
@@ -150,7 +152,10 @@ impl SessionFactory for RuntimeSessionFactory {
     fn build<'a>(&'a self, setup: SessionSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
         Box::pin(async move {
             let prepared = self.inner.sessions().get_mut(setup.key).and_then(|known| known.parts.take());
+            // Another process may have changed the model since.
+            let prepared = prepared.filter(|parts| parts.model_name == setup.profile.model);
             let PreparedParts {
+                model_name: _,
                 model,
                 skills,
                 source,
@@ -201,23 +206,43 @@ impl SessionFactory for RuntimeSessionFactory {
             let outputs = workspace
                 .filter(|_| executor.is_some())
                 .map(|folder| Arc::new(WorkspaceOutputs::new(folder)) as Arc<dyn OutputStore>);
-            let of_service = hosted.as_ref().and_then(|hosted| hosted.outputs.clone());
-            let outputs = outputs.into_iter().chain(of_service).collect();
-            let uploads = hosted.zip(artifacts.as_ref()).map(|(hosted, artifacts)| {
-                ArtifactUploader::new(artifacts.resolver.store().clone(), hosted.uploads)
-            });
-            Ok(SessionComponents {
+            let components = SessionComponents {
                 model,
                 composer: Arc::new(composer),
                 tools: Arc::new(toolbox),
                 redactor,
                 executor,
-                outputs,
+                outputs: outputs.into_iter().collect(),
                 artifacts,
-                uploads,
-            })
+                uploads: None,
+            };
+            Ok(with_hosted_files(components, hosted))
         })
     }
+
+    fn with_model<'a>(&'a self, setup: ModelSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
+        let (inner, tenant) = (Arc::clone(&self.inner), setup.key.tenant.clone());
+        let (profile, components) = (setup.profile.clone(), setup.components.clone());
+        Box::pin(async move {
+            let finding = move || inner.model_of(&tenant, &profile);
+            let found = run_blocking("the preparation of a model", finding).await;
+            let (model, hosted) = found.map_err(|error| config_failure(&error))?;
+            Ok(with_hosted_files(SessionComponents { model, ..components }, hosted))
+        })
+    }
+}
+
+/// The same parts with these files at the model's service, instead of those before.
+fn with_hosted_files(
+    mut components: SessionComponents,
+    hosted: Option<HostedSessionFiles>,
+) -> SessionComponents {
+    components.outputs.retain(|outputs| outputs.source() != FileSource::Hosted);
+    components.outputs.extend(hosted.as_ref().and_then(|hosted| hosted.outputs.clone()));
+    components.uploads = hosted
+        .zip(components.artifacts.as_ref())
+        .map(|(hosted, artifacts)| ArtifactUploader::new(artifacts.resolver.store().clone(), hosted.uploads));
+    components
 }
 
 /// The failure of a start, with its hint.

@@ -45,12 +45,20 @@ impl RuntimeSessionFactory {
         self.inner.sessions().entry(key.clone()).or_default().secrets = before;
     }
 
+    /// Remembers the secrets of a session for its fork, too.
+    pub(crate) fn copy_secrets(&self, from: &SessionKey, to: &SessionKey) {
+        let known = self.inner.sessions().get(from).map(|known| known.secrets.clone());
+        if let Some(secrets) = known {
+            self.set_secrets(to, secrets);
+        }
+    }
+
     /// The redactor for a session's secrets that are known here.
     pub(crate) fn redactor(&self, key: &SessionKey) -> Redactor {
         let known = self.inner.sessions().get(key).map(|known| known.secrets.clone()).unwrap_or_default();
         let CompleteSecrets { environment, secrets } = known.into_complete();
         let options = ContextOptions { environment, secrets, ..ContextOptions::default() };
-        let redactor = redactor_with(&options, &self.inner.models.secrets());
+        let redactor = redactor_with(&options, &self.inner.models.secrets(&self.inner.config));
         redactor.extend(&self.inner.sandboxes.policies().policy(&key.tenant).redactor());
         redactor
     }

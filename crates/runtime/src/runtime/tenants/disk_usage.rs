@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::runtime::data::data_layout::RuntimeDir;
 use crate::runtime::error::RuntimeError;
+use crate::runtime::task_set::run_blocking;
 use crate::runtime::tenants::space_reservations::{ReservationGuard, SpaceReservations};
 use crate::runtime::tenants::tenant_policies::TenantPolicies;
 use crate::runtime::tenants::tenant_policy::TenantPolicy;
@@ -194,6 +195,23 @@ impl DiskUsageCache {
         }
         self.current_entry(&meter, tenant, MaxAge::Now).await?;
         try_it().map(Some)
+    }
+
+    /// Reserves space for a copy of this folder if the tenant's quota allows it; `None` if it has no disk quota.
+    pub(crate) async fn reserve_copy(
+        &self,
+        tenant: &TenantId,
+        folder: &Path,
+    ) -> Result<Option<ReservationGuard>, RuntimeError> {
+        if !self.policies.policy(tenant).limits_disk() {
+            return Ok(None);
+        }
+        let folder = folder.to_owned();
+        let found = run_blocking("measuring a workspace", move || Ok(measure(&folder))).await?;
+        if let Some(reason) = found.incomplete_reason {
+            return Err(RuntimeError::UsageUnknown { tenant: tenant.clone(), reason });
+        }
+        self.reserve(tenant, found.usage).await
     }
 
     fn entry(&self, tenant: &TenantId) -> Arc<TenantUsageEntry> {

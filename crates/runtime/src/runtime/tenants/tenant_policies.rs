@@ -12,8 +12,8 @@ use conjure_journal::TenantWeights;
 use conjure_sandbox::NetworkPolicy;
 
 use crate::config::Config;
+use crate::models::ModelClients;
 use crate::runtime::error::RuntimeError;
-use crate::runtime::model_registry::ClientCache;
 use crate::runtime::tenants::tenant_policy::TenantPolicy;
 
 /// The policies of all tenants. Clones share them.
@@ -38,7 +38,7 @@ struct Inner {
     policy_gates: Vec<PolicyBoundGate>,
     /// The weights in the journal.
     weights: TenantWeights,
-    clients: ClientCache,
+    clients: ModelClients,
     /// The digest of the embedder's key, whose client is always kept.
     key: Option<Digest>,
     state: Mutex<State>,
@@ -74,7 +74,7 @@ impl TenantPolicies {
         gates: Gates,
         standard: TenantPolicy,
         own: BTreeMap<TenantId, TenantPolicy>,
-        (clients, key): (ClientCache, Option<Digest>),
+        (clients, key): (ModelClients, Option<Digest>),
         config: &Config,
     ) -> Result<Self, RuntimeError> {
         let standard = validate_policy(standard, &clients, config)?;
@@ -197,7 +197,7 @@ impl Gates {
 /// Checks a policy, and creates the client of its key.
 fn validate_policy(
     mut policy: TenantPolicy,
-    clients: &ClientCache,
+    clients: &ModelClients,
     config: &Config,
 ) -> Result<TenantPolicy, RuntimeError> {
     let refused = |error: conjure_sandbox::SandboxError| RuntimeError::Sandbox(error.into());

@@ -313,7 +313,7 @@ impl TenantPolicy {
     pub(crate) fn redactor(&self) -> Redactor {
         let CompleteSecrets { environment, secrets } = self.secrets.clone().into_complete();
         let options = ContextOptions { environment, secrets, ..ContextOptions::default() };
-        redactor_with(&options, &self.models.secrets())
+        redactor_with(&options, &self.models.own_key())
     }
 }
 

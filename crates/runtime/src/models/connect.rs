@@ -1,0 +1,430 @@
+//! [`ModelClients`]: the clients of model services, one for each service and key, so that all their users share a rate limiter.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use conjure_base::{Digest, lock};
+use conjure_conversation::{Model, ModelApi};
+use conjure_model_http::{HttpClient, HttpConfigError};
+#[cfg(any(feature = "openai", feature = "gemini"))]
+use conjure_model_http::{HttpConfig, KeyHeader};
+use secrecy::{ExposeSecret as _, SecretString};
+
+#[cfg(feature = "openai")]
+use crate::config::ModelSettings;
+use crate::config::{Config, ProcessEnv};
+use crate::models::fallback::FallbackModel;
+use crate::models::http_settings::{NamedKey, client_id, http_config, key_digest};
+use crate::models::model_target::{KeyVariable, ModelTarget, ModelTargetError};
+
+/// The clients of model services. Clones share them.
+#[derive(Clone, Default)]
+pub struct ModelClients(Arc<Mutex<BTreeMap<Digest, CachedClient>>>);
+
+/// A client that is shared.
+struct CachedClient {
+    /// Its key, if that is one of the Messages API: tenants may have their own, and give them up.
+    tenant_key: Option<Digest>,
+    client: ServiceClient,
+}
+
+#[derive(Clone)]
+enum ServiceClient {
+    #[cfg(feature = "anthropic")]
+    Messages(conjure_anthropic::Client),
+    #[cfg_attr(
+        not(any(feature = "openai", feature = "gemini")),
+        expect(dead_code, reason = "no wire needs it")
+    )]
+    Http(HttpClient),
+}
+
+/// A model that can be called, and what the embedder must know of it.
+#[derive(Clone)]
+pub struct ConnectedModel {
+    /// The model, with its fallbacks.
+    pub model: Arc<dyn Model>,
+    /// The service behind it.
+    pub target: ModelTarget,
+    /// Its keys and secret headers by name, to be redacted.
+    pub secrets: BTreeMap<String, String>,
+    clients: Vec<ServiceClient>,
+}
+
+/// Why a model cannot be called.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// No service answers for the name.
+    #[error(transparent)]
+    Target(#[from] ModelTargetError),
+    /// The service needs a key, and there is none.
+    #[error("the model `{model}` needs a key, and `{variable}` is not set")]
+    NoKey {
+        /// The model.
+        model: String,
+        /// The environment variable of the key.
+        variable: String,
+    },
+    /// This build has no client for the API.
+    #[error("the model `{model}` cannot be called: this program was built without the feature `{feature}`")]
+    NotBuilt {
+        /// The model.
+        model: String,
+        /// The feature of the client.
+        feature: &'static str,
+    },
+    /// The key, an address or a header cannot be used.
+    #[error("{error}")]
+    Http {
+        /// What cannot be used.
+        error: HttpConfigError,
+        /// The environment variable of the key, if one is sent.
+        variable: Option<String>,
+    },
+    /// An option of the model cannot be used.
+    #[error("the model `{model}` cannot be called: {reason}")]
+    Option {
+        /// The model.
+        model: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl ModelClients {
+    /// Connects the model of this name with the keys of this environment. Nothing is sent.
+    ///
+    /// # Errors
+    /// If no service answers for the name, if a key is missing, or if the configuration cannot be used.
+    pub fn connect(
+        &self,
+        name: &str,
+        config: &Config,
+        environment: &ProcessEnv,
+    ) -> Result<ConnectedModel, ConnectError> {
+        let target = ModelTarget::of_name(name, config, environment)?;
+        let keys = |variable: &str| environment.named(variable).map(SecretString::from);
+        self.connect_target(target, config, environment, &keys)
+    }
+
+    /// Connects a target. `keys` gives the key of a variable.
+    pub(crate) fn connect_target(
+        &self,
+        target: ModelTarget,
+        config: &Config,
+        environment: &ProcessEnv,
+        keys: &dyn Fn(&str) -> Option<SecretString>,
+    ) -> Result<ConnectedModel, ConnectError> {
+        let mut connected = self.connect_one(target, config, keys)?;
+        let mut others = Vec::new();
+        for name in &connected.target.settings.fallback.clone() {
+            let other = self.connect_one(ModelTarget::of_name(name, config, environment)?, config, keys)?;
+            connected.secrets.extend(other.secrets);
+            connected.clients.extend(other.clients);
+            others.push(other.model);
+        }
+        if !others.is_empty() {
+            connected.model = Arc::new(FallbackModel::new(connected.model, others));
+        }
+        Ok(connected)
+    }
+
+    fn connect_one(
+        &self,
+        target: ModelTarget,
+        config: &Config,
+        keys: &dyn Fn(&str) -> Option<SecretString>,
+    ) -> Result<ConnectedModel, ConnectError> {
+        let key = match &target.key {
+            KeyVariable::None => None,
+            KeyVariable::Optional(variable) => keys(variable).map(|key| (variable.clone(), key)),
+            KeyVariable::Required(variable) => match keys(variable) {
+                Some(key) => Some((variable.clone(), key)),
+                None => {
+                    let (model, variable) = (target.name.clone(), variable.clone());
+                    return Err(ConnectError::NoKey { model, variable });
+                }
+            },
+        };
+        let (model, client) = match target.api() {
+            ModelApi::Messages => self.messages(&target, config, key.as_ref())?,
+            ModelApi::Chat => self.chat(&target, config, key.as_ref())?,
+            ModelApi::Responses => self.responses(&target, config, key.as_ref())?,
+            ModelApi::Gemini => self.gemini(&target, config, key.as_ref())?,
+            _ => return Err(not_built(&target, "full")),
+        };
+        let mut secrets = target.settings.headers.clone();
+        secrets.extend(key.map(|(variable, key)| (variable, key.expose_secret().to_owned())));
+        Ok(ConnectedModel { model, target, secrets, clients: vec![client] })
+    }
+}
+
+/// A model, and the client that it uses.
+type ModelAndClient = (Arc<dyn Model>, ServiceClient);
+
+impl ModelClients {
+    /// The client of the Messages API for this key.
+    #[cfg(feature = "anthropic")]
+    pub(crate) fn anthropic(
+        &self,
+        key: &SecretString,
+        config: &Config,
+    ) -> Result<conjure_anthropic::Client, conjure_anthropic::ConfigError> {
+        let key = ("ANTHROPIC_API_KEY".to_owned(), key.clone());
+        self.messages_client(&ModelTarget::anthropic(config), config, Some(&key))
+    }
+
+    /// The shared client of a service that speaks the Messages API.
+    #[cfg(feature = "anthropic")]
+    fn messages_client(
+        &self,
+        target: &ModelTarget,
+        config: &Config,
+        key: NamedKey<'_>,
+    ) -> Result<conjure_anthropic::Client, conjure_anthropic::ConfigError> {
+        let id = client_id(target, config, key);
+        if let Some(CachedClient { client: ServiceClient::Messages(client), .. }) = lock(&self.0).get(&id) {
+            return Ok(client.clone());
+        }
+        let secret = key.map_or_else(SecretString::default, |(_, key)| key.clone());
+        let service = crate::anthropic::config(config, secret);
+        let service = service.with_http(|http| http_config(http, target, config, key));
+        let client = conjure_anthropic::Client::new(&service)?;
+        let tenant_key =
+            key.filter(|(variable, _)| variable == "ANTHROPIC_API_KEY").and_then(|key| key_digest(Some(key)));
+        lock(&self.0)
+            .insert(id, CachedClient { tenant_key, client: ServiceClient::Messages(client.clone()) });
+        Ok(client)
+    }
+
+    /// Removes the clients of keys that nobody has any more. Those of the embedder's own keys and of no key stay, and so do clients in use.
+    pub(crate) fn retain_used(&self, used: &BTreeSet<Digest>) {
+        lock(&self.0).retain(|_, cached| cached.tenant_key.is_none_or(|key| used.contains(&key)));
+    }
+
+    /// How many clients there are.
+    #[cfg(all(test, feature = "anthropic"))]
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.0).len()
+    }
+
+    #[cfg(feature = "anthropic")]
+    fn messages(
+        &self,
+        target: &ModelTarget,
+        config: &Config,
+        key: NamedKey<'_>,
+    ) -> Result<ModelAndClient, ConnectError> {
+        let wrong = |reason: String| ConnectError::Option { model: target.name.clone(), reason };
+        let client = self.messages_client(target, config, key).map_err(|error| match error {
+            conjure_anthropic::ConfigError::Http(error) => unusable(error, key),
+            other => wrong(other.to_string()),
+        })?;
+        let settings = &target.settings;
+        let mut options = crate::anthropic::options(config, &target.model);
+        if let Some(max_tokens) = settings.max_tokens {
+            options = options.with_max_tokens(max_tokens);
+        }
+        for (name, value) in &settings.body {
+            options =
+                options.with_field(name, value.clone()).map_err(|error| wrong(format!("`body`: {error}")))?;
+        }
+        if settings.parallel_tool_calls == Some(false) {
+            let choice = serde_json::json!({"type": "auto", "disable_parallel_tool_use": true});
+            options = options.with_field("tool_choice", choice).map_err(|error| wrong(error.to_string()))?;
+        }
+        let model = client.messages(options).map_err(|error| wrong(error.to_string()))?;
+        Ok((Arc::new(model), ServiceClient::Messages(client)))
+    }
+
+    #[cfg(not(feature = "anthropic"))]
+    fn messages(
+        &self,
+        target: &ModelTarget,
+        _: &Config,
+        _: NamedKey<'_>,
+    ) -> Result<ModelAndClient, ConnectError> {
+        Err(not_built(target, "anthropic"))
+    }
+
+    #[cfg(feature = "openai")]
+    fn chat(
+        &self,
+        target: &ModelTarget,
+        config: &Config,
+        key: NamedKey<'_>,
+    ) -> Result<ModelAndClient, ConnectError> {
+        let client = self.http(target, config, key, KeyHeader::Bearer)?;
+        let settings = &target.settings;
+        let mut options = conjure_openai::ChatOptions::new(&target.model);
+        if let Some(max_tokens) = settings.max_tokens.or(config.max_tokens()) {
+            options = options.with_max_tokens(max_tokens);
+        }
+        options = options.with_parallel_tool_calls(parallel_tool_calls(settings));
+        for (name, value) in &settings.body {
+            options = options.with_field(name, value.clone()).map_err(|error| wrong(target, &error))?;
+        }
+        let model = conjure_openai::Chat::new(client.clone(), options);
+        Ok((Arc::new(model), ServiceClient::Http(client)))
+    }
+
+    #[cfg(not(feature = "openai"))]
+    fn chat(
+        &self,
+        target: &ModelTarget,
+        _: &Config,
+        _: NamedKey<'_>,
+    ) -> Result<ModelAndClient, ConnectError> {
+        Err(not_built(target, "openai"))
+    }
+
+    #[cfg(feature = "openai")]
+    fn responses(
+        &self,
+        target: &ModelTarget,
+        config: &Config,
+        key: NamedKey<'_>,
+    ) -> Result<ModelAndClient, ConnectError> {
+        let client = self.http(target, config, key, KeyHeader::Bearer)?;
+        let settings = &target.settings;
+        let mut options = conjure_openai::ResponsesOptions::new(&target.model);
+        if let Some(max_tokens) = settings.max_tokens.or(config.max_tokens()) {
+            options = options.with_max_tokens(max_tokens);
+        }
+        options = options.with_parallel_tool_calls(parallel_tool_calls(settings));
+        for (name, value) in &settings.body {
+            options = options.with_field(name, value.clone()).map_err(|error| wrong(target, &error))?;
+        }
+        let model = conjure_openai::Responses::new(client.clone(), options);
+        Ok((Arc::new(model), ServiceClient::Http(client)))
+    }
+
+    #[cfg(not(feature = "openai"))]
+    fn responses(
+        &self,
+        target: &ModelTarget,
+        _: &Config,
+        _: NamedKey<'_>,
+    ) -> Result<ModelAndClient, ConnectError> {
+        Err(not_built(target, "openai"))
+    }
+
+    #[cfg(feature = "gemini")]
+    fn gemini(
+        &self,
+        target: &ModelTarget,
+        config: &Config,
+        key: NamedKey<'_>,
+    ) -> Result<ModelAndClient, ConnectError> {
+        let client = self.http(target, config, key, KeyHeader::Named("x-goog-api-key"))?;
+        let settings = &target.settings;
+        let mut options = conjure_gemini::GeminiOptions::new(&target.model);
+        if let Some(max_tokens) = settings.max_tokens.or(config.max_tokens()) {
+            options = options.with_max_tokens(max_tokens);
+        }
+        if settings.parallel_tool_calls.is_some() {
+            let reason =
+                "Gemini decides itself whether it calls several tools; leave out `parallel_tool_calls`";
+            return Err(ConnectError::Option { model: target.name.clone(), reason: reason.to_owned() });
+        }
+        for (name, value) in &settings.body {
+            options = options.with_field(name, value.clone()).map_err(|error| wrong(target, &error))?;
+        }
+        let model = conjure_gemini::Gemini::new(client.clone(), options);
+        Ok((Arc::new(model), ServiceClient::Http(client)))
+    }
+
+    #[cfg(not(feature = "gemini"))]
+    fn gemini(
+        &self,
+        target: &ModelTarget,
+        _: &Config,
+        _: NamedKey<'_>,
+    ) -> Result<ModelAndClient, ConnectError> {
+        Err(not_built(target, "gemini"))
+    }
+
+    /// The shared client of a service that has no client type of its own.
+    #[cfg(any(feature = "openai", feature = "gemini"))]
+    fn http(
+        &self,
+        target: &ModelTarget,
+        config: &Config,
+        key: NamedKey<'_>,
+        header: KeyHeader,
+    ) -> Result<HttpClient, ConnectError> {
+        let of_client = |client: &ServiceClient| match client {
+            ServiceClient::Http(client) => Some(client.clone()),
+            #[cfg(feature = "anthropic")]
+            ServiceClient::Messages(_) => None,
+        };
+        let id = client_id(target, config, key);
+        if let Some(known) = lock(&self.0).get(&id).and_then(|known| of_client(&known.client)) {
+            return Ok(known);
+        }
+        let http = HttpConfig::new(&target.base_url);
+        let http = match key {
+            Some((_, key)) => http.with_key(key.clone(), header),
+            None => http,
+        };
+        let client =
+            HttpClient::new(&http_config(http, target, config, key)).map_err(|error| unusable(error, key))?;
+        let cached = CachedClient { tenant_key: None, client: ServiceClient::Http(client.clone()) };
+        lock(&self.0).insert(id, cached);
+        Ok(client)
+    }
+}
+
+/// Whether one response may call several tools.
+#[cfg(feature = "openai")]
+const fn parallel_tool_calls(settings: &ModelSettings) -> conjure_openai::ParallelToolCalls {
+    use conjure_openai::ParallelToolCalls;
+    match settings.parallel_tool_calls {
+        None => ParallelToolCalls::Unspecified,
+        Some(true) => ParallelToolCalls::Allowed,
+        Some(false) => ParallelToolCalls::Forbidden,
+    }
+}
+
+fn unusable(error: HttpConfigError, key: NamedKey<'_>) -> ConnectError {
+    ConnectError::Http { error, variable: key.map(|(variable, _)| variable.clone()) }
+}
+
+fn not_built(target: &ModelTarget, feature: &'static str) -> ConnectError {
+    ConnectError::NotBuilt { model: target.name.clone(), feature }
+}
+
+#[cfg(any(feature = "openai", feature = "gemini"))]
+fn wrong(target: &ModelTarget, error: &dyn std::error::Error) -> ConnectError {
+    ConnectError::Option { model: target.name.clone(), reason: format!("`body`: {error}") }
+}
+
+impl ConnectedModel {
+    /// The models that answered and have no known price, so that they count as free.
+    #[must_use]
+    pub fn models_without_price(&self) -> Vec<String> {
+        let names = self.clients.iter().flat_map(|client| match client {
+            #[cfg(feature = "anthropic")]
+            ServiceClient::Messages(client) => client.models_without_price(),
+            ServiceClient::Http(client) => client.models_without_price(),
+        });
+        names.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+}
+
+impl fmt::Debug for ConnectedModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectedModel")
+            .field("target", &self.target)
+            .field("secrets", &self.secrets.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ModelClients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ModelClients").field("clients", &lock(&self.0).len()).finish()
+    }
+}

@@ -1,0 +1,193 @@
+//! [`FallbackModel`]: a model that others stand in for when its service is overloaded or cannot be reached.
+
+use std::sync::Arc;
+
+use conjure_conversation::{
+    ApiErrorKind, HostedFiles, HostedSupport, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream,
+    Request, SideEffects,
+};
+use futures_util::{StreamExt as _, stream};
+
+/// Models that are tried in order. The next one is called only if the failed one has shown nothing, and only for failures of its
+/// service: a limit, an overload, a broken connection. The response names the model that answered.
+pub(crate) struct FallbackModel {
+    first: Arc<dyn Model>,
+    others: Vec<Arc<dyn Model>>,
+}
+
+impl FallbackModel {
+    /// `first`, and those that stand in for it, in order.
+    pub(crate) const fn new(first: Arc<dyn Model>, others: Vec<Arc<dyn Model>>) -> Self {
+        Self { first, others }
+    }
+}
+
+/// A call that is under way.
+struct FallbackCall {
+    current: ModelStream,
+    request: Request,
+    /// The models that were not tried, the next one last.
+    left: Vec<Arc<dyn Model>>,
+    shown: Shown,
+}
+
+/// Whether the caller has seen something of a response.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Nothing,
+    Something,
+}
+
+impl Model for FallbackModel {
+    fn stream(&self, request: Request) -> ModelStream {
+        let call = FallbackCall {
+            current: self.first.stream(request.clone()),
+            // A model that may have had effects is not stood in for: the others would have them again.
+            left: match self.first.side_effects(&request) {
+                SideEffects::None => self.others.iter().rev().cloned().collect(),
+                SideEffects::Possible => Vec::new(),
+            },
+            request,
+            shown: Shown::Nothing,
+        };
+        Box::pin(stream::unfold(call, |mut call| async move {
+            match call.current.next().await? {
+                Ok(event) => {
+                    if !matches!(event, ModelEvent::Queued | ModelEvent::Sent | ModelEvent::UsageReported(_))
+                    {
+                        call.shown = Shown::Something;
+                    }
+                    Some((Ok(event), call))
+                }
+                Err(error) => match call.left.pop() {
+                    Some(next) if call.shown == Shown::Nothing && is_failure_of_service(&error) => {
+                        tracing::debug!("the model failed, and the next one is called: {error}");
+                        call.current = next.stream(call.request.clone());
+                        Some((Ok(ModelEvent::Queued), call))
+                    }
+                    _ => Some((Err(error), call)),
+                },
+            }
+        }))
+    }
+
+    fn hosted_support(&self) -> HostedSupport {
+        self.first.hosted_support()
+    }
+
+    fn hosted_files(&self) -> HostedFiles {
+        self.first.hosted_files()
+    }
+
+    fn side_effects(&self, request: &Request) -> SideEffects {
+        self.first.side_effects(request)
+    }
+}
+
+/// Whether another service may well answer. What is wrong with the request or the key is not hidden.
+const fn is_failure_of_service(error: &ModelError) -> bool {
+    match &error.kind {
+        ModelErrorKind::Api(kind) => matches!(
+            kind,
+            ApiErrorKind::RateLimit | ApiErrorKind::Overloaded | ApiErrorKind::Api | ApiErrorKind::Timeout
+        ),
+        ModelErrorKind::Connection | ModelErrorKind::Timeout | ModelErrorKind::Truncated => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use conjure_base::TurnId;
+    use conjure_conversation::{Block, Message, Response, model_fn};
+
+    fn request() -> Request {
+        Request {
+            turn: TurnId::FIRST,
+            call: 1,
+            instructions: Vec::new(),
+            tools: Vec::new().into(),
+            messages: vec![Arc::new(Message::user(vec![Block::text("hi")]))],
+            container: None,
+            hosted: Vec::new().into(),
+        }
+    }
+
+    /// A model that answers with its name.
+    fn answers(name: &'static str) -> Arc<dyn Model> {
+        Arc::new(model_fn(move |_| async move { Ok(Response::text(name)) }))
+    }
+
+    fn fails(kind: ModelErrorKind) -> Arc<dyn Model> {
+        Arc::new(model_fn(move |_| {
+            let error = ModelError::new(kind.clone(), "no");
+            async move { Err(error) }
+        }))
+    }
+
+    /// A model that shows a text, and then breaks off.
+    struct BreaksOff;
+
+    impl Model for BreaksOff {
+        fn stream(&self, _: Request) -> ModelStream {
+            let delta = ModelEvent::TextDelta { index: 0, text: "a".to_owned() };
+            let error = ModelError::new(ModelErrorKind::Truncated, "no");
+            Box::pin(stream::iter([Ok(delta), Err(error)]))
+        }
+    }
+
+    async fn answer(first: Arc<dyn Model>, others: Vec<Arc<dyn Model>>) -> Result<String, ModelErrorKind> {
+        let mut stream = FallbackModel::new(first, others).stream(request());
+        let mut text = None;
+        while let Some(event) = stream.next().await {
+            match event {
+                Ok(ModelEvent::Finished(response)) => {
+                    text = response.content.first().map(|block| block.json().to_owned());
+                }
+                Ok(_) => {}
+                Err(error) => return Err(error.kind),
+            }
+        }
+        Ok(text.expect("an answer"))
+    }
+
+    #[tokio::test]
+    async fn the_next_model_answers_when_a_service_fails_and_nothing_was_shown() {
+        let overloaded = || fails(ModelErrorKind::Api(ApiErrorKind::Overloaded));
+        let got = answer(overloaded(), vec![fails(ModelErrorKind::Connection), answers("third")]).await;
+        assert!(got.unwrap().contains("third"));
+        let got = answer(answers("first"), vec![answers("second")]).await;
+        assert!(got.unwrap().contains("first"));
+        let got = answer(overloaded(), vec![fails(ModelErrorKind::Connection)]).await;
+        assert_eq!(got, Err(ModelErrorKind::Connection), "the last failure is told");
+    }
+
+    #[tokio::test]
+    async fn what_was_shown_and_what_is_wrong_with_the_request_is_not_hidden() {
+        assert_eq!(
+            answer(Arc::new(BreaksOff), vec![answers("second")]).await,
+            Err(ModelErrorKind::Truncated)
+        );
+        for kind in [ApiErrorKind::Authentication, ApiErrorKind::InvalidRequest] {
+            let kind = ModelErrorKind::Api(kind);
+            assert_eq!(answer(fails(kind.clone()), vec![answers("second")]).await, Err(kind));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_with_side_effects_is_made_once() {
+        struct HasEffects;
+        impl Model for HasEffects {
+            fn stream(&self, _: Request) -> ModelStream {
+                let error = ModelError::new(ModelErrorKind::Connection, "no");
+                Box::pin(stream::iter([Err(error)]))
+            }
+            fn side_effects(&self, _: &Request) -> SideEffects {
+                SideEffects::Possible
+            }
+        }
+        let got = answer(Arc::new(HasEffects), vec![answers("second")]).await;
+        assert_eq!(got, Err(ModelErrorKind::Connection));
+    }
+}

@@ -1,0 +1,22 @@
+//! The models that a configuration and the environment name: which service answers for a name, and a client of it.
+
+#[cfg(feature = "model-http")]
+mod connect;
+#[cfg(feature = "model-http")]
+mod fallback;
+#[cfg(feature = "model-http")]
+mod http_settings;
+mod model_target;
+
+#[cfg(not(feature = "model-http"))]
+mod no_clients;
+
+#[cfg(feature = "model-http")]
+pub use connect::{ConnectError, ConnectedModel, ModelClients};
+pub use model_target::{KeyVariable, ModelTarget, ModelTargetError};
+
+#[cfg(not(feature = "model-http"))]
+pub(crate) use no_clients::ModelClients;
+
+#[cfg(feature = "anthropic")]
+pub(crate) use http_settings::timeouts;

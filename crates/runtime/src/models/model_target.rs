@@ -1,0 +1,316 @@
+//! [`ModelTarget`]: which service answers for the name of a model, and how it is reached.
+//!
+//! A name is one of the configuration's (`[models.NAME]`), or `VENDOR:NAME`, or a name of the Messages API.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use conjure_conversation::ModelApi;
+
+use crate::config::{Config, ModelSettings, ProcessEnv};
+
+/// The address of OpenAI.
+const OPENAI: &str = "https://api.openai.com/v1";
+/// The address of Gemini; the version of the API is part of it.
+const GEMINI: &str = "https://generativelanguage.googleapis.com/v1beta";
+/// Where Ollama listens.
+const OLLAMA_HOST: &str = "127.0.0.1:11434";
+/// The address of the Messages API.
+const ANTHROPIC: &str = "https://api.anthropic.com";
+
+/// A service that has a name of its own, so that `VENDOR:NAME` needs no configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Vendor {
+    Anthropic,
+    OpenAi,
+    Gemini,
+    Ollama,
+}
+
+const VENDORS: [(&str, Vendor); 4] = [
+    ("anthropic", Vendor::Anthropic),
+    ("openai", Vendor::OpenAi),
+    ("gemini", Vendor::Gemini),
+    ("ollama", Vendor::Ollama),
+];
+
+/// The service behind a model's name, and how it is reached. The key itself is not in it, only the name of its variable.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ModelTarget {
+    /// The name that was asked for; sessions record it.
+    pub name: String,
+    /// The service's name of the model.
+    pub model: String,
+    /// The address of the service.
+    pub base_url: String,
+    /// The key that the service is sent.
+    pub key: KeyVariable,
+    /// How the configuration wants it called. `api` says which API is spoken.
+    pub settings: ModelSettings,
+}
+
+/// Where the key of a service comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyVariable {
+    /// No key is sent.
+    None,
+    /// The service has no answer without the key in this environment variable.
+    Required(String),
+    /// The key in this variable is sent if it is set.
+    Optional(String),
+}
+
+/// Why no service answers for a name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelTargetError {
+    /// The name is empty, or is only the name of a vendor.
+    #[error("`{0}` names no model")]
+    Empty(String),
+    /// The variable `OLLAMA_HOST` is no address.
+    #[error("the environment variable OLLAMA_HOST cannot be used: `{0}` is not a host and a port")]
+    OllamaHost(String),
+}
+
+impl ModelTarget {
+    /// Finds the service for this name: the configuration's own names win, then come `VENDOR:NAME`, then the Messages API.
+    ///
+    /// # Errors
+    /// If the name is empty, or a variable with an address cannot be used.
+    pub fn of_name(name: &str, config: &Config, environment: &ProcessEnv) -> Result<Self, ModelTargetError> {
+        let name = name.trim();
+        if let Some(settings) = config.models().get(name) {
+            return Self::configured(name, settings, config, environment);
+        }
+        let (vendor, model) = name
+            .split_once(':')
+            .and_then(|(vendor, model)| Some((find_vendor(vendor)?, model)))
+            .unwrap_or((Vendor::Anthropic, name));
+        if model.trim().is_empty() {
+            return Err(ModelTargetError::Empty(name.to_owned()));
+        }
+        let settings = ModelSettings { model: Some(model.trim().to_owned()), ..vendor.settings(environment) };
+        let base_url = vendor.base_url(config, environment)?;
+        let key = vendor.key(&base_url);
+        Ok(Self { name: name.to_owned(), model: model.trim().to_owned(), base_url, key, settings })
+    }
+
+    fn configured(
+        name: &str,
+        settings: &ModelSettings,
+        config: &Config,
+        environment: &ProcessEnv,
+    ) -> Result<Self, ModelTargetError> {
+        let vendor = match settings.api {
+            ModelApi::Messages => Vendor::Anthropic,
+            ModelApi::Gemini => Vendor::Gemini,
+            _ => Vendor::OpenAi,
+        };
+        let usual = vendor.base_url(config, environment)?;
+        let base_url = settings.base_url.clone().unwrap_or_else(|| usual.clone());
+        let key = match &settings.key_env {
+            Some(variable) => KeyVariable::Required(variable.clone()),
+            // The vendor's key goes to the vendor alone, and to where its own variable points.
+            None if base_url == usual => vendor.key(&base_url),
+            None => KeyVariable::None,
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            model: settings.model.clone().unwrap_or_else(|| name.to_owned()),
+            base_url,
+            key,
+            settings: settings.clone(),
+        })
+    }
+
+    /// The Messages API of Anthropic, as the configuration says where it is.
+    #[cfg(feature = "anthropic")]
+    pub(crate) fn anthropic(config: &Config) -> Self {
+        let base_url = config.base_url().unwrap_or(ANTHROPIC).to_owned();
+        Self {
+            name: "(any)".to_owned(),
+            model: String::new(),
+            key: Vendor::Anthropic.key(&base_url),
+            base_url,
+            settings: ModelSettings::new(ModelApi::Messages),
+        }
+    }
+
+    /// Whether the name itself says which service answers: it is configured, or begins with a vendor.
+    #[cfg(feature = "model-http")]
+    pub(crate) fn says_service(name: &str, config: &Config) -> bool {
+        let vendor = || name.split_once(':').and_then(|(vendor, _)| find_vendor(vendor));
+        config.models().contains_key(name) || vendor().is_some()
+    }
+
+    /// All secrets that a request to a service may have, by name: the keys in the environment, and the configured headers.
+    pub(crate) fn secrets(config: &Config, environment: &ProcessEnv) -> BTreeMap<String, String> {
+        let configured = config.models().values().filter_map(|settings| settings.key_env.as_deref());
+        let keys = configured.chain(["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"]);
+        let keys = keys.filter_map(|name| Some((name.to_owned(), environment.named(name)?)));
+        let headers = config.models().values().flat_map(|settings| settings.headers.clone());
+        headers.chain(keys).collect()
+    }
+
+    /// The API that is spoken.
+    #[must_use]
+    pub const fn api(&self) -> ModelApi {
+        self.settings.api
+    }
+}
+
+impl Vendor {
+    /// How the vendor is called where nothing is configured.
+    fn settings(self, environment: &ProcessEnv) -> ModelSettings {
+        ModelSettings::new(match self {
+            Self::Anthropic => ModelApi::Messages,
+            // Only OpenAI itself is sure to have Responses.
+            Self::OpenAi if environment.named("OPENAI_BASE_URL").is_none_or(|url| is_openai(&url)) => {
+                ModelApi::Responses
+            }
+            Self::OpenAi | Self::Ollama => ModelApi::Chat,
+            Self::Gemini => ModelApi::Gemini,
+        })
+    }
+
+    fn base_url(self, config: &Config, environment: &ProcessEnv) -> Result<String, ModelTargetError> {
+        Ok(match self {
+            Self::Anthropic => config.base_url().unwrap_or(ANTHROPIC).to_owned(),
+            Self::OpenAi => environment.named("OPENAI_BASE_URL").unwrap_or_else(|| OPENAI.to_owned()),
+            Self::Gemini => GEMINI.to_owned(),
+            Self::Ollama => ollama_url(environment.named("OLLAMA_HOST").as_deref().unwrap_or(OLLAMA_HOST))?,
+        })
+    }
+
+    fn key(self, base_url: &str) -> KeyVariable {
+        match self {
+            Self::Anthropic => KeyVariable::Required("ANTHROPIC_API_KEY".to_owned()),
+            Self::OpenAi if is_openai(base_url) => KeyVariable::Required("OPENAI_API_KEY".to_owned()),
+            Self::OpenAi => KeyVariable::Optional("OPENAI_API_KEY".to_owned()),
+            Self::Gemini => KeyVariable::Required("GEMINI_API_KEY".to_owned()),
+            Self::Ollama => KeyVariable::None,
+        }
+    }
+}
+
+fn find_vendor(name: &str) -> Option<Vendor> {
+    VENDORS.iter().find(|(known, _)| *known == name).map(|(_, vendor)| *vendor)
+}
+
+/// Whether this is OpenAI's own address.
+fn is_openai(url: &str) -> bool {
+    let rest = url.strip_prefix("https://api.openai.com");
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The address of Ollama's OpenAI-compatible API. `OLLAMA_HOST` is a host, a port or both, with or without a scheme; a server
+/// that listens on every interface is reached on loopback.
+fn ollama_url(host: &str) -> Result<String, ModelTargetError> {
+    let wrong = || ModelTargetError::OllamaHost(host.to_owned());
+    let (scheme, rest) = host.split_once("://").unwrap_or(("http", host));
+    let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let has_port = place.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let (address, port) = match place.rsplit_once(':').filter(|_| has_port) {
+        Some((address, port)) => (address, port),
+        None if place.contains(':') && !place.ends_with(']') => return Err(wrong()),
+        None => (place, if scheme == "https" { "443" } else { "11434" }),
+    };
+    let address = if matches!(address, "" | "0.0.0.0" | "[::]") { "127.0.0.1" } else { address };
+    let is_sane = |byte: u8| byte.is_ascii_alphanumeric() || b".-_[]:".contains(&byte);
+    if !matches!(scheme, "http" | "https") || !address.bytes().all(is_sane) {
+        return Err(wrong());
+    }
+    let path = path.trim_end_matches('/');
+    let path = if path.is_empty() { "v1".to_owned() } else { format!("{path}/v1") };
+    Ok(format!("{scheme}://{address}:{port}/{path}"))
+}
+
+impl fmt::Display for ModelTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.model, self.base_url)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+
+    fn target(name: &str, pairs: &[(&str, &str)]) -> ModelTarget {
+        ModelTarget::of_name(name, &Config::default(), &ProcessEnv::from_pairs(pairs.iter().copied()))
+            .unwrap()
+    }
+
+    fn check(name: &str, pairs: &[(&str, &str)], api: ModelApi, model: &str, url: &str, key: &KeyVariable) {
+        let target = target(name, pairs);
+        let of_target = (target.api(), target.model.as_str(), target.base_url.as_str(), &target.key);
+        assert_eq!(of_target, (api, model, url, key), "{name}");
+    }
+
+    #[test]
+    fn a_vendor_needs_no_configuration() {
+        let required = |name: &str| KeyVariable::Required(name.to_owned());
+        let optional = |name: &str| KeyVariable::Optional(name.to_owned());
+        let (anthropic, openai) = (required("ANTHROPIC_API_KEY"), required("OPENAI_API_KEY"));
+        check("claude-x", &[], ModelApi::Messages, "claude-x", ANTHROPIC, &anthropic);
+        check("anthropic:claude-x", &[], ModelApi::Messages, "claude-x", ANTHROPIC, &anthropic);
+        // A colon in a name of no vendor is part of the name.
+        check("qwen3:8b", &[], ModelApi::Messages, "qwen3:8b", ANTHROPIC, &anthropic);
+        check("openai:gpt-x", &[], ModelApi::Responses, "gpt-x", OPENAI, &openai);
+        let gateway = [("OPENAI_BASE_URL", "http://localhost:8000/v1")];
+        let url = "http://localhost:8000/v1";
+        check("openai:m", &gateway, ModelApi::Chat, "m", url, &optional("OPENAI_API_KEY"));
+        check("gemini:flash", &[], ModelApi::Gemini, "flash", GEMINI, &required("GEMINI_API_KEY"));
+        let url = "http://127.0.0.1:11434/v1";
+        check("ollama:qwen3:8b", &[], ModelApi::Chat, "qwen3:8b", url, &KeyVariable::None);
+    }
+
+    #[test]
+    fn the_host_of_ollama_is_read_as_ollama_reads_it() {
+        for (host, url) in [
+            ("box", "http://box:11434/v1"),
+            ("box:80", "http://box:80/v1"),
+            (":1234", "http://127.0.0.1:1234/v1"),
+            ("0.0.0.0", "http://127.0.0.1:11434/v1"),
+            ("[::1]:5", "http://[::1]:5/v1"),
+            ("[::1]", "http://[::1]:11434/v1"),
+            ("https://box", "https://box:443/v1"),
+            ("http://box:1/ollama/", "http://box:1/ollama/v1"),
+        ] {
+            assert_eq!(target("ollama:m", &[("OLLAMA_HOST", host)]).base_url, url, "{host}");
+        }
+        for host in ["box:port", "ftp://box", "user@box", "a b"] {
+            let environment = ProcessEnv::from_pairs([("OLLAMA_HOST", host)]);
+            let error = ModelTarget::of_name("ollama:m", &Config::default(), &environment).unwrap_err();
+            assert_eq!(error, ModelTargetError::OllamaHost(host.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_configured_name_wins_and_the_vendors_key_goes_to_the_vendor_alone() {
+        let local = ModelSettings {
+            base_url: Some("http://localhost:8000/v1".to_owned()),
+            ..ModelSettings::new(ModelApi::Chat)
+        };
+        let own = ModelSettings { key_env: Some("MY_KEY".to_owned()), ..local.clone() };
+        let plain = ModelSettings::new(ModelApi::Responses);
+        let models = [("claude-x", local), ("own", own), ("gpt-x", plain)];
+        let models = models.into_iter().map(|(name, settings)| (name.to_owned(), settings)).collect();
+        let config = Config::default().with(Settings { models, ..Settings::default() }).unwrap();
+        let find = |name| ModelTarget::of_name(name, &config, &ProcessEnv::default()).unwrap();
+        assert_eq!((find("claude-x").api(), find("claude-x").key), (ModelApi::Chat, KeyVariable::None));
+        assert_eq!(find("own").key, KeyVariable::Required("MY_KEY".to_owned()));
+        assert_eq!(find("gpt-x").key, KeyVariable::Required("OPENAI_API_KEY".to_owned()));
+        assert_eq!(find("gpt-x").base_url, OPENAI);
+        assert_eq!(find("other").api(), ModelApi::Messages);
+    }
+
+    #[test]
+    fn a_name_without_a_model_is_refused() {
+        for name in ["", " ", "openai:", "gemini: "] {
+            let found = ModelTarget::of_name(name, &Config::default(), &ProcessEnv::default());
+            assert_eq!(found, Err(ModelTargetError::Empty(name.trim().to_owned())));
+        }
+    }
+}
