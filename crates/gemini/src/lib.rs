@@ -10,6 +10,9 @@
 //!
 //! This crate has no session and no history. It reads no environment variable and starts no task.
 
+#[cfg(feature = "fake")]
+pub mod fake;
+
 mod gemini;
 mod options;
 

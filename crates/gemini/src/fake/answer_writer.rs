@@ -1,0 +1,260 @@
+//! Writes an answer as the service does: pieces of a stream, one list of them, or one body.
+
+use bytes::Bytes;
+use conjure_conversation::{Block, BlockKind, ModelApi, ModelEvent, Response, StopReason, Usage};
+use serde_json::{Value, json};
+
+use super::refusal::Refusal;
+use super::signature;
+use crate::finish_reason::CONTINUATION;
+use crate::tool_names::wire_name;
+
+/// The token of an answer that is to be continued.
+pub(super) const TOKEN: &str = "ZmFrZSB0b2tlbg==";
+
+/// An answer and how its stream ends.
+#[derive(Debug, Clone)]
+pub(super) struct FakeAnswer {
+    /// The parts, each a piece of the stream. A signature stands for that of the part, whatever it is.
+    parts: Vec<Value>,
+    finish: Finish,
+    usage: Usage,
+    id: Option<String>,
+    model: Option<String>,
+    pub(super) ending: Ending,
+}
+
+/// How an answer is finished.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Finish {
+    /// With this `finishReason`.
+    Reason(String),
+    /// The prompt was blocked for this reason, so there is no candidate.
+    Blocked(String),
+    /// Not at all.
+    Missing,
+}
+
+/// How a streamed answer ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// With its last piece.
+    Whole,
+    /// With nothing, after so many pieces.
+    Cut { after: usize },
+    /// With an error, after so many pieces.
+    Broken { after: usize, refusal: Refusal },
+}
+
+/// Whether the service gives ids to calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GivenIds {
+    /// It gives none.
+    None,
+    /// It gives those of the script.
+    OfScript,
+}
+
+/// What an answer does not say itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AnswerContext<'a> {
+    pub(super) id: &'a str,
+    pub(super) model: &'a str,
+    pub(super) ids: GivenIds,
+}
+
+impl FakeAnswer {
+    /// The answer with these parts.
+    pub(super) const fn of_parts(parts: Vec<Value>, finish: Finish, usage: Usage) -> Self {
+        Self { parts, finish, usage, id: None, model: None, ending: Ending::Whole }
+    }
+
+    /// The answer of a script, each text of it in at most `pieces` pieces. Parts of the service's own form go as they are.
+    pub(super) fn of_response(response: &Response, pieces: usize) -> Self {
+        let native = response.native.as_ref().filter(|native| native.origin.api == ModelApi::Gemini);
+        let mut parts: Vec<Value> = match native {
+            Some(native) => {
+                native.items.iter().filter_map(|item| serde_json::from_str(item.json()).ok()).collect()
+            }
+            None => response.content.iter().flat_map(|block| block_parts(block, pieces)).collect(),
+        };
+        let has = |parts: &[Value], member: &str| parts.iter().any(|part| part.get(member).is_some());
+        if native.is_none() && has(&parts, "thought") && !has(&parts, "functionCall") {
+            // The signature of the thoughts of an answer without calls comes last, in a part of its own.
+            parts.push(json!({"text": "", signature::MEMBER: true}));
+        }
+        let finish = match &response.stop_reason {
+            StopReason::Refusal if parts.is_empty() => Finish::Blocked("PROHIBITED_CONTENT".to_owned()),
+            StopReason::Missing => Finish::Missing,
+            reason => Finish::Reason(finish_reason(reason)),
+        };
+        Self {
+            id: response.id.clone(),
+            model: response.model.clone(),
+            ..Self::of_parts(parts, finish, response.usage)
+        }
+    }
+
+    /// The beginning of an answer, of which a script tells only these events.
+    pub(super) fn of_events(events: &[ModelEvent], ending: Ending) -> Self {
+        let part = |event: &ModelEvent| match event {
+            ModelEvent::TextDelta { text, .. } => Some(json!({"text": text})),
+            ModelEvent::ThinkingDelta { text, .. } => Some(json!({"text": text, "thought": true})),
+            // Calls come whole, and this one is not.
+            _ => None,
+        };
+        let parts = events.iter().filter_map(part).collect();
+        Self { ending, ..Self::of_parts(parts, Finish::Missing, Usage::default()) }
+    }
+
+    /// Whether the client is to ask for the rest.
+    pub(super) fn is_continued(&self) -> bool {
+        matches!(&self.finish, Finish::Reason(reason) if reason == CONTINUATION)
+    }
+
+    /// The parts as they are sent: with signatures, and with ids or without.
+    fn sent_parts(&self, ids: GivenIds) -> Vec<Value> {
+        let mut is_first_call = true;
+        let send = |part: &Value| {
+            let mut part = part.clone();
+            if let Some(call) = part.get_mut("functionCall").and_then(Value::as_object_mut) {
+                if ids == GivenIds::None {
+                    call.remove("id");
+                }
+                if std::mem::take(&mut is_first_call) {
+                    part[signature::MEMBER] = Value::Null;
+                }
+            }
+            if part.get(signature::MEMBER).is_some() {
+                part[signature::MEMBER] = signature::signature(&part).into();
+            }
+            part
+        };
+        self.parts.iter().map(send).collect()
+    }
+
+    /// The last candidate, with these parts.
+    fn last_candidate(&self, parts: &[Value]) -> Value {
+        let mut candidate = candidate(parts);
+        if let Finish::Reason(reason) = &self.finish {
+            candidate["finishReason"] = reason.as_str().into();
+        }
+        if self.is_continued() {
+            candidate["continuationToken"] = TOKEN.into();
+        }
+        candidate
+    }
+
+    fn piece(&self, context: AnswerContext<'_>, candidate: Option<Value>, output: u64) -> Value {
+        let usage = &self.usage;
+        let mut piece = json!({
+            "usageMetadata": {
+                "promptTokenCount": usage.total_input(),
+                "candidatesTokenCount": output,
+                "totalTokenCount": usage.total_input().saturating_add(output),
+            },
+            "modelVersion": self.model.as_deref().unwrap_or(context.model),
+            "responseId": self.id.as_deref().unwrap_or(context.id),
+        });
+        if usage.cache_read_input_tokens > 0 {
+            piece["usageMetadata"]["cachedContentTokenCount"] = usage.cache_read_input_tokens.into();
+        }
+        match (&self.finish, candidate) {
+            (Finish::Blocked(reason), _) => piece["promptFeedback"] = json!({"blockReason": reason}),
+            (_, Some(candidate)) => piece["candidates"] = json!([candidate]),
+            (_, None) => {}
+        }
+        piece
+    }
+
+    /// The pieces of a streamed answer, up to its end.
+    fn pieces(&self, context: AnswerContext<'_>) -> Vec<Value> {
+        if matches!(self.finish, Finish::Blocked(_)) {
+            return vec![self.piece(context, None, 0)];
+        }
+        let parts = self.sent_parts(context.ids);
+        let limit = match &self.ending {
+            Ending::Whole => usize::MAX,
+            Ending::Cut { after } | Ending::Broken { after, .. } => *after,
+        };
+        let mut pieces: Vec<Value> = parts
+            .iter()
+            .take(limit)
+            .map(|part| self.piece(context, Some(candidate(std::slice::from_ref(part))), 1))
+            .collect();
+        if self.ending == Ending::Whole {
+            let empty = [json!({"text": ""})];
+            pieces.push(self.piece(context, Some(self.last_candidate(&empty)), self.usage.output_tokens));
+        }
+        pieces
+    }
+
+    /// The events of a stream, each a piece of the body.
+    pub(super) fn events(&self, context: AnswerContext<'_>) -> Vec<Bytes> {
+        let mut events: Vec<Bytes> =
+            self.pieces(context).iter().map(|piece| event(&piece.to_string())).collect();
+        if let Ending::Broken { refusal, .. } = &self.ending {
+            events.push(event(&refusal.body()));
+        }
+        events
+    }
+
+    /// The body of a stream that was not asked for as events: one list.
+    pub(super) fn list(&self, context: AnswerContext<'_>) -> String {
+        Value::from(self.pieces(context)).to_string()
+    }
+
+    /// The body of an answer that is not streamed.
+    pub(super) fn body(&self, context: AnswerContext<'_>) -> String {
+        let candidate = self.last_candidate(&self.sent_parts(context.ids));
+        self.piece(context, Some(candidate), self.usage.output_tokens).to_string()
+    }
+}
+
+fn event(data: &str) -> Bytes {
+    Bytes::from(format!("data: {data}\r\n\r\n"))
+}
+
+fn candidate(parts: &[Value]) -> Value {
+    json!({"content": {"role": "model", "parts": parts}, "index": 0})
+}
+
+/// The `finishReason` that means the same.
+fn finish_reason(stop: &StopReason) -> String {
+    let reason = match stop {
+        StopReason::EndTurn | StopReason::ToolUse | StopReason::StopSequence => "STOP",
+        StopReason::MaxTokens | StopReason::ContextWindowExceeded => "MAX_TOKENS",
+        StopReason::PauseTurn | StopReason::Compaction => CONTINUATION,
+        StopReason::Refusal => "SAFETY",
+        StopReason::Unknown(reason) => reason,
+        StopReason::Missing => "FINISH_REASON_UNSPECIFIED",
+    };
+    reason.to_owned()
+}
+
+/// The parts of a block; none for a block that this service has not.
+fn block_parts(block: &Block, pieces: usize) -> Vec<Value> {
+    match block.kind() {
+        BlockKind::Text(text) => split(text, pieces).map(|text| json!({"text": text})).collect(),
+        BlockKind::Thinking(text) => {
+            split(text, pieces).map(|text| json!({"text": text, "thought": true})).collect()
+        }
+        BlockKind::ToolUse(call) => {
+            let name = wire_name(&call.name);
+            vec![json!({"functionCall": {"id": call.id, "name": name, "args": call.input_value()}})]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A text in at most so many pieces, between characters.
+fn split(text: &str, pieces: usize) -> impl Iterator<Item = String> {
+    let size = text.len().div_ceil(pieces.max(1)).max(1);
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let end = (size..rest.len()).find(|at| rest.is_char_boundary(*at)).unwrap_or(rest.len());
+        let (piece, after) = rest.split_at(end);
+        rest = after;
+        (!piece.is_empty()).then(|| piece.to_owned())
+    })
+}

@@ -1,0 +1,57 @@
+//! Names of fields: the service takes `maxOutputTokens` and `max_output_tokens` alike, as JSON of protocol buffers is read.
+
+use serde_json::{Map, Value};
+
+/// Fields whose content has names of others: arguments, results, schemas.
+const FREE: [&str; 8] = [
+    "args",
+    "labels",
+    "parameters",
+    "parametersJsonSchema",
+    "partMetadata",
+    "response",
+    "responseJsonSchema",
+    "responseSchema",
+];
+
+/// The value with all fields of the service in the first form.
+pub(super) fn camel_case(value: Value) -> Value {
+    match value {
+        Value::Array(items) => items.into_iter().map(camel_case).collect(),
+        Value::Object(fields) => {
+            let renamed = fields.into_iter().map(|(name, value)| {
+                let name = camel_case_name(&name);
+                let value = if FREE.contains(&name.as_str()) { value } else { camel_case(value) };
+                (name, value)
+            });
+            Value::Object(renamed.collect::<Map<String, Value>>())
+        }
+        other => other,
+    }
+}
+
+fn camel_case_name(name: &str) -> String {
+    let mut words = name.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |mut all, word| {
+        let mut letters = word.chars();
+        all.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        all.push_str(letters.as_str());
+        all
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn names_of_the_service_are_read_in_both_forms_and_names_of_others_are_kept() {
+        let body = json!({"generation_config": {"max_output_tokens": 1, "topP": 1},
+            "contents": [{"parts": [{"function_call": {"name": "a_b", "args": {"c_d": {"e_f": 1}}}}]}]});
+        let expected = json!({"generationConfig": {"maxOutputTokens": 1, "topP": 1},
+            "contents": [{"parts": [{"functionCall": {"name": "a_b", "args": {"c_d": {"e_f": 1}}}}]}]});
+        assert_eq!(camel_case(body), expected);
+    }
+}

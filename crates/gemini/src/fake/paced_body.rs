@@ -1,0 +1,147 @@
+//! A response body that is sent in separately flushed chunks, with delays between them, to its end or a cut.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use conjure_base::Clock;
+use futures_util::stream;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::Frame;
+use tokio_util::sync::CancellationToken;
+
+/// A body of the fake.
+pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
+
+/// The timing and end of a body.
+#[derive(Debug, Clone, Default)]
+pub(super) struct BodyTiming {
+    /// The size of a chunk in bytes; one event by default.
+    pub(super) piece: Option<usize>,
+    /// The delay between two chunks.
+    pub(super) every: Duration,
+    pub(super) end: BodyEnd,
+}
+
+/// How a body ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum BodyEnd {
+    #[default]
+    Complete,
+    /// The connection closes after `after` bytes.
+    Cut { after: usize },
+    /// The body stalls after `after` bytes; the connection stays open.
+    Hang { after: usize },
+}
+
+/// The chunks of a body.
+#[derive(Debug)]
+pub(super) struct BodyChunks {
+    pub(super) pieces: Vec<Bytes>,
+    /// A chunk that is repeated for ever after them.
+    pub(super) repeated: Option<Bytes>,
+}
+
+impl BodyChunks {
+    pub(super) const fn once(pieces: Vec<Bytes>) -> Self {
+        Self { pieces, repeated: None }
+    }
+}
+
+/// A body of known length, sent at once.
+pub(super) fn whole(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).map_err(|never: Infallible| match never {}).boxed_unsync()
+}
+
+struct PacedBody {
+    pieces: VecDeque<Bytes>,
+    repeated: Option<Bytes>,
+    every: Duration,
+    end: BodyEnd,
+    is_first: bool,
+    clock: Arc<dyn Clock>,
+    stop: CancellationToken,
+}
+
+/// Sends chunks with this timing. The body ends with an error, and the connection closes, if it is cut or the fake stops.
+pub(super) fn paced(
+    pieces: BodyChunks,
+    pace: &BodyTiming,
+    clock: Arc<dyn Clock>,
+    stop: CancellationToken,
+) -> Body {
+    let mut all: VecDeque<Bytes> = pieces.pieces.into();
+    if let Some(size) = pace.piece {
+        let joined: Bytes = all.iter().flat_map(|piece| piece.iter().copied()).collect::<Vec<u8>>().into();
+        let starts = (0..joined.len()).step_by(size.max(1));
+        all = starts.map(|at| joined.slice(at..joined.len().min(at.saturating_add(size.max(1))))).collect();
+    }
+    if let BodyEnd::Cut { after } | BodyEnd::Hang { after } = pace.end {
+        truncate(&mut all, after);
+    }
+    let repeated = pieces.repeated.filter(|_| pace.end == BodyEnd::Complete);
+    let delivery =
+        PacedBody { pieces: all, repeated, every: pace.every, end: pace.end, is_first: true, clock, stop };
+    let frames = stream::unfold(Some(delivery), |delivery| async {
+        let mut delivery = delivery?;
+        let next = delivery.next().await?;
+        let left = next.is_ok().then_some(delivery);
+        Some((next.map(Frame::data), left))
+    });
+    StreamBody::new(frames).boxed_unsync()
+}
+
+impl PacedBody {
+    async fn next(&mut self) -> Option<io::Result<Bytes>> {
+        let stop = self.stop.clone();
+        let Some(next) = stop.run_until_cancelled(self.wait_and_take()).await else {
+            return Some(Err(closed("the fake stops")));
+        };
+        next
+    }
+
+    async fn wait_and_take(&mut self) -> Option<io::Result<Bytes>> {
+        if std::mem::take(&mut self.is_first) {
+            return self.take().await;
+        }
+        // Yielding flushes the chunk, so that chunks stay separate and arrive before a cut.
+        tokio::task::yield_now().await;
+        let is_more = !self.pieces.is_empty() || self.repeated.is_some();
+        if is_more && !self.every.is_zero() {
+            self.clock.sleep_until(self.clock.deadline(self.every)).await;
+        }
+        self.take().await
+    }
+
+    async fn take(&mut self) -> Option<io::Result<Bytes>> {
+        if let Some(piece) = self.pieces.pop_front().or_else(|| self.repeated.clone()) {
+            return Some(Ok(piece));
+        }
+        match self.end {
+            BodyEnd::Complete => None,
+            BodyEnd::Cut { .. } => {
+                tokio::task::yield_now().await;
+                Some(Err(closed("the reply is cut here")))
+            }
+            BodyEnd::Hang { .. } => std::future::pending().await,
+        }
+    }
+}
+
+fn closed(reason: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, reason)
+}
+
+/// Keeps the first `after` bytes.
+fn truncate(pieces: &mut VecDeque<Bytes>, after: usize) {
+    let mut left = after;
+    for piece in pieces.iter_mut() {
+        piece.truncate(left);
+        left -= piece.len();
+    }
+    pieces.retain(|piece| !piece.is_empty());
+}
