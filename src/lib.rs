@@ -57,8 +57,8 @@ pub mod artifact {
 pub mod config {
     pub use conjure_runtime::{
         ApiProfile, ArtifactSettings, CONFIG_KEYS, CompactionSettings, Config, ConfigError, ConfigKey,
-        ExecutorKind, PoolSettings, ProcessEnv, SessionTtl, Settings, SkillSettings, VARIABLES, Variable,
-        parse_activation, parse_network, parse_size,
+        ExecutorKind, MODEL_KEYS, ModelSettings, PoolSettings, ProcessEnv, SessionTtl, Settings,
+        SkillSettings, TokenPrice, VARIABLES, Variable, parse_activation, parse_network, parse_size,
     };
 }
 
@@ -91,16 +91,22 @@ pub mod journal {
     pub use conjure_journal::{JournalError, JournalErrorKind, LeaseOwner, ListCursor, SessionKey};
 }
 
-/// The model: the trait, its requests and responses, and models that play a script.
+/// The model: the trait, its requests and responses, models that play a script, and the services behind names.
 pub mod model {
     pub use conjure_base::ContainerId;
     pub use conjure_conversation::scripted::{
         RecordError, Recorder, Script, ScriptError, ScriptFormat, ScriptedModel,
     };
     pub use conjure_conversation::{
-        ApiErrorKind, Block, BlockKind, Message, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream,
-        Request, Response, Role, SideEffects, StopReason, Usage, model_fn, parse_response,
+        ApiErrorKind, Block, BlockKind, Message, Model, ModelApi, ModelError, ModelErrorKind, ModelEvent,
+        ModelStream, NativeContent, NativeItem, Origin, Request, Response, Role, SideEffects, StopReason,
+        Usage, model_fn, parse_response,
     };
+    #[cfg(feature = "model-http")]
+    pub use conjure_model_http::{HttpConfigError, ListedModel, ModelPrices, Prices, Timeouts};
+    #[cfg(feature = "model-http")]
+    pub use conjure_runtime::{ConnectError, ConnectedModel, ModelClients};
+    pub use conjure_runtime::{KeyVariable, ModelTarget, ModelTargetError};
 }
 
 /// What the model is told of the skills: the system prompt and the tool definitions.
@@ -159,8 +165,9 @@ pub mod session {
     };
     pub use conjure_base::{Redactor, SessionId, TurnId, is_sensitive_variable};
     pub use conjure_conversation::{
-        Approval, FinishedTurn, Grant, GrantScope, PinnedSkill, SecretNames, SessionEvent, SessionEventKind,
-        SessionProfile, SessionStopReason, SessionView, SkillActivation, SkillDelivery, session_events,
+        Approval, FinishedTurn, ForkError, ForkPoint, Grant, GrantScope, PinnedSkill, SecretNames,
+        SessionEvent, SessionEventKind, SessionProfile, SessionStopReason, SessionView, SkillActivation,
+        SkillDelivery, session_events,
     };
     pub use conjure_runtime::{
         ContextOptions, InputError, SessionBody, SessionContents, SessionContext, SessionList,

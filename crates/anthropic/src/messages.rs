@@ -15,7 +15,7 @@ use conjure_base::{Clock, SystemClock};
 use conjure_conversation::{
     HostedFiles, HostedSupport, Model, ModelError, ModelEvent, ModelStream, Request, SideEffects,
 };
-use conjure_model_http::{CallEvent, Delivery, HeaderMap, HeaderValue, HttpCall, Url};
+use conjure_model_http::{CallEvent, Delivery, HeaderMap, HeaderValue, HttpCall, HttpClient, Url};
 use futures_util::{Stream, StreamExt};
 
 use crate::api_response::ApiResponse;
@@ -48,6 +48,12 @@ pub type ResponseEvent = CallEvent<ApiResponse>;
 pub type ResponseEventStream = Pin<Box<dyn Stream<Item = Result<ResponseEvent, ModelError>> + Send>>;
 
 impl Client {
+    /// The HTTP client, for requests that are no calls of a model.
+    #[must_use]
+    pub fn http(&self) -> &HttpClient {
+        &self.0.http
+    }
+
     /// Creates a client with the system clock. Needs a Tokio runtime.
     ///
     /// # Errors

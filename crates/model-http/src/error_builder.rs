@@ -203,7 +203,7 @@ impl ErrorBuilder {
     }
 
     /// The beginning of a body as one line of text, without HTML tags.
-    fn excerpt(&self, body: &[u8]) -> String {
+    pub(crate) fn excerpt(&self, body: &[u8]) -> String {
         let text = String::from_utf8_lossy(body);
         let mut plain = String::new();
         let mut is_tag = false;

@@ -10,12 +10,14 @@
 pub mod exchange;
 
 mod config;
+mod known_models;
 mod prices;
 
 mod call_span;
 mod client;
 mod client_state;
 mod model_call;
+mod model_list;
 mod response_stream;
 
 mod decoder;
@@ -40,6 +42,8 @@ pub use client::{CallEvent, HttpClient};
 pub use config::{HttpConfig, HttpConfigError, KeyHeader, PlaintextPolicy, ResponseLimits, Timeouts};
 pub use decoder::{Decoder, OutputShown, StreamError};
 pub use http_call::{Delivery, HttpCall};
+pub use known_models::{KNOWN_MODELS, KnownModel, known_model};
+pub use model_list::ListedModel;
 pub use prices::{ModelPrices, Prices};
 pub use raw_object::{RawObject, quoted};
 pub use reqwest::Url;

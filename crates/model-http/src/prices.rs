@@ -1,13 +1,13 @@
 //! [`Prices`]: the price table of tokens, by model. The embedder can replace it.
 //!
-//! The table that comes with this crate is small and dated: list prices in dollars per million tokens, as its authors
-//! know them for Anthropic's models of the 4.5 generation (November 2025), not checked against the vendor's page: check them
-//! before you bill by them. Newer models are not in it; their answers cost 0 until the host names prices. Batch, priority, long-context
-//! and region surcharges are not counted, and a write to the cache is charged as one of five minutes.
+//! The table that comes with this crate is [`KNOWN_MODELS`](crate::KNOWN_MODELS). Answers of other models cost 0 until the embedder names
+//! prices.
 
 use std::collections::BTreeMap;
 
 use conjure_conversation::Usage;
+
+use crate::known_models::{KNOWN_MODELS, is_version_of};
 
 /// Prices of one model, in millionths of a dollar per million tokens (so that 3 dollars are 3,000,000).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +22,7 @@ pub struct ModelPrices {
     pub cache_read: u64,
 }
 
-/// Prices by the beginning of a model's name; the longest beginning that fits counts, so that
-/// `claude-haiku-4-5` also stands for `claude-haiku-4-5-20251001`.
+/// Prices by a model's name, without its version: `claude-haiku-4-5` also stands for `claude-haiku-4-5-20251001`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prices {
     models: BTreeMap<String, ModelPrices>,
@@ -61,13 +60,9 @@ impl Prices {
     /// The prices of a model, if they are known.
     #[must_use]
     pub fn for_model(&self, model: &str) -> Option<&ModelPrices> {
-        // A beginning counts only at the end of a word: `claude-opus-4-5` is not the price of `claude-opus-4-50`.
-        let fits = |name: &str| {
-            model.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '@', ':']))
-        };
         self.models
             .iter()
-            .filter(|(name, _)| fits(name))
+            .filter(|(name, _)| is_version_of(model, name))
             .max_by_key(|(name, _)| name.len())
             .map(|(_, prices)| prices)
             .or(self.fallback.as_ref())
@@ -75,13 +70,6 @@ impl Prices {
 }
 
 impl ModelPrices {
-    /// From dollars-per-million list prices in cents: the cache is written at 1.25 times the input's price and
-    /// read at a tenth of it.
-    const fn list(input_cents: u64, output_cents: u64) -> Self {
-        let input = input_cents * 10_000;
-        Self { input, output: output_cents * 10_000, cache_write: input / 4 * 5, cache_read: input / 10 }
-    }
-
     /// What this usage costs, in millionths of a dollar, rounded up.
     #[must_use]
     pub fn cost_micros(&self, usage: &Usage) -> u64 {
@@ -100,11 +88,7 @@ impl ModelPrices {
 impl Default for Prices {
     /// The table of this crate.
     fn default() -> Self {
-        Self::new([
-            ("claude-opus-4-5", ModelPrices::list(500, 2500)),
-            ("claude-sonnet-4-5", ModelPrices::list(300, 1500)),
-            ("claude-haiku-4-5", ModelPrices::list(100, 500)),
-        ])
+        Self::new(KNOWN_MODELS.iter().map(|known| (known.name, known.prices)))
     }
 }
 
@@ -136,11 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_name_that_fits_counts_and_parts_of_words_do_not_fit() {
-        let (a, b) = (ModelPrices::list(1, 1), ModelPrices::list(2, 2));
+    fn a_version_has_the_price_of_its_model() {
+        let price = |input| ModelPrices { input, output: 2, cache_write: 3, cache_read: 4 };
+        let (a, b) = (price(1), price(2));
         let prices = Prices::new([("m-4", a), ("m-4-5", b)]);
-        assert_eq!(prices.for_model("m-4-1"), Some(&a));
+        assert_eq!(prices.for_model("m-4-1"), None);
         assert_eq!(prices.for_model("m-4-5-2025"), Some(&b));
+        assert_eq!(prices.for_model("m-4:free"), Some(&a));
         assert_eq!(prices.for_model("m-40"), None);
         let prices = prices.with_fallback(a);
         assert_eq!((prices.for_model("m-40"), prices.for_model("m-4-5")), (Some(&a), Some(&b)));

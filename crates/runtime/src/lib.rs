@@ -21,8 +21,8 @@ mod workspace;
 
 pub use config::{
     ApiProfile, ArtifactSettings, CONFIG_KEYS, CompactionSettings, Config, ConfigError, ConfigKey,
-    ExecutorKind, ModelSettings, PoolSettings, ProcessEnv, SessionTtl, Settings, SkillSettings, TokenPrice,
-    VARIABLES, Variable, parse_activation, parse_network, parse_size,
+    ExecutorKind, MODEL_KEYS, ModelSettings, PoolSettings, ProcessEnv, SessionTtl, Settings, SkillSettings,
+    TokenPrice, VARIABLES, Variable, parse_activation, parse_network, parse_size,
 };
 pub use context::{ContextOptions, SessionContext, create_context};
 pub use conversation::{

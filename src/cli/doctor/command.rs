@@ -3,7 +3,7 @@
 //! Everything is tried rather than guessed: it starts a sandbox, asks programs in it for their versions, and connects
 //! to the engine's socket. It changes nothing on the machine.
 
-use conjure::config::ConfigError;
+use conjure::config::{ConfigError, MODEL_KEYS};
 use conjure::{Config, ProcessEnv};
 
 use crate::cli::args::{DoctorArgs, Format};
@@ -11,6 +11,8 @@ use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::doctor::check::{self, Check, Finding};
 use crate::cli::doctor::{engine, kernel, sandbox, skills};
 use crate::cli::terminal::Terminal;
+#[cfg(feature = "model-http")]
+use crate::cli::terminal::printable;
 
 /// Runs and prints all checks. Fails if something is missing that this version needs.
 pub(crate) async fn doctor(
@@ -23,7 +25,13 @@ pub(crate) async fn doctor(
     let mut checks = sandbox::checks(environment, configured).await;
     checks.extend(kernel::checks());
     checks.extend(engine::checks(config.as_ref().ok(), environment).await);
-    checks.push(key(environment));
+    checks.push(keys(environment));
+    #[cfg(feature = "model-http")]
+    if let Ok(config) = &config
+        && !config.models().is_empty()
+    {
+        checks.push(configured_models(config, environment).await);
+    }
     match config {
         Ok(config) => {
             checks.push(Check::new("configuration", Finding::Good("valid".to_owned())));
@@ -43,11 +51,34 @@ pub(crate) async fn doctor(
     Ok(if checks.iter().any(Check::is_fatal) { ExitStatus::Failed } else { ExitStatus::Success })
 }
 
-fn key(environment: &ProcessEnv) -> Check {
-    if environment.has_api_key() {
-        Check::new("model key", Finding::Good("ANTHROPIC_API_KEY is set".to_owned()))
+/// The keys of vendors that are set.
+fn keys(environment: &ProcessEnv) -> Check {
+    let set: Vec<_> = environment.model_keys().collect();
+    if set.is_empty() {
+        let names: Vec<_> = MODEL_KEYS.into();
+        Check::new("model key", Finding::Missing(format!("none of {} is set", names.join(", ")))).remedy(
+            "not needed for scripts and for local models (`--model ollama:NAME`); export one for a service",
+        )
     } else {
-        Check::new("model key", Finding::Missing("ANTHROPIC_API_KEY is not set".to_owned()))
-            .remedy("not needed while the model's words come from a script; export it for a live model")
+        let verb = if set.len() == 1 { "is" } else { "are" };
+        Check::new("model key", Finding::Good(format!("{} {verb} set", set.join(", "))))
+    }
+}
+
+/// Asks the services of the configured models.
+#[cfg(feature = "model-http")]
+async fn configured_models(config: &Config, environment: &ProcessEnv) -> Check {
+    use crate::cli::models::{ServiceState, service_states};
+
+    let mut services = service_states(config, environment).await;
+    services.truncate(config.models().len());
+    let told = |service: &ServiceState| format!("`{}` {}", printable(&service.name), service.described());
+    let silent: Vec<_> = services.iter().filter(|service| !service.answers()).map(told).collect();
+    if silent.is_empty() {
+        let count = services.len();
+        Check::new("models", Finding::Good(format!("the services of all {count} configured models answer")))
+    } else {
+        Check::new("models", Finding::Missing(silent.join("; ")))
+            .remedy("`conjure models` shows how each is reached")
     }
 }

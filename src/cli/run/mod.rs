@@ -3,12 +3,16 @@
 mod command;
 mod run_plan;
 
+mod open_session;
+mod session_setup;
+
 mod model_source;
 mod prompt_input;
 mod sandbox_flags;
 
 mod command_session;
 mod follow_turn;
+mod printer;
 mod progress;
 mod turn_summary;
 
@@ -18,19 +22,24 @@ mod usage_report;
 
 pub(crate) use command::run;
 pub(crate) use command_session::{
-    CommandSession, FollowOptions, HostedState, ModelRecording, WorkspaceOwner, print_isolation,
-    sandbox_error,
+    Closing, CommandSession, FollowOptions, HostedState, ModelRecording, ShutdownWait, WorkspaceOwner,
+    finish_recording, print_isolation, sandbox_error,
 };
-pub(crate) use follow_turn::TurnCommand;
+pub(crate) use follow_turn::{FollowOutcome, TurnCommand, TurnFollower};
+#[cfg(feature = "model-http")]
+pub(crate) use model_source::connect_error;
 pub(crate) use model_source::{ModelArgs, SCRIPT, SelectedModel, script_from_notes, select_model};
+pub(crate) use open_session::{SessionFiles, merge_args, open_session, registration_source};
 pub(crate) use outputs::{
-    OutputTarget, hosted_file_ids, hosted_line, human_size, open_out_folder, sort_by_events,
+    OutputTarget, hosted_file_ids, hosted_line, human_size, list_outputs, open_out_folder, sort_by_events,
+    split_newest,
 };
-pub(crate) use progress::{DisplayMode, skill_names};
-pub(crate) use prompt_input::{check_prompt, message, standard_input};
-pub(crate) use run_plan::{
+pub(crate) use printer::{EventSender, TurnDisplay, start_printer};
+pub(crate) use progress::{DisplayMode, describe_call_shortly, shorten_to, skill_names};
+pub(crate) use prompt_input::{MAX_INPUT_BYTES, check_prompt, message, standard_input};
+pub(crate) use run_result::{RunResult, timeout_error, undecided_error};
+pub(crate) use sandbox_flags::settings_from_notes;
+pub(crate) use session_setup::{
     add_files, no_workspace_error, redactor, run_blocking, tool_dirs, variables, with_recorder,
 };
-pub(crate) use run_result::{timeout_error, undecided_error};
-pub(crate) use sandbox_flags::settings_from_notes;
-pub(crate) use turn_summary::TurnSummary;
+pub(crate) use turn_summary::{TurnEnd, TurnSummary};

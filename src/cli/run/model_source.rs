@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conjure::model::ScriptedModel;
+#[cfg(feature = "model-http")]
+use conjure::model::{ConnectError, HttpConfigError, KeyVariable, ModelClients, ModelTargetError};
 use conjure::{Config, Model, ProcessEnv, RuntimeOptions};
 
 use crate::cli::cli_error::CliError;
@@ -47,9 +49,10 @@ impl SelectedModel {
         Some((NOTE, path.to_string_lossy().into_owned()))
     }
 
-    /// Gives the key of a live model to the runtime, which redacts it.
+    /// Gives the keys of a live model to the runtime, which redacts them.
     #[cfg(feature = "anthropic")]
     pub(crate) fn with_key(&self, options: RuntimeOptions, environment: &ProcessEnv) -> RuntimeOptions {
+        let options = options.model_keys(environment);
         match environment.api_key().filter(|_| !self.secrets.is_empty()) {
             Some(key) => options.anthropic(key),
             None => options,
@@ -75,13 +78,15 @@ pub(crate) fn select_model(
     config: &Config,
     environment: &ProcessEnv,
 ) -> Result<SelectedModel, CliError> {
-    match (source.model, source.script) {
+    let configured = config.model().filter(|_| source.script.is_none());
+    match (source.model.or(configured), source.script) {
         (Some(model), None) => live_model(model, config, environment),
         (None, Some(script)) => scripted_model(script, record, source.calls_before),
         (Some(_), Some(_)) => Err(CliError::usage("`--model` and `--script` exclude each other")
             .with_hint("`--model NAME` calls a model; `--script FILE` plays one")),
         (None, None) => Err(CliError::usage("where the model's words come from must be said").with_hint(
-            "`--model NAME` calls a model with the key in `ANTHROPIC_API_KEY`; `--script FILE` plays one without",
+            "`--model NAME` calls a model: `claude-sonnet-4-5`, `openai:NAME`, `gemini:NAME`, `ollama:NAME`; `--script FILE` plays one without a \
+             key",
         )),
     }
 }
@@ -118,45 +123,71 @@ fn scripted_model(
     })
 }
 
-#[cfg(feature = "anthropic")]
+/// A model of a service.
+#[cfg(feature = "model-http")]
 fn live_model(name: &str, config: &Config, environment: &ProcessEnv) -> Result<SelectedModel, CliError> {
-    use conjure::anthropic::{self, Client, DEFAULT_BASE_URL};
-    use secrecy::ExposeSecret as _;
-
-    use crate::cli::hosted_client::unconfigured_error;
-
-    if name.trim().is_empty() {
-        return Err(
-            CliError::usage("`--model`: the name is empty").with_hint("such as `--model claude-sonnet-4-5`")
-        );
-    }
-    let key = environment.api_key().ok_or_else(|| {
-        CliError::usage(format!("the model `{name}` needs a key, and `ANTHROPIC_API_KEY` is not set"))
-            .with_hint("`export ANTHROPIC_API_KEY=…`, or play a script with `--script FILE`")
-    })?;
-    let secrets = BTreeMap::from([("ANTHROPIC_API_KEY".to_owned(), key.expose_secret().to_owned())]);
-    let client = Client::new(&anthropic::config(config, key)).map_err(unconfigured_error)?;
-    let model = client.messages(anthropic::options(config, name)).map_err(unconfigured_error)?;
-    // The client refuses an address with a password.
-    let at = config.base_url().filter(|url| *url != DEFAULT_BASE_URL);
-    let label = match at {
-        Some(url) => format!("the model is {name} at {url}"),
-        None => format!("the model is {name}"),
-    };
+    let connected = ModelClients::default().connect(name, config, environment);
+    let connected = connected.map_err(|error| connect_error(&error, config))?;
+    let target = &connected.target;
+    // The usual address of a vendor says nothing. The client refuses an address with a password.
+    let is_usual = target.model == name
+        && matches!(&target.key, KeyVariable::Required(_))
+        && config.base_url().is_none();
+    let label = if is_usual { format!("the model is {name}") } else { format!("the model is {target}") };
     Ok(SelectedModel {
         name: name.to_owned(),
-        model: Arc::new(model),
+        model: Arc::clone(&connected.model),
         label,
-        secrets,
+        secrets: connected.secrets.clone(),
         script: None,
-        price_check: Some(Box::new(move || client.models_without_price())),
+        price_check: Some(Box::new(move || connected.models_without_price())),
     })
 }
 
-#[cfg(not(feature = "anthropic"))]
+/// The error of a model that cannot be called, with how to mend it.
+#[cfg(feature = "model-http")]
+pub(crate) fn connect_error(error: &ConnectError, config: &Config) -> CliError {
+    let failure = CliError::usage(error.to_string());
+    match error {
+        ConnectError::NoKey { variable, .. } if variable == "ANTHROPIC_API_KEY" => failure.with_hint(format!(
+            "`export ANTHROPIC_API_KEY=…`; name another service by `openai:NAME`, `gemini:NAME` or `ollama:NAME`{}; or play a script \
+             with `--script FILE`",
+            configured_names(config)
+        )),
+        ConnectError::NoKey { variable, .. } => failure
+            .with_hint(format!("`export {variable}=…`, or play a script with `--script FILE`")),
+        ConnectError::Target(ModelTargetError::Empty(_)) => {
+            failure.with_hint("such as `--model claude-sonnet-4-5` or `--model ollama:qwen3`")
+        }
+        ConnectError::NotBuilt { feature, .. } => {
+            failure.with_hint(format!("build it with `--features {feature}`, or play a script with `--script FILE`"))
+        }
+        ConnectError::Http { error: HttpConfigError::Key { .. }, variable: Some(variable) } => {
+            failure.with_hint(format!("the key is taken from `{variable}`"))
+        }
+        ConnectError::Http { error: HttpConfigError::BaseUrl { .. }, variable }
+            if variable.as_deref() == Some("ANTHROPIC_API_KEY") =>
+        {
+            failure.with_hint("it is taken from `ANTHROPIC_BASE_URL`, or from `base_url` in the configuration file")
+        }
+        ConnectError::Http { error: HttpConfigError::BaseUrl { .. }, .. } => failure.with_hint(
+            "it is `base_url` of the model's table in the configuration file, or taken from `OPENAI_BASE_URL` or `OLLAMA_HOST`",
+        ),
+        _ => failure,
+    }
+}
+
+/// The names of configured models, as the end of a hint.
+#[cfg(feature = "model-http")]
+fn configured_names(config: &Config) -> String {
+    let names: Vec<_> = config.models().keys().map(|name| format!("`{name}`")).collect();
+    if names.is_empty() { String::new() } else { format!("; configured are {}", names.join(", ")) }
+}
+
+#[cfg(not(feature = "model-http"))]
 fn live_model(name: &str, _: &Config, _: &ProcessEnv) -> Result<SelectedModel, CliError> {
     Err(CliError::usage(format!(
-        "the model `{name}` cannot be called: this program was built without `anthropic`"
+        "the model `{name}` cannot be called: this program was built without clients of models"
     ))
-    .with_hint("play a script with `--script FILE`, or build it with the feature `anthropic`"))
+    .with_hint("play a script with `--script FILE`, or build it with `anthropic`, `openai` or `gemini`"))
 }

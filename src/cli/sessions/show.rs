@@ -264,11 +264,8 @@ pub(super) fn redact(
     let mut secrets: BTreeMap<String, String> =
         known.filter_map(|name| Some((name.clone(), ProcessEnv::var(name)?))).collect();
     secrets.extend(variables(given)?);
-    if process.has_api_key()
-        && let Some(key) = ProcessEnv::var("ANTHROPIC_API_KEY")
-    {
-        secrets.insert("ANTHROPIC_API_KEY".to_owned(), key);
-    }
+    let keys = process.model_keys().filter_map(|name| Some((name.to_owned(), ProcessEnv::var(name)?)));
+    secrets.extend(keys);
     terminal.redact(ContextOptions { secrets, ..ContextOptions::default() }.redactor());
     Ok(())
 }

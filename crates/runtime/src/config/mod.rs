@@ -29,7 +29,7 @@ pub use error::ConfigError;
 pub use keys::{CONFIG_KEYS, ConfigKey};
 pub use models::{ModelSettings, TokenPrice};
 pub use pool::PoolSettings;
-pub use process_env::{ProcessEnv, VARIABLES, Variable};
+pub use process_env::{MODEL_KEYS, ProcessEnv, VARIABLES, Variable};
 pub use resolved_config::Config;
 pub use sandbox::{ExecutorKind, parse_network, parse_size};
 pub use settings::{ApiProfile, Settings};

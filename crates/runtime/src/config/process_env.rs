@@ -164,6 +164,9 @@ pub const VARIABLES: &[Variable] = &[
     RUNTIME_DIR,
 ];
 
+/// The variables of the keys of model services that need no configuration.
+pub const MODEL_KEYS: [&str; 3] = [API_KEY.name, OPENAI_KEY.name, GEMINI_KEY.name];
+
 /// Variables that commands need to find programs, their home, and the user's language and time zone, and those
 /// that begin with `LC_`. They are handed to the `local` sandbox, and nothing else of the environment is.
 const PASSTHROUGH: [&str; 7] = ["PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME", "SHELL"];
@@ -308,6 +311,11 @@ impl ProcessEnv {
             }
         };
         value.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+    }
+
+    /// The names of those of [`MODEL_KEYS`] that are set. Their values stay in the environment.
+    pub fn model_keys(&self) -> impl Iterator<Item = &'static str> {
+        MODEL_KEYS.into_iter().filter(|name| self.values.get(name).is_some_and(|key| !key.is_empty()))
     }
 
     /// Whether a key for the Messages API is set. Its value stays in the environment.

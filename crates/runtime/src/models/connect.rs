@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use conjure_base::{Digest, lock};
-use conjure_conversation::{Model, ModelApi};
-use conjure_model_http::{HttpClient, HttpConfigError};
+use conjure_conversation::{Model, ModelApi, ModelError};
+use conjure_model_http::{HttpClient, HttpConfigError, ListedModel};
 #[cfg(any(feature = "openai", feature = "gemini"))]
 use conjure_model_http::{HttpConfig, KeyHeader};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -402,6 +403,21 @@ fn wrong(target: &ModelTarget, error: &dyn std::error::Error) -> ConnectError {
 }
 
 impl ConnectedModel {
+    /// The models that the service lists. It is asked once, for at most this long.
+    ///
+    /// # Errors
+    /// If the service cannot be reached, or has no list.
+    pub async fn list(&self, timeout: Duration) -> Result<Vec<ListedModel>, ModelError> {
+        match self.clients.first() {
+            #[cfg(feature = "anthropic")]
+            Some(ServiceClient::Messages(client)) => {
+                client.http().list_models(&["v1", "models"], timeout).await
+            }
+            Some(ServiceClient::Http(client)) => client.list_models(&["models"], timeout).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// The models that answered and have no known price, so that they count as free.
     #[must_use]
     pub fn models_without_price(&self) -> Vec<String> {

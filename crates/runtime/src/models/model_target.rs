@@ -7,7 +7,7 @@ use std::fmt;
 
 use conjure_conversation::ModelApi;
 
-use crate::config::{Config, ModelSettings, ProcessEnv};
+use crate::config::{Config, MODEL_KEYS, ModelSettings, ProcessEnv};
 
 /// The address of OpenAI.
 const OPENAI: &str = "https://api.openai.com/v1";
@@ -147,7 +147,7 @@ impl ModelTarget {
     /// All secrets that a request to a service may have, by name: the keys in the environment, and the configured headers.
     pub(crate) fn secrets(config: &Config, environment: &ProcessEnv) -> BTreeMap<String, String> {
         let configured = config.models().values().filter_map(|settings| settings.key_env.as_deref());
-        let keys = configured.chain(["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"]);
+        let keys = configured.chain(MODEL_KEYS);
         let keys = keys.filter_map(|name| Some((name.to_owned(), environment.named(name)?)));
         let headers = config.models().values().flat_map(|settings| settings.headers.clone());
         headers.chain(keys).collect()
