@@ -26,7 +26,7 @@ const MAX_PARTS: usize = 10_000;
 #[serde(rename_all = "camelCase")]
 struct Piece<'a> {
     #[serde(borrow, default)]
-    candidates: Option<Vec<Candidate<'a>>>,
+    candidates: Option<Vec<&'a RawValue>>,
     #[serde(default)]
     prompt_feedback: Option<PromptFeedback>,
     #[serde(borrow, default)]
@@ -162,13 +162,15 @@ impl GeminiDecoder {
         {
             self.block_reason = Some(with_message(&reason, block_reason_message.as_deref()));
         }
-        // More than one candidate comes only where it was asked for.
-        let candidate = piece
-            .candidates
-            .into_iter()
-            .flatten()
-            .find(|candidate| candidate.index.is_none_or(|index| index == 0));
-        candidate.map_or(Ok(()), |candidate| self.push_candidate(candidate, show))
+        for candidate in piece.candidates.into_iter().flatten() {
+            let candidate: Candidate<'_> =
+                serde_json::from_str(candidate.get()).map_err(|error| unreadable(&error))?;
+            // More than one candidate comes only where it was asked for. The first is the answer.
+            if candidate.index.is_none_or(|index| index == 0) {
+                return self.push_candidate(candidate, show);
+            }
+        }
+        Ok(())
     }
 
     fn push_candidate(
