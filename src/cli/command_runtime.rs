@@ -149,6 +149,11 @@ impl CommandRuntime {
         format!("conjure sessions resume{} {session}", self.selection_options)
     }
 
+    /// The command that goes on with this session at the terminal.
+    pub(crate) fn chat_command(&self, session: SessionId) -> String {
+        format!("conjure chat{} --resume {session}", self.selection_options)
+    }
+
     /// How to decide on this call of the session.
     pub(crate) fn decide_hint(&self, session: SessionId, call: &CallId) -> String {
         let call = shell_word(call.as_str());

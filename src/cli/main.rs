@@ -14,8 +14,11 @@ use crate::cli::args::{Args, Subcommand};
 use crate::cli::cli_error::{CliError, ExitStatus};
 #[cfg(feature = "docker")]
 use crate::cli::image;
+#[cfg(feature = "model-http")]
+use crate::cli::models;
+use crate::cli::signals::EndingSignals;
 use crate::cli::terminal::Terminal;
-use crate::cli::{doctor, run, sessions, signals, skills};
+use crate::cli::{chat, doctor, run, sessions, signals, skills};
 
 /// Reads the command line, runs the subcommand, and returns the exit code.
 pub(crate) fn main() -> ExitCode {
@@ -59,25 +62,31 @@ fn run_command(
     let config = Config::from_layers(Settings::default(), environment, file.as_deref());
     match args.command {
         Subcommand::Run(args) => {
-            let run = run::run(Arc::from(args), config?, environment.clone(), Arc::clone(terminal));
-            in_runtime(signals::with_forced_exit(run))
+            let run = run::run(*args, config?, environment.clone(), Arc::clone(terminal));
+            in_runtime(signals::with_forced_exit(EndingSignals::All, run))
+        }
+        Subcommand::Chat(args) => {
+            let chat = chat::chat(*args, config?, environment.clone(), Arc::clone(terminal));
+            in_runtime(signals::with_forced_exit(EndingSignals::Termination, chat))
         }
         #[cfg(feature = "docker")]
         Subcommand::Image(args) => {
             let ImageCommand::Build(args) = args.command;
-            in_runtime(signals::with_forced_exit(image::build(
-                args,
-                environment.clone(),
-                Arc::clone(terminal),
-            )))
+            let build = image::build(args, environment.clone(), Arc::clone(terminal));
+            in_runtime(signals::with_forced_exit(EndingSignals::All, build))
         }
         Subcommand::Sessions(args) => {
             let sessions =
                 sessions::sessions(args.command, config?, environment.clone(), Arc::clone(terminal));
-            in_runtime(signals::with_forced_exit(sessions))
+            in_runtime(signals::with_forced_exit(EndingSignals::All, sessions))
         }
         Subcommand::Skills(args) => {
             in_runtime(skills::skills(args.command, config?, environment.clone(), Arc::clone(terminal)))
+        }
+        #[cfg(feature = "model-http")]
+        Subcommand::Models(args) => {
+            let config = config?;
+            in_runtime(models::models(args, &config, environment, terminal))
         }
         // The doctor reports a broken configuration as a finding.
         Subcommand::Doctor(args) => in_runtime(doctor::doctor(&args, config, environment, terminal)),

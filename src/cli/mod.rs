@@ -14,9 +14,12 @@ mod signals;
 mod terminal;
 
 mod approvals;
+mod chat;
 mod doctor;
 #[cfg(feature = "docker")]
 mod image;
+#[cfg(feature = "model-http")]
+mod models;
 mod run;
 mod sessions;
 mod skills;

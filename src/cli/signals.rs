@@ -16,15 +16,28 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long the work may still print after a second signal.
 const FINAL_OUTPUT_TIME: Duration = Duration::from_secs(1);
 
-/// Runs `work` as a task. A signal that it does not handle in time ends the wait for it.
+/// Which signals must end the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EndingSignals {
+    /// SIGINT and SIGTERM.
+    All,
+    /// SIGTERM. After SIGINT the work may go on.
+    Termination,
+}
+
+/// Runs `work` as a task. A signal that must end it, and that it does not handle in time, ends the wait for it.
 pub(crate) async fn with_forced_exit(
+    ending: EndingSignals,
     work: impl Future<Output = ExitStatus> + Send + 'static,
 ) -> Result<ExitStatus, CliError> {
     let mut signals = Signals::catch()?;
     let mut task = JoinSet::new();
     task.spawn(work);
     let stuck = async {
-        let exit = signals.next().await;
+        let mut exit = signals.next().await;
+        while ending == EndingSignals::Termination && exit != ExitStatus::Terminated {
+            exit = signals.next().await;
+        }
         let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, signals.next()).await;
         tokio::time::sleep(FINAL_OUTPUT_TIME).await;
         exit

@@ -13,6 +13,9 @@ use conjure::session::Redactor;
 
 use crate::cli::cli_error::CliError;
 
+/// The width of what is no terminal.
+const DEFAULT_COLUMNS: usize = 80;
+
 /// The output of the command.
 #[derive(Debug)]
 pub(crate) struct Terminal {
@@ -83,8 +86,24 @@ impl Terminal {
 
     /// Prints a prompt on standard error; the reply follows on the same line.
     pub(crate) fn prompt(&self, words: &str) {
-        let words = self.paint(Style::Warning, &printable_lines(&self.redacted(words)));
+        self.part(Style::Warning, words);
+    }
+
+    /// Prints a part of a line on standard error; more follows on the same line.
+    pub(crate) fn part(&self, style: Style, words: &str) {
+        let words = self.paint(style, &self.cleaned(words));
         let _ = io::stderr().lock().write_all(words.as_bytes());
+    }
+
+    /// The text for a terminal: without the secrets of the run, and without control characters other than line ends.
+    pub(crate) fn cleaned(&self, text: &str) -> String {
+        printable_lines(&self.redacted(text))
+    }
+
+    /// How many columns standard error has; 80 if it is no terminal.
+    pub(crate) fn columns(&self) -> usize {
+        let size = rustix::termios::tcgetwinsize(io::stderr()).ok();
+        size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(DEFAULT_COLUMNS)
     }
 
     /// Prints `warning: …` on standard error.
@@ -109,16 +128,24 @@ impl Terminal {
     /// Prints lines on standard output, byte for byte. On a terminal control characters are escaped, since a model, a
     /// tool or a file must not control it.
     pub(crate) fn output(&self, text: &str) {
+        let text = self.redacted(text);
+        let text = if io::stdout().is_terminal() { printable_lines(&text).into() } else { text };
+        let line_end = if text.ends_with('\n') { "" } else { "\n" };
+        self.write_output(&[&text, line_end]);
+    }
+
+    /// Prints a part of a line on standard output; more follows on the same line. On a terminal the text must be clean.
+    pub(crate) fn output_part(&self, text: &str) {
+        self.write_output(&[&self.redacted(text)]);
+    }
+
+    fn write_output(&self, parts: &[&str]) {
         if self.output_is_closed() {
             return;
         }
         let mut out = io::stdout().lock();
-        let text = self.redacted(text);
-        let text = if out.is_terminal() { printable_lines(&text).into() } else { text };
-        let written = out
-            .write_all(text.as_bytes())
-            .and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") })
-            .and_then(|()| out.flush());
+        let written =
+            parts.iter().try_for_each(|part| out.write_all(part.as_bytes())).and_then(|()| out.flush());
         if let Err(error) = written {
             if error.kind() != io::ErrorKind::BrokenPipe {
                 let _ = self.output_failure.set(format!("standard output cannot be written: {error}"));
@@ -158,7 +185,7 @@ pub(crate) fn printable(text: &str) -> String {
 }
 
 /// The same for several lines.
-fn printable_lines(text: &str) -> String {
+pub(crate) fn printable_lines(text: &str) -> String {
     escape(text, |c| matches!(c, '\t' | '\n'))
 }
 

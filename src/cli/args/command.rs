@@ -5,8 +5,11 @@ use std::path::PathBuf;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
 use conjure::config::VARIABLES;
 
+use crate::cli::args::chat::ChatArgs;
 #[cfg(feature = "docker")]
 use crate::cli::args::image::ImageArgs;
+#[cfg(feature = "model-http")]
+use crate::cli::args::models::ModelsArgs;
 use crate::cli::args::run::RunArgs;
 use crate::cli::args::sessions::SessionsArgs;
 use crate::cli::args::skills::SkillsArgs;
@@ -17,6 +20,7 @@ Examples:
       --file fixtures/data/sales.csv \"Which region grew fastest?\"
   conjure run --skills fixtures/skills --model claude-sonnet-4-5 \\
       --file fixtures/data/sales.csv \"Which region grew fastest?\"
+  conjure chat --model claude-sonnet-4-5
   conjure skills list
   conjure skills validate my-skill
   conjure sessions list
@@ -53,10 +57,15 @@ impl Args {
 pub(crate) enum Subcommand {
     /// Answer one prompt with the help of skills and tools.
     Run(Box<RunArgs>),
+    /// Talk with a model at the terminal.
+    Chat(Box<ChatArgs>),
     /// List, check and show skills.
     Skills(SkillsArgs),
     /// List, show and go on with sessions: the runs so far.
     Sessions(SessionsArgs),
+    /// List the models that can be called, and ask their services whether they answer.
+    #[cfg(feature = "model-http")]
+    Models(ModelsArgs),
     /// The image that containers are made of.
     #[cfg(feature = "docker")]
     Image(ImageArgs),

@@ -3,21 +3,29 @@
 mod command;
 mod values;
 
+mod chat;
 mod hosted;
 #[cfg(feature = "docker")]
 mod image;
+#[cfg(feature = "model-http")]
+mod models;
+mod open;
 mod run;
 mod sessions;
 mod skills;
 
+pub(crate) use chat::ChatArgs;
 pub(crate) use command::{Args, DoctorArgs, Format, Subcommand};
 #[cfg(feature = "anthropic")]
 pub(crate) use hosted::{PushArgs, RemoteCommand, RemoteSource};
 #[cfg(feature = "docker")]
 pub(crate) use image::{ImageBuildArgs, ImageCommand, ImageFrom, PackageSet};
+#[cfg(feature = "model-http")]
+pub(crate) use models::ModelsArgs;
+pub(crate) use open::OpenArgs;
 pub(crate) use run::RunArgs;
 pub(crate) use sessions::{
     ContinueArgs, DataArgs, DecideArgs, ExportFormat, LOCAL_TENANT, ResumeArgs, SessionsCommand,
 };
 pub(crate) use skills::{CheckArgs, SkillsCommand, ValidateArgs};
-pub(crate) use values::{InputArg, Variable};
+pub(crate) use values::{Attachment, InputArg, Variable, parse_attachment};

@@ -12,8 +12,9 @@ use conjure::{Clock as _, Config, ProcessEnv, SystemClock};
 use crate::cli::args::RunArgs;
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::run::command_session::FollowOptions;
+use crate::cli::run::open_session::merge_args;
 use crate::cli::run::progress::DisplayMode;
-use crate::cli::run::run_plan::{RunPlan, merge_args, prepare};
+use crate::cli::run::run_plan::{RunPlan, prepare};
 use crate::cli::run::run_result::timeout_error;
 use crate::cli::run::turn_summary::TurnSummary;
 use crate::cli::signals::Signals;
@@ -21,7 +22,7 @@ use crate::cli::terminal::Terminal;
 
 /// Runs the command, and prints an error if that fails.
 pub(crate) async fn run(
-    args: Arc<RunArgs>,
+    args: RunArgs,
     config: Config,
     environment: ProcessEnv,
     terminal: Arc<Terminal>,
@@ -34,14 +35,14 @@ pub(crate) async fn run(
 }
 
 async fn answer(
-    args: &Arc<RunArgs>,
+    args: &RunArgs,
     config: &Config,
     environment: ProcessEnv,
     terminal: &Arc<Terminal>,
 ) -> Result<ExitStatus, CliError> {
     let mut signals = Signals::catch()?;
     let deadline = args.timeout.map_or(Deadline::NEVER, |timeout| SystemClock.deadline(timeout));
-    let config = merge_args(args, config, &environment, terminal).await?;
+    let config = merge_args(&args.open, config, &environment, terminal).await?;
     let mut opened = None;
     let prepared = tokio::select! {
         prepared = prepare(args, &config, environment, terminal, &mut opened) => prepared.map_err(Err),

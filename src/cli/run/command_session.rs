@@ -15,17 +15,18 @@ use conjure::model::Recorder;
 use conjure::runtime::Deadline;
 use conjure::sandbox::{CallOptions, HostAccess, Isolation, SandboxErrorKind};
 use conjure::session::{SessionWorkspace, WorkspaceSnapshot};
-use conjure::{Clock as _, Error, Model, Session, SessionId, SystemClock};
+use conjure::{Clock as _, Error, Model, Session, SessionId, SystemClock, Usage};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::approvals::TerminalApprover;
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::command_runtime::{CommandRuntime, Persistence};
-use crate::cli::run::follow_turn::{FollowOutcome, TurnCommand, TurnFollower};
+use crate::cli::run::follow_turn::{FollowOutcome, RUN_INTERRUPT_NOTE, TurnCommand, TurnFollower};
 use crate::cli::run::outputs::output_copy::{self, OutputTarget};
 use crate::cli::run::outputs::output_list;
 use crate::cli::run::outputs::output_report;
-use crate::cli::run::progress::{DisplayMode, start_printer};
+use crate::cli::run::printer::{PrinterThread, start_printer};
+use crate::cli::run::progress::{DisplayMode, ProgressDisplay};
 use crate::cli::run::run_result::{RunResult, undecided_error};
 use crate::cli::run::turn_summary::{TurnEnd, TurnSummary};
 use crate::cli::run::usage_report::{self, PriceCheck};
@@ -154,6 +155,13 @@ impl CommandSession {
         let _ = host.shut_down().await;
     }
 
+    /// Prints how many skills there are, and the folder in which tools work.
+    pub(crate) fn print_workspace(&self, skills: usize, terminal: &Terminal) {
+        let plural = if skills == 1 { "" } else { "s" };
+        let folder = self.workspace.path().display();
+        terminal.styled(Style::Dim, &format!("{skills} skill{plural}; working in {folder}"));
+    }
+
     /// Runs the commands, shuts everything down, and prints the results.
     pub(crate) async fn run_turns(
         self,
@@ -163,14 +171,14 @@ impl CommandSession {
         signals: &mut Signals,
         terminal: &Arc<Terminal>,
     ) -> Result<ExitStatus, CliError> {
-        let Self { mut host, session, workspace, owner, before, out, hosted } = self;
         let output_closed = CancellationToken::new();
-        let (events, printer) = start_printer(Arc::clone(terminal), options.mode, output_closed.clone());
+        let display = ProgressDisplay::new(options.mode, output_closed.clone());
+        let (events, printer) = start_printer(Arc::clone(terminal), display);
         let events = Arc::new(events);
         let mut summary = options.summary;
         let approver = TerminalApprover::for_terminal(terminal).map(Arc::new);
         let mut follower = TurnFollower {
-            session: &session,
+            session: &self.session,
             signals: &mut *signals,
             events: &events,
             output_closed: &output_closed,
@@ -178,6 +186,7 @@ impl CommandSession {
             summary: &mut summary,
             approver: approver.as_ref(),
             cause: None,
+            interrupt_note: RUN_INTERRUPT_NOTE,
         };
         let mut outcome = FollowOutcome::Abandoned;
         let mut rest = commands.into_iter();
@@ -196,13 +205,12 @@ impl CommandSession {
             }
         }
         let (cause, signal) = (follower.cause, follower.signal());
-        let is_abandoned = matches!(outcome, FollowOutcome::Abandoned);
         let ending = match outcome {
             FollowOutcome::Ended(end) => {
-                let text = last_text(&summary, &session).await;
+                let text = last_text(&summary, &self.session).await;
                 Some(match &end {
                     TurnEnd::AwaitingApproval(call) => {
-                        RunResult::failed(undecided_error(&host, session.id(), call))
+                        RunResult::failed(undecided_error(&self.host, self.session.id(), call))
                     }
                     TurnEnd::Stopped(_) => RunResult::from_turn_end(&end, text, summary.model_calls(), cause),
                 })
@@ -212,6 +220,37 @@ impl CommandSession {
         };
         // The printer ends only after all senders are dropped.
         drop(events);
+        let resume_command = self.host.resume_command(self.session.id());
+        let closing = Closing {
+            wait: if ending.is_some() { ShutdownWait::Orderly } else { ShutdownWait::Abandoned },
+            signal,
+            usage: *summary.usage(),
+            price_check: recording.price_check,
+            resume_command,
+        };
+        let unwritten = self.close(printer, closing, signals, terminal).await;
+        let told = match (ending, unwritten) {
+            (None, _) => Ok(signal.unwrap_or(ExitStatus::Interrupted)),
+            (Some(_), Some(exit)) => Ok(exit),
+            (Some(ending), None) => {
+                let as_events = options.mode == DisplayMode::Events;
+                print_result(ending, as_events, terminal, signal, signals).await
+            }
+        };
+        finish_recording(recording.recorder.as_deref(), told, terminal)
+    }
+
+    /// Brings outputs to this machine, shuts everything down, and prints the usage and the outputs. Returns the exit
+    /// status of a signal that ended the wait for a slow reader.
+    pub(crate) async fn close(
+        self,
+        printer: PrinterThread,
+        closing: Closing,
+        signals: &mut Signals,
+        terminal: &Terminal,
+    ) -> Option<ExitStatus> {
+        let Self { mut host, session, workspace, owner, before, out, hosted } = self;
+        let is_abandoned = closing.wait == ShutdownWait::Abandoned;
         if !is_abandoned {
             tokio::select! {
                 () = fetch_outputs(&session, terminal) => {}
@@ -246,10 +285,10 @@ impl CommandSession {
                 _ = signals.next() => false,
             }
         };
-        let unwritten = match (&ending, signal) {
-            (None, _) => None,
-            (Some(_), None) => printer.finish(signals.next()).await,
-            (Some(_), Some(signal)) => printer
+        let unwritten = match closing.signal {
+            _ if is_abandoned => None,
+            None => printer.finish(signals.next()).await,
+            Some(signal) => printer
                 .finish(SystemClock.sleep_until(SystemClock.deadline(FLUSH_TIMEOUT)))
                 .await
                 .map(|()| signal),
@@ -257,8 +296,8 @@ impl CommandSession {
         if !cleaned {
             terminal.warning("the sandbox was not waited for; it ends with this process");
         }
-        if let Some(price_check) = recording.price_check.filter(|_| ending.is_some()) {
-            usage_report::print_usage(summary.usage(), &price_check, terminal);
+        if let Some(price_check) = closing.price_check.filter(|_| !is_abandoned) {
+            usage_report::print_usage(&closing.usage, &price_check, terminal);
         }
         if !is_abandoned {
             report_outputs(&mut host, session.id(), (&workspace, owner), &before, terminal).await;
@@ -266,26 +305,48 @@ impl CommandSession {
             output_report::print_expected(&expected, terminal);
         }
         if host.persistence == Persistence::Persistent {
-            let resuming = host.resume_command(session.id());
+            let resuming = closing.resume_command;
             terminal.styled(Style::Dim, &format!("`{resuming}` goes on with this session"));
         }
-        let told = match (ending, unwritten) {
-            (None, _) => Ok(signal.unwrap_or(ExitStatus::Interrupted)),
-            (Some(_), Some(exit)) => Ok(exit),
-            (Some(ending), None) => {
-                let as_events = options.mode == DisplayMode::Events;
-                print_result(ending, as_events, terminal, signal, signals).await
-            }
-        };
-        let Some(Err(error)) = recording.recorder.map(|recorder| recorder.finish()) else { return told };
-        let lost = format!("the recording is not whole: {error}");
-        if matches!(told, Ok(ExitStatus::Success)) {
-            return Err(CliError::internal(lost));
-        }
-        // The first error determines the exit status.
-        terminal.warning(&lost);
-        told
+        unwritten
     }
+}
+
+/// How a session is closed.
+pub(crate) struct Closing {
+    pub(crate) wait: ShutdownWait,
+    /// The signal that ended the last turn.
+    pub(crate) signal: Option<ExitStatus>,
+    /// What all turns used.
+    pub(crate) usage: Usage,
+    pub(crate) price_check: Option<PriceCheck>,
+    /// The command that goes on with the session.
+    pub(crate) resume_command: String,
+}
+
+/// Whether the end of the session is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ShutdownWait {
+    /// Everything that was started ends first.
+    Orderly,
+    /// A second signal ended the wait.
+    Abandoned,
+}
+
+/// Completes the recording, and returns `told`, or the error of the recording if there is no other.
+pub(crate) fn finish_recording(
+    recorder: Option<&Recorder<Arc<dyn Model>>>,
+    told: Result<ExitStatus, CliError>,
+    terminal: &Terminal,
+) -> Result<ExitStatus, CliError> {
+    let Some(Err(error)) = recorder.map(Recorder::finish) else { return told };
+    let lost = format!("the recording is not whole: {error}");
+    if matches!(told, Ok(ExitStatus::Success)) {
+        return Err(CliError::internal(lost));
+    }
+    // The first error determines the exit status.
+    terminal.warning(&lost);
+    told
 }
 
 /// The text of the last response. If the model gave it before the session was resumed, it comes from the record.

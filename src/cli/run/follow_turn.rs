@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::approvals::{ApprovalOutcome, TerminalApprover};
 use crate::cli::cli_error::{CliError, ExitStatus};
-use crate::cli::run::progress::EventSender;
+use crate::cli::run::printer::EventSender;
 use crate::cli::run::run_result::AbortCause;
 use crate::cli::run::turn_summary::{TurnEnd, TurnSummary};
 use crate::cli::signals::Signals;
@@ -54,6 +54,22 @@ pub(crate) struct TurnFollower<'a> {
     pub(crate) approver: Option<&'a Arc<TerminalApprover>>,
     /// Why this command interrupted the turn.
     pub(crate) cause: Option<AbortCause>,
+    /// What the user is told when a signal interrupts the turn.
+    pub(crate) interrupt_note: &'static str,
+}
+
+/// What a run says when a signal interrupts it.
+pub(crate) const RUN_INTERRUPT_NOTE: &str =
+    "interrupted: ending what was started (a second signal does not wait for it)";
+
+/// What became of a question.
+enum QuestionEnd {
+    /// The decision on this call was sent.
+    Sent(CallId),
+    /// Nothing was decided: the call keeps waiting.
+    AwaitingApproval,
+    /// The user interrupts the turn.
+    Interrupted,
 }
 
 impl TurnFollower<'_> {
@@ -64,7 +80,7 @@ impl TurnFollower<'_> {
         let goes_on = !matches!(command, TurnCommand::Prompt(..));
         // The decision just made is printed first.
         let mut awaits_news = !matches!(command, TurnCommand::Continue(_));
-        let mut asking: Option<BoxFuture<'static, Result<Option<CallId>, SessionError>>> = None;
+        let mut asking: Option<BoxFuture<'static, Result<QuestionEnd, SessionError>>> = None;
         let mut starting = Some(start(session.clone(), command).boxed());
         let mut subscription: Option<Subscription> = None;
         let mut interrupting: Option<BoxFuture<'static, Result<(), SessionError>>> = None;
@@ -100,17 +116,22 @@ impl TurnFollower<'_> {
                             }
                             awaits_news = is_followed(&event);
                         }
-                        // Previews, and the notice that some were missed.
+                        Ok(Update::Preview(preview)) => self.events.send_preview(preview),
+                        Ok(Update::Lagged) => self.events.send_lagged(),
                         Ok(_) => {}
                         Err(error) => return FollowOutcome::Failed(error.into()),
                     }
                     continue;
                 }
-                decided = pending(&mut asking) => {
+                answered = pending(&mut asking) => {
                     asking = None;
-                    match decided {
-                        Ok(Some(call)) => self.summary.mark_decided(&call),
-                        Ok(None) => {
+                    match answered {
+                        Ok(QuestionEnd::Sent(call)) => {
+                            self.summary.mark_decided(&call);
+                            continue;
+                        }
+                        Ok(QuestionEnd::Interrupted) => AbortCause::Signal(ExitStatus::Interrupted),
+                        Ok(QuestionEnd::AwaitingApproval) => {
                             while let Some(Ok(Update::Recorded(event))) = next(&mut subscription).now_or_never() {
                                 self.events.send_event(&event);
                                 self.summary.apply(&event);
@@ -118,10 +139,10 @@ impl TurnFollower<'_> {
                             if let Some(call) = self.summary.pending_calls().first() {
                                 return FollowOutcome::Ended(TurnEnd::AwaitingApproval(call.clone()));
                             }
+                            continue;
                         }
                         Err(error) => return FollowOutcome::Failed(error.into()),
                     }
-                    continue;
                 }
                 interrupted = pending(&mut interrupting) => {
                     interrupting = None;
@@ -134,7 +155,7 @@ impl TurnFollower<'_> {
                     if matches!(self.cause, Some(AbortCause::Signal(_))) {
                         return FollowOutcome::Abandoned;
                     }
-                    self.events.note("interrupted: ending what was started (a second signal does not wait for it)");
+                    self.events.note(self.interrupt_note);
                     AbortCause::Signal(exit)
                 }
                 () = self.output_closed.cancelled(), if self.cause.is_none() => AbortCause::OutputClosed,
@@ -166,20 +187,20 @@ impl TurnFollower<'_> {
         self.session.snapshot().await.is_ok_and(|snapshot| snapshot.queue.is_empty())
     }
 
-    /// Asks the user about this call after all earlier events were printed, and sends the decision. Returns the call
-    /// if there was one.
+    /// Asks the user about this call after all earlier events were printed, and sends the decision.
     fn ask(
         &self,
         approver: Arc<TerminalApprover>,
         call: ToolCall,
-    ) -> impl Future<Output = Result<Option<CallId>, SessionError>> + Send + use<> {
+    ) -> impl Future<Output = Result<QuestionEnd, SessionError>> + Send + use<> {
         let (session, events) = (self.session.clone(), Arc::clone(self.events));
         async move {
             events.flush().await;
             match approver.ask(&call).await {
                 ApprovalOutcome::Undecided => leave_awaiting_approval(session).await,
+                ApprovalOutcome::Interrupted => Ok(QuestionEnd::Interrupted),
                 ApprovalOutcome::Decided(decision) => {
-                    session.decide(call.id.clone(), decision).await.map(|()| Some(call.id))
+                    session.decide(call.id.clone(), decision).await.map(|()| QuestionEnd::Sent(call.id))
                 }
             }
         }
@@ -208,8 +229,8 @@ async fn start(session: Session, command: TurnCommand) -> Result<Subscription, S
 
 /// Closes the handle so that the turn awaits approval instead of being interrupted when the command ends. Nothing is
 /// decided.
-async fn leave_awaiting_approval(session: Session) -> Result<Option<CallId>, SessionError> {
-    session.close().await.map(|()| None)
+async fn leave_awaiting_approval(session: Session) -> Result<QuestionEnd, SessionError> {
+    session.close().await.map(|()| QuestionEnd::AwaitingApproval)
 }
 
 /// Whether another event of the same append follows: the user is asked after it.

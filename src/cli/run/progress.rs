@@ -1,11 +1,6 @@
 //! The progress of a run: a line for each event, or the session's events.
-//!
-//! The follower of a session must not wait for a slow reader. So output goes through a queue to a thread of its own.
-//! The queue is unbounded, but it holds the history, which is in memory anyway.
 
 use std::collections::HashMap;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use conjure::conversation::AfterResponse;
 use conjure::model::BlockKind;
@@ -13,12 +8,11 @@ use conjure::runtime::Timestamp;
 use conjure::session::{PinnedSkill, SessionStopReason};
 use conjure::tool::ToolCall;
 use conjure::{Block, SessionEvent, SessionEventKind};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::approvals::grant_text;
 use crate::cli::run::outputs::output_report::human_size;
+use crate::cli::run::printer::TurnDisplay;
 use crate::cli::terminal::{Style, Terminal, printable};
 
 /// The most characters of one line.
@@ -33,102 +27,30 @@ pub(crate) enum DisplayMode {
     Events,
 }
 
-/// The sender of the queue.
+/// Shows the progress of a run.
 #[derive(Debug)]
-pub(crate) struct EventSender {
-    queue: Mutex<Sender<PrintItem>>,
-}
-
-/// An item for the printer.
-#[derive(Debug)]
-enum PrintItem {
-    /// An event.
-    Event(Box<SessionEvent>),
-    /// A line for people.
-    Note(String),
-    /// Replies when everything before it is written.
-    Flush(oneshot::Sender<()>),
-}
-
-/// The thread that prints.
-#[derive(Debug)]
-pub(crate) struct PrinterThread {
-    done: JoinHandle<()>,
-}
-
-/// Starts the printer. `output_closed` is cancelled when events are wanted and standard output is closed.
-pub(crate) fn start_printer(
-    terminal: Arc<Terminal>,
-    show: DisplayMode,
+pub(super) struct ProgressDisplay {
+    mode: DisplayMode,
+    formatter: ProgressFormatter,
+    /// Cancelled when events are wanted and standard output is closed.
     output_closed: CancellationToken,
-) -> (EventSender, PrinterThread) {
-    let (sender, receiver) = channel();
-    let done = tokio::task::spawn_blocking(move || write_all(&receiver, &terminal, show, &output_closed));
-    (EventSender { queue: Mutex::new(sender) }, PrinterThread { done })
 }
 
-impl EventSender {
-    /// Prints a line on standard error after all earlier events. Does not wait for a reader.
-    pub(super) fn note(&self, line: impl Into<String>) {
-        self.send(PrintItem::Note(line.into()));
-    }
-
-    /// Returns when all earlier items are written.
-    pub(super) async fn flush(&self) {
-        let (sender, told) = oneshot::channel();
-        self.send(PrintItem::Flush(sender));
-        let _ = told.await;
-    }
-
-    /// Prints an event.
-    pub(super) fn send_event(&self, event: &SessionEvent) {
-        self.send(PrintItem::Event(Box::new(event.clone())));
-    }
-
-    fn send(&self, item: PrintItem) {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        // The printer ends only after the senders.
-        let _ = queue.send(item);
+impl ProgressDisplay {
+    pub(super) fn new(mode: DisplayMode, output_closed: CancellationToken) -> Self {
+        Self { mode, formatter: ProgressFormatter::default(), output_closed }
     }
 }
 
-impl PrinterThread {
-    /// Waits until everything is written: a reader may be slow, and a missing event would look like one that did not
-    /// happen. Returns the value of `over` if that comes first. All senders must be dropped.
-    pub(super) async fn finish<T>(self, over: impl Future<Output = T>) -> Option<T> {
-        tokio::select! {
-            _ = self.done => None,
-            over = over => Some(over),
-        }
-    }
-}
-
-fn write_all(
-    receiver: &Receiver<PrintItem>,
-    terminal: &Terminal,
-    show: DisplayMode,
-    output_closed: &CancellationToken,
-) {
-    let mut formatter = ProgressFormatter::default();
-    for item in receiver {
-        let event = match item {
-            PrintItem::Event(event) => event,
-            PrintItem::Note(line) => {
-                terminal.note(&line);
-                continue;
-            }
-            PrintItem::Flush(told) => {
-                let _ = told.send(());
-                continue;
-            }
-        };
-        if show == DisplayMode::Events {
+impl TurnDisplay for ProgressDisplay {
+    fn event(&mut self, event: &SessionEvent, terminal: &Terminal) {
+        if self.mode == DisplayMode::Events {
             terminal.output(&event.to_line());
             if terminal.output_is_closed() {
-                output_closed.cancel();
+                self.output_closed.cancel();
             }
         }
-        formatter.print(&event, terminal);
+        self.formatter.print(event, terminal);
     }
 }
 
@@ -175,7 +97,7 @@ impl ProgressFormatter {
                     self.following = Some(AfterResponse::Resume);
                 }
                 let call = ToolCall { id: tool_use_id.clone(), name: name.clone(), input: input.clone() };
-                line(Style::Plain, "calls", &describe(&call));
+                line(Style::Plain, "calls", &describe_call_shortly(&call));
                 self.calls.insert(tool_use_id.as_str().to_owned(), (name.clone(), at));
             }
             SessionEventKind::SessionError { error } => line(Style::Bad, "failed", &error.to_string()),
@@ -241,7 +163,7 @@ fn texts(content: &[Block]) -> impl Iterator<Item = String> {
 }
 
 /// A call in a few words: its command or its path.
-fn describe(call: &ToolCall) -> String {
+pub(crate) fn describe_call_shortly(call: &ToolCall) -> String {
     let input = call.input_value();
     let field = |name: &str| input.get(name).and_then(serde_json::Value::as_str);
     match field("command").or_else(|| field("path")) {
@@ -252,9 +174,14 @@ fn describe(call: &ToolCall) -> String {
 
 /// The text on one line, truncated.
 fn shorten(text: &str) -> String {
-    let line: String = text.trim().replace(['\n', '\r', '\t'], " ");
-    let mut short: String = printable(&line).chars().take(MAX_LINE_CHARS).collect();
-    if line.chars().count() > MAX_LINE_CHARS {
+    shorten_to(text, MAX_LINE_CHARS)
+}
+
+/// The text on one line of at most this many characters, and `…` if it is longer.
+pub(crate) fn shorten_to(text: &str, limit: usize) -> String {
+    let line = printable(&text.trim().replace(['\n', '\r', '\t'], " "));
+    let mut short: String = line.chars().take(limit).collect();
+    if line.chars().count() > limit {
         short.push('…');
     }
     short
@@ -263,25 +190,6 @@ fn shorten(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test(start_paused = true)]
-    #[expect(clippy::disallowed_methods, reason = "the tasks stand in for the writer's thread")]
-    async fn a_slow_reader_is_waited_for_unless_the_user_ends_the_wait() {
-        let (read, reading) = oneshot::channel::<()>();
-        let printing = async { reading.await.unwrap_or_default() };
-        let done = tokio::spawn(printing);
-        let mut finishing = Box::pin(PrinterThread { done }.finish(std::future::pending::<()>()));
-        let day = std::time::Duration::from_secs(24 * 60 * 60);
-        assert!(
-            tokio::time::timeout(day, &mut finishing).await.is_err(),
-            "the rest of the events was given up"
-        );
-        read.send(()).unwrap();
-        assert_eq!(finishing.await, None);
-
-        let stuck = PrinterThread { done: tokio::spawn(std::future::pending()) };
-        assert_eq!(stuck.finish(std::future::ready("a signal")).await, Some("a signal"));
-    }
 
     #[test]
     fn a_line_is_short_and_has_no_controls() {
@@ -292,7 +200,7 @@ mod tests {
     #[test]
     fn a_call_is_reported_by_what_it_does() {
         let call = |input| ToolCall::new("1", "bash_tool", &input);
-        assert_eq!(describe(&call(serde_json::json!({"command": "ls"}))), "bash_tool  ls");
-        assert_eq!(describe(&call(serde_json::json!([1]))), "bash_tool  [1]");
+        assert_eq!(describe_call_shortly(&call(serde_json::json!({"command": "ls"}))), "bash_tool  ls");
+        assert_eq!(describe_call_shortly(&call(serde_json::json!([1]))), "bash_tool  [1]");
     }
 }

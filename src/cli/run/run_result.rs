@@ -78,6 +78,11 @@ impl RunResult {
         Self { text: String::new(), result: Err(failure) }
     }
 
+    /// The exit status, or why there is no complete response.
+    pub(crate) fn into_result(self) -> Result<ExitStatus, CliError> {
+        self.result
+    }
+
     /// The reader closed standard output, so nothing more is reported.
     const fn output_closed() -> Self {
         Self { text: String::new(), result: Ok(ExitStatus::Failed) }

@@ -1,7 +1,7 @@
 //! `conjure sessions export`: prints a session as events, or as Markdown.
 
 use conjure::model::BlockKind;
-use conjure::{ProcessEnv, SessionEvent, SessionEventKind};
+use conjure::{ProcessEnv, SessionEvent, SessionEventKind, SessionId};
 
 use crate::cli::approvals::grant_text;
 use crate::cli::args::ExportFormat;
@@ -36,6 +36,16 @@ pub(super) async fn export(
         ExportFormat::Markdown => terminal.output(&markdown(&id.to_string(), &events)),
     }
     Ok(ExitStatus::Success)
+}
+
+/// The session as text.
+pub(crate) fn session_text(id: SessionId, events: &[SessionEvent], format: ExportFormat) -> String {
+    match format {
+        ExportFormat::Jsonl => {
+            events.iter().map(|event| format!("{}\n", event.to_line().trim_end())).collect()
+        }
+        ExportFormat::Markdown => format!("{}\n", markdown(&id.to_string(), events)),
+    }
 }
 
 /// The conversation as Markdown.

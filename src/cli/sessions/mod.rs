@@ -13,3 +13,6 @@ mod resume;
 mod resume_request;
 
 pub(crate) use command::sessions;
+pub(crate) use export::session_text;
+pub(crate) use resume::{ResumePlan, prepare_resume};
+pub(crate) use resume_request::{ResumeAction, ResumeRequest};

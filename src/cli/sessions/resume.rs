@@ -51,11 +51,13 @@ struct LoadedSession {
 }
 
 /// What to do with the session.
-struct ResumePlan {
-    opened: CommandSession,
-    commands: Vec<TurnCommand>,
-    recording: ModelRecording,
-    summary: TurnSummary,
+pub(crate) struct ResumePlan {
+    pub(crate) opened: CommandSession,
+    pub(crate) commands: Vec<TurnCommand>,
+    pub(crate) recording: ModelRecording,
+    pub(crate) summary: TurnSummary,
+    /// Describes the model in one line.
+    pub(crate) model_label: String,
 }
 
 /// Resumes the session.
@@ -74,17 +76,18 @@ pub(super) async fn resume(
     let mode = if going.json { DisplayMode::Events } else { DisplayMode::Lines };
     let request = Arc::new(request);
     let prepared = tokio::select! {
-        prepared = prepare(&request, config, environment, terminal) => prepared?,
+        prepared = prepare_resume(&request, config, environment, terminal) => prepared?,
         exit = signals.next() => return Ok(exit),
         () = SystemClock.sleep_until(deadline) => return Err(timeout_error()),
     };
-    let ResumePlan { opened, commands, recording, summary } = prepared;
+    let ResumePlan { opened, commands, recording, summary, .. } = prepared;
     opened
         .run_turns(commands, recording, FollowOptions { mode, deadline, summary }, &mut signals, terminal)
         .await
 }
 
-async fn prepare(
+/// Loads the session and starts it. An unfinished turn goes on.
+pub(crate) async fn prepare_resume(
     request: &Arc<ResumeRequest>,
     config: &Config,
     environment: &ProcessEnv,
@@ -98,7 +101,7 @@ async fn prepare(
             let call = find_pending_call(id, summary.pending_calls(), named)?;
             Some((call.id.clone(), verdict.decision_for(call)?))
         }
-        ResumeAction::Continue | ResumeAction::Prompt(_) => None,
+        ResumeAction::Continue | ResumeAction::Converse | ResumeAction::Prompt(_) => None,
     };
     let runs_here = profile.executor.as_deref() != Some(NO_SANDBOX);
     if let ResumeAction::Prompt(Prompt { files, .. }) = &request.action
@@ -148,9 +151,9 @@ async fn prepare(
     };
     let (files, text) = match &request.action {
         ResumeAction::Prompt(prompt) => (prompt.files.clone(), standard_input(terminal).await?),
-        ResumeAction::Continue | ResumeAction::Decide(..) => (Vec::new(), None),
+        ResumeAction::Continue | ResumeAction::Converse | ResumeAction::Decide(..) => (Vec::new(), None),
     };
-    let (files, before) = add_files(folder.clone(), files).await?;
+    let (files, before) = add_files(folder, files).await?;
     let given = variables
         .into_iter()
         .fold(SessionSecrets::new(), |given, (name, value)| given.environment(name, value));
@@ -176,9 +179,7 @@ async fn prepare(
     }
     opened.hosted.print_hosted_skills(terminal);
     if runs_here {
-        let skills = profile.skills.len();
-        let plural = if skills == 1 { "" } else { "s" };
-        terminal.styled(Style::Dim, &format!("{skills} skill{plural}; working in {}", folder.display()));
+        opened.print_workspace(profile.skills.len(), terminal);
     }
     let mut commands = Vec::new();
     match decision {
@@ -194,7 +195,7 @@ async fn prepare(
         let limits = max_turns.map(|calls| Limits { model_calls: calls, ..profile.limits.clone() });
         commands.push(TurnCommand::Prompt(input, limits));
     }
-    Ok(ResumePlan { opened, commands, recording, summary })
+    Ok(ResumePlan { opened, commands, recording, summary, model_label: words.label })
 }
 
 /// Finds the session, and loads what is recorded of it.

@@ -16,18 +16,20 @@ const DEFAULT_DENY_REASON: &str = "the user said no";
 
 /// A request to resume a session.
 #[derive(Debug)]
-pub(super) struct ResumeRequest {
-    pub(super) id: String,
-    pub(super) action: ResumeAction,
-    pub(super) rules: RulesArgs,
-    pub(super) args: ContinueArgs,
+pub(crate) struct ResumeRequest {
+    pub(crate) id: String,
+    pub(crate) action: ResumeAction,
+    pub(crate) rules: RulesArgs,
+    pub(crate) args: ContinueArgs,
 }
 
 /// What to do with the session.
 #[derive(Debug)]
-pub(super) enum ResumeAction {
-    /// Resume the unfinished turn.
+pub(crate) enum ResumeAction {
+    /// Resume the unfinished turn, which must exist.
     Continue,
+    /// Resume an unfinished turn if there is one. Prompts follow.
+    Converse,
     /// Resume it, and then send this prompt.
     Prompt(Prompt),
     /// Decide on a waiting call, which is named by its id or the beginning of it.
@@ -36,7 +38,7 @@ pub(super) enum ResumeAction {
 
 /// The decision on a call.
 #[derive(Debug, Clone)]
-pub(super) enum ApprovalVerdict {
+pub(crate) enum ApprovalVerdict {
     /// Run it.
     Allow,
     /// Run it, and allow later calls like it.
@@ -47,7 +49,7 @@ pub(super) enum ApprovalVerdict {
 
 /// A prompt.
 #[derive(Debug)]
-pub(super) struct Prompt {
+pub(crate) struct Prompt {
     pub(super) text: String,
     pub(super) files: Vec<PathBuf>,
     pub(super) max_turns: Option<u32>,

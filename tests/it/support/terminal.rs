@@ -80,6 +80,17 @@ impl AtTerminal {
         self.person.write_all(keys.as_bytes()).unwrap();
     }
 
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Whether the terminal itself shows what is typed, as it does unless a program edits lines.
+    pub(crate) fn echoes(&self) -> bool {
+        let mode = rustix::termios::tcgetattr(&self.person).unwrap();
+        mode.local_modes.contains(rustix::termios::LocalModes::ECHO | rustix::termios::LocalModes::ICANON)
+    }
+
     /// Waits for its end, which must come. What the screen has shown stands for standard error.
     pub(crate) fn wait(mut self) -> Finished {
         let mut ended = None;
@@ -94,6 +105,9 @@ impl AtTerminal {
 
 impl Drop for AtTerminal {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the screen showed: {:?}", self.screen.text());
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

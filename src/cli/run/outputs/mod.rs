@@ -5,5 +5,5 @@ pub(super) mod output_list;
 pub(super) mod output_report;
 
 pub(crate) use output_copy::{OutputTarget, open_folder as open_out_folder};
-pub(crate) use output_list::{hosted_file_ids, sort_by_events};
+pub(crate) use output_list::{hosted_file_ids, list_outputs, sort_by_events, split_newest};
 pub(crate) use output_report::{hosted_line, human_size};

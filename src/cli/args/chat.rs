@@ -1,0 +1,30 @@
+//! The options of `conjure chat`.
+
+use crate::cli::args::open::OpenArgs;
+
+const CHAT_EXAMPLES: &str = "\
+Examples:
+  conjure chat --model claude-sonnet-4-5
+  conjure chat --model claude-sonnet-4-5 --workspace . --ask bash_tool
+  conjure chat --resume ses_1f
+  printf 'Hello\\n' | conjure chat --script fixtures/scripts/minimal-skill.yaml
+
+Each line is a message, and `/help` lists the commands. Ctrl-C interrupts the model, Ctrl-D leaves.
+What the model says goes to standard output, everything else to standard error.
+
+Where standard input is not a terminal, each of its lines is a message. Nobody is asked then: the
+command ends with code 6 where a tool call waits for a person. Otherwise its code is that of the first
+thing that failed.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = CHAT_EXAMPLES)]
+pub(crate) struct ChatArgs {
+    /// Go on with this session: its id, or its beginning.
+    #[arg(long, value_name = "SESSION", conflicts_with_all = [
+        "skills", "attach", "hosted", "sandbox", "image", "network", "memory", "cpus", "workspace",
+        "activation", "max_turns", "ephemeral",
+    ])]
+    pub(crate) resume: Option<String>,
+    #[command(flatten)]
+    pub(crate) open: OpenArgs,
+}

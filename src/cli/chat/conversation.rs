@@ -1,0 +1,271 @@
+//! The conversation of `conjure chat`: reads a line, runs the turn or the command, and reads the next line.
+//!
+//! State: what the next message brings along, and the first failure. All else is in the session.
+
+use std::sync::Arc;
+
+use conjure::conversation::TurnStop;
+use conjure::runtime::Deadline;
+use conjure::{Block, ProcessEnv, Skill};
+use futures_util::FutureExt as _;
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::approvals::TerminalApprover;
+use crate::cli::chat::chat_command::{ChatCommand, ChatInput, parse};
+use crate::cli::chat::help::{
+    INTERRUPT_NOTE, INTERRUPTED_NOTE, LEAVE_NOTE, PIPE_INTERRUPT_NOTE, command_list,
+};
+use crate::cli::chat::line_input::{InputKind, InputLine, LineInput};
+use crate::cli::chat::session_commands;
+use crate::cli::cli_error::{CliError, ExitStatus};
+use crate::cli::destination::ToolDirs;
+use crate::cli::run::{
+    CommandSession, EventSender, FollowOutcome, RunResult, ShutdownWait, TurnCommand, TurnEnd, TurnFollower,
+    TurnSummary, message, undecided_error,
+};
+use crate::cli::signals::Signals;
+use crate::cli::terminal::{Style, Terminal, printable};
+
+/// A conversation with a session.
+pub(super) struct ChatConversation<'a> {
+    pub(super) opened: &'a CommandSession,
+    pub(super) kind: InputKind,
+    pub(super) input: Arc<LineInput>,
+    pub(super) terminal: &'a Arc<Terminal>,
+    pub(super) environment: &'a ProcessEnv,
+    pub(super) events: Arc<EventSender>,
+    pub(super) output_closed: CancellationToken,
+    pub(super) approver: Option<Arc<TerminalApprover>>,
+    pub(super) summary: TurnSummary,
+    /// Describes the model in one line.
+    pub(super) model_label: String,
+    /// The skills whose descriptions are known.
+    pub(super) skills: Vec<Arc<Skill>>,
+    /// The folders that tools may write to.
+    pub(super) tools: Arc<ToolDirs>,
+    /// The artifacts that the next message names.
+    pub(super) attached: Vec<String>,
+    /// Whether a message was sent.
+    pub(super) has_turns: bool,
+    /// The exit status of the first failure where nobody sits at a terminal.
+    pub(super) first_failure: Option<ExitStatus>,
+}
+
+/// How the conversation ended.
+#[derive(Debug)]
+pub(super) struct ConversationEnd {
+    pub(super) exit: ExitStatus,
+    pub(super) wait: ShutdownWait,
+}
+
+/// What follows.
+enum NextStep {
+    /// The next line.
+    Read,
+    /// The end of the chat.
+    Leave(ConversationEnd),
+}
+
+impl ConversationEnd {
+    const fn orderly(exit: ExitStatus) -> Self {
+        Self { exit, wait: ShutdownWait::Orderly }
+    }
+}
+
+impl ChatConversation<'_> {
+    /// Runs the turns that are under way, then those that the user wants, until the user leaves.
+    pub(super) async fn run(&mut self, first: Vec<TurnCommand>, signals: &mut Signals) -> ConversationEnd {
+        for command in first {
+            if let NextStep::Leave(end) = self.turn(command, signals).await {
+                return end;
+            }
+        }
+        let mut interrupts = 0;
+        loop {
+            // A signal that came when the turn was over interrupts nothing.
+            match signals.next().now_or_never() {
+                Some(exit) if exit == ExitStatus::Terminated || !self.kind.is_person() => {
+                    return ConversationEnd::orderly(exit);
+                }
+                _ => {}
+            }
+            if self.kind.is_person() && interrupts == 0 {
+                self.terminal.note("");
+            }
+            let input = Arc::clone(&self.input);
+            let line = tokio::select! {
+                line = input.next_line() => line,
+                exit = signals.next() => {
+                    if exit == ExitStatus::Terminated || !self.kind.is_person() {
+                        return ConversationEnd::orderly(exit);
+                    }
+                    // The terminal shows `^C`.
+                    self.terminal.note("");
+                    InputLine::Interrupted
+                }
+            };
+            let step = match line {
+                InputLine::Interrupted => {
+                    interrupts += 1;
+                    if interrupts > 1 {
+                        return ConversationEnd::orderly(ExitStatus::Interrupted);
+                    }
+                    self.terminal.styled(Style::Dim, LEAVE_NOTE);
+                    continue;
+                }
+                InputLine::Discarded => NextStep::Read,
+                InputLine::Closed => return ConversationEnd::orderly(self.exit()),
+                InputLine::Failed(failure) => {
+                    self.fail(&failure);
+                    return ConversationEnd::orderly(failure.exit);
+                }
+                InputLine::Unusable(failure) => {
+                    self.fail(&failure);
+                    NextStep::Read
+                }
+                InputLine::Text(line) => self.act(&line, signals).await,
+            };
+            interrupts = 0;
+            if let NextStep::Leave(end) = step {
+                return end;
+            }
+        }
+    }
+
+    async fn act(&mut self, line: &str, signals: &mut Signals) -> NextStep {
+        let parsed = parse(line);
+        let (command, argument) = match parsed {
+            Ok(ChatInput::Nothing) => return NextStep::Read,
+            Ok(ChatInput::Message(text)) => {
+                let message = self.message(text);
+                return self.turn(TurnCommand::Prompt(message, None), signals).await;
+            }
+            Ok(ChatInput::Command(ChatCommand::Quit, _)) => {
+                return NextStep::Leave(ConversationEnd::orderly(self.exit()));
+            }
+            Ok(ChatInput::Command(command, argument)) => (command, argument),
+            Err(failure) => {
+                self.fail(&failure);
+                return NextStep::Read;
+            }
+        };
+        let done = tokio::select! {
+            done = self.command(command, argument) => done,
+            exit = signals.next() => {
+                if exit == ExitStatus::Terminated || !self.kind.is_person() {
+                    return NextStep::Leave(ConversationEnd::orderly(exit));
+                }
+                Err(CliError::new(exit, "the command was interrupted"))
+            }
+        };
+        match done {
+            Ok(()) => {}
+            Err(failure) => self.fail(&failure),
+        }
+        NextStep::Read
+    }
+
+    async fn command(&mut self, command: ChatCommand, argument: &str) -> Result<(), CliError> {
+        let (opened, terminal) = (self.opened, self.terminal);
+        match command {
+            ChatCommand::Help => terminal.note(&command_list()),
+            ChatCommand::Model => terminal.note(&self.model_label),
+            ChatCommand::Skills => session_commands::list_skills(opened, &self.skills, terminal).await?,
+            ChatCommand::Files => session_commands::list_files(opened, terminal).await?,
+            ChatCommand::Attach => {
+                let name = session_commands::attach(opened, argument, self.environment).await?;
+                terminal.note(&format!("`file://{}` goes with your next message", printable(&name)));
+                self.attached.push(name);
+            }
+            ChatCommand::Export => {
+                let path =
+                    session_commands::export(opened, argument, &self.tools, self.environment, terminal)
+                        .await?;
+                terminal.note(&format!("written to {}", printable(&path.to_string_lossy())));
+            }
+            ChatCommand::Quit => {}
+        }
+        Ok(())
+    }
+
+    /// The message, with the artifacts that were attached before it.
+    fn message(&mut self, text: &str) -> Vec<Block> {
+        let attached = std::mem::take(&mut self.attached);
+        let mut blocks = message(text, &[], None);
+        if !attached.is_empty() {
+            let list: Vec<String> = attached.iter().map(|name| format!("- file://{name}")).collect();
+            blocks.push(Block::text(format!("The user attached these files:\n{}", list.join("\n"))));
+        }
+        blocks
+    }
+
+    /// Runs a turn to its end.
+    async fn turn(&mut self, command: TurnCommand, signals: &mut Signals) -> NextStep {
+        self.has_turns = true;
+        let is_person = self.kind.is_person();
+        let mut follower = TurnFollower {
+            session: &self.opened.session,
+            signals,
+            events: &self.events,
+            output_closed: &self.output_closed,
+            deadline: Deadline::NEVER,
+            summary: &mut self.summary,
+            approver: self.approver.as_ref(),
+            cause: None,
+            interrupt_note: if is_person { INTERRUPT_NOTE } else { PIPE_INTERRUPT_NOTE },
+        };
+        let outcome = follower.follow(command).await;
+        let (cause, signal) = (follower.cause, follower.signal());
+        let end = match outcome {
+            FollowOutcome::Ended(end) => end,
+            FollowOutcome::Failed(failure) => {
+                self.events.flush().await;
+                self.fail(&failure);
+                return NextStep::Leave(ConversationEnd::orderly(failure.exit));
+            }
+            FollowOutcome::Abandoned => {
+                let exit = signal.unwrap_or(ExitStatus::Interrupted);
+                return NextStep::Leave(ConversationEnd { exit, wait: ShutdownWait::Abandoned });
+            }
+        };
+        self.events.flush().await;
+        if let TurnEnd::AwaitingApproval(call) = &end {
+            let failure = undecided_error(&self.opened.host, self.opened.session.id(), call);
+            self.fail(&failure);
+            return NextStep::Leave(ConversationEnd::orderly(failure.exit));
+        }
+        let has_answer = matches!(end, TurnEnd::Stopped(TurnStop::Answered(_)));
+        if has_answer && self.summary.text().trim().is_empty() {
+            self.terminal.warning("the model's last answer holds no text");
+        }
+        let result = RunResult::from_turn_end(&end, String::new(), self.summary.model_calls(), cause);
+        match result.into_result() {
+            Ok(ExitStatus::Success) => NextStep::Read,
+            Ok(ExitStatus::Interrupted) if is_person => {
+                self.terminal.styled(Style::Dim, INTERRUPTED_NOTE);
+                NextStep::Read
+            }
+            Ok(exit) => NextStep::Leave(ConversationEnd::orderly(exit)),
+            Err(failure) => {
+                self.fail(&failure);
+                NextStep::Read
+            }
+        }
+    }
+
+    /// Reports a failure. The conversation may go on.
+    fn fail(&mut self, failure: &CliError) {
+        self.terminal.error(failure);
+        self.first_failure.get_or_insert(failure.exit);
+    }
+
+    /// The exit status where the user leaves.
+    fn exit(&self) -> ExitStatus {
+        match self.first_failure {
+            // The user has seen it.
+            Some(_) if self.kind.is_person() => ExitStatus::Success,
+            Some(exit) => exit,
+            None => ExitStatus::Success,
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The texts that explain the chat to its user.
+
+use std::fmt::Write as _;
+
+use crate::cli::chat::chat_command::{Argument, COMMANDS};
+use crate::cli::cli_error::CliError;
+
+/// What is said where somebody sits at the terminal, before the first prompt.
+pub(super) const WELCOME: &str =
+    "write a message; `/help` lists the commands, Ctrl-C interrupts, Ctrl-D leaves";
+
+/// What is said when a turn is interrupted at a terminal. It begins a line, since the terminal shows `^C`.
+pub(super) const INTERRUPT_NOTE: &str =
+    "\ninterrupting what runs (Ctrl-C again does not wait for it, and leaves)";
+
+/// The same where nobody sits at a terminal.
+pub(super) const PIPE_INTERRUPT_NOTE: &str =
+    "interrupted: ending what was started (a second signal does not wait for it)";
+
+/// What is said when Ctrl-C is pressed at an empty prompt.
+pub(super) const LEAVE_NOTE: &str = "Ctrl-C again leaves, as do Ctrl-D and `/quit`";
+
+/// What is said at the end of every model's turn that somebody interrupted.
+pub(super) const INTERRUPTED_NOTE: &str = "interrupted; what was said so far is kept";
+
+/// The text of `/help`.
+pub(super) fn command_list() -> String {
+    let usage = |name: &str, argument: Argument| match argument {
+        Argument::None => name.to_owned(),
+        Argument::Path(what) => format!("{name} {what}"),
+    };
+    let usages: Vec<String> = COMMANDS.iter().map(|info| usage(info.name, info.argument)).collect();
+    let width = usages.iter().map(String::len).max().unwrap_or_default();
+    let mut text = String::new();
+    for (usage, info) in usages.iter().zip(&COMMANDS) {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "  {usage:<width$}  {}", info.meaning);
+    }
+    text.push_str("Every other line is a message. One that begins with `/` needs a space before it.");
+    text
+}
+
+/// The error where no model is chosen, with what can be done about it.
+pub(super) fn no_model_error() -> CliError {
+    CliError::usage("no model is chosen, and a chat needs one").with_hint(NO_MODEL_HELP)
+}
+
+const NO_MODEL_HELP: &str = "any of these begins a conversation:
+
+  with a key for Anthropic's service
+      export ANTHROPIC_API_KEY=…
+      conjure chat --model claude-sonnet-4-5
+
+  with a server on this machine that speaks the Messages API, such as llama.cpp's
+      export ANTHROPIC_BASE_URL=http://127.0.0.1:8080 ANTHROPIC_API_KEY=none
+      conjure chat --model NAME
+
+  without any model: the words come from a file, and the tools are real
+      conjure chat --script FILE
+
+`conjure chat --help` lists all options.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_fits_a_small_screen() {
+        for text in [command_list(), NO_MODEL_HELP.to_owned(), WELCOME.to_owned(), LEAVE_NOTE.to_owned()] {
+            assert!(text.lines().count() < 24, "{text}");
+            for line in text.lines() {
+                assert!(line.chars().count() <= 80, "{line}");
+            }
+        }
+    }
+}
