@@ -30,21 +30,8 @@ impl Random {
     }
 }
 
-const TEXTS: [&str; 13] = [
-    "",
-    "a",
-    " ",
-    "\\n",
-    "é🦀",
-    "\\u00e9",
-    "\\ud83e\\udd80",
-    "{",
-    "\\\"",
-    "b c",
-    "\\t",
-    "0",
-    "\\/",
-];
+const TEXTS: [&str; 13] =
+    ["", "a", " ", "\\n", "é🦀", "\\u00e9", "\\ud83e\\udd80", "{", "\\\"", "b c", "\\t", "0", "\\/"];
 const ARGS: [&str; 8] = ["{}", "{\"a\":1.50}", "null", "[1]", "\"x\"", "{\"a\":{\"b\":[]}}", "1e999", "{ }"];
 /// The first three are what a flag may have.
 const VALUES: [&str; 8] = ["null", "true", "false", "3", "\"x\"", "{}", "[]", "\"AAA=\""];

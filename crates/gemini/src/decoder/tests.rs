@@ -429,6 +429,29 @@ fn a_whole_answer_is_read_alike() {
     assert!(whole(&json!({"error": {"message": "no"}})).unwrap_err().ends_with("no"));
 }
 
+/// What LiteLLM 1.108.7 streamed in front of a llama.cpp server: no ids, no signatures, no version, and reasons that are null on the way.
+#[test]
+fn the_stream_of_a_gateway_is_read() {
+    let (shown, response) = read(include_str!("litellm.sse"));
+    let response = response.unwrap().unwrap();
+    assert_eq!(response.stop_reason, StopReason::ToolUse);
+    assert_eq!((response.usage.input_tokens, response.usage.output_tokens), (402, 22));
+    assert_eq!((&response.id, &response.model), (&None, &None));
+    let ids = CallIds::new(TurnId::FIRST, 1);
+    let call = |place: usize, command: &str| json!({"type": "tool_use", "id": ids.id(None, place), "name": "bash", "input": {"command": command}});
+    let text = json!({"type": "text", "text": "I will run it.\n"});
+    assert_eq!(blocks(&response), [text, call(0, "echo hello"), call(1, "date")]);
+    assert_eq!(
+        items(&response),
+        [
+            r#"{"text":"I will run it.\n"}"#,
+            r#"{"functionCall": {"name": "bash", "args": {"command": "echo hello"}}}"#,
+            r#"{"functionCall": {"name": "bash", "args": {"command": "date"}}}"#,
+        ]
+    );
+    assert_eq!(shown.last(), Some(&ModelEvent::UsageReported(response.usage)));
+}
+
 fn any_part() -> impl Strategy<Value = Value> {
     let text = "[a-zé🦀 \n\"\\\\]{0,6}";
     prop_oneof![
