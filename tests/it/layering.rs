@@ -91,7 +91,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 18] = [
 ];
 
 /// External crates, and the workspace crates that may use them.
-const EXTERNAL_CRATES: [(&str, &[&str]); 29] = [
+const EXTERNAL_CRATES: [(&str, &[&str]); 30] = [
     ("bollard", &["conjure-sandbox"]),
     ("caseless", &["conjure-skill"]),
     ("clap", &["conjure"]),
@@ -108,21 +108,29 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 29] = [
     ("libc", &["conjure-guest"]),
     (
         "bytes",
-        &["conjure-anthropic", "conjure-artifact", "conjure-gemini", "conjure-model-http", "conjure-sandbox"],
+        &[
+            "conjure-anthropic",
+            "conjure-artifact",
+            "conjure-gemini",
+            "conjure-model-http",
+            "conjure-openai",
+            "conjure-sandbox",
+        ],
     ),
     ("httparse", &["conjure-egress"]),
     ("idna", &["conjure-egress"]),
     ("http-body", &["conjure-anthropic"]),
     // The fake of the Messages service serves HTTP; an engine is asked by it.
-    ("http-body-util", &["conjure-anthropic", "conjure-gemini"]),
-    ("hyper", &["conjure-anthropic", "conjure-gemini", "conjure-sandbox"]),
-    ("hyper-util", &["conjure-anthropic", "conjure-gemini", "conjure-sandbox"]),
+    ("http-body-util", &["conjure-anthropic", "conjure-gemini", "conjure-openai"]),
+    ("hyper", &["conjure-anthropic", "conjure-gemini", "conjure-openai", "conjure-sandbox"]),
+    ("hyper-util", &["conjure-anthropic", "conjure-gemini", "conjure-openai", "conjure-sandbox"]),
     ("metrics", &["conjure-actors"]),
     ("ractor", &["conjure-actors"]),
     ("reqwest", &["conjure-anthropic", "conjure-artifact", "conjure-model-http"]),
     ("rustls", &["conjure-artifact", "conjure-model-http"]),
     ("rustls-platform-verifier", &["conjure-artifact", "conjure-model-http"]),
     ("rusqlite", &["conjure-journal"]),
+    ("rustyline", &["conjure"]),
     (
         "rustix",
         &[

@@ -16,19 +16,26 @@ pub(crate) struct CallContext {
     pub(crate) names: ToolNames,
     /// The size of the request, once its body is written.
     pub(crate) size: OnceLock<RequestSize>,
+    /// The most output tokens that the request allows.
+    pub(crate) max_tokens: Option<u32>,
     /// Shared by all calls of the model.
     pub(crate) estimator: Arc<TokenEstimator>,
 }
 
 impl CallContext {
     /// The context of a call with these tools, whose body is not written yet.
-    pub(crate) fn new(origin: Origin, tools: &[ToolDefinition], estimator: Arc<TokenEstimator>) -> Self {
-        Self { origin, names: ToolNames::new(tools), size: OnceLock::new(), estimator }
+    pub(crate) fn new(
+        origin: Origin,
+        tools: &[ToolDefinition],
+        max_tokens: Option<u32>,
+        estimator: Arc<TokenEstimator>,
+    ) -> Self {
+        Self { origin, names: ToolNames::new(tools), size: OnceLock::new(), max_tokens, estimator }
     }
 
     /// A context without a request.
     pub(crate) fn detached(origin: Origin) -> Self {
-        Self::new(origin, &[], Arc::default())
+        Self::new(origin, &[], None, Arc::default())
     }
 
     /// The usage that the service told, or an estimate.

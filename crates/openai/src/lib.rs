@@ -7,6 +7,9 @@
 //! This crate has no session, no history and no actor. It reads no environment variable and starts no task. The API key is never in an
 //! error, a log or `Debug`.
 
+#[cfg(feature = "fake")]
+pub mod fake;
+
 mod chat;
 mod options;
 mod responses;

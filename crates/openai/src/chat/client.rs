@@ -92,7 +92,12 @@ impl Chat {
 
 impl ChatState {
     fn wire(&self, request: &Request) -> Arc<ChatWire> {
-        let context = CallContext::new(self.origin.clone(), &request.tools, Arc::clone(&self.estimator));
+        let context = CallContext::new(
+            self.origin.clone(),
+            &request.tools,
+            self.options.max_tokens(),
+            Arc::clone(&self.estimator),
+        );
         Arc::new(ChatWire(Arc::new(context)))
     }
 

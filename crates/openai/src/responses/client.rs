@@ -78,7 +78,12 @@ impl Responses {
 
 impl ResponsesState {
     fn wire(&self, request: &Request) -> Arc<ResponsesWire> {
-        let context = CallContext::new(self.origin.clone(), &request.tools, Arc::clone(&self.estimator));
+        let context = CallContext::new(
+            self.origin.clone(),
+            &request.tools,
+            self.options.max_tokens(),
+            Arc::clone(&self.estimator),
+        );
         Arc::new(ResponsesWire(Arc::new(context)))
     }
 

@@ -121,6 +121,8 @@ impl ResponsesDecoder {
             show(ModelEvent::UsageReported(usage));
         }
         self.end = Some(match status.as_str() {
+            // llama.cpp says so of a cut answer, too.
+            "completed" if self.is_at_limit() => End::Incomplete(Some("max_output_tokens".to_owned())),
             "completed" => End::Completed,
             "incomplete" => {
                 End::Incomplete(response.object("incomplete_details").and_then(|why| why.text("reason")))
@@ -128,6 +130,12 @@ impl ResponsesDecoder {
             other => End::Other(other.to_owned()),
         });
         Ok(())
+    }
+
+    /// Whether the answer has as many tokens as the request allows.
+    fn is_at_limit(&self) -> bool {
+        let limit = self.context.max_tokens.map(u64::from);
+        self.usage.zip(limit).is_some_and(|(usage, limit)| usage.output_tokens >= limit)
     }
 
     fn describe(&mut self, response: &Members<'_>) {

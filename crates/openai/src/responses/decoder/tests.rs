@@ -1,9 +1,12 @@
+use std::sync::Arc;
+
 use conjure_conversation::{ApiErrorKind, ModelApi, ModelEvent, Origin, Response, StopReason};
 use conjure_model_http::{Decoder as _, OutputShown, ServiceError, SseParser, StreamError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::ResponsesDecoder;
+use crate::call_context::CallContext;
 
 const LLAMA: &str = include_str!("../../../tests/fixtures/llamacpp-responses-parallel.sse");
 
@@ -197,6 +200,23 @@ fn the_stop_reason_follows_from_status_and_calls() {
     }
     let cut = answer(&[done(0, &function_call("{\"n\": 1, \"m")), incomplete(json!("max_output_tokens"))]);
     assert_eq!(cut.content[0].tool_call().unwrap().input.get(), r#"{"n": 1}"#);
+}
+
+#[test]
+fn an_answer_with_all_the_tokens_that_it_may_have_was_cut_whatever_the_server_says() {
+    let read = |max_tokens| {
+        let origin = Origin { api: ModelApi::Responses, service: "s".to_owned(), model: "m".to_owned() };
+        let context = CallContext::new(origin, &[], max_tokens, Arc::default());
+        let mut decoder = ResponsesDecoder::with_context(Arc::new(context));
+        for event in [done(0, &function_call("{\"n\": 1, \"m")), completed()] {
+            let data = event.to_string();
+            decoder.push(conjure_model_http::SseEvent { name: "", data: &data }, &mut |_| {}).unwrap();
+        }
+        decoder.finish().unwrap().unwrap().stop_reason
+    };
+    assert_eq!(read(Some(3)), StopReason::MaxTokens);
+    assert_eq!(read(Some(4)), StopReason::ToolUse);
+    assert_eq!(read(None), StopReason::ToolUse);
 }
 
 fn failed(event: &Value) -> ServiceError {
