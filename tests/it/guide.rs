@@ -17,9 +17,10 @@ use conjure::conversation::Event;
 use conjure::session::session_events;
 
 /// The commands whose help is in the guide.
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 23] = [
     "",
     "run",
+    "chat",
     "skills",
     "skills list",
     "skills validate",
@@ -38,6 +39,7 @@ const COMMANDS: [&str; 21] = [
     "sessions export",
     "sessions delete",
     "image build",
+    "models",
     "doctor",
 ];
 

@@ -3,7 +3,7 @@
 //! The numbers are the vendors' list prices of November 2026, as a public catalogue tells them. They were not checked against the
 //! vendors' pages: check them before you bill by them. Surcharges for long contexts, regions, batches and priority are not counted.
 
-use crate::prices::ModelPrices;
+use crate::prices::{ModelPrices, Prices, is_version_of};
 
 /// A model whose context and prices are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,16 +131,10 @@ pub fn known_model(name: &str) -> Option<&'static KnownModel> {
     KNOWN_MODELS.iter().find(|known| is_version_of(name, known.name))
 }
 
-/// Whether a name is that of a model with a version behind it: a date, `-latest` or `-preview`, or what follows an `@` or a `:`.
-pub(crate) fn is_version_of(name: &str, model: &str) -> bool {
-    let Some(rest) = name.strip_prefix(model) else { return false };
-    let is_date = |text: &str| {
-        text.bytes().filter(u8::is_ascii_digit).count() >= 4
-            && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')
-    };
-    match rest.strip_prefix('-') {
-        Some(version) => matches!(version, "latest" | "preview") || is_date(version),
-        None => rest.is_empty() || rest.starts_with(['@', ':']),
+impl Default for Prices {
+    /// The prices of [`KNOWN_MODELS`].
+    fn default() -> Self {
+        Self::new(KNOWN_MODELS.iter().map(|known| (known.name, known.prices)))
     }
 }
 

@@ -7,8 +7,6 @@ use std::collections::BTreeMap;
 
 use conjure_conversation::Usage;
 
-use crate::known_models::{KNOWN_MODELS, is_version_of};
-
 /// Prices of one model, in millionths of a dollar per million tokens (so that 3 dollars are 3,000,000).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModelPrices {
@@ -85,10 +83,16 @@ impl ModelPrices {
     }
 }
 
-impl Default for Prices {
-    /// The table of this crate.
-    fn default() -> Self {
-        Self::new(KNOWN_MODELS.iter().map(|known| (known.name, known.prices)))
+/// Whether a name is that of a model with a version behind it: a date, `-latest` or `-preview`, or what follows an `@` or a `:`.
+pub(crate) fn is_version_of(name: &str, model: &str) -> bool {
+    let Some(rest) = name.strip_prefix(model) else { return false };
+    let is_date = |text: &str| {
+        text.bytes().filter(u8::is_ascii_digit).count() >= 4
+            && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')
+    };
+    match rest.strip_prefix('-') {
+        Some(version) => matches!(version, "latest" | "preview") || is_date(version),
+        None => rest.is_empty() || rest.starts_with(['@', ':']),
     }
 }
 

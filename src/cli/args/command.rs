@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use conjure::config::VARIABLES;
 
 use crate::cli::args::chat::ChatArgs;
+use crate::cli::args::format::Format;
 #[cfg(feature = "docker")]
 use crate::cli::args::image::ImageArgs;
 #[cfg(feature = "model-http")]
@@ -78,14 +79,4 @@ pub(crate) struct DoctorArgs {
     /// How to print it.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
-}
-
-/// How something is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub(crate) enum Format {
-    /// For people.
-    #[default]
-    Text,
-    /// For programs.
-    Json,
 }

@@ -1,6 +1,7 @@
 //! The options and arguments of the command line.
 
 mod command;
+mod format;
 mod values;
 
 mod chat;
@@ -15,7 +16,8 @@ mod sessions;
 mod skills;
 
 pub(crate) use chat::ChatArgs;
-pub(crate) use command::{Args, DoctorArgs, Format, Subcommand};
+pub(crate) use command::{Args, DoctorArgs, Subcommand};
+pub(crate) use format::Format;
 #[cfg(feature = "anthropic")]
 pub(crate) use hosted::{PushArgs, RemoteCommand, RemoteSource};
 #[cfg(feature = "docker")]

@@ -1,6 +1,6 @@
 //! The options of `conjure models`.
 
-use crate::cli::args::command::Format;
+use crate::cli::args::format::Format;
 
 const MODELS_EXAMPLES: &str = "\
 Examples:

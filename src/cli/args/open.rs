@@ -19,7 +19,8 @@ pub(crate) struct OpenArgs {
     /// A folder of skills; may be repeated, the first wins. Instead of the configured ones.
     #[arg(long, value_name = "DIR")]
     pub(crate) skills: Vec<PathBuf>,
-    /// The model to call, with the key in `ANTHROPIC_API_KEY`.
+    /// The model to call: one of Anthropic's by its name, `openai:NAME`, `gemini:NAME`, `ollama:NAME`, or one that the configuration
+    /// names. `conjure models` lists them.
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
     /// A script that the model's words come from, instead of a model.

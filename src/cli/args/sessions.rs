@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use conjure::TenantId;
 
 use crate::cli::approvals::RulesArgs;
-use crate::cli::args::command::Format;
+use crate::cli::args::format::Format;
 use crate::cli::args::values::{InputArg, Variable, parse_input, parse_seconds, parse_variable};
 
 const SESSIONS_EXAMPLES: &str = "\

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::cli::args::command::Format;
+use crate::cli::args::format::Format;
 #[cfg(feature = "anthropic")]
 use crate::cli::args::hosted::{PushArgs, RemoteCommand};
 use crate::cli::args::values::{InputArg, Variable, parse_input, parse_variable};

@@ -28,14 +28,14 @@ struct FallbackCall {
     request: Request,
     /// The models that were not tried, the next one last.
     left: Vec<Arc<dyn Model>>,
-    shown: Shown,
+    output: OutputState,
 }
 
 /// Whether the caller has seen something of a response.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shown {
-    Nothing,
-    Something,
+enum OutputState {
+    None,
+    Shown,
 }
 
 impl Model for FallbackModel {
@@ -48,19 +48,19 @@ impl Model for FallbackModel {
                 SideEffects::Possible => Vec::new(),
             },
             request,
-            shown: Shown::Nothing,
+            output: OutputState::None,
         };
         Box::pin(stream::unfold(call, |mut call| async move {
             match call.current.next().await? {
                 Ok(event) => {
                     if !matches!(event, ModelEvent::Queued | ModelEvent::Sent | ModelEvent::UsageReported(_))
                     {
-                        call.shown = Shown::Something;
+                        call.output = OutputState::Shown;
                     }
                     Some((Ok(event), call))
                 }
                 Err(error) => match call.left.pop() {
-                    Some(next) if call.shown == Shown::Nothing && is_failure_of_service(&error) => {
+                    Some(next) if call.output == OutputState::None && is_failure_of_service(&error) => {
                         tracing::debug!("the model failed, and the next one is called: {error}");
                         call.current = next.stream(call.request.clone());
                         Some((Ok(ModelEvent::Queued), call))

@@ -12,7 +12,7 @@ use crate::config::{Config, MODEL_KEYS, ModelSettings, ProcessEnv};
 /// The address of OpenAI.
 const OPENAI: &str = "https://api.openai.com/v1";
 /// The address of Gemini; the version of the API is part of it.
-const GEMINI: &str = "https://generativelanguage.googleapis.com/v1beta";
+const GEMINI: &str = "https://generativelanguage.googleapis.com/v1";
 /// Where Ollama listens.
 const OLLAMA_HOST: &str = "127.0.0.1:11434";
 /// The address of the Messages API.
