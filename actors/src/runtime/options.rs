@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{Clock, SessionId, SystemClock, TenantId};
-use conjure_conversation::{Message, SessionProfile};
+use conjure_conversation::{Event, Message, SessionProfile};
 use conjure_journal::LeaseOwner;
 
 use crate::catalogs::RegistryOptions;
@@ -77,6 +77,9 @@ pub struct NewSession {
     pub profile: SessionProfile,
     /// A history from elsewhere, where it goes on with one.
     pub history: Vec<Message>,
+    /// What is recorded of it from the start, instead of a profile and a history: the events of a fork
+    /// ([`fork_events`](conjure_conversation::fork_events)).
+    pub events: Vec<Event>,
     /// Its id, which nobody else has; `None`: a random one.
     pub id: Option<SessionId>,
 }
@@ -85,7 +88,7 @@ impl NewSession {
     /// A session of this tenant with the default profile.
     #[must_use]
     pub fn new(tenant: TenantId) -> Self {
-        Self { tenant, profile: SessionProfile::default(), history: Vec::new(), id: None }
+        Self { tenant, profile: SessionProfile::default(), history: Vec::new(), events: Vec::new(), id: None }
     }
 
     /// The same with this profile.
@@ -99,6 +102,13 @@ impl NewSession {
     #[must_use]
     pub const fn id(mut self, id: SessionId) -> Self {
         self.id = Some(id);
+        self
+    }
+
+    /// The same with these events, instead of a profile and a history.
+    #[must_use]
+    pub fn events(mut self, events: Vec<Event>) -> Self {
+        self.events = events;
         self
     }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, Redactor, SessionId, SystemClock, TenantId};
-use conjure_conversation::{Command, CommandKind, Event, SessionState, apply, decide};
+use conjure_conversation::{
+    Command, CommandKind, Event, Message, SessionProfile, SessionState, apply, decide,
+};
 use conjure_journal::{Epoch, Journal, JournalError, LeaseOwner, SessionKey};
 use tokio_util::sync::CancellationToken;
 
@@ -102,19 +104,8 @@ impl SessionRuntime {
         }
         let id = spec.id.map_or_else(SessionId::random, Ok).map_err(TreeError::NoEntropy)?;
         let key = SessionKey::new(spec.tenant, id);
-        let mut begin = vec![CommandKind::Open { profile: Box::new(spec.profile) }];
-        if !spec.history.is_empty() {
-            begin.push(CommandKind::Import { messages: spec.history, container: None });
-        }
-        let mut state = SessionState::default();
-        let mut events: Vec<Event> = Vec::new();
-        for kind in begin {
-            let decided = decide(&state, Command { at: SystemClock.timestamp(), kind });
-            for event in decided.map_err(SessionError::from)? {
-                apply(&mut state, &event);
-                events.push(event);
-            }
-        }
+        let events =
+            if spec.events.is_empty() { first_events(spec.profile, spec.history)? } else { spec.events };
         let journal = &self.inner.services.journal;
         let _slot = self.inner.services.accounts.record_one(&key.tenant).await?;
         let encoded =
@@ -396,6 +387,23 @@ impl SessionRuntime {
         self.inner.close_subscriptions();
         Ok(stopped?)
     }
+}
+
+/// The first events of a session with this profile and this history.
+fn first_events(profile: SessionProfile, history: Vec<Message>) -> Result<Vec<Event>, SessionError> {
+    let mut begin = vec![CommandKind::Open { profile: Box::new(profile) }];
+    if !history.is_empty() {
+        begin.push(CommandKind::Import { messages: history, container: None });
+    }
+    let mut state = SessionState::default();
+    let mut events: Vec<Event> = Vec::new();
+    for kind in begin {
+        for event in decide(&state, Command { at: SystemClock.timestamp(), kind })? {
+            apply(&mut state, &event);
+            events.push(event);
+        }
+    }
+    Ok(events)
 }
 
 impl Inner {

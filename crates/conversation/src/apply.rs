@@ -44,6 +44,7 @@ pub fn apply(state: &mut SessionState, event: &Event) {
             }
         }
         EventKind::ModelChanged { to, container, .. } => apply_model_change(state, to, container.as_ref()),
+        EventKind::Forked { note, .. } => apply_fork(state, note.as_ref()),
         EventKind::TurnStarted { turn, input, limits, queued } => {
             state.files_turn_began = event.at;
             state.has_run_tools = false;
@@ -218,6 +219,18 @@ fn apply_model_change(state: &mut SessionState, model: &str, container: Option<&
         state.replace_unfinished(NOT_AWAITED);
         state.last_message = LastMessage::Complete;
     }
+}
+
+/// Leaves to the original what waits in the queue, and what lies at the model's service. Artifacts are uploaded again when they are
+/// needed.
+fn apply_fork(state: &mut SessionState, note: Option<&Block>) {
+    state.queue.clear();
+    state.uploaded.clear();
+    if state.container.take().is_some() && state.last_message == LastMessage::Paused {
+        state.replace_unfinished(ITS_CONTAINER_EXPIRED);
+        state.last_message = LastMessage::Complete;
+    }
+    state.steering.extend(note.cloned());
 }
 
 /// The possible side effects of a call whose event is too old to have them: they follow from what the session sent.

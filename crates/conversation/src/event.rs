@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use conjure_base::{CallId, ContainerId, Timestamp, TurnId};
+use conjure_base::{CallId, ContainerId, SessionId, Timestamp, TurnId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::artifact::{Artifact, ArtifactName, FetchedArtifact, UploadedArtifact};
@@ -61,6 +61,17 @@ pub enum EventKind {
         /// The container of the former model's service. The session forgets it, because the new model's service has none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         container: Option<ContainerId>,
+    },
+    /// The session is a fork: the events before this one are those of another session. Its queue is empty from here on, and what it has at
+    /// the model's service is its own.
+    Forked {
+        /// The other session.
+        from: SessionId,
+        /// How many of its events there are here.
+        events: u64,
+        /// The note to the model about what it has no more: the container of the model's service, or the former path of the workspace.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<Block>,
     },
     /// A turn started.
     TurnStarted {

@@ -44,6 +44,7 @@ mod machine;
 
 mod composer;
 mod event_log;
+mod fork;
 mod model;
 mod summary;
 mod tool_runner;
@@ -74,6 +75,7 @@ pub use conversation::{Conversation, ConversationObserver, SubmitError};
 pub use driver::{DriveError, PreCallHook, TurnOptions, TurnOutcome, TurnServices, run_turn};
 pub use event::{CallOutcome, Decision, EVENT_FORMAT, Event, EventKind, TurnStop};
 pub use event_log::{EventLog, EventLogError, MemoryEventLog};
+pub use fork::{ForkError, ForkPoint, fork_events};
 pub use hosted::{HostedFiles, HostedSkill, HostedSource, HostedSupport, LATEST};
 pub use inbox::{InboxMessage, InboxMessageKind, Receipt};
 pub use limits::{Limit, Limits};

@@ -42,6 +42,9 @@ fn convert_event(event: &EventKind) -> Vec<SessionEventKind> {
             to: to.clone(),
             container_id: container.clone(),
         }],
+        EventKind::Forked { from, events, .. } => {
+            vec![Kind::SessionForked { from_session_id: *from, events: *events }]
+        }
         EventKind::Queued { id, input, .. } => {
             vec![Kind::UserQueuedMessage { queue_id: *id, content: input.clone() }]
         }

@@ -172,6 +172,14 @@ pub enum SessionEventKind {
         #[serde(skip_serializing_if = "Option::is_none")]
         container_id: Option<ContainerId>,
     },
+    /// The session is a fork: the events before this one are those of another session.
+    #[serde(rename = "session.forked")]
+    SessionForked {
+        /// The other session.
+        from_session_id: SessionId,
+        /// How many of its recorded events there are here.
+        events: u64,
+    },
     /// The files that the last turn created or changed were recorded.
     #[serde(rename = "session.files_produced")]
     SessionFilesProduced {

@@ -1,6 +1,6 @@
 //! What is written stays readable, and what the model said stays as it was, to the byte (A6).
 
-use conjure_base::{ContainerId, Digest, Timestamp, TurnId};
+use conjure_base::{ContainerId, Digest, SessionId, Timestamp, TurnId};
 use conjure_conversation::{
     ApiErrorKind, Block, BlockKind, CallOutcome, Command, CommandKind, CompactionError, Decision, Event,
     EventKind, Grant, GrantScope, Limit, Limits, Message, ModelError, ModelErrorKind, PinnedSkill,
@@ -306,6 +306,18 @@ fn changes_of_the_model_load_and_are_still_written_so() {
     ];
     let expected: Vec<Event> = kinds.into_iter().map(|kind| Event { at: state_time(), kind }).collect();
     check_golden(include_str!("../golden/events-v1-models.jsonl"), &expected);
+}
+
+/// What format 1 says of forks. The same holds for this file.
+#[test]
+fn forks_load_and_are_still_written_so() {
+    let from = SessionId::from_bits(0x1f);
+    let kinds = vec![
+        EventKind::Forked { from, events: 12, note: None },
+        EventKind::Forked { from, events: 34, note: Some(Block::text("[It was copied.]")) },
+    ];
+    let expected: Vec<Event> = kinds.into_iter().map(|kind| Event { at: state_time(), kind }).collect();
+    check_golden(include_str!("../golden/events-v1-forks.jsonl"), &expected);
 }
 
 /// What format 1 says of compactions. The same holds for this file.

@@ -17,6 +17,8 @@ mod driver;
 #[cfg(test)]
 mod effects;
 #[cfg(test)]
+mod fork;
+#[cfg(test)]
 mod format;
 #[cfg(test)]
 mod hosted_crash;

@@ -9,7 +9,7 @@ use conjure_actors::session::SessionError;
 use conjure_actors::supervision::ShutdownError;
 use conjure_actors::tenants::QuotaExceeded;
 use conjure_base::{Digest, SessionId, TenantId};
-use conjure_conversation::SecretNames;
+use conjure_conversation::{ForkError, SecretNames};
 use conjure_journal::JournalError;
 use conjure_sandbox::SandboxError;
 use conjure_toolbox::ToolboxError;
@@ -202,6 +202,14 @@ pub enum RuntimeError {
         path: PathBuf,
         /// The reason.
         reason: String,
+    },
+    /// The session cannot be forked there.
+    #[error("the session {session} cannot be forked: {reason}")]
+    Fork {
+        /// The session.
+        session: SessionId,
+        /// The reason.
+        reason: ForkError,
     },
     /// The data folder cannot be used.
     #[error("the data folder `{}` cannot be used: {reason}", path.display())]

@@ -1,9 +1,11 @@
 //! The folder that a session works in, and the files that are produced in it.
 
+mod copy_tree;
 mod session_workspace;
 mod snapshot;
 
 pub use session_workspace::SessionWorkspace;
 pub use snapshot::{ProducedFile, ProducedFiles, WorkspaceSnapshot};
 
-pub(crate) use session_workspace::temporary_data;
+pub(crate) use copy_tree::{CopyBounds, CopyError, copy_tree};
+pub(crate) use session_workspace::{open_real, temporary_data};

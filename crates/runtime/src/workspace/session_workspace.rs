@@ -173,7 +173,7 @@ pub(crate) fn temporary_data() -> Result<DataDir, Error> {
 }
 
 /// Opens a folder whose path contains no link.
-fn open_real(path: &Path) -> Result<OwnedFd, Error> {
+pub(crate) fn open_real(path: &Path) -> Result<OwnedFd, Error> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
     opened.map_err(|errno| match errno {

@@ -99,7 +99,7 @@ impl Runtime {
         let records = self.session_reader().await?;
         let (kept, profile) = match kept {
             RetainedSkills::Listed(skills) => (Some(skills), None),
-            RetainedSkills::AsRecorded => match records.profile(key).await {
+            RetainedSkills::AsRecorded => match records.opened_profile(key).await {
                 Ok(profile) => (Some(profile.skills.clone()), Some(profile)),
                 // An interrupted deletion may have left the workspace.
                 Err(RuntimeError::NotFound { .. }) => (Some(Vec::new()), None),
@@ -123,7 +123,7 @@ impl Runtime {
                     Err(SessionError::TakenOver { reason }.into())
                 }
                 (_, Some(profile))
-                    if kept.is_none() || self.inner.factory.may_have_files(&key.tenant, profile) =>
+                    if kept.is_none() || self.may_have_remote_files(&records, key, profile).await =>
                 {
                     self.delete_noted(key, profile, only, &mut leftovers, deadline).await
                 }

@@ -2,5 +2,6 @@
 
 pub(super) mod delete_session;
 mod find_session;
+mod fork_session;
 mod open_session;
 mod read_session;

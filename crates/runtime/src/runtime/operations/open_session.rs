@@ -31,7 +31,7 @@ use crate::runtime::task_set::run_blocking;
 const REGISTER_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How long others may hold the exclusive tenant lock.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Runtime {
     /// Opens a new session: checks its parts, records it, and starts it. Its sandbox is created when the first call
@@ -132,7 +132,7 @@ impl Runtime {
     }
 
     /// Deletes a session that nobody has.
-    async fn rollback(&self, key: &SessionKey, kept: RetainedSkills) {
+    pub(super) async fn rollback(&self, key: &SessionKey, kept: RetainedSkills) {
         match self.delete_local(key, kept, DeleteCondition::Always).await {
             Ok(_) | Err(RuntimeError::NotFound { .. }) => {}
             Err(error) => tracing::warn!(session = %key, %error, "a session that nobody has was not deleted"),

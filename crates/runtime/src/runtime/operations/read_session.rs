@@ -16,7 +16,7 @@ use crate::runtime::task_set::run_blocking;
 use crate::workspace::{ProducedFiles, SessionWorkspace, WorkspaceSnapshot};
 
 impl Runtime {
-    /// The profile that a session was opened with, as recorded. Nothing is started.
+    /// The profile of a session, as recorded: that which it was opened with, with the model that it has now. Nothing is started.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl Runtime {
     /// As for [`Runtime::profile`].
     pub async fn files(&self, tenant: &TenantId, id: SessionId) -> Result<ProducedFiles, RuntimeError> {
         let key = SessionKey::new(tenant.clone(), id);
-        let profile = self.session_reader().await?.profile(&key).await?;
+        let profile = self.session_reader().await?.opened_profile(&key).await?;
         let Some(folder) = self.inner.factory.workspace(&key, &profile).await? else {
             return Ok(ProducedFiles { files: Vec::new(), complete: true });
         };
@@ -158,7 +158,7 @@ impl Runtime {
     /// As for [`Runtime::profile`].
     pub async fn workspace(&self, tenant: &TenantId, id: SessionId) -> Result<Option<PathBuf>, RuntimeError> {
         let key = SessionKey::new(tenant.clone(), id);
-        let profile = self.session_reader().await?.profile(&key).await?;
+        let profile = self.session_reader().await?.opened_profile(&key).await?;
         self.inner.factory.workspace(&key, &profile).await
     }
 

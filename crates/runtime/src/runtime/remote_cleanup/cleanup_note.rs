@@ -40,7 +40,7 @@ pub(crate) struct SkillsToDelete {
     pub(crate) ids: Vec<String>,
 }
 
-/// The files of one session.
+/// The files of one session at the service of one of its models.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FilesToDelete {
     pub(crate) session: SessionId,
@@ -108,7 +108,9 @@ impl CleanupNote {
     pub(super) fn merged_over(mut self, before: Option<Self>) -> Self {
         let Some(before) = before else { return self };
         for left in &mut self.left {
-            let known = before.left.iter().find(|known| known.session == left.session);
+            let is_same =
+                |known: &&FilesToDelete| (known.session, &known.model) == (left.session, &left.model);
+            let known = before.left.iter().find(is_same);
             if let Some(account) = known.and_then(|known| known.account.clone()) {
                 left.account = Some(account);
             }

@@ -111,8 +111,7 @@ impl Runtime {
             let (left, found) = self.find_remote_files(&records, key, profile).await?;
             leftovers.unknown =
                 found.unreadable.map(|reason| unknown(key, profile, reason)).into_iter().collect();
-            let note =
-                CleanupNote::new(key.tenant.clone(), SystemClock.timestamp(), left.into_iter().collect());
+            let note = CleanupNote::new(key.tenant.clone(), SystemClock.timestamp(), left);
             leftovers.notes = self.inner.notes.put(note).await?.into_iter().collect();
             tracing::trace!(session = %key, "what a session has at its service is noted");
             // A new deadline, since reading the record may have taken long.
@@ -142,12 +141,12 @@ impl Runtime {
         tenant: &TenantId,
         leftovers: &mut RemoteLeftovers,
     ) -> Result<(), RuntimeError> {
-        let (records, factory) = (self.session_reader().await?, &self.inner.factory);
+        let records = self.session_reader().await?;
         let mut together = Vec::new();
         for session in records.ids(tenant).await? {
             let key = SessionKey::new(tenant.clone(), session);
-            let profile = match records.profile(&key).await {
-                Ok(profile) if factory.may_have_files(tenant, &profile) => profile,
+            let profile = match records.opened_profile(&key).await {
+                Ok(profile) if self.may_have_remote_files(&records, &key, &profile).await => profile,
                 Ok(_) | Err(RuntimeError::NotFound { .. }) => continue,
                 Err(RuntimeError::Unreadable { .. }) => SessionProfile::default(),
                 Err(RuntimeError::Journal(error)) if is_damage(&error) => SessionProfile::default(),
@@ -178,22 +177,43 @@ impl Runtime {
         self.inner.notes.put(note).await.map(drop)
     }
 
-    /// Finds the files of a session at its model's service in its record.
+    /// Whether the session may have files at the service of a model that it has or had. `profile` is that which it was opened with.
+    pub(crate) async fn may_have_remote_files(
+        &self,
+        records: &SessionReader,
+        key: &SessionKey,
+        profile: &SessionProfile,
+    ) -> bool {
+        let factory = &self.inner.factory;
+        if factory.may_have_files(&key.tenant, profile) {
+            return true;
+        }
+        let of_model = |model| SessionProfile { model: Some(model), ..profile.clone() };
+        match records.model_changes(key).await {
+            Ok(models) => {
+                models.into_iter().any(|model| factory.may_have_files(&key.tenant, &of_model(model)))
+            }
+            // Reading its files says what is wrong with the record.
+            Err(_) => true,
+        }
+    }
+
+    /// Finds the files of a session at its models' services in its record. `profile` is that which it was opened with.
     pub(crate) async fn find_remote_files(
         &self,
         records: &SessionReader,
         key: &SessionKey,
         profile: &SessionProfile,
-    ) -> Result<(Option<FilesToDelete>, RemoteFiles), RuntimeError> {
-        let removal = self.inner.factory.file_removal(&key.tenant, profile.model.as_deref()).ok();
-        let mut found = remote_files(records, key, removal.as_ref()).await?;
-        let left = FilesToDelete {
+    ) -> Result<(Vec<FilesToDelete>, RemoteFiles), RuntimeError> {
+        let removal = |model: Option<&str>| self.inner.factory.file_removal(&key.tenant, model).ok();
+        let mut found = remote_files(records, key, profile.model.as_deref(), removal).await?;
+        let left = std::mem::take(&mut found.files).into_iter().map(|(model, files)| FilesToDelete {
             session: key.session,
-            model: profile.model.clone(),
-            account: removal.map(|removal| removal.account().into()),
-            files: std::mem::take(&mut found.files),
-        };
-        Ok((Some(left).filter(|left| !left.files.is_empty()), found))
+            account: removal(model.as_deref()).map(|removal| removal.account().into()),
+            model,
+            files,
+        });
+        Ok((left.collect(), found))
     }
 }
 

@@ -1,10 +1,10 @@
-//! Finds the files of a session at its model's service in its record.
+//! Finds the files of a session at its models' services in its record.
 //!
 //! These are the files that its uploads were recorded with, also of artifacts that it no longer has, and the files
-//! that recorded responses name. Files of an imported history belong to others. A file that was never recorded,
-//! because the process died first, is not known.
+//! that recorded responses name. Each belongs to the model that the session had then. Files of an imported history,
+//! and those of the session that a fork was made of, belong to others. A file that was never recorded, because the process died first, is not known.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use conjure_artifact::ServiceFileDeletion;
@@ -19,20 +19,23 @@ use crate::runtime::session::session_reader::{SessionReader, read};
 pub(crate) struct RemoteFiles {
     /// The number of events.
     pub(crate) events: u64,
-    /// The ids of the files.
-    pub(crate) files: Vec<String>,
+    /// The ids of the files, by the model that the session had. No list is empty.
+    pub(crate) files: Vec<(Option<String>, Vec<String>)>,
     /// Why some events could not be read.
     pub(crate) unreadable: Option<String>,
 }
 
-/// Reads a session's record. `removal` is that of its model. Without it, blocks are read in the format of
-/// `conjure-anthropic`.
+/// Reads a session's record. `opened` is the model that it was opened with, and `removal` finds what deletes the files
+/// of a model. Without it, blocks are read in the format of `conjure-anthropic`.
 pub(crate) async fn remote_files(
     records: &SessionReader,
     key: &SessionKey,
-    removal: Option<&Arc<dyn ServiceFileDeletion>>,
+    opened: Option<&str>,
+    removal: impl Fn(Option<&str>) -> Option<Arc<dyn ServiceFileDeletion>>,
 ) -> Result<RemoteFiles, RuntimeError> {
-    let (mut own, mut foreign) = (BTreeSet::new(), BTreeSet::new());
+    let mut collected = CollectedFiles::default();
+    let mut model = opened.map(str::to_owned);
+    let mut deletion = removal(opened);
     let mut found = RemoteFiles::default();
     let mut next = Some(0);
     let events = records.info(key).await?.events;
@@ -48,12 +51,16 @@ pub(crate) async fn remote_files(
         for recorded in &page.events {
             found.events = recorded.seq + 1;
             match read(key, recorded) {
-                Ok(event) => collect(&event, removal, &mut own, &mut foreign),
+                Ok(Event { kind: EventKind::ModelChanged { to, .. }, .. }) => {
+                    deletion = removal(Some(&to));
+                    model = Some(to);
+                }
+                Ok(event) => collected.add(&event, model.as_ref(), deletion.as_ref()),
                 Err(error) => found.unreadable = Some(error.to_string()),
             }
         }
     }
-    found.files = own.difference(&foreign).cloned().collect();
+    found.files = collected.into_own();
     Ok(found)
 }
 
@@ -62,22 +69,47 @@ pub(super) fn is_damage(error: &JournalError) -> bool {
     matches!(error.kind(), JournalErrorKind::Corrupt | JournalErrorKind::Newer)
 }
 
-fn collect(
-    event: &Event,
-    removal: Option<&Arc<dyn ServiceFileDeletion>>,
-    own: &mut BTreeSet<String>,
-    foreign: &mut BTreeSet<String>,
-) {
-    match &event.kind {
-        EventKind::ArtifactUploaded { uploaded } => own.extend(uploaded_file(removal, &uploaded.block)),
-        EventKind::ModelAnswered { response, .. } => own.extend(produced_files(removal, &response.content)),
-        EventKind::Imported { messages, .. } => {
-            for message in messages {
-                foreign.extend(produced_files(removal, &message.content));
-                foreign.extend(message.content.iter().filter_map(|block| uploaded_file(removal, block)));
+/// The files that events name.
+#[derive(Debug, Default)]
+struct CollectedFiles {
+    own: BTreeMap<Option<String>, BTreeSet<String>>,
+    /// They belong to others.
+    foreign: BTreeSet<String>,
+}
+
+impl CollectedFiles {
+    fn add(&mut self, event: &Event, model: Option<&String>, removal: Option<&Arc<dyn ServiceFileDeletion>>) {
+        let own: Vec<String> = match &event.kind {
+            EventKind::ArtifactUploaded { uploaded } => {
+                uploaded_file(removal, &uploaded.block).into_iter().collect()
             }
+            EventKind::ModelAnswered { response, .. } => produced_files(removal, &response.content),
+            // What is before it belongs to the original.
+            EventKind::Forked { .. } => {
+                let before = std::mem::take(&mut self.own);
+                self.foreign.extend(before.into_values().flatten());
+                return;
+            }
+            EventKind::Imported { messages, .. } => {
+                for message in messages {
+                    self.foreign.extend(produced_files(removal, &message.content));
+                    let uploaded = message.content.iter().filter_map(|block| uploaded_file(removal, block));
+                    self.foreign.extend(uploaded);
+                }
+                return;
+            }
+            _ => return,
+        };
+        if !own.is_empty() {
+            self.own.entry(model.cloned()).or_default().extend(own);
         }
-        _ => {}
+    }
+
+    fn into_own(self) -> Vec<(Option<String>, Vec<String>)> {
+        let Self { own, foreign } = self;
+        let own =
+            own.into_iter().map(|(model, files)| (model, files.difference(&foreign).cloned().collect()));
+        own.filter(|(_, files): &(_, Vec<String>)| !files.is_empty()).collect()
     }
 }
 

@@ -7,6 +7,7 @@ pub(super) mod spec;
 
 pub(super) mod artifact_services;
 mod factory_queries;
+mod fork_workspace;
 pub(super) mod hosted_sessions;
 mod prepared_parts;
 pub(super) mod session_factory;

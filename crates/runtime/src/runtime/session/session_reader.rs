@@ -116,8 +116,32 @@ impl SessionReader {
         self.journal.session(key).await.map_err(|error| not_found(key, error))
     }
 
-    /// The profile that a session was opened with.
+    /// The profile of a session: that which it was opened with, with its current model.
     pub(crate) async fn profile(&self, key: &SessionKey) -> Result<SessionProfile, RuntimeError> {
+        let mut profile = self.opened_profile(key).await?;
+        if let Some(last) = self.model_changes(key).await?.pop() {
+            profile.model = Some(last);
+        }
+        Ok(profile)
+    }
+
+    /// The models that the session was changed to, in order.
+    pub(crate) async fn model_changes(&self, key: &SessionKey) -> Result<Vec<String>, RuntimeError> {
+        let (mut changes, mut next) = (Vec::new(), Some(1));
+        while let Some(from) = next {
+            let page = self.page(key, from, PageLimit::default()).await?;
+            next = page.next();
+            for recorded in page.events.iter().filter(|recorded| may_change_model(recorded)) {
+                if let EventKind::ModelChanged { to, .. } = read(key, recorded)?.kind {
+                    changes.push(to);
+                }
+            }
+        }
+        Ok(changes)
+    }
+
+    /// The profile that a session was opened with.
+    pub(crate) async fn opened_profile(&self, key: &SessionKey) -> Result<SessionProfile, RuntimeError> {
         let first = self.journal.read(key, 0, PageLimit { events: 1, ..PageLimit::default() }).await;
         let page = first.map_err(|error| not_found(key, error))?;
         let Some(recorded) = page.events.first() else { return Ok(SessionProfile::default()) };
@@ -151,7 +175,7 @@ impl SessionReader {
                 if unused.is_empty() {
                     return Ok(());
                 }
-                match self.profile(&SessionKey::new(tenant.clone(), info.session)).await {
+                match self.opened_profile(&SessionKey::new(tenant.clone(), info.session)).await {
                     Ok(profile) => {
                         for skill in &profile.skills {
                             unused.remove(&skill.digest);
@@ -182,6 +206,17 @@ impl SessionReader {
         }
         let artifacts = state.view().artifacts().iter().map(|artifact| Artifact::clone(artifact));
         Ok((artifacts.collect(), state.files().cloned().collect()))
+    }
+
+    /// All recorded events of a session from this number on.
+    pub(crate) async fn recorded_events(
+        &self,
+        key: &SessionKey,
+        from_seq: u64,
+    ) -> Result<Vec<Event>, RuntimeError> {
+        let recorded =
+            read_all(&*self.journal, key, from_seq).await.map_err(|error| not_found(key, error))?;
+        recorded.iter().map(|recorded| read(key, recorded)).collect()
     }
 
     /// All events of a session from this number on.
@@ -347,6 +382,15 @@ impl SessionReader {
             metadata: projection.metadata,
         })
     }
+}
+
+/// Whether this may be a change of the model, by the beginning of its text. Most events are not parsed for that.
+fn may_change_model(recorded: &RecordedEvent) -> bool {
+    /// The longest beginning that has the name of the event: the version and the time stand before it.
+    const BEGINNING: usize = 96;
+    const NAME: &[u8] = b"\"model_changed\"";
+    let body: &[u8] = &recorded.body;
+    body[..body.len().min(BEGINNING)].windows(NAME.len()).any(|window| window == NAME)
 }
 
 pub(crate) fn read(key: &SessionKey, recorded: &RecordedEvent) -> Result<Event, RuntimeError> {

@@ -211,6 +211,8 @@ impl DiskUsageCache {
         if let Some(reason) = found.incomplete_reason {
             return Err(RuntimeError::UsageUnknown { tenant: tenant.clone(), reason });
         }
+        // A copy may be as large as all that the tenant has, so an older value is not good enough.
+        self.current(tenant, MaxAge::Now).await?;
         self.reserve(tenant, found.usage).await
     }
 

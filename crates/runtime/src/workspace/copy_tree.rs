@@ -1,0 +1,293 @@
+//! Copies a folder that commands may change meanwhile, for a fork of its session.
+//!
+//! Each step goes from an open folder to a name in it, and follows no link. Entries, depth and so the open folders are bounded. Links are
+//! copied as links, further names of a file as further names, and holes stay holes. Where the file system can, files share their blocks
+//! until one of them changes. Sockets, pipes and devices are left out.
+//!
+//! State: the copy, which is incomplete after an error. Whoever asked for it removes it.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, OsStr};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, Dir, FileType, Gid, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps, Uid, fstat, openat,
+};
+use rustix::io::Errno;
+use tokio_util::sync::CancellationToken;
+
+/// The bounds of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CopyBounds {
+    /// The most files, folders and links.
+    pub(crate) entries: usize,
+    /// The deepest nesting. Each level keeps three files open.
+    pub(crate) depth: usize,
+}
+
+impl Default for CopyBounds {
+    fn default() -> Self {
+        Self { entries: 1_000_000, depth: 64 }
+    }
+}
+
+/// Why a folder was not copied.
+#[derive(Debug)]
+pub(crate) struct CopyError {
+    /// The entry, relative to the folder; empty for the folder itself.
+    pub(crate) path: PathBuf,
+    pub(crate) reason: String,
+}
+
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const CREATE: OFlags =
+    OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// How much of a file is copied at a time.
+const CHUNK: usize = 256 << 10;
+
+/// Copies what is in `from` to the empty folder `to`, which nobody else uses. Ends with an error soon after `cancel`. Blocks.
+pub(crate) fn copy_tree(
+    from: OwnedFd,
+    to: OwnedFd,
+    bounds: CopyBounds,
+    cancel: &CancellationToken,
+) -> Result<(), CopyError> {
+    let top = |errno: Errno| failure(Path::new(""), errno);
+    let root =
+        to.try_clone().map_err(|error| CopyError { path: PathBuf::new(), reason: error.to_string() })?;
+    let mut copy = TreeCopy { root, bounds, entries: 0, linked: HashMap::new(), cancel };
+    let mut open = vec![OpenFolder::new(from, to, PathBuf::new()).map_err(top)?];
+    while let Some(folder) = open.last_mut() {
+        let entry = match folder.names.next() {
+            Some(Ok(entry)) => entry,
+            Some(Err(errno)) => return Err(failure(&folder.path, errno)),
+            None => {
+                folder.finish().map_err(|errno| failure(&folder.path, errno))?;
+                open.pop();
+                continue;
+            }
+        };
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let path = folder.path.join(OsStr::from_bytes(name.to_bytes()));
+        copy.count(&path)?;
+        if let Some(below) = copy.entry(folder, name, &path).map_err(|error| error.at(&path))? {
+            if open.len() > bounds.depth {
+                let reason = format!("its folders are more than {} deep", bounds.depth);
+                return Err(CopyError { path, reason });
+            }
+            open.push(below);
+        }
+    }
+    Ok(())
+}
+
+/// A folder that is being copied.
+struct OpenFolder {
+    from: OwnedFd,
+    to: OwnedFd,
+    names: Dir,
+    path: PathBuf,
+}
+
+impl OpenFolder {
+    fn new(from: OwnedFd, to: OwnedFd, path: PathBuf) -> Result<Self, Errno> {
+        let names = Dir::read_from(&from)?;
+        Ok(Self { from, to, names, path })
+    }
+
+    /// Sets owner, mode and dates, which the entries would have changed.
+    fn finish(&self) -> Result<(), Errno> {
+        copy_attributes(self.to.as_fd(), &fstat(&self.from)?)
+    }
+}
+
+/// Why an entry was not copied.
+enum EntryError {
+    System(Errno),
+    Io(io::Error),
+    Cancelled,
+}
+
+impl From<Errno> for EntryError {
+    fn from(errno: Errno) -> Self {
+        Self::System(errno)
+    }
+}
+
+impl From<io::Error> for EntryError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl EntryError {
+    fn at(self, path: &Path) -> CopyError {
+        match self {
+            Self::System(errno) => failure(path, errno),
+            Self::Io(error) => CopyError { path: path.to_owned(), reason: error.to_string() },
+            Self::Cancelled => {
+                CopyError { path: path.to_owned(), reason: "the copy was interrupted".to_owned() }
+            }
+        }
+    }
+}
+
+fn failure(path: &Path, errno: Errno) -> CopyError {
+    CopyError { path: path.to_owned(), reason: io::Error::from(errno).to_string() }
+}
+
+struct TreeCopy<'c> {
+    root: OwnedFd,
+    bounds: CopyBounds,
+    entries: usize,
+    /// The copies of files that have several names, by device and inode.
+    linked: HashMap<(u64, u64), PathBuf>,
+    cancel: &'c CancellationToken,
+}
+
+impl TreeCopy<'_> {
+    fn count(&mut self, path: &Path) -> Result<(), CopyError> {
+        self.entries += 1;
+        if self.entries > self.bounds.entries {
+            let reason = format!("it has more than {} files, folders and links", self.bounds.entries);
+            return Err(CopyError { path: PathBuf::new(), reason });
+        }
+        if self.cancel.is_cancelled() { Err(EntryError::Cancelled.at(path)) } else { Ok(()) }
+    }
+
+    /// Copies one entry. Returns a folder whose entries are to be copied. What is removed or replaced meanwhile is left out.
+    fn entry(
+        &mut self,
+        folder: &OpenFolder,
+        name: &CStr,
+        path: &Path,
+    ) -> Result<Option<OpenFolder>, EntryError> {
+        let OpenFolder { from, to, .. } = folder;
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        let stat = match rustix::fs::statat(from, name, flags) {
+            Err(Errno::NOENT) => return Ok(None),
+            stat => stat?,
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => {
+                let opened = match openat(from, name, FOLDER, Mode::empty()) {
+                    Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+                    opened => opened?,
+                };
+                rustix::fs::mkdirat(to, name, Mode::RWXU)?;
+                let made = openat(to, name, FOLDER, Mode::empty())?;
+                return Ok(Some(OpenFolder::new(opened, made, path.to_owned())?));
+            }
+            FileType::Symlink => match rustix::fs::readlinkat(from, name, Vec::new()) {
+                Err(Errno::NOENT | Errno::INVAL) => {}
+                target => copy_link(&target?, to, name)?,
+            },
+            FileType::RegularFile => {
+                let opened = match openat(from, name, READ, Mode::empty()) {
+                    Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => return Ok(None),
+                    opened => opened?,
+                };
+                self.file(&File::from(opened), to, name, path)?;
+            }
+            other => {
+                tracing::debug!(path = %path.display(), kind = ?other, "left out of the copy of a workspace");
+            }
+        }
+        Ok(None)
+    }
+
+    fn file(&mut self, from: &File, to: &OwnedFd, name: &CStr, path: &Path) -> Result<(), EntryError> {
+        let stat = fstat(from)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Ok(());
+        }
+        let id = (stat.st_dev, stat.st_ino);
+        if stat.st_nlink > 1
+            && let Some(known) = self.linked.get(&id)
+        {
+            rustix::fs::linkat(&self.root, known, to, name, AtFlags::empty())?;
+            return Ok(());
+        }
+        let made = File::from(openat(to, name, CREATE, Mode::RUSR | Mode::WUSR)?);
+        if rustix::fs::ioctl_ficlone(&made, from).is_err() {
+            self.copy_content(from, &made, u64::try_from(stat.st_size).unwrap_or(0))?;
+        }
+        copy_attributes(made.as_fd(), &stat)?;
+        if stat.st_nlink > 1 {
+            self.linked.insert(id, path.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Copies the data of a file of this size, and leaves its holes.
+    fn copy_content(&self, from: &File, to: &File, size: u64) -> Result<(), EntryError> {
+        to.set_len(size)?;
+        let mut buffer = vec![0; CHUNK];
+        let mut at = 0;
+        while at < size {
+            at = match rustix::fs::seek(from, SeekFrom::Data(at)) {
+                Ok(data) => data,
+                // There is no data after it.
+                Err(Errno::NXIO) => break,
+                // This file system does not tell.
+                Err(Errno::INVAL | Errno::OPNOTSUPP) => at,
+                Err(errno) => return Err(errno.into()),
+            };
+            let hole = rustix::fs::seek(from, SeekFrom::Hole(at)).unwrap_or(size).min(size);
+            while at < hole {
+                if self.cancel.is_cancelled() {
+                    return Err(EntryError::Cancelled);
+                }
+                let wanted = usize::try_from(hole - at).unwrap_or(CHUNK).min(CHUNK);
+                let count = from.read_at(&mut buffer[..wanted], at)?;
+                if count == 0 {
+                    // It was truncated meanwhile.
+                    return Ok(());
+                }
+                to.write_all_at(&buffer[..count], at)?;
+                at += count as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn copy_link(target: &CString, to: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+    rustix::fs::symlinkat(target, to, name)
+}
+
+/// Sets owner, mode and dates as of this file. Only a host that may give files away keeps foreign owners. The bits that change the user
+/// of a program are left out.
+fn copy_attributes(to: BorrowedFd<'_>, stat: &Stat) -> Result<(), Errno> {
+    let own = fstat(to)?;
+    if (own.st_uid, own.st_gid) != (stat.st_uid, stat.st_gid) {
+        let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+        match rustix::fs::fchown(to, Some(uid), Some(gid)) {
+            Ok(()) | Err(Errno::PERM | Errno::INVAL) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    rustix::fs::fchmod(to, Mode::from_raw_mode(stat.st_mode & 0o777))?;
+    let date = |tv_sec, nanoseconds: u64| Timespec {
+        tv_sec,
+        tv_nsec: i64::try_from(nanoseconds).unwrap_or_default(),
+    };
+    let times = Timestamps {
+        last_access: date(stat.st_atime, stat.st_atime_nsec),
+        last_modification: date(stat.st_mtime, stat.st_mtime_nsec),
+    };
+    rustix::fs::futimens(to, &times)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! Hosts that are killed while they fork a session: the next start has no fork, or a whole one. The host is this program, run again.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use conjure::SessionId;
+use conjure::config::ExecutorKind;
+use conjure::session::ForkPoint;
+use futures_util::FutureExt as _;
+
+use crate::again::Killed;
+use crate::runtime::fixture::{Fixture, ask, soon, tenant};
+use crate::runtime::open_failpoints::{Halt, Point, left, on_disk};
+
+/// What tells the part which host it is, which session it forks, and how far it comes.
+const HOST: &str = "CONJURE_TEST_FORK_HOST";
+const SESSION: &str = "CONJURE_TEST_FORK_SESSION";
+const POINT: &str = "CONJURE_TEST_FORK_POINT";
+
+/// The part: a host that forks a session, halts half way, says so, and lives until it is killed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn part_a_process_that_halts() {
+    #[expect(clippy::disallowed_methods, reason = "the part is told so what it is")]
+    let [Ok(folder), Ok(session), Ok(point)] = [HOST, SESSION, POINT].map(std::env::var) else { return };
+    let fixture = Fixture::existing(Path::new(&folder), ExecutorKind::Local);
+    let halt = Halt::at(if point == "start" { Point::Start } else { Point::Preparation });
+    let runtime = halt.start(&fixture).await;
+    let saying = async {
+        halt.reached(1).await;
+        println!("\nREADY");
+        std::future::pending::<()>().await;
+    };
+    let (acme, id) = (tenant("acme"), session.parse().unwrap());
+    let forking = runtime.fork(&acme, id, ForkPoint::End).map(drop);
+    futures_util::future::join(forking, saying).await;
+}
+
+/// A host of its own that has come so far.
+#[expect(clippy::disallowed_methods, reason = "the test needs another process")]
+fn halted(fixture: &Fixture, session: SessionId, point: Point) -> Killed {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["runtime::fork_killed::part_a_process_that_halts", "--exact", "--nocapture"]);
+    command
+        .env(HOST, fixture.folder())
+        .env(SESSION, session.to_string())
+        .env(POINT, if point == Point::Start { "start" } else { "preparation" });
+    let mut child = Killed(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let said = BufReader::new(child.0.stdout.take().unwrap());
+    assert!(said.lines().any(|line| line.unwrap() == "READY"), "the host did not come so far");
+    child
+}
+
+/// Before the record, the copy of the workspace is removed; behind it, the fork is whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn what_one_leaves_that_dies_over_a_fork_is_none_or_a_whole_one() {
+    for (point, forks) in [(Point::Preparation, 0), (Point::Start, 1)] {
+        let fixture = Fixture::new(ExecutorKind::Local);
+        let open = Halt::at(Point::Preparation);
+        open.release();
+        let runtime = open.start(&fixture).await;
+        let session = runtime.open(Halt::spec()).await.unwrap();
+        ask(&session, "hello").await;
+        runtime.shutdown(soon()).await.unwrap();
+        let note = |id: SessionId| {
+            let folder = fixture.data().join("tenants/acme/workspaces").join(id.to_string());
+            folder.join("workspace/note")
+        };
+        std::fs::write(note(session.id()), "kept").unwrap();
+        let dying = halted(&fixture, session.id(), point);
+        assert_eq!(on_disk(&fixture), [2, 1, 1], "{point:?}");
+
+        drop(dying);
+        let runtime = open.start(&fixture).await;
+        assert_eq!(left(&fixture, &runtime).await, (1 + forks, [1 + forks, 1, 0]), "{point:?}");
+        for id in runtime.session_ids(&tenant("acme")).await.unwrap() {
+            let again = runtime.session(&tenant("acme"), id).await.unwrap();
+            assert_eq!(std::fs::read_to_string(note(id)).unwrap(), "kept");
+            assert_eq!(ask(&again, "and now").await, "heard: and now");
+        }
+        runtime.shutdown(soon()).await.unwrap();
+    }
+}
