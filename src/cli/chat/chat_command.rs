@@ -21,6 +21,8 @@ pub(super) enum Argument {
     None,
     /// A path, with this name in the help.
     Path(&'static str),
+    /// A name, with this description in the help. It may be missing.
+    Optional(&'static str),
 }
 
 /// The description of a command.
@@ -50,8 +52,8 @@ pub(super) const COMMANDS: [CommandInfo; 7] = [
     CommandInfo {
         command: ChatCommand::Model,
         name: "/model",
-        argument: Argument::None,
-        meaning: "say which model answers",
+        argument: Argument::Optional("[NAME]"),
+        meaning: "say which model answers, or let another one answer from now on",
     },
     CommandInfo {
         command: ChatCommand::Attach,
@@ -110,7 +112,7 @@ pub(super) fn parse(line: &str) -> Result<ChatInput<'_>, CliError> {
         Argument::Path(what) if argument.is_empty() => {
             Err(CliError::usage(format!("`{name}` needs a path: `{name} {what}`")))
         }
-        Argument::None | Argument::Path(_) => Ok(ChatInput::Command(info.command, unquoted(argument))),
+        _ => Ok(ChatInput::Command(info.command, unquoted(argument))),
     }
 }
 
@@ -142,6 +144,8 @@ mod tests {
             (" /etc/passwd has what?", ChatInput::Message(" /etc/passwd has what?")),
             ("/help", ChatInput::Command(ChatCommand::Help, "")),
             ("/help ", ChatInput::Command(ChatCommand::Help, "")),
+            ("/model", ChatInput::Command(ChatCommand::Model, "")),
+            ("/model ollama:qwen3", ChatInput::Command(ChatCommand::Model, "ollama:qwen3")),
             ("/attach  my file.csv ", ChatInput::Command(ChatCommand::Attach, "my file.csv")),
             ("/attach 'my file.csv'", ChatInput::Command(ChatCommand::Attach, "my file.csv")),
             ("/export \"a b.md\"", ChatInput::Command(ChatCommand::Export, "a b.md")),

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::approvals::{ReplyReader, TerminalApprover};
 use crate::cli::args::{ChatArgs, ContinueArgs, OpenArgs};
 use crate::cli::chat::chat_display::ChatDisplay;
+use crate::cli::chat::chat_model::{ChatModel, NamedModel, RecordingState};
 use crate::cli::chat::conversation::{ChatConversation, ConversationEnd};
 use crate::cli::chat::help::{WELCOME, no_model_error};
 use crate::cli::chat::line_input::{InputKind, LineInput};
@@ -48,7 +49,7 @@ struct ChatStart {
     commands: Vec<TurnCommand>,
     recording: ModelRecording,
     summary: TurnSummary,
-    model_label: String,
+    model: NamedModel,
     skills: Vec<Arc<Skill>>,
     /// What the user said before.
     history: Vec<String>,
@@ -94,8 +95,10 @@ async fn converse(
             return ended;
         }
     };
-    let ChatStart { commands, recording, summary, model_label, skills, history, origin, opened } = start;
+    let ChatStart { commands, recording, summary, model, skills, history, origin, opened } = start;
     let Some(opened) = opened.or(slot) else { return Err(CliError::internal("the session is not there")) };
+    let ModelRecording { recorder, price_check } = recording;
+    let recording = if recorder.is_some() { RecordingState::Recorded } else { RecordingState::NotRecorded };
     let input = Arc::new(LineInput::new(kind, &history, terminal)?);
     let output_closed = CancellationToken::new();
     let display = ChatDisplay::new(output_closed.clone());
@@ -114,7 +117,8 @@ async fn converse(
         output_closed,
         approver: approver(kind, &input, terminal),
         summary,
-        model_label,
+        config: &data_config,
+        model: ChatModel::new(model, recording, price_check),
         skills,
         tools: Arc::new(tools),
         attached: Vec::new(),
@@ -124,12 +128,12 @@ async fn converse(
     let ConversationEnd { exit, wait } = conversation.run(commands, &mut signals).await;
     let (usage, has_turns) = (*conversation.summary.usage(), conversation.has_turns);
     // The printer ends only after all senders are dropped, and the terminal is as it was after the input.
-    drop(conversation);
+    let price_check = conversation.into_model().into_price_check();
     drop(input);
     if has_turns {
         let signal = matches!(exit, ExitStatus::Interrupted | ExitStatus::Terminated).then_some(exit);
         let resume_command = opened.host.chat_command(opened.session.id());
-        let closing = Closing { wait, signal, usage, price_check: recording.price_check, resume_command };
+        let closing = Closing { wait, signal, usage, price_check, resume_command };
         opened.close(printer, closing, &mut signals, terminal).await;
     } else {
         tokio::select! {
@@ -137,7 +141,7 @@ async fn converse(
             _ = signals.next() => {}
         }
     }
-    finish_recording(recording.recorder.as_deref(), Ok(exit), terminal)
+    finish_recording(recorder.as_deref(), Ok(exit), terminal)
 }
 
 /// Who decides on tool calls: the person at the terminal, if there is one who sees the questions.
@@ -159,7 +163,7 @@ async fn open(
     terminal: &Arc<Terminal>,
     slot: &mut Option<CommandSession>,
 ) -> Result<ChatStart, CliError> {
-    if args.model.is_none() && args.script.is_none() {
+    if args.model.is_none() && args.script.is_none() && config.model().is_none() {
         return Err(no_model_error());
     }
     let config = merge_args(args, config, environment, terminal).await?;
@@ -173,7 +177,7 @@ async fn open(
         commands: Vec::new(),
         recording: new.recording,
         summary: TurnSummary::default(),
-        model_label: new.model_label,
+        model: NamedModel { name: new.model_name, label: new.model_label },
         skills: new.skills,
         history: Vec::new(),
         origin: SessionOrigin::New,
@@ -204,7 +208,7 @@ async fn resume(
     };
     let request = ResumeRequest { id, action: ResumeAction::Converse, rules, args };
     let plan = prepare_resume(&Arc::new(request), config, environment, terminal).await?;
-    let ResumePlan { opened, commands, recording, summary, model_label } = plan;
+    let ResumePlan { opened, commands, recording, summary, model_name, model_label } = plan;
     let (runtime, tenant) = (&opened.host.runtime, &opened.host.tenant);
     let events = runtime.events(tenant, opened.session.id(), 0).await?;
     let history: Vec<String> = events.iter().filter_map(user_text).collect();
@@ -215,7 +219,7 @@ async fn resume(
         commands,
         recording,
         summary,
-        model_label,
+        model: NamedModel { name: model_name, label: model_label },
         skills: Vec::new(),
         history,
         origin: SessionOrigin::Resumed,

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use conjure::conversation::TurnStop;
 use conjure::runtime::Deadline;
-use conjure::{Block, ProcessEnv, Skill};
+use conjure::{Block, Config, ProcessEnv, Skill};
 use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::approvals::TerminalApprover;
+use crate::cli::chat::chat_model::ChatModel;
 use crate::cli::chat::chat_command::{ChatCommand, ChatInput, parse};
 use crate::cli::chat::help::{
     INTERRUPT_NOTE, INTERRUPTED_NOTE, LEAVE_NOTE, PIPE_INTERRUPT_NOTE, command_list,
@@ -37,8 +38,8 @@ pub(super) struct ChatConversation<'a> {
     pub(super) output_closed: CancellationToken,
     pub(super) approver: Option<Arc<TerminalApprover>>,
     pub(super) summary: TurnSummary,
-    /// Describes the model in one line.
-    pub(super) model_label: String,
+    pub(super) config: &'a Config,
+    pub(super) model: ChatModel,
     /// The skills whose descriptions are known.
     pub(super) skills: Vec<Arc<Skill>>,
     /// The folders that tools may write to.
@@ -73,6 +74,11 @@ impl ConversationEnd {
 }
 
 impl ChatConversation<'_> {
+    /// Ends the conversation. Returns its model.
+    pub(super) fn into_model(self) -> ChatModel {
+        self.model
+    }
+
     /// Runs the turns that are under way, then those that the user wants, until the user leaves.
     pub(super) async fn run(&mut self, first: Vec<TurnCommand>, signals: &mut Signals) -> ConversationEnd {
         for command in first {
@@ -169,7 +175,13 @@ impl ChatConversation<'_> {
         let (opened, terminal) = (self.opened, self.terminal);
         match command {
             ChatCommand::Help => terminal.note(&command_list()),
-            ChatCommand::Model => terminal.note(&self.model_label),
+            ChatCommand::Model => {
+                if !argument.is_empty() {
+                    let (session, config) = (&opened.session, self.config);
+                    self.model.change(argument, session, config, self.environment).await?;
+                }
+                terminal.note(self.model.label());
+            }
             ChatCommand::Skills => session_commands::list_skills(opened, &self.skills, terminal).await?,
             ChatCommand::Files => session_commands::list_files(opened, terminal).await?,
             ChatCommand::Attach => {

@@ -9,9 +9,9 @@ use crate::cli::cli_error::CliError;
 pub(super) const WELCOME: &str =
     "write a message; `/help` lists the commands, Ctrl-C interrupts, Ctrl-D leaves";
 
-/// What is said when a turn is interrupted at a terminal. It begins a line, since the terminal shows `^C`.
+/// What is said when a turn is interrupted at a terminal, which has shown `^C`.
 pub(super) const INTERRUPT_NOTE: &str =
-    "\ninterrupting what runs (Ctrl-C again does not wait for it, and leaves)";
+    " interrupting what runs (Ctrl-C again does not wait for it, and leaves)";
 
 /// The same where nobody sits at a terminal.
 pub(super) const PIPE_INTERRUPT_NOTE: &str =
@@ -27,7 +27,7 @@ pub(super) const INTERRUPTED_NOTE: &str = "interrupted; what was said so far is 
 pub(super) fn command_list() -> String {
     let usage = |name: &str, argument: Argument| match argument {
         Argument::None => name.to_owned(),
-        Argument::Path(what) => format!("{name} {what}"),
+        Argument::Path(what) | Argument::Optional(what) => format!("{name} {what}"),
     };
     let usages: Vec<String> = COMMANDS.iter().map(|info| usage(info.name, info.argument)).collect();
     let width = usages.iter().map(String::len).max().unwrap_or_default();
@@ -47,18 +47,20 @@ pub(super) fn no_model_error() -> CliError {
 
 const NO_MODEL_HELP: &str = "any of these begins a conversation:
 
-  with a key for Anthropic's service
+  with a key for a model's service: Anthropic, OpenAI or Gemini
       export ANTHROPIC_API_KEY=…
       conjure chat --model claude-sonnet-4-5
+      export OPENAI_API_KEY=…
+      conjure chat --model openai:NAME
 
-  with a server on this machine that speaks the Messages API, such as llama.cpp's
-      export ANTHROPIC_BASE_URL=http://127.0.0.1:8080 ANTHROPIC_API_KEY=none
-      conjure chat --model NAME
+  with a model on this machine, without any key
+      ollama pull qwen3
+      conjure chat --model ollama:qwen3
 
-  without any model: the words come from a file, and the tools are real
+  without any model: a file has its words, and the tools are real
       conjure chat --script FILE
 
-`conjure chat --help` lists all options.";
+`model = \"NAME\"` in the configuration file chooses one for good.";
 
 #[cfg(test)]
 mod tests {

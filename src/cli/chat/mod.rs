@@ -5,6 +5,7 @@ mod conversation;
 mod help;
 
 mod chat_command;
+mod chat_model;
 mod session_commands;
 
 mod line_editor;

@@ -43,3 +43,4 @@ pub(crate) use session_setup::{
     add_files, no_workspace_error, redactor, run_blocking, tool_dirs, variables, with_recorder,
 };
 pub(crate) use turn_summary::{TurnEnd, TurnSummary};
+pub(crate) use usage_report::PriceCheck;

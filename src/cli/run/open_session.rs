@@ -46,6 +46,8 @@ pub(crate) struct SessionFiles {
 /// A session that was opened, before its sandbox is created.
 pub(crate) struct NewSession {
     pub(crate) recording: ModelRecording,
+    /// The name of the model in the session.
+    pub(crate) model_name: String,
     /// Describes the model in one line.
     pub(crate) model_label: String,
     pub(crate) skills: Vec<Arc<Skill>>,
@@ -206,6 +208,7 @@ pub(crate) async fn open_session(
     opened.before = before;
     Ok(NewSession {
         recording: ModelRecording { recorder, price_check: words.price_check },
+        model_name: name,
         model_label: words.label,
         skills,
         files,

@@ -56,6 +56,8 @@ pub(crate) struct ResumePlan {
     pub(crate) commands: Vec<TurnCommand>,
     pub(crate) recording: ModelRecording,
     pub(crate) summary: TurnSummary,
+    /// The name of the model in the session.
+    pub(crate) model_name: String,
     /// Describes the model in one line.
     pub(crate) model_label: String,
 }
@@ -195,7 +197,7 @@ pub(crate) async fn prepare_resume(
         let limits = max_turns.map(|calls| Limits { model_calls: calls, ..profile.limits.clone() });
         commands.push(TurnCommand::Prompt(input, limits));
     }
-    Ok(ResumePlan { opened, commands, recording, summary, model_label: words.label })
+    Ok(ResumePlan { opened, commands, recording, summary, model_name: name, model_label: words.label })
 }
 
 /// Finds the session, and loads what is recorded of it.

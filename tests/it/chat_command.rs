@@ -1,0 +1,607 @@
+//! `conjure chat`: with lines from a pipe, and with a person at a terminal.
+
+use std::path::Path;
+
+use conjure::model::{Script, ScriptFormat};
+use conjure_anthropic::fake::FakeMessages;
+use rustix::process::Signal;
+
+use crate::support::terminal::{AtTerminal, Terminal};
+use crate::support::{Conjure, script};
+
+/// What a terminal is told when the line editor begins to read.
+const READS_A_LINE: &str = "\x1b[?2004h";
+
+/// A data folder and a workspace.
+struct Fixture {
+    data: tempfile::TempDir,
+    workspace: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self { data: tempfile::tempdir().unwrap(), workspace: tempfile::tempdir().unwrap() }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Conjure {
+        Conjure::new(arguments).env("CONJURE_DATA", self.data.path())
+    }
+
+    /// A chat whose lines come from a pipe.
+    fn piped(&self, script: &Path, options: &[&str], lines: impl Into<Vec<u8>>) -> Conjure {
+        self.command(&["chat", "--workspace"])
+            .arg(self.workspace.path())
+            .arg("--script")
+            .arg(script)
+            .args(options)
+            .input(lines)
+    }
+
+    /// A chat at a terminal, which shows everything.
+    fn at_terminal(&self, script: &Path, options: &[&str], with: fn(Conjure) -> Conjure) -> AtTerminal {
+        let folder = self.workspace.path().to_str().unwrap();
+        let script = script.to_str().unwrap();
+        let arguments = [&["chat", "--workspace", folder, "--script", script], options].concat();
+        let conjure = |conjure: Conjure| with(conjure.env("CONJURE_DATA", self.data.path()));
+        Terminal::new().with_output().start(arguments, conjure)
+    }
+
+    /// The text without what is another in each run.
+    fn settled(&self, text: &str) -> String {
+        let text = text.replace(self.workspace.path().to_str().unwrap(), "[WORKSPACE]");
+        let text = match text.find("ses_") {
+            Some(start) => text.replace(&text[start..start + 36], "[SESSION]"),
+            None => text,
+        };
+        text.lines()
+            .map(|line| if line.starts_with("the model's words") { "the model's words come from a script" } else { line })
+            // What a machine cannot limit is its own.
+            .map(|line| line.split("; it cannot enforce here").next().unwrap_or(line))
+            .map(|line| format!("{}\n", without_duration(line)))
+            .collect()
+    }
+}
+
+/// The line of a tool call without its duration.
+fn without_duration(line: &str) -> String {
+    let words: Vec<String> = line
+        .split("  ")
+        .map(|part| match part.split_once("s, ") {
+            Some((time, rest)) if time.parse::<f64>().is_ok() => format!("[TIME], {rest}"),
+            _ if part.starts_with("failed, ") => "failed, [TIME]".to_owned(),
+            _ => part.to_owned(),
+        })
+        .collect();
+    words.join("  ")
+}
+
+/// The first id in a text.
+fn session_of(text: &str) -> String {
+    let start = text.find("ses_").unwrap_or_else(|| panic!("no session is named: {text}"));
+    text[start..start + 36].to_owned()
+}
+
+/// A tool call of a script.
+fn bash(command: &str) -> String {
+    format!("{{tool_use: {{name: bash_tool, input: {{command: \"{command}\", description: x}}}}}}")
+}
+
+/// Two turns, the second with tool calls, and one more.
+fn three_turns() -> tempfile::NamedTempFile {
+    script(&format!(
+        "- content: \"Hello.\\nHow can I help?\"\n\
+         - content: [{{text: Let me look.}}, {}]\n\
+         - content: [{}, {}]\n\
+         - content: \"There is {{{{result:last | trim}}}}.\"\n\
+         - content: Bye.\n",
+        bash("echo one > made.txt; ls"),
+        bash("echo gone wrong >&2; exit 3"),
+        bash("cat made.txt"),
+    ))
+}
+
+#[test]
+fn a_chat_without_a_model_says_on_one_screen_how_to_get_one() {
+    let done = Conjure::new(["chat"]).finish().code(2);
+    assert!(done.stderr.lines().count() < 24, "{}", done.stderr);
+    insta::assert_snapshot!("no_model", done.stderr);
+    insta::assert_snapshot!("chat_help", Conjure::new(["chat", "--help"]).finish().code(0).stdout);
+}
+
+#[test]
+fn lines_of_a_pipe_are_messages_and_answers_are_all_of_standard_output() {
+    let fixture = Fixture::new();
+    let lines = "Hi\nWhat is here?\n\n   \n/files\n/quit\nnot read\n";
+    let done = fixture.piped(three_turns().path(), &[], lines).finish().code(0);
+    assert_eq!(done.stdout, "Hello.\nHow can I help?\nLet me look.\nThere is one.\n");
+    insta::assert_snapshot!("piped", fixture.settled(&done.stderr));
+    assert!(!done.stderr.contains('\x1b'), "{}", done.stderr);
+    // No line is longer than a terminal is wide, except those with a path or an id.
+    let long = done.stderr.lines().filter(|line| line.chars().count() > 80 && !line.contains('/'));
+    assert_eq!(long.filter(|line| !line.contains("ses_")).collect::<Vec<_>>(), [""; 0]);
+}
+
+#[test]
+fn commands_look_at_the_session() {
+    let fixture = Fixture::new();
+    let folder = tempfile::tempdir().unwrap();
+    let (markdown, events) = (folder.path().join("chat.md"), folder.path().join("chat.jsonl"));
+    let lines = format!(
+        "/help\n/model\n/skills\n/files\nHi\n/export {}\n/export '{}'\n",
+        markdown.display(),
+        events.display()
+    );
+    let options = ["--skills", "fixtures/skills"];
+    let done = fixture.piped(three_turns().path(), &options, lines.clone()).finish().code(0);
+    let told = fixture.settled(&done.stderr).replace(folder.path().to_str().unwrap(), "[FOLDER]");
+    insta::assert_snapshot!("commands", told);
+    let text = std::fs::read_to_string(&markdown).unwrap();
+    assert!(text.contains("## User\n\nHi\n\n## Model\n\nHello.\nHow can I help?"), "{text}");
+    let read = std::fs::read_to_string(&events).unwrap();
+    let exported = fixture.command(&["sessions", "export", &session_of(&done.stderr)]).finish().code(0);
+    assert!(!read.is_empty() && exported.stdout.starts_with(&read), "{read}");
+
+    // Nothing is overwritten, and that is a failure.
+    let again = fixture.piped(three_turns().path(), &options, lines).finish().code(2);
+    again.says("exists, and is not overwritten");
+    assert_eq!(std::fs::read_to_string(&markdown).unwrap(), text);
+}
+
+#[test]
+fn a_line_that_cannot_be_used_is_not_sent_and_the_next_one_is() {
+    let fixture = Fixture::new();
+    let mut lines = b"/nothing here\n/quit now\n\xff\xfe\n".to_vec();
+    lines.extend(vec![b'x'; 5 * 1024 * 1024]);
+    lines.extend(b"\n /help is a command\nlast line");
+    let script = script("- content: One.\n- content: Two.\n");
+    let done = fixture.piped(script.path(), &[], lines).finish().code(2);
+    let done = done
+        .says("error: there is no command `/nothing`\nhint: `/help` lists the commands")
+        .says("`/quit` takes nothing after its name")
+        .says("a line is not UTF-8 text, and was not sent")
+        .says("a line is longer than 4 MiB")
+        .does_not_say("panicked");
+    assert_eq!(done.stdout, "One.\nTwo.\n");
+    let exported = fixture.command(&["sessions", "export", &session_of(&done.stderr)]).finish().code(0);
+    let sent: Vec<String> = exported
+        .json_lines()
+        .iter()
+        .filter(|event| event["type"] == "user.message")
+        .map(|event| event["content"][0]["text"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(sent, [" /help is a command", "last line"]);
+}
+
+#[test]
+fn a_message_of_a_megabyte_is_sent_whole() {
+    let fixture = Fixture::new();
+    let script = script("- expect: {user: {matches: '^a{1000}'}}\n  content: Long.\n");
+    let done = fixture.piped(script.path(), &[], vec![b'a'; 1024 * 1024]).finish().code(0);
+    assert_eq!(done.stdout, "Long.\n");
+}
+
+#[test]
+fn a_chat_in_which_nothing_was_said_leaves_no_session() {
+    let fixture = Fixture::new();
+    for lines in ["", "\n", "/help\n", "/quit\n"] {
+        let done = fixture.piped(three_turns().path(), &[], lines).finish().code(0);
+        done.does_not_say("--resume");
+    }
+    fixture.command(&["sessions", "list"]).finish().code(0).says("no sessions");
+}
+
+#[test]
+fn a_turn_that_fails_does_not_end_the_chat_and_is_its_exit_code() {
+    let fixture = Fixture::new();
+    let script = script(
+        "- error: {type: overloaded_error, message: busy}\n- content: Better.\n- content: []\n",
+    );
+    let done = fixture.piped(script.path(), &[], "One\nTwo\nThree\n").finish().code(1);
+    assert_eq!(done.stdout, "Better.\n");
+    done.says("error: ").says("busy").says("warning: the model's last answer holds no text");
+    let closed = fixture.piped(three_turns().path(), &[], "Hi\nMore\n").without_reader().finish();
+    assert_eq!(closed.code(1).stdout, "");
+}
+
+#[test]
+fn nobody_is_asked_in_a_pipe_and_no_line_is_taken_for_a_reply() {
+    let fixture = Fixture::new();
+    let script = script(&format!("- content: [{}]\n- content: Done.\n", bash("echo one >> effects")));
+    let waits = fixture.piped(script.path(), &["--ask", "bash_tool"], "Go\ny\ny\n").finish().code(6);
+    let id = session_of(&waits.stderr);
+    waits.says("a call of `bash_tool` waits for a person").says("toolu_script_1 --allow");
+    assert!(!fixture.workspace.path().join("effects").exists());
+
+    // A resumed chat asks where there is a terminal.
+    let resume = |lines: &str| {
+        let resume = fixture.command(&["chat", "--resume", &id, "--script"]).arg(script.path());
+        resume.input(lines).finish()
+    };
+    resume("y\n").code(6).says("--allow");
+    assert!(!fixture.workspace.path().join("effects").exists());
+    let arguments = ["chat", "--resume", &id, "--script", script.path().to_str().unwrap()];
+    let environment = |conjure: Conjure| conjure.env("CONJURE_DATA", fixture.data.path());
+    let mut chat = Terminal::new().with_output().start(arguments, environment);
+    chat.shows("allow it?", 1);
+    chat.types("y\n");
+    chat.shows("Done.", 1);
+    chat.shows(READS_A_LINE, 2);
+    chat.types("\x04");
+    chat.wait().code(0);
+    assert_eq!(std::fs::read_to_string(fixture.workspace.path().join("effects")).unwrap(), "one\n");
+}
+
+#[test]
+fn an_attached_file_goes_with_the_next_message() {
+    let fixture = Fixture::new();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("my data.csv");
+    std::fs::write(&file, "a,b\n1,2\n").unwrap();
+    let script = script(
+        "- expect: {user: {contains: 'file://data.csv'}}\n  content: [{tool_use: {name: view, input: {path: 'file://data.csv', \
+         description: x}}}]\n- expect: {results: [{contains: '1,2'}]}\n  content: It has 1,2.\n- content: No more.\n",
+    );
+    let path = file.display();
+    let lines = format!("/attach {path}.none\n/attach data.csv={path}\n/attach data.csv={path}\nLook\nAgain\n");
+    let done = fixture.piped(script.path(), &[], lines).finish().code(2);
+    assert_eq!(done.stdout, "It has 1,2.\nNo more.\n");
+    let done = done.says("error: `/attach`: ").says("`file://data.csv` goes with your next message");
+    let done = done.says("hint: `/attach NAME=PATH` gives it another name");
+    let exported = fixture.command(&["sessions", "export", &session_of(&done.stderr)]).finish().code(0);
+    let messages: Vec<_> =
+        exported.json_lines().into_iter().filter(|event| event["type"] == "user.message").collect();
+    assert!(messages[0].to_string().contains("file://data.csv"), "{messages:?}");
+    assert!(!messages[1].to_string().contains("file://"), "{messages:?}");
+}
+
+#[test]
+fn a_chat_goes_on_with_a_session() {
+    let fixture = Fixture::new();
+    let script = three_turns();
+    let done = fixture.piped(script.path(), &[], "Hi\n").finish().code(0);
+    let id = session_of(&done.stderr);
+    let done = done.says(&format!("`conjure chat --resume {id}` goes on with this session"));
+    assert_eq!(done.stdout, "Hello.\nHow can I help?\n");
+    let resume = |options: &[&str]| {
+        let resume = fixture.command(&["chat", "--resume", &id[..14]]).args(options);
+        resume.input("What is here?\n").finish()
+    };
+    let done = resume(&["--script", script.path().to_str().unwrap()]).code(0);
+    assert_eq!(done.stdout, "Let me look.\nThere is one.\n");
+    insta::assert_snapshot!("resumed", fixture.settled(&done.stderr));
+
+    resume(&[]).code(2).says("hint: `--script FILE` plays a script: its own goes on");
+    resume(&["--workspace", "."]).code(2).says("cannot be used with");
+    let unknown = fixture.command(&["chat", "--resume", "ses_ffffffffffffffffffffffffffffffff"]);
+    unknown.finish().code(2).says("there is no session");
+    // It is a session as any other.
+    let more = fixture.command(&["sessions", "resume", &id, "--script"]).arg(script.path()).arg("And now?");
+    assert_eq!(more.finish().code(0).stdout, "Bye.\n");
+}
+
+#[test]
+fn another_model_answers_from_the_next_message_on() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    // The fake takes the turn whose number is that of the answers before it, whoever gave them.
+    let words = ["None", "One", "Two", "Three", "Four", "Five"];
+    let words: String = words.iter().map(|word| format!("- content: {word} before this.\n")).collect();
+    let words = format!("version: 1\nturns:\n{words}");
+    let words = Script::from_text(&words, ScriptFormat::Yaml, "the fake").unwrap();
+    let fake = runtime.block_on(FakeMessages::builder().script(words).start()).unwrap();
+    let config = format!(
+        "[models.other]\napi = \"messages\"\nmodel = \"claude-other\"\nbase_url = \"{}\"\nkey_env = \"OTHER_KEY\"\n",
+        fake.base_url()
+    );
+    let configured = |conjure: Conjure| {
+        std::fs::create_dir(conjure.home().join(".conjure")).unwrap();
+        std::fs::write(conjure.home().join(".conjure/config.toml"), &config).unwrap();
+        conjure.env("OTHER_KEY", "sk-other-key")
+    };
+    let fixture = Fixture::new();
+    let script = three_turns();
+    let lines = "Hi\n/model other\nWho are you?\n/model\n/model nobody\n/model script\nWhat is here?\n/model other\n";
+    let done = configured(fixture.piped(script.path(), &[], lines)).finish().code(2);
+    assert_eq!(done.stdout, "Hello.\nHow can I help?\nOne before this.\nLet me look.\nThere is one.\n");
+    assert_eq!(done.stderr.matches("claude-other").count(), 3, "{}", done.stderr);
+    let done = done.says("the model `nobody` needs a key").does_not_say("sk-other-key");
+    // The session keeps the model that it had last.
+    let resumed = fixture.command(&["chat", "--resume", &session_of(&done.stderr)]).input("And now?\n");
+    assert_eq!(configured(resumed).finish().code(0).stdout, "Five before this.\n");
+
+    let record = fixture.workspace.path().join("recorded.yaml");
+    let recorded = fixture.piped(script.path(), &["--record", record.to_str().unwrap()], "/model other\n");
+    configured(recorded).finish().code(2).says("`/model`: `--record` records one model alone");
+}
+
+#[test]
+fn a_chat_that_is_not_kept_names_no_session() {
+    let fixture = Fixture::new();
+    let done = fixture.piped(three_turns().path(), &["--ephemeral"], "Hi\n").finish().code(0);
+    done.does_not_say("--resume");
+    fixture.command(&["sessions", "list"]).finish().code(0).says("no sessions");
+}
+
+#[test]
+fn a_termination_ends_a_chat_and_its_tools() {
+    let fixture = Fixture::new();
+    let script = script(&format!("- content: [{}]\n- content: x\n", bash("touch began; sleep 1000")));
+    let chat = fixture.piped(script.path(), &[], "Go\nMore\n").start();
+    let began = fixture.workspace.path().join("began");
+    crate::support::eventually("the tool runs", || began.exists());
+    chat.signal(Signal::TERM);
+    chat.wait().code(143).says("interrupted").says("--resume");
+
+    let waiting = fixture.command(&["chat", "--script"]).arg(script.path()).with_open_input().start();
+    waiting.eventually_says("working in");
+    waiting.signal(Signal::INT);
+    waiting.wait().code(130);
+}
+
+#[test]
+fn an_interrupt_from_the_keyboard_ends_the_turn_and_not_the_chat() {
+    let fixture = Fixture::new();
+    let script = script(&format!(
+        "- content: [{}]\n- content: Still here.\n- delay_ms: 600000\n  content: Too late.\n- content: Done.\n",
+        bash("touch began; sleep 1000")
+    ));
+    let mut chat = fixture.at_terminal(script.path(), &[], |conjure| conjure);
+    chat.shows(READS_A_LINE, 1);
+    chat.types("Go\n");
+    let began = fixture.workspace.path().join("began");
+    crate::support::eventually("the tool runs", || began.exists());
+    chat.types("\x03");
+    chat.shows("interrupted; what was said so far is kept", 1);
+    chat.shows(READS_A_LINE, 2);
+    chat.types("Are you there?\n");
+    chat.shows("Still here.", 1);
+    // The same while the model is waited for.
+    chat.shows(READS_A_LINE, 3);
+    chat.types("Slowly\n");
+    // The terminal passes the signal on once the line was read.
+    crate::support::eventually("the line editor is done", || chat.echoes());
+    chat.types("\x03");
+    chat.shows("interrupted; what was said so far is kept", 2);
+    chat.shows(READS_A_LINE, 4);
+    chat.types("And now?\n");
+    chat.shows("Done.", 1);
+    chat.shows(READS_A_LINE, 5);
+    chat.types("\x04");
+    let done = chat.wait().code(0).says("--resume ses_").does_not_say("panicked");
+    assert!(!done.stderr.contains("Too late"));
+}
+
+#[test]
+fn an_empty_prompt_says_how_to_leave_and_the_second_interrupt_leaves() {
+    let fixture = Fixture::new();
+    let script = three_turns();
+    let mut chat = fixture.at_terminal(script.path(), &[], |conjure| conjure);
+    chat.shows(READS_A_LINE, 1);
+    // An interrupt in a line discards the line.
+    chat.types("not sent\x03");
+    chat.shows(READS_A_LINE, 2);
+    chat.types("\x03");
+    chat.shows("Ctrl-C again leaves, as do Ctrl-D and `/quit`", 1);
+    chat.shows(READS_A_LINE, 3);
+    // Something else between them.
+    chat.types("/model\n");
+    chat.shows("the tools are real", 2);
+    chat.shows(READS_A_LINE, 4);
+    chat.types("\x03");
+    chat.shows(READS_A_LINE, 5);
+    chat.types("\x03");
+    let done = chat.wait().code(130);
+    assert_eq!(done.stderr.matches("Ctrl-C again leaves").count(), 2, "{}", done.stderr);
+    assert!(!done.stderr.contains("Hello"), "{}", done.stderr);
+}
+
+#[test]
+fn a_person_edits_a_line_and_takes_an_earlier_one_again() {
+    let fixture = Fixture::new();
+    let script = script(
+        "- expect: {user: {matches: '^Hello world$'}}\n  content: First.\n\
+         - expect: {user: {matches: '^Hello world$'}}\n  content: Second.\n\
+         - expect: {user: {matches: '^one\\ntwo$'}}\n  content: Third.\n",
+    );
+    let mut chat = fixture.at_terminal(script.path(), &[], |conjure| conjure);
+    chat.shows(READS_A_LINE, 1);
+    // To the beginning of the line, a character is deleted, to its end.
+    chat.types("xHello wor\x01\x1b[3~\x05ld\r");
+    chat.shows("First.", 1);
+    chat.shows(READS_A_LINE, 2);
+    chat.types("\x1b[A\r");
+    chat.shows("Second.", 1);
+    chat.shows(READS_A_LINE, 3);
+    // A pasted text is one message.
+    chat.types("\x1b[200~one\rtwo\x1b[201~\r");
+    chat.shows("Third.", 1);
+    chat.shows(READS_A_LINE, 4);
+    // The command is completed.
+    chat.types("/qu\t\r");
+    chat.wait().code(0);
+}
+
+#[test]
+fn a_resumed_chat_remembers_what_was_said() {
+    let fixture = Fixture::new();
+    let script = three_turns();
+    let done = fixture.piped(script.path(), &[], "Hi\n").finish().code(0);
+    let id = session_of(&done.stderr);
+    let arguments = ["chat", "--resume", &id, "--script", script.path().to_str().unwrap()];
+    let environment = |conjure: Conjure| conjure.env("CONJURE_DATA", fixture.data.path());
+    let mut chat = Terminal::new().with_output().start(arguments, environment);
+    chat.shows("you said:     Hi", 1);
+    chat.shows(READS_A_LINE, 1);
+    chat.types("\x1b[A again\r");
+    chat.shows("There is one.", 1);
+    chat.shows(READS_A_LINE, 2);
+    chat.types("\x04");
+    chat.wait().code(0);
+    let exported = fixture.command(&["sessions", "export", &id]).finish().code(0);
+    assert!(exported.stdout.contains("Hi again"), "{}", exported.stdout);
+}
+
+#[test]
+fn a_person_decides_on_calls_inline() {
+    let fixture = Fixture::new();
+    let calls = [bash("touch one"), bash("touch two"), bash("A=b touch three"), bash("A=b touch four")].join(", ");
+    let turns = format!(
+        "- content: [{calls}]\n- content: Done.\n- content: [{}]\n- content: Never.\n- content: After.\n",
+        bash("A=b touch five")
+    );
+    let script = script(&turns);
+    let mut chat = fixture.at_terminal(script.path(), &["--ask", "bash_tool"], |conjure| conjure);
+    chat.shows(READS_A_LINE, 1);
+    // What was typed before the question is no reply.
+    chat.types("Go\n");
+    chat.shows("a: yes, and always `bash_tool(touch:*)` in this session > ", 1);
+    chat.shows(READS_A_LINE, 2);
+    chat.types("maybe\n");
+    chat.shows(READS_A_LINE, 3);
+    chat.types("a\n");
+    chat.shows(READS_A_LINE, 4);
+    chat.types("y\n");
+    chat.shows(READS_A_LINE, 5);
+    chat.types("n not that one\n");
+    chat.shows("Done.", 1);
+    let made = |name: &str| fixture.workspace.path().join(name).exists();
+    assert_eq!(["one", "two", "three", "four"].map(made), [true, true, true, false]);
+    // A question can be interrupted, which ends the turn.
+    chat.shows(READS_A_LINE, 6);
+    chat.types("Again\n");
+    chat.shows(READS_A_LINE, 7);
+    chat.types("\x03");
+    chat.shows("interrupted; what was said so far is kept", 1);
+    chat.shows(READS_A_LINE, 8);
+    chat.types("And now?\n");
+    chat.shows("Never.", 1);
+    assert!(!made("five"));
+    // Nobody decides: the call waits, and the chat ends.
+    chat.shows(READS_A_LINE, 9);
+    chat.types("\x04");
+    let done = chat.wait().code(0);
+    done.says("denied: not that one").says("    A=b touch three\n");
+}
+
+#[test]
+fn a_question_that_is_left_open_waits_in_the_session() {
+    let fixture = Fixture::new();
+    let script = script(&format!("- content: [{}]\n- content: Done.\n", bash("touch one")));
+    let mut chat = fixture.at_terminal(script.path(), &["--ask", "bash_tool"], |conjure| conjure);
+    chat.shows(READS_A_LINE, 1);
+    chat.types("Go\n");
+    chat.shows(READS_A_LINE, 2);
+    chat.types("\x04");
+    chat.wait().code(6).says("waits for a person").says("--allow` runs it");
+}
+
+#[test]
+fn a_terminal_without_editing_and_without_colours_will_do() {
+    let fixture = Fixture::new();
+    let script = script(&format!(
+        "- content: [{}]\n- content: Done.\n- content: [{}]\n- content: Never.\n",
+        bash("touch one"),
+        bash("touch began; sleep 1000")
+    ));
+    let options = ["--ask", "bash_tool"];
+    let mut chat = fixture.at_terminal(script.path(), &options, |conjure| conjure.env("TERM", "dumb"));
+    chat.shows("\r\n> ", 1);
+    chat.types("Go\n");
+    chat.shows("in this session > ", 1);
+    chat.types("y\n");
+    chat.shows("Done.\r\n\r\n> ", 1);
+    chat.types("\x03");
+    chat.shows("Ctrl-C again leaves", 1);
+    chat.types("Again\n");
+    chat.shows("always `bash_tool(touch began; sleep 1000)` in this session > ", 0);
+    chat.shows("allow it?", 2);
+    chat.types("y\n");
+    let began = fixture.workspace.path().join("began");
+    crate::support::eventually("the tool runs", || began.exists());
+    chat.types("\x03");
+    chat.shows("interrupted; what was said so far is kept", 1);
+    chat.types("\x04");
+    let done = chat.wait().code(0);
+    assert!(!done.stderr.contains('\x1b'), "{:?}", done.stderr);
+    assert!(fixture.workspace.path().join("one").exists());
+
+    let script = three_turns();
+    let mut chat = fixture.at_terminal(script.path(), &[], |conjure| conjure.env("NO_COLOR", "1"));
+    chat.shows(READS_A_LINE, 1);
+    chat.types("Hi\n");
+    chat.shows("How can I help?", 1);
+    chat.shows(READS_A_LINE, 2);
+    chat.types("What?\n");
+    chat.shows("There is one.", 1);
+    chat.shows(READS_A_LINE, 3);
+    chat.types("\x04");
+    let done = chat.wait().code(0);
+    let colours = ["\x1b[2m", "\x1b[0m", "\x1b[32m", "\x1b[33m", "\x1b[1;31m"];
+    assert!(colours.iter().all(|colour| !done.stderr.contains(colour)), "{:?}", done.stderr);
+}
+
+#[test]
+fn the_terminal_is_as_it_was_after_a_termination_at_the_prompt() {
+    let fixture = Fixture::new();
+    let script = three_turns();
+    let chat = fixture.at_terminal(script.path(), &[], |conjure| conjure);
+    chat.shows(READS_A_LINE, 1);
+    assert!(!chat.echoes());
+    chat.signal(Signal::TERM);
+    crate::support::eventually("the terminal is as it was", || chat.echoes());
+    chat.wait().code(143).says("\x1b[?2004l");
+}
+
+#[test]
+fn what_strangers_wrote_does_not_control_the_terminal() {
+    /// What a terminal must not get, and what it gets in its place.
+    const HOSTILE: [char; 5] = ['\u{9b}', '\u{202e}', '\u{200b}', '\u{e0041}', '\u{feff}'];
+    const WORDS: &str = r"a\e[2Jb\u009b2Kc\u202ed\u200be\U000e0041f\ufeffg";
+    const SHOWN: &str = r"a\u{1b}[2Jb\u{9b}2Kc\u{202e}d\u{200b}e\u{e0041}f\u{feff}g";
+    let fixture = Fixture::new();
+    let call = bash(&format!("echo {WORDS}; exit 1"));
+    // In one piece, and in as many as there are characters.
+    let says = script(&format!(
+        "- pieces: 1\n  content: \"1 {WORDS}\"\n- pieces: 60\n  content: [{{thinking: \"{WORDS}\"}}, {{text: \"2 {WORDS}\"}}, {call}]\n\
+         - content: Done.\n"
+    ));
+    let skills = tempfile::tempdir().unwrap();
+    let skill = skills.path().join("greets");
+    std::fs::create_dir(&skill).unwrap();
+    let text = "---\nname: greets\ndescription: Greets.\u{202e}sdrawkcab\n---\n";
+    std::fs::write(skill.join("SKILL.md"), text).unwrap();
+    let options = ["--skills", skills.path().to_str().unwrap(), "--ask", "bash_tool"];
+    let mut chat = fixture.at_terminal(says.path(), &options, |conjure| conjure);
+    chat.shows(READS_A_LINE, 1);
+    chat.types("/skills\n");
+    chat.shows("sdrawkcab", 1);
+    chat.shows(READS_A_LINE, 2);
+    chat.types("Go\n");
+    chat.shows(&format!("1 {SHOWN}"), 1);
+    chat.shows(READS_A_LINE, 3);
+    chat.types("More\n");
+    chat.shows(&format!("2 {SHOWN}"), 1);
+    chat.shows(&format!("    echo {SHOWN}; exit 1"), 1);
+    chat.shows(READS_A_LINE, 4);
+    chat.types("y\n");
+    chat.shows("Done.", 1);
+    chat.shows(READS_A_LINE, 5);
+    chat.types("\x04");
+    let done = chat.wait().code(0);
+    for hostile in HOSTILE {
+        assert!(!done.stderr.contains(hostile), "{hostile:?}: {:?}", done.stderr);
+    }
+    assert!(!done.stderr.contains("\x1b[2J"), "{:?}", done.stderr);
+}
+
+#[test]
+fn a_secret_is_not_shown() {
+    let fixture = Fixture::new();
+    let says = script(&format!(
+        "- content: [{{text: The key is hunter2-secret.}}, {}]\n- content: Done.\n",
+        bash("echo hunter2-secret")
+    ));
+    let options = ["--env", "API_KEY=hunter2-secret"];
+    let done = fixture.piped(says.path(), &options, "Go\n").finish().code(0);
+    assert_eq!(done.stdout, "The key is [REDACTED:API_KEY].\nDone.\n");
+    done.does_not_say("hunter2").says("echo [REDACTED:API_KEY]");
+}
