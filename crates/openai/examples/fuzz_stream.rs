@@ -251,19 +251,12 @@ fn main() {
                     }
                 }
                 for item in &response.native.as_ref().unwrap().items {
-                    let fields: Map<String, Value> =
-                        match serde_json::from_str::<Map<String, Value>>(item.json()) {
-                            Ok(fields) => fields,
-                            // A number that no Rust type can hold is kept all the same.
-                            Err(error) => {
-                                assert!(
-                                    error.to_string().contains("number out of range"),
-                                    "case {case}: {item:?}"
-                                );
-                                continue;
-                            }
-                        };
-                    let fields = Value::Object(fields);
+                    assert!(
+                        item.json().starts_with('{') && item.json().ends_with('}'),
+                        "case {case}: {item:?}"
+                    );
+                    // Half a character, or a number that no Rust type can hold, is kept as it came.
+                    let Ok(fields) = serde_json::from_str::<Value>(item.json()) else { continue };
                     for arguments in arguments(&fields) {
                         let parsed: Result<Map<String, Value>, _> =
                             serde_json::from_str(arguments.as_str().unwrap());

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use conjure_conversation::{Origin, ToolDefinition, Usage};
 
+use crate::provider::provider_name;
 use crate::token_estimate::{RequestSize, TokenEstimator};
 use crate::tool_names::ToolNames;
 
@@ -12,6 +13,8 @@ use crate::tool_names::ToolNames;
 pub(crate) struct CallContext {
     /// Who answers.
     pub(crate) origin: Origin,
+    /// Its name for telemetry.
+    pub(crate) provider: &'static str,
     /// The names of the tools of the request.
     pub(crate) names: ToolNames,
     /// The size of the request, once its body is written.
@@ -30,7 +33,14 @@ impl CallContext {
         max_tokens: Option<u32>,
         estimator: Arc<TokenEstimator>,
     ) -> Self {
-        Self { origin, names: ToolNames::new(tools), size: OnceLock::new(), max_tokens, estimator }
+        Self {
+            provider: provider_name(origin.service.split(':').next().unwrap_or_default()),
+            origin,
+            names: ToolNames::new(tools),
+            size: OnceLock::new(),
+            max_tokens,
+            estimator,
+        }
     }
 
     /// A context without a request.

@@ -20,6 +20,7 @@ mod error_body;
 mod history;
 mod members;
 mod preview;
+mod provider;
 mod request_writer;
 mod token_estimate;
 mod tool_names;

@@ -37,9 +37,35 @@ impl<'a> Members<'a> {
     }
 }
 
-/// The text of a raw value, if it is a string.
+/// The text of a raw value, if it is a string. A server that cuts a text anywhere can escape half a character: it becomes U+FFFD.
 pub(crate) fn text_of(raw: &RawValue) -> Option<String> {
-    raw.get().starts_with('"').then(|| serde_json::from_str(raw.get()).ok()).flatten()
+    if !raw.get().starts_with('"') {
+        return None;
+    }
+    serde_json::from_str::<LossyText>(raw.get()).ok().map(|text| text.0)
+}
+
+/// A string, read as the bytes that it stands for, among them halves of characters.
+struct LossyText(String);
+
+impl<'de> Deserialize<'de> for LossyText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextVisitor;
+
+        impl Visitor<'_> for TextVisitor {
+            type Value = LossyText;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text")
+            }
+
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<LossyText, E> {
+                Ok(LossyText(String::from_utf8_lossy(bytes).into_owned()))
+            }
+        }
+
+        deserializer.deserialize_bytes(TextVisitor)
+    }
 }
 
 /// The items of a raw value, if it is a list.
@@ -101,6 +127,15 @@ impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn half_a_character_does_not_cost_the_text() {
+        let text = |json: &str| text_of(&RawValue::from_string(json.to_owned()).unwrap());
+        assert_eq!(text(r#""a\ud83e\udd80b""#).as_deref(), Some("a\u{1F980}b"));
+        let half = text(r#""a\ud83eb""#).unwrap();
+        assert!(half.starts_with('a') && half.ends_with('b') && half.contains('\u{FFFD}'), "{half}");
+        assert_eq!((text("7"), text("[1]")), (None, None));
+    }
 
     #[test]
     fn members_of_any_type_are_read_in_order() {

@@ -38,9 +38,9 @@ pub(super) struct AssistantMessage {
     calls: Vec<Call>,
     /// The newest call of each index on the wire.
     call_by_index: HashMap<u64, usize>,
-    thinking: Shown,
-    text: Shown,
-    refusal: Shown,
+    thinking: AnswerText,
+    text: AnswerText,
+    refusal: AnswerText,
 }
 
 /// A member of the message.
@@ -70,7 +70,7 @@ enum Item {
 
 /// A text of the answer, and where it is shown.
 #[derive(Debug, Default)]
-struct Shown {
+struct AnswerText {
     text: String,
     place: ShownText,
 }
@@ -106,9 +106,9 @@ impl AssistantMessage {
             members: Vec::new(),
             calls: Vec::new(),
             call_by_index: HashMap::new(),
-            thinking: Shown::default(),
-            text: Shown::default(),
-            refusal: Shown::default(),
+            thinking: AnswerText::default(),
+            text: AnswerText::default(),
+            refusal: AnswerText::default(),
         }
     }
 
@@ -382,7 +382,7 @@ impl AssistantMessage {
     }
 }
 
-impl Shown {
+impl AnswerText {
     fn push(&mut self, piece: &str, kind: TextKind, preview: &mut Preview, show: &mut dyn FnMut(ModelEvent)) {
         self.text.push_str(piece);
         preview.text(&mut self.place, kind, piece, show);

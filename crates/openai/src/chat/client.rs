@@ -22,6 +22,9 @@ const OPENAI_HOST: &str = "api.openai.com";
 const DEEPSEEK_HOST: &str = "api.deepseek.com";
 
 /// One model behind Chat Completions, with its options. Cheap to clone.
+///
+/// For OpenAI's own reasoning models, [`Responses`](crate::Responses) is the better choice: they call tools here only without reasoning
+/// (`reasoning_effort: "none"`), and their reasoning is lost between the calls.
 #[derive(Clone)]
 pub struct Chat(Arc<ChatState>);
 
@@ -143,7 +146,7 @@ impl Wire for ChatWire {
     type Decoder = ChatDecoder;
 
     fn provider(&self) -> &str {
-        "openai"
+        self.0.provider
     }
 
     fn api_name(&self) -> &str {

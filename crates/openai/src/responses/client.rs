@@ -122,7 +122,7 @@ impl Wire for ResponsesWire {
     type Decoder = ResponsesDecoder;
 
     fn provider(&self) -> &str {
-        "openai"
+        self.0.provider
     }
 
     fn api_name(&self) -> &str {
