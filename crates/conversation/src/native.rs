@@ -49,6 +49,19 @@ pub struct NativeContent {
     pub items: Vec<NativeItem>,
 }
 
+impl NativeContent {
+    /// The native form of an answer and its continuation. `None` unless both have one, of the same origin: a part of an answer must not
+    /// be sent back as the whole of it.
+    pub(crate) fn join(first: Option<Arc<Self>>, rest: Option<Arc<Self>>) -> Option<Arc<Self>> {
+        let (mut first, rest) = (first?, rest?);
+        if first.origin != rest.origin {
+            return None;
+        }
+        Arc::make_mut(&mut first).items.extend(rest.items.iter().cloned());
+        Some(first)
+    }
+}
+
 /// One item of [`NativeContent`]: JSON text that is kept byte for byte. Cheap to clone.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -94,5 +107,26 @@ impl Eq for NativeItem {}
 impl fmt::Debug for NativeItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.json())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn native(model: &str, items: &[&str]) -> Option<Arc<NativeContent>> {
+        let origin = Origin { api: ModelApi::Gemini, service: "s".to_owned(), model: model.to_owned() };
+        let items = items.iter().map(|json| NativeItem::from_json(*json).unwrap()).collect();
+        Some(Arc::new(NativeContent { origin, items }))
+    }
+
+    #[test]
+    fn an_answer_and_its_continuation_are_joined_if_both_are_native_and_of_one_origin() {
+        let first = || native("m", &[r#"{"text": "a"}"#, "1"]);
+        let joined = NativeContent::join(first(), native("m", &[r#"{"text":"b" }"#, "2"]));
+        assert_eq!(joined, native("m", &[r#"{"text": "a"}"#, "1", r#"{"text":"b" }"#, "2"]));
+        assert_eq!(NativeContent::join(first(), native("n", &["2"])), None);
+        assert_eq!(NativeContent::join(first(), None), None);
+        assert_eq!(NativeContent::join(None, first()), None);
     }
 }

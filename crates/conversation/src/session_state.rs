@@ -358,7 +358,7 @@ impl SessionState {
             Some(last) if last.role == role => {
                 let last = Arc::make_mut(last);
                 last.content.extend(blocks);
-                last.native = None;
+                last.native = NativeContent::join(last.native.take(), native);
             }
             _ => self.messages.push(Arc::new(Message { role, content: blocks, native })),
         }

@@ -2,9 +2,10 @@
 
 use conjure_base::{Timestamp, TurnId};
 use conjure_conversation::{
-    Block, CallOutcome, Command, CommandKind, Decision, InterruptCause, Limits, Message, ModelError,
-    ModelErrorKind, PairingError, QUEUE_LIMIT, QueueId, Rejection, Response, SessionProfile, SessionState,
-    StartedCall, Step, StopReason, ToolResult, TurnStop, apply, decide, next, pairing,
+    Block, CallOutcome, Command, CommandKind, Decision, InterruptCause, Limits, Message, ModelApi,
+    ModelError, ModelErrorKind, NativeContent, NativeItem, Origin, PairingError, QUEUE_LIMIT, QueueId,
+    Rejection, Response, SessionProfile, SessionState, StartedCall, Step, StopReason, ToolResult, TurnStop,
+    apply, decide, next, pairing,
 };
 
 use crate::support::{answer, calls, id, outline, start, start_call, text, tool_use};
@@ -134,6 +135,29 @@ fn paused_answers_are_continued_in_one_message_without_words_of_the_user() {
     run(&mut state, "a");
     let expected = ["user: hi", "assistant: one | two | bash(a)", "user: a=a out | wait"];
     assert_eq!(outline(state.messages()), expected);
+}
+
+/// A pause may come with what the service needs to go on, and so may the next one.
+#[test]
+fn a_paused_answer_and_its_continuation_keep_their_native_form() {
+    let said = |text: &str, stop: StopReason| {
+        let origin = Origin { api: ModelApi::Gemini, service: "s".to_owned(), model: "m".to_owned() };
+        let items = [format!(r#"{{"text":"{text}"}}"#), format!(r#"{{"token":"{text}"}}"#)];
+        let items = items.map(|json| NativeItem::from_json(json).unwrap()).to_vec();
+        let native = Some(NativeContent { origin, items }.into());
+        Response { native, ..answer(vec![Block::text(text)], stop) }
+    };
+    let mut state = begun();
+    let mut expected = Vec::new();
+    for (text, stop) in
+        [("a", StopReason::PauseTurn), ("b", StopReason::PauseTurn), ("c", StopReason::EndTurn)]
+    {
+        let response = said(text, stop);
+        expected.extend(response.native.clone().unwrap().items.clone());
+        answered(&mut state, response);
+        assert_eq!(state.messages()[1].native.as_ref().unwrap().items, expected);
+    }
+    assert_eq!(outline(state.messages()), ["user: hi", "assistant: a | b | c"]);
 }
 
 #[test]
