@@ -99,6 +99,32 @@ fn a_session_goes_on_with_another_prompt() {
     assert!(!finished.stderr.contains("working in"), "nothing works here: {}", finished.stderr);
 }
 
+/// `--model` is for good, where no turn is under way.
+#[test]
+fn another_model_is_the_sessions_from_then_on() {
+    let said = |text: &str| FakeToolRun::new("python make.py").saying(text).into();
+    let fixture = Fixture::start(["One.", "Two.", "Three."].map(said).into());
+    fixture.run(&["Make a table."]).finish().code(0);
+    let id = fixture.session();
+    let resume = ["sessions", "resume", &id];
+    fixture.conjure(&resume).args(["--model", "other", "Once more."]).finish().code(0);
+    assert_eq!(fixture.conjure(&resume).arg("And again.").finish().code(0).stdout, "Three.\n");
+    let requests = fixture.fake.requests();
+    let sent = requests.iter().filter(|request| request.path().starts_with("/v1/messages"));
+    let models: Vec<Value> = sent
+        .map(|request| serde_json::from_slice::<Value>(request.body()).unwrap()["model"].clone())
+        .collect();
+    assert_eq!(models, ["m", "other", "other"]);
+    let exported = fixture.conjure(&["sessions", "export", &id]).finish().code(0).stdout;
+    assert_eq!(
+        exported.matches(r#""type":"session.model_changed","from":"m","to":"other""#).count(),
+        1,
+        "{exported}"
+    );
+    let shown = fixture.conjure(&["sessions", "show", &id]).finish().code(0).stdout;
+    assert!(shown.lines().any(|line| line.starts_with("model") && line.ends_with("other")), "{shown}");
+}
+
 #[test]
 fn the_newest_of_the_files_of_one_name_is_copied() {
     let made = |content: &str| FakeToolRun::new("python make.py").with_file("table.xlsx", content.to_owned());

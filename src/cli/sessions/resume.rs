@@ -128,10 +128,12 @@ pub(crate) async fn prepare_resume(
         load_args(&own_request.args, &own_config, &own_environment, (&own_profile, calls), &own_terminal)
     });
     let (words, recording, variables) = gathered.await?;
-    let name = profile.model.clone().unwrap_or_else(|| words.name.clone());
+    let recorded = profile.model.clone().unwrap_or_else(|| words.name.clone());
     let options = |config: Config| {
+        // A turn that is under way ends with this model by the name that is recorded.
         let options = RuntimeOptions::from(config)
-            .model(name.clone(), Arc::clone(&words.model))
+            .model(recorded.clone(), Arc::clone(&words.model))
+            .model(words.name.clone(), Arc::clone(&words.model))
             .approver(rules.approver());
         words.with_key(options, environment)
     };
@@ -171,6 +173,12 @@ pub(crate) async fn prepare_resume(
         return Err(CliError::usage(format!("nothing was under way in the session {id}"))
             .with_hint(format!("say what you want now: {} \"And by quarter?\"", host.resume_command(id))));
     }
+    let name = if going.model.is_some() && !goes_on {
+        session.set_model(words.name.as_str()).await?;
+        words.name.clone()
+    } else {
+        recorded
+    };
     terminal.styled(Style::Dim, &words.label);
     let hosted = HostedState { skills: profile.hosted.clone(), known_files };
     let opened = CommandSession { host, session, workspace, owner, before, out, hosted };
