@@ -170,6 +170,7 @@ impl SessionFactory for Workshop {
                 Toolbox::builder().with_executor(Arc::clone(&executor)).with_approver(AllowAll).build()?;
             Ok(SessionComponents {
                 model: Arc::new(ScriptedModel::new(Arc::clone(&self.script))),
+                summarizer: None,
                 composer: Arc::new(PromptPrefix { tools: toolbox.definitions(), ..PromptPrefix::default() }),
                 tools: Arc::new(toolbox),
                 redactor: Redactor::default(),

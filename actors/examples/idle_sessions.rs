@@ -53,6 +53,7 @@ impl SessionFactory for Parts {
     ) -> BoxFuture<'a, std::result::Result<SessionComponents, Failure>> {
         let parts = SessionComponents {
             model: Arc::clone(&self.model),
+            summarizer: None,
             composer: Arc::clone(&self.composer),
             tools: Arc::new(NoTools),
             redactor: Redactor::default(),

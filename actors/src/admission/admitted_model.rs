@@ -54,6 +54,10 @@ impl Model for AdmittedModel {
         self.model.hosted_files()
     }
 
+    fn context_tokens(&self) -> Option<u64> {
+        self.model.context_tokens()
+    }
+
     fn side_effects(&self, request: &Request) -> SideEffects {
         self.model.side_effects(request)
     }

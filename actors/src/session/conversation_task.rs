@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::artifact_upload::ArtifactUploadHook;
+use super::context_limit::compaction_for;
 use super::copy_out::{TurnEndHold, copy_out};
 use super::error::SessionError;
 use super::message::ReplyTo;
@@ -187,7 +188,11 @@ impl ConversationTask {
             cancel: self.cancel.clone(),
             deadline: Deadline::NEVER,
             grace: self.grace,
-            compaction: self.entry.services.options.compaction.clone(),
+            compaction: compaction_for(
+                self.entry.services.options.compaction.as_ref(),
+                &*self.components.model,
+                self.components.summarizer.as_ref(),
+            ),
             pre_call_hook: match &hook {
                 Some(hook) => hook,
                 None => &(),

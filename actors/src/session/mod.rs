@@ -16,6 +16,7 @@ mod actor_message;
 mod artifact_upload;
 mod audit;
 mod child_spec;
+mod context_limit;
 mod conversation_task;
 mod copy_out;
 mod event_hub;

@@ -10,7 +10,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use conjure_base::{Clock as _, SystemClock};
-use conjure_conversation::{CommandKind, EventLogError, Model as _, SessionProfile};
+use conjure_conversation::{CommandKind, EventLogError, Model as _, ModelSummarizer, SessionProfile};
 use futures_util::FutureExt as _;
 
 use super::conversation_task::{ConversationTask, ModelChange};
@@ -65,6 +65,8 @@ impl ConversationTask {
         let mut components = made.map_err(|failure| refused(failure.to_string()))?;
         let (account, session) = (Arc::clone(&self.entry.account), self.entry.key.session);
         components.model = Arc::new(BudgetedModel::new(components.model, account, session));
+        // The history may be too long for the new model. The one before has read all of it.
+        components.summarizer = Some(Arc::new(ModelSummarizer::new(Arc::clone(&self.components.model))));
         Ok(components)
     }
 }

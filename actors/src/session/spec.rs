@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use conjure_artifact::{ArtifactUploader, OutputStore};
 use conjure_base::Redactor;
-use conjure_conversation::{CANCEL_GRACE, Compaction, Composer, Model, SessionProfile, ToolRunner};
+use conjure_conversation::{
+    CANCEL_GRACE, Compaction, Composer, Model, SessionProfile, Summarizer, ToolRunner,
+};
 use conjure_journal::{LeaseOwner, SessionKey};
 use conjure_sandbox::Executor;
 use futures_util::future::BoxFuture;
@@ -24,6 +26,8 @@ use crate::tenants::TenantAccounts;
 pub struct SessionComponents {
     /// Who answers.
     pub model: Arc<dyn Model>,
+    /// Who writes summaries of a long history, if the compaction's options name nobody; `None`: the model.
+    pub summarizer: Option<Arc<dyn Summarizer>>,
     /// Who says what the model is told beside the messages.
     pub composer: Arc<dyn Composer>,
     /// Who runs the tools, and asks whether they may run.

@@ -49,6 +49,7 @@ impl SessionFactory for Bench {
                 Toolbox::builder().with_executor(Arc::clone(&executor)).with_approver(AllowAll).build()?;
             Ok(SessionComponents {
                 model: Arc::new(self.model.clone()),
+                summarizer: None,
                 composer: Arc::new(PromptPrefix { tools: toolbox.definitions(), ..PromptPrefix::default() }),
                 tools: Arc::new(toolbox),
                 redactor: Redactor::default(),

@@ -225,6 +225,7 @@ impl SessionFactory for Stage {
             }
             Ok(SessionComponents {
                 model: self.model(setup.profile.model.as_deref()),
+                summarizer: None,
                 composer: Arc::new(self.clone()),
                 tools: Arc::new(self.clone()),
                 redactor: Redactor::new([("KEY", "s3cr3t-value")]),

@@ -215,6 +215,12 @@ pub trait Model: Send + Sync {
         HostedFiles::Unknown
     }
 
+    /// The tokens that its context holds, if that is known. A session's history is compacted before it has reached them. A wrapper forwards
+    /// it.
+    fn context_tokens(&self) -> Option<u64> {
+        None
+    }
+
     /// The possible side effects of this call. It is called once, before the call is recorded and made.
     /// The default follows from the request alone ([`Request::side_effects`]). A model whose configuration adds side effects overrides it; a
     /// wrapper forwards it.
@@ -234,6 +240,10 @@ impl<M: Model + ?Sized> Model for Arc<M> {
 
     fn hosted_files(&self) -> HostedFiles {
         (**self).hosted_files()
+    }
+
+    fn context_tokens(&self) -> Option<u64> {
+        (**self).context_tokens()
     }
 
     fn side_effects(&self, request: &Request) -> SideEffects {

@@ -22,6 +22,16 @@ impl CompactionPolicy {
         Self { threshold, keep: 6, regrowth: threshold / 4 }
     }
 
+    /// Compacts from fewer tokens, and keeps the rest of the policy.
+    #[must_use]
+    pub const fn with_lower_threshold(mut self, threshold: u64) -> Self {
+        self.threshold = threshold;
+        if self.regrowth > threshold / 4 {
+            self.regrowth = threshold / 4;
+        }
+        self
+    }
+
     /// Sets the minimum number of last messages that stay; at least one does.
     #[must_use]
     pub const fn with_kept_messages(mut self, messages: usize) -> Self {

@@ -11,7 +11,7 @@ use toml::{Table, Value};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CompactionSettings {
     /// The input size in tokens from which it is replaced, as the service counts a request including cached input.
-    /// Default: never.
+    /// Default: four fifths of the model's context, where that is known.
     pub threshold: Option<u64>,
     /// The least number of last messages that are kept. Default: six.
     pub keep: Option<usize>,

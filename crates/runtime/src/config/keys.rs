@@ -90,7 +90,7 @@ pub const CONFIG_KEYS: &[ConfigKey] = &[
         "compaction",
         "threshold",
         "150000",
-        "Input tokens from which a history is compacted; never by default.",
+        "Input tokens from which a history is compacted; at four fifths of the model's context by default, where that is known.",
     ),
     key("compaction", "keep", "6", "Last messages that stay as they are."),
     key(
@@ -173,6 +173,12 @@ pub const CONFIG_KEYS: &[ConfigKey] = &[
     ),
     key(models::TABLE, "body", "{ temperature = 0.2 }", "More members of each request's body."),
     key(models::TABLE, "max_tokens", "4096", "Tokens of one response, at most."),
+    key(
+        models::TABLE,
+        "context_length",
+        "32768",
+        "Tokens that its context holds; histories are compacted at four fifths of it. A table knows the usual models.",
+    ),
     key(
         models::TABLE,
         "price",

@@ -32,6 +32,8 @@ pub struct ModelSettings {
     pub body: Map<String, serde_json::Value>,
     /// The most tokens of one response.
     pub max_tokens: Option<u32>,
+    /// The tokens that its context holds. The table of known models says it by default.
+    pub context_length: Option<u64>,
     /// What its tokens cost.
     pub price: Option<TokenPrice>,
     /// Whether the model may call several tools in one response. The service decides by default.
@@ -65,6 +67,7 @@ impl ModelSettings {
             headers: BTreeMap::new(),
             body: Map::new(),
             max_tokens: None,
+            context_length: None,
             price: None,
             parallel_tool_calls: None,
             fallback: Vec::new(),
@@ -151,6 +154,7 @@ fn parse_model(table: &Table) -> Result<ModelSettings, String> {
         headers,
         body,
         max_tokens: max_tokens(table)?,
+        context_length: context_length(table)?,
         price: price(table)?,
         parallel_tool_calls: match table.get("parallel_tool_calls") {
             None => None,
@@ -212,6 +216,20 @@ fn max_tokens(table: &Table) -> Result<Option<u32>, String> {
         Some(Value::Integer(count)) => {
             u32::try_from(*count).ok().filter(|count| *count > 0).map(Some).ok_or_else(|| wrong.to_owned())
         }
+        Some(_) => Err(wrong.to_owned()),
+    }
+}
+
+/// The tokens of the context: enough for a prompt and an answer.
+fn context_length(table: &Table) -> Result<Option<u64>, String> {
+    let wrong = "`context_length` must be a whole number of at least 1024 tokens";
+    match table.get("context_length") {
+        None => Ok(None),
+        Some(Value::Integer(tokens)) => u64::try_from(*tokens)
+            .ok()
+            .filter(|tokens| *tokens >= 1024)
+            .map(Some)
+            .ok_or_else(|| wrong.to_owned()),
         Some(_) => Err(wrong.to_owned()),
     }
 }
@@ -284,6 +302,7 @@ mod tests {
             headers = { "x-team" = "blue" }
             body = { temperature = 0.5, stop = ["END"], nested = { deep = true } }
             max_tokens = 100
+            context_length = 32768
             price = { input = 0.25, output = 2 }
             parallel_tool_calls = false
             fallback = ["other", "openai:gpt"]
@@ -302,6 +321,7 @@ mod tests {
             TokenPrice { input: 250_000, output: 2_000_000, cache_read: 250_000, cache_write: 250_000 };
         assert_eq!(fast.price, Some(price));
         assert_eq!((fast.max_tokens, fast.parallel_tool_calls), (Some(100), Some(false)));
+        assert_eq!(fast.context_length, Some(32_768));
         assert_eq!(fast.fallback, ["other", "openai:gpt"]);
         assert_eq!(models["other"], ModelSettings::new(ModelApi::Messages));
         assert!(!format!("{fast:?}").contains("blue"), "{fast:?}");
@@ -317,6 +337,7 @@ mod tests {
             ("[a]\napi = 'chat'\nmodel = ' '", "`model` is empty"),
             ("[a]\napi = 'chat'\nmodel = 3", "`model` must be a text, not a integer"),
             ("[a]\napi = 'chat'\nmax_tokens = 0", "at least 1"),
+            ("[a]\napi = 'chat'\ncontext_length = 10", "at least 1024 tokens"),
             ("[a]\napi = 'chat'\nheaders = { a = 1 }", "`headers`: `a` must be a text"),
             ("[a]\napi = 'chat'\nbody = { a = nan }", "`body`: JSON has no number NaN"),
             ("[a]\napi = 'chat'\nbody = { a = 2026-01-01 }", "JSON has no dates"),

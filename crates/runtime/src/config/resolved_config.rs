@@ -340,7 +340,7 @@ impl Config {
         self.settings.compaction.unwrap_or_default().service_compaction()
     }
 
-    /// When the beginning of a long conversation is replaced by a summary. Default: never.
+    /// When the beginning of a long conversation is replaced by a summary. Default: when the model's context needs it, where that is known.
     #[must_use]
     pub fn compaction(&self) -> Option<CompactionPolicy> {
         self.settings.compaction.unwrap_or_default().policy()

@@ -15,6 +15,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 #[cfg(feature = "openai")]
 use crate::config::ModelSettings;
 use crate::config::{Config, ProcessEnv};
+use crate::models::context::with_context;
 use crate::models::fallback::FallbackModel;
 use crate::models::http_settings::{NamedKey, client_id, http_config, key_digest};
 use crate::models::model_target::{KeyVariable, ModelTarget, ModelTargetError};
@@ -158,6 +159,8 @@ impl ModelClients {
         };
         let mut secrets = target.settings.headers.clone();
         secrets.extend(key.map(|(variable, key)| (variable, key.expose_secret().to_owned())));
+        // Where the service compacts by itself, nobody else does.
+        let model = if config.service_compaction().is_some() { model } else { with_context(model, &target) };
         Ok(ConnectedModel { model, target, secrets, clients: vec![client] })
     }
 }

@@ -79,6 +79,12 @@ impl Model for FallbackModel {
         self.first.hosted_files()
     }
 
+    /// The smallest context: whichever model answers must be able to read the history.
+    fn context_tokens(&self) -> Option<u64> {
+        let all = [&self.first].into_iter().chain(&self.others);
+        all.filter_map(|model| model.context_tokens()).min()
+    }
+
     fn side_effects(&self, request: &Request) -> SideEffects {
         self.first.side_effects(request)
     }

@@ -3,6 +3,8 @@
 #[cfg(feature = "model-http")]
 mod connect;
 #[cfg(feature = "model-http")]
+mod context;
+#[cfg(feature = "model-http")]
 mod fallback;
 #[cfg(feature = "model-http")]
 mod http_settings;

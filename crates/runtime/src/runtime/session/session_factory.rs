@@ -208,6 +208,7 @@ impl SessionFactory for RuntimeSessionFactory {
                 .map(|folder| Arc::new(WorkspaceOutputs::new(folder)) as Arc<dyn OutputStore>);
             let components = SessionComponents {
                 model,
+                summarizer: None,
                 composer: Arc::new(composer),
                 tools: Arc::new(toolbox),
                 redactor,

@@ -1,0 +1,76 @@
+//! When a session's history is compacted so that it fits into its model's context.
+//!
+//! State: none.
+
+use std::sync::Arc;
+
+use conjure_conversation::{Compaction, CompactionPolicy, Model, Summarizer};
+
+/// Which part of a context a history may fill before it is compacted, in fifths. The rest is for what comes next.
+const FILLED_FIFTHS: u64 = 4;
+
+/// The compaction of a session with this model: as configured, but no later than the model's context needs.
+///
+/// `own` writes the summaries if the configuration names nobody else.
+pub(super) fn compaction_for(
+    configured: Option<&Compaction>,
+    model: &dyn Model,
+    own: Option<&Arc<dyn Summarizer>>,
+) -> Option<Compaction> {
+    let Some(context) = model.context_tokens() else { return configured.cloned() };
+    let most = context / 5 * FILLED_FIFTHS;
+    let policy = match configured.map(|configured| configured.policy) {
+        Some(policy) if policy.threshold() <= most => policy,
+        Some(policy) => policy.with_lower_threshold(most),
+        None => CompactionPolicy::with_threshold(most),
+    };
+    let summarizer = configured.and_then(|configured| configured.summarizer.clone()).or_else(|| own.cloned());
+    Some(Compaction { policy, summarizer })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use conjure_conversation::{ModelStream, ModelSummarizer, Request};
+
+    struct Sized(Option<u64>);
+
+    impl Model for Sized {
+        fn stream(&self, _: Request) -> ModelStream {
+            Box::pin(futures_util::stream::empty())
+        }
+
+        fn context_tokens(&self) -> Option<u64> {
+            self.0
+        }
+    }
+
+    fn threshold(configured: Option<u64>, context: Option<u64>) -> Option<u64> {
+        let configured = configured.map(|tokens| Compaction::from(CompactionPolicy::with_threshold(tokens)));
+        let compaction = compaction_for(configured.as_ref(), &Sized(context), None);
+        compaction.map(|compaction| compaction.policy.threshold())
+    }
+
+    #[test]
+    fn a_history_fits_into_the_context_that_is_known() {
+        assert_eq!(threshold(None, None), None);
+        assert_eq!(threshold(Some(150_000), None), Some(150_000));
+        assert_eq!(threshold(None, Some(100_000)), Some(80_000));
+        assert_eq!(threshold(Some(150_000), Some(100_000)), Some(80_000));
+        assert_eq!(threshold(Some(50_000), Some(100_000)), Some(50_000));
+    }
+
+    #[test]
+    fn the_sessions_own_summarizer_writes_unless_another_is_configured() {
+        let own: Arc<dyn Summarizer> = Arc::new(ModelSummarizer::new(Sized(None)));
+        let compaction = compaction_for(None, &Sized(Some(10)), Some(&own)).unwrap();
+        assert!(Arc::ptr_eq(&compaction.summarizer.unwrap(), &own));
+        let other: Arc<dyn Summarizer> = Arc::new(ModelSummarizer::new(Sized(None)));
+        let configured = Compaction {
+            summarizer: Some(Arc::clone(&other)),
+            ..Compaction::from(CompactionPolicy::with_threshold(1))
+        };
+        let compaction = compaction_for(Some(&configured), &Sized(Some(10)), Some(&own)).unwrap();
+        assert!(Arc::ptr_eq(&compaction.summarizer.unwrap(), &other));
+    }
+}
