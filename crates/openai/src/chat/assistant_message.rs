@@ -13,9 +13,10 @@
 use std::collections::HashMap;
 
 use conjure_conversation::{Block, ModelEvent, NativeItem};
-use conjure_model_http::{InputCompletion, OutputShown, RawObject, StreamError, quoted};
+use conjure_model_http::{InputCompletion, OutputShown, StreamError, quoted};
 use serde_json::value::RawValue;
 
+use super::list_item::{ListItem, continue_list};
 use crate::canonical::{call_block, finish_arguments, thinking_block};
 use crate::members::{Members, items_of, text_of};
 use crate::preview::{Preview, ShownText, TextKind};
@@ -49,23 +50,9 @@ enum Member {
     /// `null` so far.
     Null,
     Text(String),
-    List(Vec<Item>),
+    List(Vec<ListItem>),
     /// Anything else, as JSON.
     Other(String),
-}
-
-/// An item of a list.
-#[derive(Debug)]
-enum Item {
-    /// JSON.
-    Raw(String),
-    /// A detail of reasoning whose text is continued by the details that follow.
-    Growing {
-        fields: RawObject,
-        /// The member that grows.
-        name: &'static str,
-        text: String,
-    },
 }
 
 /// A text of the answer, and where it is shown.
@@ -207,12 +194,12 @@ impl AssistantMessage {
         let is_list = raw.get().starts_with('[');
         match (&mut *member, text_of(raw)) {
             (Member::Text(text), Some(piece)) => text.push_str(&piece),
-            (Member::List(items), Some(piece)) => items.push(Item::text_part(&piece)),
+            (Member::List(items), Some(piece)) => items.push(ListItem::text_part(&piece)),
             (_, Some(piece)) => *member = Member::Text(piece),
             (Member::List(items), None) if is_list => continue_list(items, raw),
             (_, None) if is_list && matches!(name, "content" | "reasoning_details") => {
                 let mut items = match member {
-                    Member::Text(text) if !text.is_empty() => vec![Item::text_part(text)],
+                    Member::Text(text) if !text.is_empty() => vec![ListItem::text_part(text)],
                     _ => Vec::new(),
                 };
                 continue_list(&mut items, raw);
@@ -367,7 +354,7 @@ impl AssistantMessage {
                 Member::Null => {}
                 Member::Text(text) => member(name, &quoted(text)),
                 Member::List(items) => {
-                    let items: Vec<String> = items.iter().map(Item::to_json).collect();
+                    let items: Vec<String> = items.iter().map(ListItem::to_json).collect();
                     member(name, &format!("[{}]", items.join(",")));
                 }
                 Member::Other(raw) => member(name, raw),
@@ -416,67 +403,4 @@ fn set(members: &mut Vec<(String, String)>, name: &str, raw: &RawValue) -> Resul
     }
     members.push((name.to_owned(), raw.get().to_owned()));
     Ok(())
-}
-
-impl Item {
-    /// A part of content that is a text.
-    fn text_part(text: &str) -> Self {
-        Self::Raw(format!(r#"{{"type":"text","text":{}}}"#, quoted(text)))
-    }
-
-    fn new(raw: &RawValue) -> Self {
-        let kept = || Self::Raw(raw.get().to_owned());
-        let Ok(fields) = serde_json::from_str::<RawObject>(raw.get()) else { return kept() };
-        let name = match fields.text("type").as_deref() {
-            Some("reasoning.text") => "text",
-            Some("reasoning.summary") => "summary",
-            _ => return kept(),
-        };
-        match fields.text(name) {
-            Some(text) => Self::Growing { fields, name, text },
-            None => kept(),
-        }
-    }
-
-    /// Joins the next item to this one, if it is the next piece of a text of the same type and index. Of other members, the last value
-    /// counts. Returns whether it did.
-    fn join(&mut self, next: &Self) -> bool {
-        let (Self::Growing { fields, text, .. }, Self::Growing { fields: more, name, text: piece }) =
-            (self, next)
-        else {
-            return false;
-        };
-        if ["type", "index"].iter().any(|member| fields.get(member) != more.get(member)) {
-            return false;
-        }
-        for (other, raw) in more.iter().filter(|(other, raw)| other != name && *raw != "null") {
-            fields.set(other, raw.to_owned());
-        }
-        text.push_str(piece);
-        true
-    }
-
-    fn to_json(&self) -> String {
-        match self {
-            Self::Raw(raw) => raw.clone(),
-            Self::Growing { fields, name, text } => {
-                let mut all = RawObject::default();
-                for (other, raw) in fields.iter() {
-                    let value = if other == *name { quoted(text) } else { raw.to_owned() };
-                    all.set(other, value);
-                }
-                all.to_json()
-            }
-        }
-    }
-}
-
-/// Appends the items of a list. An item that continues the last one is joined with it, as OpenRouter writes `reasoning_details`.
-fn continue_list(items: &mut Vec<Item>, raw: &RawValue) {
-    for item in items_of(raw) {
-        let item = Item::new(item);
-        if !items.last_mut().is_some_and(|last| last.join(&item)) {
-            items.push(item);
-        }
-    }
 }

@@ -3,6 +3,7 @@
 mod assistant_message;
 mod client;
 mod decoder;
+mod list_item;
 mod request_body;
 
 pub use client::Chat;

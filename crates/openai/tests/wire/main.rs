@@ -9,6 +9,7 @@
 )]
 
 mod conversations;
+mod driven;
 mod failures;
 mod llama_cpp;
 mod oracle;

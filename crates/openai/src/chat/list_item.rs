@@ -1,0 +1,83 @@
+//! [`ListItem`]: an item of a list that the deltas of a stream continue: parts of content, details of reasoning.
+
+use conjure_model_http::{RawObject, quoted};
+use serde_json::value::RawValue;
+
+use crate::members::items_of;
+
+/// An item of a list.
+#[derive(Debug)]
+pub(super) enum ListItem {
+    /// JSON.
+    Raw(String),
+    /// A detail of reasoning whose text is continued by the details that follow.
+    Growing {
+        fields: RawObject,
+        /// The member that grows.
+        name: &'static str,
+        text: String,
+    },
+}
+
+impl ListItem {
+    /// A part of content that is a text.
+    pub(super) fn text_part(text: &str) -> Self {
+        Self::Raw(format!(r#"{{"type":"text","text":{}}}"#, quoted(text)))
+    }
+
+    fn new(raw: &RawValue) -> Self {
+        let kept = || Self::Raw(raw.get().to_owned());
+        let Ok(fields) = serde_json::from_str::<RawObject>(raw.get()) else { return kept() };
+        let name = match fields.text("type").as_deref() {
+            Some("reasoning.text") => "text",
+            Some("reasoning.summary") => "summary",
+            _ => return kept(),
+        };
+        match fields.text(name) {
+            Some(text) => Self::Growing { fields, name, text },
+            None => kept(),
+        }
+    }
+
+    /// Joins the next item to this one, if it is the next piece of a text of the same type and index. Of other members, the last value
+    /// counts. Returns whether it did.
+    fn join(&mut self, next: &Self) -> bool {
+        let (Self::Growing { fields, text, .. }, Self::Growing { fields: more, name, text: piece }) =
+            (self, next)
+        else {
+            return false;
+        };
+        if ["type", "index"].iter().any(|member| fields.get(member) != more.get(member)) {
+            return false;
+        }
+        for (other, raw) in more.iter().filter(|(other, raw)| other != name && *raw != "null") {
+            fields.set(other, raw.to_owned());
+        }
+        text.push_str(piece);
+        true
+    }
+
+    pub(super) fn to_json(&self) -> String {
+        match self {
+            Self::Raw(raw) => raw.clone(),
+            Self::Growing { fields, name, text } => {
+                let mut all = RawObject::default();
+                for (other, raw) in fields.iter() {
+                    let value = if other == *name { quoted(text) } else { raw.to_owned() };
+                    all.set(other, value);
+                }
+                all.to_json()
+            }
+        }
+    }
+}
+
+/// Appends the items of a list. An item that continues the last one is joined with it, as OpenRouter writes `reasoning_details`.
+pub(super) fn continue_list(items: &mut Vec<ListItem>, raw: &RawValue) {
+    for item in items_of(raw) {
+        let item = ListItem::new(item);
+        if !items.last_mut().is_some_and(|last| last.join(&item)) {
+            items.push(item);
+        }
+    }
+}
