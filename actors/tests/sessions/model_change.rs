@@ -52,6 +52,31 @@ async fn the_next_turn_has_the_new_model_and_a_revived_session_has_it_too() {
     host.shutdown().await;
 }
 
+/// What is too long for the new model is summarised by the one before, which has read it.
+#[tokio::test]
+async fn a_history_that_is_too_long_for_the_new_model_is_compacted_first() {
+    let host = Host::new().await;
+    let session = host.open().await;
+    let first = "one ".repeat(500);
+    for words in [first.as_str(), "two", "three", "four", "a long one"] {
+        ask(&session, words).await;
+    }
+    session.set_model("big").await.unwrap();
+    assert_eq!(ask(&session, "and a long one").await, "big heard: and a long one");
+    let compacted = |events: &[EventKind]| {
+        events.iter().filter(|kind| matches!(kind, EventKind::Compacted { .. })).count()
+    };
+    assert_eq!(compacted(&host.events(&session).await), 0, "its context is not known");
+    session.set_model("small").await.unwrap();
+    assert_eq!(ask(&session, "six").await, "small heard: six");
+    let events = host.events(&session).await;
+    assert_eq!(compacted(&events), 1, "{events:?}");
+    assert_eq!(*host.stage.called.lock().unwrap(), ["big", "big", "small"], "the model before writes the summary");
+    let requests = host.stage.requests.lock().unwrap().clone();
+    assert!(!said(&requests.last().unwrap().messages).contains(&first));
+    host.shutdown().await;
+}
+
 #[tokio::test]
 async fn a_turn_keeps_its_model() {
     let host = Host::new().await;

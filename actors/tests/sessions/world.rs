@@ -32,6 +32,8 @@ use crate::support::{PATIENCE, SECOND, of, soon};
 /// What the model and the tools of a test did, and what holds them up.
 #[derive(Clone, Default)]
 pub(crate) struct Stage {
+    /// The names of the models that were called, in order.
+    pub(crate) called: Arc<Mutex<Vec<String>>>,
     /// How often each tool was started, by `NAME ID`.
     pub(crate) started: Arc<Mutex<BTreeMap<String, u32>>>,
     pub(crate) requests: Arc<Mutex<Vec<Request>>>,
@@ -106,7 +108,7 @@ impl Model for Stage {
             model: None,
             content,
             stop_reason,
-            usage: Usage { input_tokens: 1, ..Usage::default() },
+            usage: Usage { input_tokens: 1 + 1_000 * words.matches("long").count() as u64, ..Usage::default() },
             request_id: None,
             container: None,
             native: None,
@@ -143,12 +145,13 @@ impl Model for Stage {
     }
 }
 
-/// The same with a name before each answer.
+/// The same with a name before each answer. The model `small` holds a thousand tokens.
 struct Named(String, Stage);
 
 impl Model for Named {
     fn stream(&self, request: Request) -> ModelStream {
         let name = self.0.clone();
+        self.1.called.lock().unwrap().push(name.clone());
         let named = move |event| match event {
             Ok(ModelEvent::Finished(mut response)) => {
                 for block in &mut response.content {
@@ -161,6 +164,10 @@ impl Model for Named {
             event => event,
         };
         self.1.stream(request).map(named).boxed()
+    }
+
+    fn context_tokens(&self) -> Option<u64> {
+        (self.0 == "small").then_some(1_000)
     }
 }
 
