@@ -170,6 +170,41 @@ fn a_session_goes_on_with_its_own_script_and_begins_another() {
     over.arg("Go on").finish().code(1).says("its end: it has 4 turns, and the model was called for number");
 }
 
+/// Neither a model nor a secret is needed for that.
+#[test]
+fn a_session_is_forked_up_to_a_message() {
+    let data = tempfile::tempdir().unwrap();
+    let own = script("- content: One.\n- content: Two.\n- content: Three.\n");
+    let ran = conjure(data.path(), &["run", "--env", "API_KEY=hunter2-secret", "--script"]).arg(own.path());
+    let id = session_of(&ran.arg("First").finish().code(0));
+    let resume = |id: &str, words: &str| {
+        let resume =
+            conjure(data.path(), &["sessions", "resume", id, "--env", "API_KEY=other-secret", "--script"]);
+        resume.arg(own.path()).arg(words).finish().code(0).stdout
+    };
+    assert_eq!(resume(&id, "Second"), "Two.\n");
+    let said = |id: &str| {
+        let events = conjure(data.path(), &["sessions", "export", id]).finish().code(0).json_lines();
+        let texts = events.iter().filter(|event| event["type"] == "user.message");
+        texts.map(|event| event["content"][0]["text"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let fork =
+        |arguments: &[&str]| conjure(data.path(), &["sessions", "fork", &id[..12]]).args(arguments).finish();
+    let whole = fork(&[]).code(0);
+    let forked = whole.stdout.trim_end().to_owned();
+    assert_eq!(said(&forked), ["First", "Second"]);
+    whole.says("its files are copies of those that are there now").says("conjure sessions resume");
+    let undone = fork(&["--undo"]).code(0).stdout.trim_end().to_owned();
+    assert_eq!(said(&undone), ["First"]);
+    assert_eq!(said(fork(&["--at", "1"]).code(0).stdout.trim_end()), Vec::<String>::new());
+    assert_eq!(resume(&undone, "Otherwise"), "Two.\n");
+    assert_eq!((said(&id).len(), said(&undone).len()), (2, 2));
+    fork(&["--at", "2"]).code(2).says("is in the middle of a turn; fork before event 1");
+    fork(&["--at", "999"]).code(2).says("sessions export");
+    fork(&["--at", "1", "--undo"]).code(2);
+    assert_eq!(listed(data.path()).len(), 4);
+}
+
 #[test]
 fn a_variable_that_was_not_recorded_is_asked_for() {
     let data = tempfile::tempdir().unwrap();
@@ -282,6 +317,7 @@ fn the_help_of_sessions_is_reported() {
     for (name, arguments) in [
         ("sessions_help", &["sessions", "--help"][..]),
         ("sessions_resume_help", &["sessions", "resume", "--help"]),
+        ("sessions_fork_help", &["sessions", "fork", "--help"]),
         ("sessions_decide_help", &["sessions", "decide", "--help"]),
     ] {
         insta::assert_snapshot!(name, Conjure::new(arguments).finish().code(0).stdout);

@@ -27,7 +27,7 @@ pub(crate) use models::ModelsArgs;
 pub(crate) use open::OpenArgs;
 pub(crate) use run::RunArgs;
 pub(crate) use sessions::{
-    ContinueArgs, DataArgs, DecideArgs, ExportFormat, LOCAL_TENANT, ResumeArgs, SessionsCommand,
+    ContinueArgs, DataArgs, DecideArgs, ExportFormat, ForkArgs, LOCAL_TENANT, ResumeArgs, SessionsCommand,
 };
 pub(crate) use skills::{CheckArgs, SkillsCommand, ValidateArgs};
 pub(crate) use values::{Attachment, InputArg, Variable, parse_attachment};

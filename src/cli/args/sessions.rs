@@ -18,6 +18,7 @@ Examples:
   conjure sessions decide ses_1f toolu_01 --allow
   conjure sessions decide ses_1f toolu_01 --always
   conjure sessions export ses_1f > events.jsonl
+  conjure sessions fork ses_1f --undo
 
 The beginning of an id is enough, where no other session's begins so.";
 
@@ -37,6 +38,15 @@ Examples:
   conjure sessions decide ses_1f toolu_01 --deny --reason \"not in this folder\"
 
 Output and exit codes are those of `conjure run`: code 6 where another call waits.";
+
+const FORK_EXAMPLES: &str = "\
+Examples:
+  conjure sessions fork ses_1f
+  conjure sessions fork ses_1f --undo
+  conjure sessions fork ses_1f --at 12
+
+The other session stays as it is. Files of the workspace are copied as they are now: what was said is
+undone, what was written is not. A folder of `--workspace` is not copied.";
 
 /// Whose sessions the command's are, unless it says otherwise.
 pub(crate) const LOCAL_TENANT: &str = "local";
@@ -93,6 +103,8 @@ pub(crate) enum SessionsCommand {
     Resume(Box<ResumeArgs>),
     /// Decide on a tool call that waits for a person, and go on.
     Decide(Box<DecideArgs>),
+    /// Make a new session of what another one said up to a message.
+    Fork(ForkArgs),
     /// Print all events of a session.
     Export {
         /// The session's id, or its beginning.
@@ -136,6 +148,22 @@ pub(crate) struct ResumeArgs {
     pub(crate) max_turns: Option<u32>,
     #[command(flatten)]
     pub(crate) continue_args: ContinueArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = FORK_EXAMPLES)]
+pub(crate) struct ForkArgs {
+    /// The session's id, or its beginning.
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// Leave out the event with this number (`seq` in `conjure sessions export`), and all after it.
+    #[arg(long, value_name = "N", conflicts_with = "undo")]
+    pub(crate) at: Option<u64>,
+    /// Leave out the last message, and what came of it.
+    #[arg(long)]
+    pub(crate) undo: bool,
+    #[command(flatten)]
+    pub(crate) data_args: DataArgs,
 }
 
 /// How a session goes on.

@@ -1,4 +1,4 @@
-//! `conjure sessions …`: lists, shows, exports, resumes and deletes the sessions that were kept.
+//! `conjure sessions …`: lists, shows, exports, resumes, forks and deletes the sessions that were kept.
 //!
 //! Listing, showing and exporting read the record and start nothing.
 
@@ -13,7 +13,7 @@ use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::command_runtime::{CommandRuntime, with_data_dir};
 use crate::cli::sessions::find::find;
 use crate::cli::sessions::resume_request::ResumeRequest;
-use crate::cli::sessions::{export, list, resume, show};
+use crate::cli::sessions::{export, fork, list, resume, show};
 use crate::cli::terminal::{Terminal, printable};
 
 /// Runs the subcommand, and prints an error if that fails.
@@ -30,6 +30,7 @@ pub(crate) async fn sessions(
         SessionsCommand::Decide(args) => {
             resume::resume(ResumeRequest::from(*args), &config, &environment, &terminal).await
         }
+        SessionsCommand::Fork(args) => fork::fork(args, &config, &environment, &terminal).await,
         command => read_sessions(command, &config, &environment, &terminal).await,
     };
     done.unwrap_or_else(|failure| {
@@ -52,6 +53,7 @@ async fn read_sessions(
         | SessionsCommand::Delete { data_args, .. } => data_args.clone(),
         SessionsCommand::Resume(args) => args.continue_args.data_args.clone(),
         SessionsCommand::Decide(args) => args.continue_args.data_args.clone(),
+        SessionsCommand::Fork(args) => args.data_args.clone(),
     };
     // Deleting a session deletes its files at the model's service, too.
     let host = match &command {
@@ -72,7 +74,9 @@ async fn read_sessions(
             export::export(&host, &id, format, &env, environment, terminal).await
         }
         SessionsCommand::Delete { id, .. } => delete(&host, &id, terminal).await,
-        SessionsCommand::Resume(_) | SessionsCommand::Decide(_) => Ok(ExitStatus::Success),
+        SessionsCommand::Resume(_) | SessionsCommand::Decide(_) | SessionsCommand::Fork(_) => {
+            Ok(ExitStatus::Success)
+        }
     };
     // Nothing was started.
     let _ = host.shut_down().await;

@@ -9,6 +9,8 @@ mod turn_list;
 
 mod export;
 
+mod fork;
+
 mod resume;
 mod resume_request;
 
