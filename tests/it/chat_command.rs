@@ -54,7 +54,13 @@ impl Fixture {
             None => text,
         };
         text.lines()
-            .map(|line| if line.starts_with("the model's words") { "the model's words come from a script" } else { line })
+            .map(|line| {
+                if line.starts_with("the model's words") {
+                    "the model's words come from a script"
+                } else {
+                    line
+                }
+            })
             // What a machine cannot limit is its own.
             .map(|line| line.split("; it cannot enforce here").next().unwrap_or(line))
             .map(|line| format!("{}\n", without_duration(line)))
@@ -86,12 +92,13 @@ fn bash(command: &str) -> String {
     format!("{{tool_use: {{name: bash_tool, input: {{command: \"{command}\", description: x}}}}}}")
 }
 
-/// Two turns, the second with tool calls, and one more.
+/// Three turns, the second with tool calls, one after the other.
 fn three_turns() -> tempfile::NamedTempFile {
     script(&format!(
         "- content: \"Hello.\\nHow can I help?\"\n\
          - content: [{{text: Let me look.}}, {}]\n\
-         - content: [{}, {}]\n\
+         - content: [{}]\n\
+         - content: [{}]\n\
          - content: \"There is {{{{result:last | trim}}}}.\"\n\
          - content: Bye.\n",
         bash("echo one > made.txt; ls"),
@@ -119,6 +126,23 @@ fn lines_of_a_pipe_are_messages_and_answers_are_all_of_standard_output() {
     // No line is longer than a terminal is wide, except those with a path or an id.
     let long = done.stderr.lines().filter(|line| line.chars().count() > 80 && !line.contains('/'));
     assert_eq!(long.filter(|line| !line.contains("ses_")).collect::<Vec<_>>(), [""; 0]);
+}
+
+#[test]
+fn calls_that_run_together_have_a_result_each() {
+    let fixture = Fixture::new();
+    let calls = [bash("echo one"), bash("echo two >&2; exit 2"), bash("echo three")].join(", ");
+    let script = script(&format!("- content: [{calls}]\n- content: Done.\n"));
+    let done = fixture.piped(script.path(), &[], "Go\n").finish().code(0);
+    let told = fixture.settled(&done.stderr);
+    // Whichever ends first.
+    for line in [
+        "  bash_tool  echo one  [TIME], 4 B\n",
+        "  bash_tool  echo two >&2; exit 2  failed, [TIME]\n    two [exit code 2]\n",
+        "  bash_tool  echo three  [TIME], 6 B\n",
+    ] {
+        assert_eq!(told.matches(line).count(), 1, "{line}: {told}");
+    }
 }
 
 #[test]
@@ -193,9 +217,8 @@ fn a_chat_in_which_nothing_was_said_leaves_no_session() {
 #[test]
 fn a_turn_that_fails_does_not_end_the_chat_and_is_its_exit_code() {
     let fixture = Fixture::new();
-    let script = script(
-        "- error: {type: overloaded_error, message: busy}\n- content: Better.\n- content: []\n",
-    );
+    let script =
+        script("- error: {type: overloaded_error, message: busy}\n- content: Better.\n- content: []\n");
     let done = fixture.piped(script.path(), &[], "One\nTwo\nThree\n").finish().code(1);
     assert_eq!(done.stdout, "Better.\n");
     done.says("error: ").says("busy").says("warning: the model's last answer holds no text");
@@ -242,7 +265,8 @@ fn an_attached_file_goes_with_the_next_message() {
          description: x}}}]\n- expect: {results: [{contains: '1,2'}]}\n  content: It has 1,2.\n- content: No more.\n",
     );
     let path = file.display();
-    let lines = format!("/attach {path}.none\n/attach data.csv={path}\n/attach data.csv={path}\nLook\nAgain\n");
+    let lines =
+        format!("/attach {path}.none\n/attach data.csv={path}\n/attach data.csv={path}\nLook\nAgain\n");
     let done = fixture.piped(script.path(), &[], lines).finish().code(2);
     assert_eq!(done.stdout, "It has 1,2.\nNo more.\n");
     let done = done.says("error: `/attach`: ").says("`file://data.csv` goes with your next message");
@@ -283,7 +307,7 @@ fn a_chat_goes_on_with_a_session() {
 fn another_model_answers_from_the_next_message_on() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     // The fake takes the turn whose number is that of the answers before it, whoever gave them.
-    let words = ["None", "One", "Two", "Three", "Four", "Five"];
+    let words = ["None", "One", "Two", "Three", "Four", "Five", "Six"];
     let words: String = words.iter().map(|word| format!("- content: {word} before this.\n")).collect();
     let words = format!("version: 1\nturns:\n{words}");
     let words = Script::from_text(&words, ScriptFormat::Yaml, "the fake").unwrap();
@@ -299,18 +323,49 @@ fn another_model_answers_from_the_next_message_on() {
     };
     let fixture = Fixture::new();
     let script = three_turns();
-    let lines = "Hi\n/model other\nWho are you?\n/model\n/model nobody\n/model script\nWhat is here?\n/model other\n";
+    let lines =
+        "Hi\n/model other\nWho are you?\n/model\n/model nobody\n/model script\nWhat is here?\n/model other\n";
     let done = configured(fixture.piped(script.path(), &[], lines)).finish().code(2);
     assert_eq!(done.stdout, "Hello.\nHow can I help?\nOne before this.\nLet me look.\nThere is one.\n");
     assert_eq!(done.stderr.matches("claude-other").count(), 3, "{}", done.stderr);
     let done = done.says("the model `nobody` needs a key").does_not_say("sk-other-key");
     // The session keeps the model that it had last.
     let resumed = fixture.command(&["chat", "--resume", &session_of(&done.stderr)]).input("And now?\n");
-    assert_eq!(configured(resumed).finish().code(0).stdout, "Five before this.\n");
+    assert_eq!(configured(resumed).finish().code(0).stdout, "Six before this.\n");
 
     let record = fixture.workspace.path().join("recorded.yaml");
     let recorded = fixture.piped(script.path(), &["--record", record.to_str().unwrap()], "/model other\n");
     configured(recorded).finish().code(2).says("`/model`: `--record` records one model alone");
+}
+
+#[test]
+fn the_last_message_is_taken_back_and_files_are_not() {
+    let fixture = Fixture::new();
+    let script = script(&format!(
+        "- content: Hello.\n- content: [{}]\n- content: Made.\n\
+         - expect: {{messages: 3, user: {{contains: Something else}}}}\n  content: [{}]\n- content: \"{{{{result:last | trim}}}}.\"\n",
+        bash("echo one > made.txt"),
+        bash("cat made.txt"),
+    ));
+    // The workspace is the session's own, and the fork has a copy of it.
+    let chat = |arguments: &[&str]| fixture.command(&["chat", "--script"]).arg(script.path()).args(arguments);
+    let done = chat(&[]).input("/undo\nHi\nMake it\n/undo\nSomething else\n").finish().code(2);
+    assert_eq!(done.stdout, "Hello.\nMade.\none.\n");
+    let done = done.says("error: `/undo`: there is no message to take back");
+    let done = done.says("the last message and its answer are taken back; files were not undone");
+    let ids: Vec<&str> = done.stderr.split("--resume ").skip(1).map(|rest| &rest[..36]).collect();
+    let [original, fork] = ids[..] else { panic!("two sessions: {}", done.stderr) };
+    let read = |id: &str| {
+        fixture.command(&["sessions", "export", id, "--format", "markdown"]).finish().code(0).stdout
+    };
+    let (original, fork) = (read(original), read(fork));
+    assert!(original.contains("Make it") && !original.contains("Something else"), "{original}");
+    assert!(fork.contains("Something else") && !fork.contains("Make it"), "{fork}");
+    assert!(done.stderr.contains("made.txt"), "{}", done.stderr);
+
+    // Of two sessions that nobody keeps, nothing is named.
+    let done = chat(&["--ephemeral"]).input("Hi\n/undo\n").finish().code(0);
+    done.says("files were not undone").does_not_say("--resume");
 }
 
 #[test]
@@ -443,7 +498,8 @@ fn a_resumed_chat_remembers_what_was_said() {
 #[test]
 fn a_person_decides_on_calls_inline() {
     let fixture = Fixture::new();
-    let calls = [bash("touch one"), bash("touch two"), bash("A=b touch three"), bash("A=b touch four")].join(", ");
+    let calls =
+        [bash("touch one"), bash("touch two"), bash("A=b touch three"), bash("A=b touch four")].join(", ");
     let turns = format!(
         "- content: [{calls}]\n- content: Done.\n- content: [{}]\n- content: Never.\n- content: After.\n",
         bash("A=b touch five")

@@ -185,10 +185,18 @@ impl ChatOptions {
 }
 
 impl ResponsesOptions {
-    /// Creates options for this model. The service limits the output tokens by itself, and stores nothing.
+    /// Creates options for this model. The service limits the output tokens by itself, and stores nothing. Encrypted reasoning is requested,
+    /// but for OpenAI's older models, which do not reason and refuse the request.
     #[must_use]
     pub fn new(model: impl Into<String>) -> Self {
-        Self { common: CommonOptions::new(model.into()), encrypted_reasoning: EncryptedReasoning::Requested }
+        let model = model.into();
+        let does_not_reason = ["gpt-3.5", "gpt-4", "chatgpt-4o"].iter().any(|name| model.starts_with(name));
+        let encrypted_reasoning = if does_not_reason {
+            EncryptedReasoning::NotRequested
+        } else {
+            EncryptedReasoning::Requested
+        };
+        Self { common: CommonOptions::new(model), encrypted_reasoning }
     }
 
     /// Sets the most output tokens of an answer, its reasoning included.

@@ -106,7 +106,10 @@ impl AtTerminal {
 impl Drop for AtTerminal {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("the screen showed: {:?}", self.screen.text());
+            #[expect(clippy::print_stderr, reason = "whoever reads of the failed test wants to know")]
+            {
+                eprintln!("the screen showed: {:?}", self.screen.text());
+            }
         }
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -67,6 +67,10 @@ fn a_body_keeps_the_state_with_the_client_and_the_input_last() {
     let plain = ResponsesOptions::new("m").with_encrypted_reasoning(EncryptedReasoning::NotRequested);
     let sent = body(&plain, vec![user("Hi")]).1;
     assert!(sent.get("include").is_none() && sent.get("max_output_tokens").is_none());
+    for (model, is_asked) in [("gpt-4.1-mini", false), ("gpt-5", true), ("o3", true)] {
+        let sent = body(&ResponsesOptions::new(model), vec![user("Hi")]).1;
+        assert_eq!(sent.get("include").is_some(), is_asked, "{model}");
+    }
 }
 
 #[test]
