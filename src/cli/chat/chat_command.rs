@@ -11,6 +11,7 @@ pub(super) enum ChatCommand {
     Model,
     Attach,
     Files,
+    Undo,
     Export,
     Quit,
 }
@@ -36,7 +37,7 @@ pub(super) struct CommandInfo {
 }
 
 /// All commands, in the order of the help.
-pub(super) const COMMANDS: [CommandInfo; 7] = [
+pub(super) const COMMANDS: [CommandInfo; 8] = [
     CommandInfo {
         command: ChatCommand::Help,
         name: "/help",
@@ -66,6 +67,12 @@ pub(super) const COMMANDS: [CommandInfo; 7] = [
         name: "/files",
         argument: Argument::None,
         meaning: "list the files that the session has produced",
+    },
+    CommandInfo {
+        command: ChatCommand::Undo,
+        name: "/undo",
+        argument: Argument::None,
+        meaning: "take the last message and its answer back, and no files",
     },
     CommandInfo {
         command: ChatCommand::Export,

@@ -59,8 +59,7 @@ impl ChatModel {
             self.label.clone_from(&self.first.label);
             return Ok(());
         }
-        let (own_name, own_config, own_environment) =
-            (name.to_owned(), config.clone(), environment.clone());
+        let (own_name, own_config, own_environment) = (name.to_owned(), config.clone(), environment.clone());
         // The trusted certificates are read from files.
         let selected = run_blocking(move || {
             let source = ModelArgs { model: Some(&own_name), script: None, calls_before: 0 };

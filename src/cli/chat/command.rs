@@ -96,7 +96,9 @@ async fn converse(
         }
     };
     let ChatStart { commands, recording, summary, model, skills, history, origin, opened } = start;
-    let Some(opened) = opened.or(slot) else { return Err(CliError::internal("the session is not there")) };
+    let Some(mut opened) = opened.or(slot) else {
+        return Err(CliError::internal("the session is not there"));
+    };
     let ModelRecording { recorder, price_check } = recording;
     let recording = if recorder.is_some() { RecordingState::Recorded } else { RecordingState::NotRecorded };
     let input = Arc::new(LineInput::new(kind, &history, terminal)?);
@@ -108,7 +110,7 @@ async fn converse(
         terminal.styled(Style::Dim, WELCOME);
     }
     let mut conversation = ChatConversation {
-        opened: &opened,
+        opened: &mut opened,
         kind,
         input: Arc::clone(&input),
         terminal,

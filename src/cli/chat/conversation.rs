@@ -11,13 +11,14 @@ use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::approvals::TerminalApprover;
-use crate::cli::chat::chat_model::ChatModel;
 use crate::cli::chat::chat_command::{ChatCommand, ChatInput, parse};
+use crate::cli::chat::chat_model::ChatModel;
 use crate::cli::chat::help::{
     INTERRUPT_NOTE, INTERRUPTED_NOTE, LEAVE_NOTE, PIPE_INTERRUPT_NOTE, command_list,
 };
 use crate::cli::chat::line_input::{InputKind, InputLine, LineInput};
 use crate::cli::chat::session_commands;
+use crate::cli::chat::undo::undo;
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::destination::ToolDirs;
 use crate::cli::run::{
@@ -29,7 +30,7 @@ use crate::cli::terminal::{Style, Terminal, printable};
 
 /// A conversation with a session.
 pub(super) struct ChatConversation<'a> {
-    pub(super) opened: &'a CommandSession,
+    pub(super) opened: &'a mut CommandSession,
     pub(super) kind: InputKind,
     pub(super) input: Arc<LineInput>,
     pub(super) terminal: &'a Arc<Terminal>,
@@ -172,7 +173,7 @@ impl ChatConversation<'_> {
     }
 
     async fn command(&mut self, command: ChatCommand, argument: &str) -> Result<(), CliError> {
-        let (opened, terminal) = (self.opened, self.terminal);
+        let (opened, terminal) = (&*self.opened, self.terminal);
         match command {
             ChatCommand::Help => terminal.note(&command_list()),
             ChatCommand::Model => {
@@ -194,6 +195,14 @@ impl ChatConversation<'_> {
                     session_commands::export(opened, argument, &self.tools, self.environment, terminal)
                         .await?;
                 terminal.note(&format!("written to {}", printable(&path.to_string_lossy())));
+            }
+            ChatCommand::Undo => {
+                let undone = undo(self.opened).await?;
+                undone.print(&self.opened.host, terminal);
+                // The fork does not have what was attached after the message.
+                if !std::mem::take(&mut self.attached).is_empty() {
+                    terminal.warning("what was attached for the next message is not attached any more");
+                }
             }
             ChatCommand::Quit => {}
         }

@@ -7,6 +7,7 @@ mod help;
 mod chat_command;
 mod chat_model;
 mod session_commands;
+mod undo;
 
 mod line_editor;
 mod line_input;

@@ -1,0 +1,51 @@
+//! `/undo`: takes the last message back.
+//!
+//! The chat goes on in a fork of the session before that message. The session itself stays as it is, so nothing is lost.
+
+use conjure::session::{ForkError, ForkPoint, SessionWorkspace};
+use conjure::{RuntimeError, SessionId};
+
+use crate::cli::cli_error::CliError;
+use crate::cli::command_runtime::{CommandRuntime, Persistence};
+use crate::cli::run::CommandSession;
+use crate::cli::terminal::{Style, Terminal};
+
+/// What was taken back.
+#[derive(Debug)]
+pub(super) struct UndoneMessage {
+    /// The session with the message.
+    original: SessionId,
+}
+
+/// Goes on in a fork of the session before its last message, with a copy of its workspace. If the future is dropped, the
+/// session is the one before.
+pub(super) async fn undo(opened: &mut CommandSession) -> Result<UndoneMessage, CliError> {
+    let (runtime, tenant, original) = (&opened.host.runtime, &opened.host.tenant, opened.session.id());
+    let forked = runtime.fork(tenant, original, ForkPoint::BeforeLastMessage).await;
+    let fork = forked.map_err(|error| match error {
+        RuntimeError::Fork { reason: ForkError::NoMessage, .. } => {
+            CliError::usage("`/undo`: there is no message to take back")
+        }
+        error => error.into(),
+    })?;
+    let folder = runtime.workspace(tenant, fork.id()).await?;
+    let folder = folder.ok_or_else(|| CliError::internal("the session has no folder to work in"))?;
+    opened.workspace = SessionWorkspace::at_real_path(&folder)?;
+    let former = std::mem::replace(&mut opened.session, fork);
+    // Its sandbox is not needed any more. It ends at the latest with the command.
+    if let Err(error) = former.close().await {
+        tracing::warn!(session = %original, %error, "the session before the undo was not closed");
+    }
+    Ok(UndoneMessage { original })
+}
+
+impl UndoneMessage {
+    /// Prints what was done, and what was not.
+    pub(super) fn print(&self, host: &CommandRuntime, terminal: &Terminal) {
+        terminal.note("the last message and its answer are taken back; files were not undone");
+        if host.persistence == Persistence::Persistent {
+            let command = host.chat_command(self.original);
+            terminal.styled(Style::Dim, &format!("`{command}` has the conversation as it was"));
+        }
+    }
+}
