@@ -38,7 +38,7 @@ async fn list_services(format: Format, config: &Config, environment: &ProcessEnv
     let (name, address) = (width(|service| &service.name), width(ServiceState::address));
     for service in &services {
         let (own, at) = (printable(&service.name), printable(service.address()));
-        let line = format!("{own:<name$}  {:<9}  {at:<address$}  {}", service.api(), service.described());
+        let line = format!("{own:<name$}  {:<9}  {at:<address$}  {}", service.api(), service.summary());
         terminal.output(line.trim_end());
     }
     if config.models().is_empty() {

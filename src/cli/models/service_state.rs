@@ -99,6 +99,15 @@ impl ServiceState {
         }
     }
 
+    /// The state in a few words, for a table.
+    pub(super) fn summary(&self) -> String {
+        match &self.state {
+            // How to mend it is for those who ask for this service alone.
+            Reachability::Unreachable(reason) => printable(reason.split("; ").next().unwrap_or(reason)),
+            _ => self.described(),
+        }
+    }
+
     /// One JSON object.
     pub(super) fn json(&self) -> Value {
         let (state, reason) = match &self.state {
