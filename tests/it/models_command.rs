@@ -64,7 +64,10 @@ fn configured_models_and_vendors_are_listed_with_what_their_services_say() {
     assert_eq!((good["state"].as_str(), good["api"].as_str()), (Some("answers"), Some("chat")));
     assert_eq!(good["models"][0], serde_json::json!({"id": "qwen", "context_tokens": 4096}));
     assert_eq!(service("gone")["state"], "unreachable");
-    assert_eq!((&service("keyed")["state"], &service("keyed")["reason"]), (&"no_key".into(), &"MY_KEY".into()));
+    assert_eq!(
+        (&service("keyed")["state"], &service("keyed")["reason"]),
+        (&"no_key".into(), &"MY_KEY".into())
+    );
     assert_eq!(service("anthropic:NAME")["reason"], "ANTHROPIC_API_KEY");
     assert_eq!(service("openai:NAME")["state"], "no_key");
     assert_eq!(service("ollama:NAME")["state"], "unreachable");
@@ -107,10 +110,20 @@ fn a_model_that_cannot_be_called_says_what_is_missing() {
     let config = "[models.m]\napi = \"chat\"\nbase_url = \"http://h.example/v1\"\nkey_env = \"MY_KEY\"\n";
     for (model, key, part, hint) in [
         ("m", None, "the model `m` needs a key, and `MY_KEY` is not set", "export MY_KEY"),
-        ("m", Some(("MY_KEY", "sk-1")), "the key would travel in plain text", "`base_url` of the model's table"),
+        (
+            "m",
+            Some(("MY_KEY", "sk-1")),
+            "the key would travel in plain text",
+            "`base_url` of the model's table",
+        ),
         ("openai:", None, "`openai:` names no model", "--model ollama:qwen3"),
         ("gemini:x", None, "`GEMINI_API_KEY` is not set", "export GEMINI_API_KEY"),
-        ("openai:x", Some(("OPENAI_API_KEY", "sk-1\nx")), "holds a line break", "taken from `OPENAI_API_KEY`"),
+        (
+            "openai:x",
+            Some(("OPENAI_API_KEY", "sk-1\nx")),
+            "holds a line break",
+            "taken from `OPENAI_API_KEY`",
+        ),
         ("claude-x", None, "`ANTHROPIC_API_KEY` is not set", "`ollama:NAME`; configured are `m`"),
     ] {
         let mut run = conjure(&["run", "--ephemeral", "--sandbox", "local", "--model", model, "hi"], config);

@@ -71,7 +71,11 @@ async fn a_history_that_is_too_long_for_the_new_model_is_compacted_first() {
     assert_eq!(ask(&session, "six").await, "small heard: six");
     let events = host.events(&session).await;
     assert_eq!(compacted(&events), 1, "{events:?}");
-    assert_eq!(*host.stage.called.lock().unwrap(), ["big", "big", "small"], "the model before writes the summary");
+    assert_eq!(
+        *host.stage.called.lock().unwrap(),
+        ["big", "big", "small"],
+        "the model before writes the summary"
+    );
     let requests = host.stage.requests.lock().unwrap().clone();
     assert!(!said(&requests.last().unwrap().messages).contains(&first));
     host.shutdown().await;

@@ -108,7 +108,10 @@ impl Model for Stage {
             model: None,
             content,
             stop_reason,
-            usage: Usage { input_tokens: 1 + 1_000 * words.matches("long").count() as u64, ..Usage::default() },
+            usage: Usage {
+                input_tokens: 1 + 1_000 * words.matches("long").count() as u64,
+                ..Usage::default()
+            },
             request_id: None,
             container: None,
             native: None,

@@ -191,11 +191,8 @@ impl ResponsesOptions {
     pub fn new(model: impl Into<String>) -> Self {
         let model = model.into();
         let does_not_reason = ["gpt-3.5", "gpt-4", "chatgpt-4o"].iter().any(|name| model.starts_with(name));
-        let encrypted_reasoning = if does_not_reason {
-            EncryptedReasoning::NotRequested
-        } else {
-            EncryptedReasoning::Requested
-        };
+        let encrypted_reasoning =
+            if does_not_reason { EncryptedReasoning::NotRequested } else { EncryptedReasoning::Requested };
         Self { common: CommonOptions::new(model), encrypted_reasoning }
     }
 
