@@ -14,12 +14,12 @@
 //! - the last block of the user message before, if more than [`BLOCKS_BETWEEN_BREAKPOINTS`] blocks follow it, because the service looks
 //!   back 20 blocks only.
 //!
-//! Blocks of the assistant never get a breakpoint: they are sent back unchanged.
+//! Blocks of the assistant never get a breakpoint: they are sent back unchanged. Only the thoughts of models behind other APIs are left out.
 
 use std::sync::Arc;
 
 use conjure_base::ContainerId;
-use conjure_conversation::{Block, BlockKind, Message, Request, Role};
+use conjure_conversation::{Block, BlockKind, Message, ModelApi, Request, Role};
 use conjure_model_http::{Delivery, quoted};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -31,6 +31,9 @@ use crate::options::{CONTAINER, CONTEXT_MANAGEMENT, ModelOptions};
 const MAX_BREAKPOINTS: usize = 4;
 /// The number of blocks after which the previous call's breakpoint is set again.
 const BLOCKS_BETWEEN_BREAKPOINTS: usize = 15;
+
+/// Stands in a message of which the service can read no block. It refuses empty messages, and names messages by their place.
+const NO_TEXT: &str = r#"{"type":"text","text":"(no text)"}"#;
 
 /// The blocks with a breakpoint: message index and block index.
 type BreakpointPositions = Vec<(usize, usize)>;
@@ -103,13 +106,19 @@ pub(crate) fn request_body(request: &Request, options: &ModelOptions, delivery: 
             Role::User => "{\"role\":\"user\",\"content\":[",
             Role::Assistant => "{\"role\":\"assistant\",\"content\":[",
         });
-        for (block_place, block) in message.content.iter().enumerate() {
-            body.separate(block_place);
+        let readable = message.content.iter().enumerate().filter(|(_, block)| is_readable(message, block));
+        let mut written = 0;
+        for (block_place, block) in readable {
+            body.separate(written);
+            written += 1;
             if marked.contains(&(place, block_place)) {
                 body.text(&with_breakpoint(block.json(), mark));
             } else {
                 body.text(block.json());
             }
+        }
+        if written == 0 {
+            body.text(NO_TEXT);
         }
         body.text("]}");
     }
@@ -120,6 +129,12 @@ pub(crate) fn request_body(request: &Request, options: &ModelOptions, delivery: 
     }
     body.text("}");
     body.0
+}
+
+/// Whether the service can read this block of a message. Thoughts of a model behind another API have no signature, so it refuses them.
+fn is_readable(message: &Message, block: &Block) -> bool {
+    let is_thought = matches!(block.kind(), BlockKind::Thinking(_));
+    !is_thought || message.native.as_ref().is_none_or(|native| native.origin.api == ModelApi::Messages)
 }
 
 /// The `container` of a request: the embedder's, with the conversation's container id added if it has none; else that id.

@@ -28,6 +28,7 @@ mod wire;
 mod attempt_error;
 mod error_builder;
 mod http_date;
+mod idle_timer;
 mod jitter;
 mod limiter;
 mod retry;

@@ -10,15 +10,18 @@ use serde_json::value::RawValue;
 #[derive(Debug, Default)]
 pub struct RawObject {
     fields: Vec<(String, String)>,
-    /// The index of each name. A hostile object may have a million names.
+    /// The index of each name, from [`INDEXED`] fields on. A hostile object may have a million names.
     places: HashMap<String, usize>,
 }
+
+/// The number of fields from which names are found by an index.
+const INDEXED: usize = 16;
 
 impl RawObject {
     /// The raw JSON of the field.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.places.get(name).map(|place| self.fields[*place].1.as_str())
+        self.place(name).map(|place| self.fields[place].1.as_str())
     }
 
     /// The field, if it is a string.
@@ -29,13 +32,25 @@ impl RawObject {
 
     /// Sets a field to this JSON, in place or at the end.
     pub fn set(&mut self, name: &str, json: String) {
-        match self.places.get(name) {
-            Some(place) => self.fields[*place].1 = json,
-            None => {
-                self.places.insert(name.to_owned(), self.fields.len());
-                self.fields.push((name.to_owned(), json));
-            }
+        if let Some(place) = self.place(name) {
+            self.fields[place].1 = json;
+            return;
         }
+        self.fields.push((name.to_owned(), json));
+        if self.fields.len() == INDEXED {
+            let names = self.fields.iter().map(|(name, _)| name.clone());
+            self.places = names.zip(0..).collect();
+        } else if self.fields.len() > INDEXED {
+            self.places.insert(name.to_owned(), self.fields.len() - 1);
+        }
+    }
+
+    /// Where the field is.
+    fn place(&self, name: &str) -> Option<usize> {
+        if self.fields.len() < INDEXED {
+            return self.fields.iter().position(|(other, _)| other == name);
+        }
+        self.places.get(name).copied()
     }
 
     /// How many fields there are.
@@ -77,7 +92,8 @@ impl RawObject {
 /// The text as a JSON string.
 #[must_use]
 pub fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    // A text can always be written.
+    serde_json::to_string(text).unwrap_or_default()
 }
 
 impl<'de> Deserialize<'de> for RawObject {
@@ -118,6 +134,21 @@ mod tests {
         assert_eq!(fields.to_json(), r#"{"b":1.50,"a":2,"b\n":"\u00e9","new":null}"#);
         assert_eq!(fields.text("b\n").unwrap(), "\u{e9}");
         assert_eq!(fields.text("b"), None);
+    }
+
+    #[test]
+    fn many_fields_are_found_and_replaced_as_few_are() {
+        let mut fields = RawObject::default();
+        for n in 0..2 * INDEXED {
+            fields.set(&format!("f{n}"), "0".to_owned());
+        }
+        for n in 0..2 * INDEXED {
+            fields.set(&format!("f{n}"), n.to_string());
+            assert_eq!(fields.get(&format!("f{n}")), Some(n.to_string().as_str()));
+        }
+        assert_eq!((fields.len(), fields.get("f")), (2 * INDEXED, None));
+        let expected: Vec<String> = (0..2 * INDEXED).map(|n| format!(r#""f{n}":{n}"#)).collect();
+        assert_eq!(fields.to_json(), format!("{{{}}}", expected.join(",")));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::attempt_error::{AttemptError, RetryDecision};
 use crate::client_state::ClientState;
 use crate::decoder::{Decoder, OutputShown, StreamError};
 use crate::http_call::HttpCall;
+use crate::idle_timer::IdleTimer;
 use crate::sse::SseParser;
 use crate::wire::Wire;
 
@@ -22,6 +23,7 @@ const MAX_DRAIN_BYTES: usize = 4 << 10;
 /// A response that is being streamed.
 pub(crate) struct ResponseStream<W: Wire> {
     response: Response,
+    timer: IdleTimer,
     pub(crate) request_id: Option<String>,
     parser: SseParser,
     /// `None` once it is finished.
@@ -36,6 +38,7 @@ impl<W: Wire> ResponseStream<W> {
         Self {
             request_id: transport.errors().request_id(response.headers(), wire.request_id_headers()),
             response,
+            timer: IdleTimer::default(),
             parser: SseParser::new(transport.limits().event),
             decoder: Some(wire.decoder(call)),
             shown: OutputShown::Nothing,
@@ -62,7 +65,7 @@ impl<W: Wire> ResponseStream<W> {
             self.drain(client).await;
             return self.finish(client, wire, call).map(Some);
         }
-        let Some(chunk) = transport.chunk(&mut self.response, deadline).await? else {
+        let Some(chunk) = transport.next_chunk(&mut self.response, &mut self.timer, deadline).await? else {
             return self.finish(client, wire, call).map(Some);
         };
         self.received = self.received.saturating_add(chunk.len());

@@ -1,18 +1,20 @@
 //! [`Transport`]: HTTP exchanges with the service, bounded in time and size. The process environment is not used.
 
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use conjure_base::{Clock, Deadline, Digest};
 use conjure_conversation::ModelErrorKind;
-use reqwest::header::HeaderMap;
 use reqwest::{Method, RequestBuilder, Response, Url};
 
 use crate::attempt_error::{AttemptError, RetryDecision};
 use crate::config::{HttpConfig, HttpConfigError, ResponseLimits, Timeouts};
 use crate::error_builder::ErrorBuilder;
+use crate::idle_timer::IdleTimer;
 use crate::tls::tls;
 
 /// The most bytes of an error body that are read.
@@ -32,8 +34,6 @@ pub struct Transport {
     query: Vec<(String, String)>,
     /// A digest that identifies the key.
     key: Digest,
-    /// The headers of every request. Secret ones are marked as sensitive.
-    headers: HeaderMap,
     errors: ErrorBuilder,
     clock: Arc<dyn Clock>,
     timeouts: Timeouts,
@@ -60,10 +60,11 @@ impl TimeoutKind {
 impl Transport {
     pub(crate) fn new(config: &HttpConfig, clock: Arc<dyn Clock>) -> Result<Self, HttpConfigError> {
         let base = config.service_url()?;
-        let headers = config.common_headers()?;
         let mut builder = reqwest::Client::builder()
             .tls_backend_preconfigured(tls(config, &base)?)
             .http1_only()
+            // Secret ones are marked as sensitive, so that no log shows them.
+            .default_headers(config.common_headers()?)
             .user_agent(concat!("conjure/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(config.timeouts.connect)
             .pool_idle_timeout(POOL_IDLE_TIMEOUT)
@@ -81,7 +82,6 @@ impl Transport {
             base,
             query: config.query().to_vec(),
             key: Digest::of_bytes(format!("conjure key\0{key}").as_bytes()),
-            headers,
             errors: ErrorBuilder::new(config.redactor()),
             clock,
             timeouts: config.timeouts,
@@ -155,7 +155,7 @@ impl Transport {
 
     /// Creates a request with the common headers.
     pub fn request(&self, method: Method, url: Url) -> RequestBuilder {
-        self.http.request(method, url).headers(self.headers.clone())
+        self.http.request(method, url)
     }
 
     /// Sends a request and waits for the response head, at most `idle` and until `deadline`.
@@ -188,8 +188,28 @@ impl Transport {
         response: &mut Response,
         deadline: Deadline,
     ) -> Result<Option<Bytes>, AttemptError> {
+        self.next_chunk(response, &mut IdleTimer::default(), deadline).await
+    }
+
+    /// The same with a timer that is kept for the whole body. `deadline` is the same for all chunks.
+    pub(crate) async fn next_chunk(
+        &self,
+        response: &mut Response,
+        timer: &mut IdleTimer,
+        deadline: Deadline,
+    ) -> Result<Option<Bytes>, AttemptError> {
         let idle = self.timeouts.idle;
-        match self.within(idle, deadline, response.chunk()).await {
+        let mut chunk = pin!(response.chunk());
+        let mut until = None;
+        let read = poll_fn(|context| {
+            if let Poll::Ready(chunk) = chunk.as_mut().poll(context) {
+                return Poll::Ready(Ok(chunk));
+            }
+            let until = *until.get_or_insert_with(|| self.clock.deadline(idle).min(deadline));
+            let kind = if until == deadline { TimeoutKind::Total } else { TimeoutKind::Idle };
+            timer.poll_until(&*self.clock, until, context).map(|()| Err(kind))
+        });
+        match read.await {
             Ok(Ok(chunk)) => Ok(chunk),
             Ok(Err(error)) => {
                 let mut failure = self.errors.transport(&error);

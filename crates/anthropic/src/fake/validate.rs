@@ -350,7 +350,11 @@ fn check_block(at: &str, kind: &str, block: &Value) -> Check {
         "container_upload" => need("file_id", block["file_id"].is_string()),
         "thinking" => {
             need("thinking", block["thinking"].is_string())?;
-            need("signature", block["signature"].is_string())
+            need("signature", block["signature"].is_string())?;
+            match block["signature"].as_str() {
+                Some("") => invalid(format!("{at}: Invalid `signature` in `thinking` block")),
+                _ => Ok(()),
+            }
         }
         "redacted_thinking" => need("data", block["data"].is_string()),
         "tool_use" | "server_tool_use" => {

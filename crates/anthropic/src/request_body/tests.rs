@@ -1,6 +1,6 @@
 use super::*;
 use conjure_base::{CallId, TurnId};
-use conjure_conversation::{ToolDefinition, ToolResult};
+use conjure_conversation::{ModelApi, NativeContent, Origin, ToolDefinition, ToolResult};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -184,6 +184,37 @@ fn marks_never_reach_what_is_stored() {
     let before = request.messages[0].content[0].json().to_owned();
     text(&request, &ModelOptions::new("m"));
     assert_eq!(request.messages[0].content[0].json(), before);
+}
+
+/// The service refuses thoughts without a signature of its own.
+#[test]
+fn thoughts_of_models_behind_other_apis_are_left_out() {
+    let blocks = |texts: &[&str]| -> Vec<Block> {
+        let thought = r#"{"type":"thinking","thinking":"Hm","signature":""}"#;
+        let thought = Block::from_json(thought).unwrap();
+        std::iter::once(thought).chain(texts.iter().map(|text| Block::text(*text))).collect()
+    };
+    let from = |api: ModelApi, content: Vec<Block>| {
+        let origin = Origin { api, service: "s".to_owned(), model: "m".to_owned() };
+        let native = Some(Arc::new(NativeContent { origin, items: Vec::new() }));
+        Message { native, ..Message::assistant(content) }
+    };
+    let options = ModelOptions::new("m").with_caching(Caching::Off);
+    let history = [
+        user(&["a"]),
+        from(ModelApi::Gemini, blocks(&["b"])),
+        user(&["c"]),
+        from(ModelApi::Chat, blocks(&[])),
+        user(&["d"]),
+        Message::assistant(blocks(&["e"])),
+        user(&["f"]),
+    ];
+    let body: Value = serde_json::from_str(&text(&request(&history), &options)).unwrap();
+    let thought = json!({"type": "thinking", "thinking": "Hm", "signature": ""});
+    let text = |text: &str| json!({"type": "text", "text": text});
+    assert_eq!(body["messages"][1]["content"], json!([text("b")]));
+    assert_eq!(body["messages"][3]["content"], json!([text("(no text)")]));
+    assert_eq!(body["messages"][5]["content"], json!([thought, text("e")]));
 }
 
 proptest! {

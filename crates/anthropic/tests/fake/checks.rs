@@ -145,6 +145,14 @@ async fn what_the_service_refuses_is_refused_with_its_place() {
             "messages.1.content.0.thinking.signature: Field required",
         ),
         (
+            body([
+                user("Hi"),
+                assistant(json!([{"type": "thinking", "thinking": "x", "signature": ""}])),
+                user("x"),
+            ]),
+            "messages.1.content.0: Invalid `signature` in `thinking` block",
+        ),
+        (
             body([user(json!([image("A".repeat((5 << 20) + 1))]))]),
             "messages.0.content.0.image.source.base64: image exceeds 5 MB maximum: 5242881 bytes > 5242880 bytes",
         ),

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use conjure_anthropic::ResponseLimits;
-use conjure_conversation::{ApiErrorKind, Model, ModelError, ModelErrorKind};
+use conjure_conversation::{ApiErrorKind, Model, ModelError, ModelErrorKind, ModelEvent};
 use futures_util::{FutureExt, StreamExt};
 use serde_json::json;
 use tokio::net::TcpSocket;
@@ -216,9 +216,10 @@ async fn a_service_that_drips_is_left_when_the_whole_time_is_over() {
     let (mut sends, receives): (Vec<_>, Vec<_>) = (0..10).map(|_| tokio::sync::oneshot::channel()).unzip();
     let receives = std::sync::Mutex::new(receives);
     let server = Server::start(move |_, _| {
-        let mut parts = vec![Part::Bytes(stream(&sse(&[start()])))];
+        let begin = [start(), block(0, json!({"type": "text", "text": ""}))];
+        let mut parts = vec![Part::Bytes(stream(&sse(&begin)))];
         for signal in receives.lock().unwrap().drain(..) {
-            parts.extend([Part::Until(signal), Part::Bytes(sse(&[ping()]).into_bytes())]);
+            parts.extend([Part::Until(signal), Part::Bytes(sse(&[text_delta(0, "x")]).into_bytes())]);
         }
         parts.push(Part::Hang);
         parts
@@ -226,20 +227,37 @@ async fn a_service_that_drips_is_left_when_the_whole_time_is_over() {
     .await;
     let clock = ManualClock::new();
     let messages = messages(&config(&server).with_retries(0), &clock);
-    let drip = async {
-        server.received(1).await;
-        for signal in sends.drain(..) {
-            // Half of the idle time passes, then a ping comes: the idle time begins anew each time.
-            clock.sleeper_for(IDLE.min(TOTAL - clock.elapsed())).await;
+    let mut events = messages.stream(ask("Hi"));
+    // The head has come, and the idle time of the body begins.
+    while !matches!(events.next().await.unwrap().unwrap(), ModelEvent::UsageReported(_)) {}
+    let mut pieces = 0;
+    let failed = loop {
+        // While the client waits, half of the idle time passes, then a piece comes: the idle time begins anew each time.
+        let drip = async {
+            clock.sleeper_for(if pieces == 0 { IDLE } else { IDLE / 2 }).await;
             clock.advance(IDLE / 2);
-            signal.send(()).ok();
+            sends.remove(0).send(()).ok();
+            std::future::pending::<()>().await;
+        };
+        let event = tokio::select! {
+            biased;
+            event = async {
+                loop {
+                    match events.next().await.unwrap() {
+                        Ok(ModelEvent::TextDelta { .. }) => break Ok(()),
+                        Ok(_) => {}
+                        Err(error) => break Err(error),
+                    }
+                }
+            } => event,
+            () = drip => unreachable!(),
+        };
+        match event {
+            Ok(()) => pieces += 1,
+            Err(error) => break error,
         }
-        std::future::pending::<()>().await;
     };
-    let failed = tokio::select! {
-        failed = call(&messages) => failed.unwrap_err(),
-        () = drip => unreachable!(),
-    };
+    assert_eq!(pieces, 9);
     assert_eq!(failed.kind, ModelErrorKind::Timeout);
     assert!(failed.message.contains("took longer than 600s"), "{failed}");
     assert_eq!(clock.elapsed(), TOTAL);
