@@ -17,7 +17,9 @@ use crate::config::ModelSettings;
 use crate::config::{Config, ProcessEnv};
 use crate::models::context::with_context;
 use crate::models::fallback::FallbackModel;
-use crate::models::http_settings::{NamedKey, client_id, http_config, key_digest};
+#[cfg(feature = "anthropic")]
+use crate::models::http_settings::key_digest;
+use crate::models::http_settings::{NamedKey, client_id, http_config};
 use crate::models::model_target::{KeyVariable, ModelTarget, ModelTargetError};
 
 /// The clients of model services. Clones share them.
@@ -151,11 +153,17 @@ impl ModelClients {
             },
         };
         let (model, client) = match target.api() {
+            #[cfg(feature = "anthropic")]
             ModelApi::Messages => self.messages(&target, config, key.as_ref())?,
+            #[cfg(feature = "openai")]
             ModelApi::Chat => self.chat(&target, config, key.as_ref())?,
+            #[cfg(feature = "openai")]
             ModelApi::Responses => self.responses(&target, config, key.as_ref())?,
+            #[cfg(feature = "gemini")]
             ModelApi::Gemini => self.gemini(&target, config, key.as_ref())?,
-            _ => return Err(not_built(&target, "full")),
+            api => {
+                return Err(ConnectError::NotBuilt { model: target.name.clone(), feature: feature_of(api) });
+            }
         };
         let mut secrets = target.settings.headers.clone();
         secrets.extend(key.map(|(variable, key)| (variable, key.expose_secret().to_owned())));
@@ -243,16 +251,6 @@ impl ModelClients {
         Ok((Arc::new(model), ServiceClient::Messages(client)))
     }
 
-    #[cfg(not(feature = "anthropic"))]
-    fn messages(
-        &self,
-        target: &ModelTarget,
-        _: &Config,
-        _: NamedKey<'_>,
-    ) -> Result<ModelAndClient, ConnectError> {
-        Err(not_built(target, "anthropic"))
-    }
-
     #[cfg(feature = "openai")]
     fn chat(
         &self,
@@ -261,27 +259,10 @@ impl ModelClients {
         key: NamedKey<'_>,
     ) -> Result<ModelAndClient, ConnectError> {
         let client = self.http(target, config, key, KeyHeader::Bearer)?;
-        let settings = &target.settings;
-        let mut options = conjure_openai::ChatOptions::new(&target.model);
-        if let Some(max_tokens) = settings.max_tokens.or(config.max_tokens()) {
-            options = options.with_max_tokens(max_tokens);
-        }
-        options = options.with_parallel_tool_calls(parallel_tool_calls(settings));
-        for (name, value) in &settings.body {
-            options = options.with_field(name, value.clone()).map_err(|error| wrong(target, &error))?;
-        }
-        let model = conjure_openai::Chat::new(client.clone(), options);
+        let options = conjure_openai::ChatOptions::new(&target.model)
+            .with_parallel_tool_calls(parallel_tool_calls(&target.settings));
+        let model = conjure_openai::Chat::new(client.clone(), configured(options, target, config)?);
         Ok((Arc::new(model), ServiceClient::Http(client)))
-    }
-
-    #[cfg(not(feature = "openai"))]
-    fn chat(
-        &self,
-        target: &ModelTarget,
-        _: &Config,
-        _: NamedKey<'_>,
-    ) -> Result<ModelAndClient, ConnectError> {
-        Err(not_built(target, "openai"))
     }
 
     #[cfg(feature = "openai")]
@@ -292,27 +273,10 @@ impl ModelClients {
         key: NamedKey<'_>,
     ) -> Result<ModelAndClient, ConnectError> {
         let client = self.http(target, config, key, KeyHeader::Bearer)?;
-        let settings = &target.settings;
-        let mut options = conjure_openai::ResponsesOptions::new(&target.model);
-        if let Some(max_tokens) = settings.max_tokens.or(config.max_tokens()) {
-            options = options.with_max_tokens(max_tokens);
-        }
-        options = options.with_parallel_tool_calls(parallel_tool_calls(settings));
-        for (name, value) in &settings.body {
-            options = options.with_field(name, value.clone()).map_err(|error| wrong(target, &error))?;
-        }
-        let model = conjure_openai::Responses::new(client.clone(), options);
+        let options = conjure_openai::ResponsesOptions::new(&target.model)
+            .with_parallel_tool_calls(parallel_tool_calls(&target.settings));
+        let model = conjure_openai::Responses::new(client.clone(), configured(options, target, config)?);
         Ok((Arc::new(model), ServiceClient::Http(client)))
-    }
-
-    #[cfg(not(feature = "openai"))]
-    fn responses(
-        &self,
-        target: &ModelTarget,
-        _: &Config,
-        _: NamedKey<'_>,
-    ) -> Result<ModelAndClient, ConnectError> {
-        Err(not_built(target, "openai"))
     }
 
     #[cfg(feature = "gemini")]
@@ -322,32 +286,15 @@ impl ModelClients {
         config: &Config,
         key: NamedKey<'_>,
     ) -> Result<ModelAndClient, ConnectError> {
-        let client = self.http(target, config, key, KeyHeader::Named("x-goog-api-key"))?;
-        let settings = &target.settings;
-        let mut options = conjure_gemini::GeminiOptions::new(&target.model);
-        if let Some(max_tokens) = settings.max_tokens.or(config.max_tokens()) {
-            options = options.with_max_tokens(max_tokens);
-        }
-        if settings.parallel_tool_calls.is_some() {
+        if target.settings.parallel_tool_calls.is_some() {
             let reason =
                 "Gemini decides itself whether it calls several tools; leave out `parallel_tool_calls`";
             return Err(ConnectError::Option { model: target.name.clone(), reason: reason.to_owned() });
         }
-        for (name, value) in &settings.body {
-            options = options.with_field(name, value.clone()).map_err(|error| wrong(target, &error))?;
-        }
-        let model = conjure_gemini::Gemini::new(client.clone(), options);
+        let client = self.http(target, config, key, conjure_gemini::KEY_HEADER)?;
+        let options = conjure_gemini::GeminiOptions::new(&target.model);
+        let model = conjure_gemini::Gemini::new(client.clone(), configured(options, target, config)?);
         Ok((Arc::new(model), ServiceClient::Http(client)))
-    }
-
-    #[cfg(not(feature = "gemini"))]
-    fn gemini(
-        &self,
-        target: &ModelTarget,
-        _: &Config,
-        _: NamedKey<'_>,
-    ) -> Result<ModelAndClient, ConnectError> {
-        Err(not_built(target, "gemini"))
     }
 
     /// The shared client of a service that has no client type of its own.
@@ -396,13 +343,59 @@ fn unusable(error: HttpConfigError, key: NamedKey<'_>) -> ConnectError {
     ConnectError::Http { error, variable: key.map(|(variable, _)| variable.clone()) }
 }
 
-fn not_built(target: &ModelTarget, feature: &'static str) -> ConnectError {
-    ConnectError::NotBuilt { model: target.name.clone(), feature }
+/// The feature with the client of an API.
+const fn feature_of(api: ModelApi) -> &'static str {
+    match api {
+        ModelApi::Messages => "anthropic",
+        ModelApi::Chat | ModelApi::Responses => "openai",
+        ModelApi::Gemini => "gemini",
+        _ => "full",
+    }
+}
+
+/// The options that every API has.
+#[cfg(any(feature = "openai", feature = "gemini"))]
+trait CommonOptions: Sized {
+    fn limited(self, max_tokens: u32) -> Self;
+    fn with_member(self, name: &str, value: serde_json::Value) -> Result<Self, String>;
 }
 
 #[cfg(any(feature = "openai", feature = "gemini"))]
-fn wrong(target: &ModelTarget, error: &dyn std::error::Error) -> ConnectError {
-    ConnectError::Option { model: target.name.clone(), reason: format!("`body`: {error}") }
+macro_rules! common_options {
+    ($($options:ty),+) => {$(
+        impl CommonOptions for $options {
+            fn limited(self, max_tokens: u32) -> Self {
+                self.with_max_tokens(max_tokens)
+            }
+
+            fn with_member(self, name: &str, value: serde_json::Value) -> Result<Self, String> {
+                self.with_field(name, value).map_err(|error| error.to_string())
+            }
+        }
+    )+};
+}
+#[cfg(feature = "openai")]
+common_options!(conjure_openai::ChatOptions, conjure_openai::ResponsesOptions);
+#[cfg(feature = "gemini")]
+common_options!(conjure_gemini::GeminiOptions);
+
+/// Options as the model's settings say.
+#[cfg(any(feature = "openai", feature = "gemini"))]
+fn configured<O: CommonOptions>(
+    options: O,
+    target: &ModelTarget,
+    config: &Config,
+) -> Result<O, ConnectError> {
+    let options = match target.settings.max_tokens.or(config.max_tokens()) {
+        Some(tokens) => options.limited(tokens),
+        None => options,
+    };
+    target.settings.body.iter().try_fold(options, |options, (name, value)| {
+        options.with_member(name, value.clone()).map_err(|reason| ConnectError::Option {
+            model: target.name.clone(),
+            reason: format!("`body`: {reason}"),
+        })
+    })
 }
 
 impl ConnectedModel {

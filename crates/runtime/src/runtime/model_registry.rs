@@ -162,6 +162,8 @@ impl ModelRegistry {
         config: &Config,
     ) -> Result<Option<Arc<dyn Model>>, RuntimeError> {
         let keys = |variable: &str| {
+            #[cfg(not(feature = "anthropic"))]
+            let _ = own;
             #[cfg(feature = "anthropic")]
             if variable == ANTHROPIC_KEY
                 && let Some(key) = own.key.as_ref().or(self.key.as_ref())
