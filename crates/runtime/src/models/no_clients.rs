@@ -6,7 +6,7 @@ use conjure_base::Digest;
 
 /// No clients.
 #[derive(Clone, Default)]
-pub(crate) struct ModelClients;
+pub(crate) struct ModelClients(());
 
 impl ModelClients {
     /// There is nothing to remove.
