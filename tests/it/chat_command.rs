@@ -46,6 +46,12 @@ impl Fixture {
         Terminal::new().with_output().start(arguments, conjure)
     }
 
+    /// The events of the only session.
+    fn recorded_events(&self) -> String {
+        let listed = self.command(&["sessions", "list", "--format", "json"]).finish().code(0);
+        self.command(&["sessions", "export", &session_of(&listed.stdout)]).finish().code(0).stdout
+    }
+
     /// The text without what is another in each run.
     fn settled(&self, text: &str) -> String {
         let text = text.replace(self.workspace.path().to_str().unwrap(), "[WORKSPACE]");
@@ -412,8 +418,7 @@ fn an_interrupt_from_the_keyboard_ends_the_turn_and_not_the_chat() {
     // The same while the model is waited for.
     chat.shows(READS_A_LINE, 3);
     chat.types("Slowly\n");
-    // The terminal passes the signal on once the line was read.
-    crate::support::eventually("the line editor is done", || chat.echoes());
+    crate::support::eventually("the turn has begun", || fixture.recorded_events().contains("Slowly"));
     chat.types("\x03");
     chat.shows("interrupted; what was said so far is kept", 2);
     chat.shows(READS_A_LINE, 4);

@@ -3,6 +3,7 @@
 //! State: what the next message brings along, and the first failure. All else is in the session.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use conjure::conversation::TurnStop;
 use conjure::runtime::Deadline;
@@ -14,7 +15,7 @@ use crate::cli::approvals::TerminalApprover;
 use crate::cli::chat::chat_command::{ChatCommand, ChatInput, parse};
 use crate::cli::chat::chat_model::ChatModel;
 use crate::cli::chat::help::{
-    INTERRUPT_NOTE, INTERRUPTED_NOTE, LEAVE_NOTE, PIPE_INTERRUPT_NOTE, command_list,
+    INTERRUPT_NOTE, INTERRUPTED_NOTE, LEAVE_NOTE, NOT_SENT_NOTE, PIPE_INTERRUPT_NOTE, command_list,
 };
 use crate::cli::chat::line_input::{InputKind, InputLine, LineInput};
 use crate::cli::chat::session_commands;
@@ -27,6 +28,9 @@ use crate::cli::run::{
 };
 use crate::cli::signals::Signals;
 use crate::cli::terminal::{Style, Terminal, printable};
+
+/// How long after a signal a line still counts as interrupted.
+const LATE_INTERRUPT: Duration = Duration::from_millis(500);
 
 /// A conversation with a session.
 pub(super) struct ChatConversation<'a> {
@@ -101,14 +105,22 @@ impl ChatConversation<'_> {
             }
             let input = Arc::clone(&self.input);
             let line = tokio::select! {
+                biased;
+                // A signal after the line is for its turn.
                 line = input.next_line() => line,
                 exit = signals.next() => {
                     if exit == ExitStatus::Terminated || !self.kind.is_person() {
                         return ConversationEnd::orderly(exit);
                     }
-                    // The terminal shows `^C`.
-                    self.terminal.note("");
-                    InputLine::Interrupted
+                    if self.kind == InputKind::Editor {
+                        let line = self.interrupted_line(&input).await;
+                        let Some(line) = line else { continue };
+                        line
+                    } else {
+                        // The terminal shows `^C`.
+                        self.terminal.note("");
+                        InputLine::Interrupted
+                    }
                 }
             };
             let step = match line {
@@ -137,6 +149,15 @@ impl ChatConversation<'_> {
                 return end;
             }
         }
+    }
+
+    /// What becomes of a signal while the line editor reads. The terminal sends none then, so Ctrl-C came right after the
+    /// line, which is not sent. `None` if no line follows: another program has sent the signal.
+    async fn interrupted_line(&self, input: &LineInput) -> Option<InputLine> {
+        let line = tokio::time::timeout(LATE_INTERRUPT, input.next_line()).await.ok()?;
+        let InputLine::Text(_) = line else { return Some(line) };
+        self.terminal.styled(Style::Dim, NOT_SENT_NOTE);
+        Some(InputLine::Discarded)
     }
 
     async fn act(&mut self, line: &str, signals: &mut Signals) -> NextStep {

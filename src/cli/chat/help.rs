@@ -23,6 +23,9 @@ pub(super) const LEAVE_NOTE: &str = "Ctrl-C again leaves, as do Ctrl-D and `/qui
 /// What is said at the end of every model's turn that somebody interrupted.
 pub(super) const INTERRUPTED_NOTE: &str = "interrupted; what was said so far is kept";
 
+/// What is said when a line is interrupted before its turn begins.
+pub(super) const NOT_SENT_NOTE: &str = "interrupted; the line was not sent";
+
 /// The text of `/help`.
 pub(super) fn command_list() -> String {
     let usage = |name: &str, argument: Argument| match argument {
