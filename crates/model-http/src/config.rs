@@ -198,7 +198,8 @@ impl HttpConfig {
         self
     }
 
-    /// Adds a header of the user's to every request. Its value counts as a secret. It replaces one of the wire.
+    /// Adds a header of the user's to every request. It replaces one of the wire. `Debug` and logs do not show its value. Errors do not either, if
+    /// it looks like a secret ([`is_secret_header`]).
     #[must_use]
     pub fn with_header(mut self, name: impl Into<String>, value: SecretString) -> Self {
         self.headers.push((name.into(), value));
@@ -374,12 +375,15 @@ impl HttpConfig {
         Ok(headers)
     }
 
-    /// Replaces the key, the values of the user's headers and sensitive query parameters in texts.
+    /// Replaces the key, the values of secret headers and sensitive query parameters in texts.
     pub(crate) fn redactor(&self) -> Redactor {
         let mut secrets = vec![(self.key_name.clone(), self.exposed_key().to_owned())];
         for (name, value) in &self.headers {
-            let name = printable(name).to_ascii_uppercase();
             let value = value.expose_secret().trim();
+            if !is_secret_header(name, value) {
+                continue;
+            }
+            let name = printable(name).to_ascii_uppercase();
             // Of `Bearer TOKEN`, a service may quote the token alone.
             if let Some((_, token)) = value.rsplit_once(' ') {
                 secrets.push((name.clone(), token.to_owned()));
@@ -392,6 +396,20 @@ impl HttpConfig {
         }
         Redactor::new(secrets)
     }
+}
+
+/// Whether the value of a header is to be kept out of texts: its name says so, or the value looks like a token. Titles, versions and names of
+/// teams are ordinary words.
+#[must_use]
+pub fn is_secret_header(name: &str, value: &str) -> bool {
+    let name = name.trim().replace('-', "_");
+    let is_authorization = name.to_ascii_lowercase().ends_with("authorization");
+    let has = |wanted: fn(&u8) -> bool| value.bytes().any(|byte| wanted(&byte));
+    let is_token = value.len() >= 20
+        && has(u8::is_ascii_digit)
+        && has(u8::is_ascii_alphabetic)
+        && value.bytes().all(|byte| byte.is_ascii_graphic());
+    is_authorization || is_token || is_sensitive_variable(&name, value)
 }
 
 fn sensitive(mut value: HeaderValue) -> HeaderValue {

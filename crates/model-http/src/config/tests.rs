@@ -113,3 +113,22 @@ fn neither_debug_nor_redacted_texts_show_a_secret() {
     let told = redactor.redact("sk-canary-1234 canary-token-1 canary-key-2 2024-10-21").into_owned();
     assert_eq!(told, "[REDACTED:EXAMPLE_API_KEY] [REDACTED:X-AUTH] [REDACTED:API_KEY] 2024-10-21");
 }
+
+#[test]
+fn a_header_is_secret_by_its_name_or_by_its_value() {
+    for (name, value) in [
+        ("Authorization", "Basic abc"),
+        ("proxy-authorization", "x"),
+        ("x-api-key", "demo"),
+        ("x-access-token", "demo"),
+        ("cookie", "a=b"),
+        ("x-team", "c2VjcmV0LXRva2VuLTEyMzQ1"),
+    ] {
+        assert!(is_secret_header(name, value), "{name}: {value}");
+    }
+    for (name, value) in
+        [("x-title", "Conjure"), ("HTTP-Referer", "https://example.com/some/page"), ("x-v", "2")]
+    {
+        assert!(!is_secret_header(name, value), "{name}: {value}");
+    }
+}

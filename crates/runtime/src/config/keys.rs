@@ -169,7 +169,7 @@ pub const CONFIG_KEYS: &[ConfigKey] = &[
         models::TABLE,
         "headers",
         "{ x-team = \"blue\" }",
-        "More headers of each request; their values are secret.",
+        "More headers of each request; values that look like secrets are redacted.",
     ),
     key(models::TABLE, "body", "{ temperature = 0.2 }", "More members of each request's body."),
     key(models::TABLE, "max_tokens", "4096", "Tokens of one response, at most."),

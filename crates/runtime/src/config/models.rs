@@ -26,7 +26,7 @@ pub struct ModelSettings {
     pub base_url: Option<String>,
     /// The environment variable with the key. By default the vendor's own variable at the vendor's own address, and no key elsewhere.
     pub key_env: Option<String>,
-    /// More headers of each request. Their values are kept secret.
+    /// More headers of each request. Values that look like secrets are redacted.
     pub headers: BTreeMap<String, String>,
     /// More members of each request's body.
     pub body: Map<String, serde_json::Value>,
@@ -72,6 +72,19 @@ impl ModelSettings {
             parallel_tool_calls: None,
             fallback: Vec::new(),
         }
+    }
+}
+
+impl ModelSettings {
+    /// The headers whose values are secrets.
+    pub(crate) fn secret_headers(&self) -> impl Iterator<Item = (String, String)> {
+        #[cfg(feature = "model-http")]
+        let is_secret =
+            |(name, value): &(&String, &String)| conjure_model_http::is_secret_header(name, value);
+        // Nothing is sent then.
+        #[cfg(not(feature = "model-http"))]
+        let is_secret = |_: &(&String, &String)| true;
+        self.headers.iter().filter(is_secret).map(|(name, value)| (name.clone(), value.clone()))
     }
 }
 

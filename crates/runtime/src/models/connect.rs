@@ -165,7 +165,7 @@ impl ModelClients {
                 return Err(ConnectError::NotBuilt { model: target.name.clone(), feature: feature_of(api) });
             }
         };
-        let mut secrets = target.settings.headers.clone();
+        let mut secrets: BTreeMap<_, _> = target.settings.secret_headers().collect();
         secrets.extend(key.map(|(variable, key)| (variable, key.expose_secret().to_owned())));
         // Where the service compacts by itself, nobody else does.
         let model = if config.service_compaction().is_some() { model } else { with_context(model, &target) };

@@ -1,7 +1,7 @@
 //! How a model service is reached over HTTP, as its settings say: address, headers, timeouts, prices.
 
 use conjure_base::Digest;
-use conjure_model_http::{HttpConfig, ModelPrices, PlaintextPolicy, Prices, Timeouts};
+use conjure_model_http::{HttpConfig, ModelPrices, PlaintextPolicy, Prices, Timeouts, is_secret_header};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::config::{Config, ModelSettings};
@@ -38,9 +38,9 @@ fn split_query(url: &str) -> (&str, Vec<(&str, &str)>) {
     (url, pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).collect())
 }
 
-/// A server without a key may be reached over plain HTTP wherever its address says so. A key travels so only to this machine.
+/// A server that is sent no secret may be reached over plain HTTP wherever its address says so. A secret travels so only to this machine.
 fn plaintext(settings: &ModelSettings, key: NamedKey<'_>) -> PlaintextPolicy {
-    if key.is_none() && settings.headers.is_empty() {
+    if key.is_none() && !settings.headers.iter().any(|(name, value)| is_secret_header(name, value)) {
         PlaintextPolicy::Anywhere
     } else {
         PlaintextPolicy::LoopbackOnly
@@ -111,7 +111,7 @@ mod tests {
         let settings = ModelSettings::new(ModelApi::Chat);
         assert_eq!(plaintext(&settings, None), PlaintextPolicy::Anywhere);
         assert_eq!(plaintext(&settings, Some(&key)), PlaintextPolicy::LoopbackOnly);
-        let headers = [("x-team".to_owned(), "blue".to_owned())].into();
+        let headers = [("x-token".to_owned(), "blue".to_owned())].into();
         let with_header = ModelSettings { headers, ..settings };
         assert_eq!(plaintext(&with_header, None), PlaintextPolicy::LoopbackOnly);
     }

@@ -144,12 +144,12 @@ impl ModelTarget {
         config.models().contains_key(name) || vendor().is_some()
     }
 
-    /// All secrets that a request to a service may have, by name: the keys in the environment, and the configured headers.
+    /// All secrets that a request to a service may have, by name: the keys in the environment, and the secret ones of the configured headers.
     pub(crate) fn secrets(config: &Config, environment: &ProcessEnv) -> BTreeMap<String, String> {
         let configured = config.models().values().filter_map(|settings| settings.key_env.as_deref());
         let keys = configured.chain(MODEL_KEYS);
         let keys = keys.filter_map(|name| Some((name.to_owned(), environment.named(name)?)));
-        let headers = config.models().values().flat_map(|settings| settings.headers.clone());
+        let headers = config.models().values().flat_map(ModelSettings::secret_headers);
         headers.chain(keys).collect()
     }
 
