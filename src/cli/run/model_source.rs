@@ -156,7 +156,7 @@ pub(crate) fn connect_error(error: &ConnectError, config: &Config) -> CliError {
         )),
         ConnectError::NoKey { variable, .. } => failure
             .with_hint(format!("`export {variable}=…`, or play a script with `--script FILE`")),
-        ConnectError::Target(ModelTargetError::Empty(_)) => {
+        ConnectError::Target(ModelTargetError::Empty | ModelTargetError::NoModel(_)) => {
             failure.with_hint("such as `--model claude-sonnet-4-5` or `--model ollama:qwen3`")
         }
         ConnectError::NotBuilt { feature, .. } => {

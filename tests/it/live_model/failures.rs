@@ -34,7 +34,7 @@ fn either_a_model_or_a_script_must_be_named() {
         .code(2)
         .says("exclude each other")
         .says("hint: ");
-    run().args(["--model", " "]).finish().code(2).says("the name is empty");
+    run().args(["--model", " "]).finish().code(2).says("the name of the model is empty");
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn a_key_that_is_missing_or_none_is_a_usage_error_and_calls_nobody() {
     let url = service.fake.base_url();
     configured(None, &url).code(2).says("`ANTHROPIC_API_KEY` is not set").says("hint: ");
     configured(Some(""), &url).code(2).says("`ANTHROPIC_API_KEY` is not set");
-    configured(Some("sk-two words"), &url).code(2).says("no header can carry").does_not_say("sk-two");
+    configured(Some("sk-two words"), &url).code(2).says("the API key holds a space").does_not_say("sk-two");
     assert_eq!(service.fake.received(), 0);
 }
 

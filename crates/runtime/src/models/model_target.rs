@@ -65,9 +65,12 @@ pub enum KeyVariable {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelTargetError {
-    /// The name is empty, or is only the name of a vendor.
+    /// The name is empty.
+    #[error("the name of the model is empty")]
+    Empty,
+    /// The name is only that of a vendor.
     #[error("`{0}` names no model")]
-    Empty(String),
+    NoModel(String),
     /// The variable `OLLAMA_HOST` is no address.
     #[error("the environment variable OLLAMA_HOST cannot be used: `{0}` is not a host and a port")]
     OllamaHost(String),
@@ -88,7 +91,10 @@ impl ModelTarget {
             .and_then(|(vendor, model)| Some((find_vendor(vendor)?, model)))
             .unwrap_or((Vendor::Anthropic, name));
         if model.trim().is_empty() {
-            return Err(ModelTargetError::Empty(name.to_owned()));
+            return Err(match name {
+                "" => ModelTargetError::Empty,
+                vendor => ModelTargetError::NoModel(vendor.to_owned()),
+            });
         }
         let settings = ModelSettings { model: Some(model.trim().to_owned()), ..vendor.settings(environment) };
         let base_url = vendor.base_url(config, environment)?;
@@ -308,9 +314,12 @@ mod tests {
 
     #[test]
     fn a_name_without_a_model_is_refused() {
-        for name in ["", " ", "openai:", "gemini: "] {
-            let found = ModelTarget::of_name(name, &Config::default(), &ProcessEnv::default());
-            assert_eq!(found, Err(ModelTargetError::Empty(name.trim().to_owned())));
+        let find = |name| ModelTarget::of_name(name, &Config::default(), &ProcessEnv::default());
+        for name in ["", " "] {
+            assert_eq!(find(name), Err(ModelTargetError::Empty));
+        }
+        for name in ["openai:", "gemini: "] {
+            assert_eq!(find(name), Err(ModelTargetError::NoModel(name.trim().to_owned())));
         }
     }
 }
