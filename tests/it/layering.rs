@@ -124,10 +124,10 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 30] = [
     ("httparse", &["conjure-egress"]),
     ("idna", &["conjure-egress"]),
     ("http-body", &["conjure-anthropic"]),
-    // The fake of the Messages service serves HTTP; an engine is asked by it.
-    ("http-body-util", &["conjure-anthropic", "conjure-gemini", "conjure-openai"]),
-    ("hyper", &["conjure-anthropic", "conjure-gemini", "conjure-openai", "conjure-sandbox"]),
-    ("hyper-util", &["conjure-anthropic", "conjure-gemini", "conjure-openai", "conjure-sandbox"]),
+    // The fakes of model services serve HTTP; an engine is asked by it.
+    ("http-body-util", &["conjure-model-http"]),
+    ("hyper", &["conjure-model-http", "conjure-sandbox"]),
+    ("hyper-util", &["conjure-model-http", "conjure-sandbox"]),
     ("metrics", &["conjure-actors"]),
     ("ractor", &["conjure-actors"]),
     ("reqwest", &["conjure-anthropic", "conjure-artifact", "conjure-model-http"]),

@@ -8,6 +8,8 @@
 //! error, a log or `Debug`.
 
 pub mod exchange;
+#[cfg(feature = "fake")]
+pub mod fake;
 
 mod config;
 mod known_models;
@@ -40,7 +42,9 @@ mod sse;
 mod tool_input;
 
 pub use client::{CallEvent, HttpClient};
-pub use config::{HttpConfig, HttpConfigError, KeyHeader, PlaintextPolicy, ResponseLimits, Timeouts};
+pub use config::{
+    HttpConfig, HttpConfigError, KeyHeader, PlaintextPolicy, ResponseLimits, Timeouts, is_secret_header,
+};
 pub use decoder::{Decoder, OutputShown, StreamError};
 pub use http_call::{Delivery, HttpCall};
 pub use known_models::{KNOWN_MODELS, KnownModel, known_model};

@@ -110,21 +110,16 @@ const USED: Usage = Usage {
 /// An answer that is nothing but the summary.
 pub(super) fn paused(messages: usize) -> FakeResponse {
     let response = Response {
-        id: None,
-        model: None,
         content: block(messages).into_iter().collect(),
         stop_reason: StopReason::Compaction,
-        usage: Usage::default(),
-        request_id: None,
-        container: None,
-        native: None,
+        ..Response::text("")
     };
     FakeResponse { compaction: Some(USED), ..FakeResponse::new(response, 1) }
 }
 
-/// The same answer behind a summary.
-pub(super) fn behind(messages: usize, mut answer: FakeResponse) -> FakeResponse {
-    let Some(block) = block(messages) else { return answer };
+/// Puts a summary before the answer.
+pub(super) fn put_before(answer: &mut FakeResponse, messages: usize) {
+    let Some(block) = block(messages) else { return };
     answer.response.content.insert(0, block);
     for delta in &mut answer.deltas {
         if let ModelEvent::TextDelta { index, .. }
@@ -136,5 +131,4 @@ pub(super) fn behind(messages: usize, mut answer: FakeResponse) -> FakeResponse 
         }
     }
     answer.compaction = Some(USED);
-    answer
 }

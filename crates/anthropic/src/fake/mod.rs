@@ -39,24 +39,22 @@
 //!
 //! All state is in memory and ends with the fake.
 
+mod answer;
 mod auth;
 mod compaction;
 mod history;
 mod hosted;
-mod paced_body;
 mod rate_limit;
 mod refusal;
 mod reply;
-mod reply_router;
-mod request_log;
 mod response_writer;
 mod server;
 mod service;
 mod validate;
 
+pub use conjure_model_http::fake::RecordedRequest;
 pub use hosted::FakeToolRun;
 pub use rate_limit::RateLimit;
 pub use refusal::Refusal;
 pub use reply::Reply;
-pub use request_log::RecordedRequest;
 pub use server::{FakeMessages, FakeMessagesBuilder};

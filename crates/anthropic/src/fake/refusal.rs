@@ -2,6 +2,7 @@
 
 use conjure_conversation::ApiErrorKind;
 
+use conjure_model_http::fake::WireError;
 use conjure_model_http::quoted;
 
 /// An error of the service, before or within a stream.
@@ -61,5 +62,19 @@ impl Refusal {
             quoted(&self.message),
             quoted(request_id),
         )
+    }
+}
+
+impl WireError for Refusal {
+    fn of_kind(kind: ApiErrorKind, message: String) -> Self {
+        Self::new(kind, message)
+    }
+
+    fn http_status(&self) -> u16 {
+        self.status
+    }
+
+    fn json(&self, request_id: &str) -> String {
+        self.body(request_id)
     }
 }

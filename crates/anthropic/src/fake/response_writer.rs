@@ -11,6 +11,7 @@ use conjure_conversation::{Block, BlockKind, ModelEvent, Response, Usage};
 use serde_json::Value;
 
 use super::refusal::Refusal;
+use conjure_model_http::fake::{Ending, split};
 use conjure_model_http::{RawObject, quoted};
 
 /// The expiry of a container of which only the id is given.
@@ -19,15 +20,14 @@ const EXPIRES_AT: &str = "2099-01-01T00:00:00Z";
 /// The placeholder for the call id in scripted blocks.
 pub(super) const CALL_PLACEHOLDER: &str = "{{call}}";
 
-/// A response and how its stream ends.
+/// A response.
 #[derive(Debug, Clone)]
-pub(super) struct FakeResponse {
+pub struct FakeResponse {
     pub(super) response: Response,
     /// The `container` of the answer, where there is one.
     pub(super) container: Option<Value>,
     /// The pieces that the blocks are streamed in, in their order.
     pub(super) deltas: Vec<ModelEvent>,
-    pub(super) ending: Ending,
     /// The usage of a compaction at the start of the response.
     pub(super) compaction: Option<Usage>,
     /// The files that it produces.
@@ -43,21 +43,10 @@ pub(super) struct ProducedFile {
     pub(super) content: Bytes,
 }
 
-/// How a streamed response ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// With `message_stop`.
-    Whole,
-    /// With nothing, after so many deltas.
-    Cut { after: usize },
-    /// With an `error` event, after so many deltas.
-    Broken { after: usize, refusal: Refusal },
-}
-
 /// The ids of a response.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ResponseIds<'a> {
-    pub(super) message: &'a str,
+    pub(super) number: u64,
     pub(super) model: &'a str,
     pub(super) request: &'a str,
 }
@@ -67,7 +56,7 @@ impl FakeResponse {
     pub(super) fn new(response: Response, pieces: usize) -> Self {
         let deltas = deltas(&response.content, pieces);
         let produced = Vec::new();
-        Self { response, container: None, deltas, ending: Ending::Whole, compaction: None, produced }
+        Self { response, container: None, deltas, compaction: None, produced }
     }
 
     /// The answer with its names given: of its call, and of its files by their placeholders.
@@ -91,7 +80,7 @@ impl FakeResponse {
             "{{\"model\":{},\"id\":{},\"type\":\"message\",\"role\":\"assistant\",\"content\":[{}],\
              \"stop_reason\":{},\"stop_sequence\":null{container},\"usage\":{}}}",
             quoted(self.model(names)),
-            quoted(self.id(names)),
+            quoted(&self.id(names)),
             blocks.join(","),
             self.stop_reason(),
             usage(
@@ -103,28 +92,24 @@ impl FakeResponse {
     }
 
     /// The events of a streamed answer, each a piece of the body.
-    pub(super) fn events(&self, names: ResponseIds<'_>) -> Vec<Bytes> {
-        let left = match &self.ending {
-            Ending::Whole => usize::MAX,
-            Ending::Cut { after } | Ending::Broken { after, .. } => *after,
-        };
-        let mut writer = Writer { events: Vec::new(), left };
+    pub(super) fn events(&self, ending: &Ending<Refusal>, names: ResponseIds<'_>) -> Vec<Bytes> {
+        let mut writer = Writer { events: Vec::new(), left: ending.limit() };
         writer.event(
             "message_start",
             &format!(
                 "{{\"type\":\"message_start\",\"message\":{{\"model\":{},\"id\":{},\"type\":\"message\",\
                  \"role\":\"assistant\",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{}}}}}",
                 quoted(self.model(names)),
-                quoted(self.id(names)),
+                quoted(&self.id(names)),
                 usage(&self.response.usage, 1, ",\"service_tier\":\"standard\""),
             ),
         );
         // It ends early only where the ending says so.
         let _ = writer.blocks(&self.response.content, &self.deltas);
-        match &self.ending {
+        match ending {
             Ending::Whole => self.finish(&mut writer),
             Ending::Cut { .. } => {}
-            Ending::Broken { refusal, .. } => writer.event("error", &refusal.body(names.request)),
+            Ending::Broken { error, .. } => writer.event("error", &error.body(names.request)),
         }
         writer.events
     }
@@ -178,8 +163,8 @@ impl FakeResponse {
         self.response.model.as_deref().unwrap_or(names.model)
     }
 
-    fn id<'a>(&'a self, names: ResponseIds<'a>) -> &'a str {
-        self.response.id.as_deref().unwrap_or(names.message)
+    fn id(&self, names: ResponseIds<'_>) -> String {
+        self.response.id.clone().unwrap_or_else(|| format!("msg_fake_{:06}", names.number))
     }
 }
 
@@ -375,37 +360,32 @@ fn index_of(event: &ModelEvent) -> usize {
 }
 
 /// The pieces of these blocks.
-fn deltas(content: &[Block], pieces: usize) -> Vec<ModelEvent> {
+pub(super) fn deltas(content: &[Block], pieces: usize) -> Vec<ModelEvent> {
     let mut deltas = Vec::new();
     for (index, block) in content.iter().enumerate() {
         match block.kind() {
             BlockKind::Text(text) => {
-                deltas.extend(split(text, pieces).map(|text| ModelEvent::TextDelta { index, text }));
+                deltas.extend(
+                    split(text, pieces).map(|text| ModelEvent::TextDelta { index, text: text.to_owned() }),
+                );
             }
             BlockKind::Thinking(text) => {
-                deltas.extend(split(text, pieces).map(|text| ModelEvent::ThinkingDelta { index, text }));
+                deltas.extend(
+                    split(text, pieces)
+                        .map(|text| ModelEvent::ThinkingDelta { index, text: text.to_owned() }),
+                );
             }
             BlockKind::ToolUse(call) => {
                 deltas.push(ModelEvent::ToolUseStarted { index, name: call.name.clone() });
                 let input = split(call.input.get(), pieces);
-                deltas.extend(input.map(|partial_json| ModelEvent::ToolInputDelta { index, partial_json }));
+                deltas.extend(
+                    input.map(|json| ModelEvent::ToolInputDelta { index, partial_json: json.to_owned() }),
+                );
             }
             _ => {}
         }
     }
     deltas
-}
-
-/// A text in at most so many pieces, between characters.
-fn split(text: &str, pieces: usize) -> impl Iterator<Item = String> {
-    let size = text.len().div_ceil(pieces.max(1)).max(1);
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let end = (size..rest.len()).find(|at| rest.is_char_boundary(*at)).unwrap_or(rest.len());
-        let (piece, after) = rest.split_at(end);
-        rest = after;
-        (!piece.is_empty()).then(|| piece.to_owned())
-    })
 }
 
 /// Fills in the ids of the call and of the produced files.

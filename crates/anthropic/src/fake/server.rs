@@ -1,60 +1,31 @@
-//! [`FakeMessages`]: the fake's listener and connections, and its API for tests.
+//! [`FakeMessages`]: a running fake, and its builder.
 
-use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::Deref;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::Bytes;
-use conjure_base::{Clock, ContainerId, SystemClock};
-use conjure_conversation::scripted::Script;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
+use conjure_base::{ContainerId, lock};
+use conjure_model_http::fake::{FakeServer, FakeSettings};
 
-use super::auth::Auth;
 use super::hosted::{Hosting, Origin, Store};
 use super::rate_limit::RateLimit;
 use super::reply::Reply;
-use super::reply_router::{ReplyRouter, ReplySource};
-use super::request_log::{RecordedRequest, RequestLog};
-use super::service::FakeState;
+use super::service::MessagesService;
 use crate::config::ApiProfile;
 use crate::hosted::FileId;
 
-/// The default capacity of the request log.
-const DEFAULT_LOG_CAPACITY: usize = 10_000;
-
-/// How long a running response may take when the fake stops.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
-
 /// A running fake. Dropping it closes its connections and frees its address.
 #[derive(Debug)]
-pub struct FakeMessages {
-    address: SocketAddr,
-    shared: Arc<FakeState>,
-    /// The task of the listener, which owns those of the connections. Dropping it ends them all.
-    tasks: JoinSet<()>,
-}
+pub struct FakeMessages(FakeServer<MessagesService>);
 
 /// Builds a [`FakeMessages`]. Created by [`FakeMessages::builder`].
 #[derive(Debug)]
 pub struct FakeMessagesBuilder {
-    access: Auth,
-    models: Vec<String>,
+    settings: FakeSettings<MessagesService>,
+    profile: Option<ApiProfile>,
     rate: Option<RateLimit>,
-    default_source: Option<ReplySource>,
-    sources_by_model: HashMap<String, ReplySource>,
-    faults: VecDeque<Reply>,
-    clock: Arc<dyn Clock>,
-    port: u16,
-    log_capacity: usize,
     hosting: Option<Hosting>,
 }
 
@@ -62,151 +33,80 @@ impl FakeMessages {
     /// A fake of both profiles, for any key and model, without limits, with nothing to say.
     #[must_use]
     pub fn builder() -> FakeMessagesBuilder {
-        FakeMessagesBuilder {
-            access: Auth::default(),
-            models: Vec::new(),
-            rate: None,
-            default_source: None,
-            sources_by_model: HashMap::new(),
-            faults: VecDeque::new(),
-            clock: Arc::new(SystemClock),
-            port: 0,
-            log_capacity: DEFAULT_LOG_CAPACITY,
-            hosting: None,
-        }
+        FakeMessagesBuilder { settings: FakeSettings::default(), profile: None, rate: None, hosting: None }
     }
 
     /// `http://127.0.0.1:PORT`, without a slash at its end.
     #[must_use]
     pub fn base_url(&self) -> String {
-        format!("http://{}", self.address)
+        self.server_url()
     }
 
-    /// The newest requests, in the order in which they were complete.
-    #[must_use]
-    pub fn requests(&self) -> Vec<RecordedRequest> {
-        self.shared.log.lock().unwrap_or_else(PoisonError::into_inner).all()
-    }
-
-    /// How many requests were received.
-    #[must_use]
-    pub fn received(&self) -> u64 {
-        *self.shared.received.borrow()
-    }
-
-    /// Waits until so many requests were received.
-    pub async fn until_received(&self, count: u64) {
-        // It cannot fail: the sender lives as long as `self`.
-        let _ = self.shared.received.subscribe().wait_for(|received| *received >= count).await;
-    }
-
-    /// Answers the next good request, whoever sends it, with this instead of what would follow. Several are taken
-    /// one after the other.
-    pub fn add_fault(&self, fault: Reply) {
-        self.shared.router.add_fault(fault);
+    fn service(&self) -> &MessagesService {
+        &self.state().service
     }
 
     /// Answers the next good request for skills or files with this. Several are taken one after the other.
     pub fn add_hosted_fault(&self, fault: Reply) {
-        self.shared.hosted_faults.lock().unwrap_or_else(PoisonError::into_inner).push_back(fault);
+        lock(&self.service().hosted_faults).push_back(fault);
     }
 
     /// Answers every good request for skills or files with this from now on; with `None`, as it should again.
     pub fn set_hosted_outage(&self, answer: Option<Reply>) {
-        *self.shared.hosted_outage.lock().unwrap_or_else(PoisonError::into_inner) = answer;
+        *lock(&self.service().hosted_outage) = answer;
     }
 
     /// The files that are kept, uploaded or made, in the order in which they came to be.
     #[must_use]
     pub fn files(&self) -> Vec<FileId> {
-        self.shared.store().file_ids().map(FileId::new).collect()
+        self.service().store().file_ids().map(FileId::new).collect()
     }
 
     /// Keeps a file as one that a tool has made, which can be downloaded. Returns its id.
     pub fn put_file(&self, name: &str, content: impl Into<Bytes>) -> FileId {
-        let now = self.shared.clock.timestamp();
+        let now = self.state().clock.timestamp();
         let kind = crate::hosted::media_type_of(name);
-        FileId::new(self.shared.store().add_file(name, kind, content.into(), Origin::Tool, now))
+        FileId::new(self.service().store().add_file(name, kind, content.into(), Origin::Tool, now))
     }
 
     /// The content of a file that is kept, uploaded or made.
     #[must_use]
     pub fn file(&self, id: &FileId) -> Option<Bytes> {
-        self.shared.store().content(id.as_str())
+        self.service().store().content(id.as_str())
     }
 
     /// The containers that there have been.
     #[must_use]
     pub fn containers(&self) -> Vec<ContainerId> {
-        self.shared.store().containers().into_iter().map(ContainerId::new).collect()
+        self.service().store().containers().into_iter().map(ContainerId::new).collect()
     }
 
     /// Ends all containers now: a request that names one of them is refused.
     pub fn expire_containers(&self) {
-        self.shared.store().expire_containers();
+        self.service().store().expire_containers();
     }
 
-    /// Stops: no more requests are taken, answers that are still being paced out are cut.
-    pub async fn stop(mut self) {
-        self.shared.stop.cancel();
-        while self.tasks.join_next().await.is_some() {}
+    /// Stops: no more requests are accepted, and running answers are cut.
+    pub async fn stop(self) {
+        self.0.stop().await;
     }
 }
 
+impl Deref for FakeMessages {
+    type Target = FakeServer<MessagesService>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+conjure_model_http::builder_methods!(FakeMessagesBuilder, Reply);
+
 impl FakeMessagesBuilder {
-    /// Plays this script to every model that has no play of its own.
-    #[must_use]
-    pub fn script(mut self, script: impl Into<Arc<Script>>) -> Self {
-        self.default_source = Some(ReplySource::Script(script.into()));
-        self
-    }
-
-    /// Plays this script to the requests for this model.
-    #[must_use]
-    pub fn script_for(mut self, model: impl Into<String>, script: impl Into<Arc<Script>>) -> Self {
-        self.sources_by_model.insert(model.into(), ReplySource::Script(script.into()));
-        self
-    }
-
-    /// Plays these turns, each session's calls in turn, as a script is played.
-    #[must_use]
-    pub fn turns(mut self, turns: impl IntoIterator<Item = Reply>) -> Self {
-        self.default_source = Some(ReplySource::Turns(turns.into_iter().collect()));
-        self
-    }
-
-    /// Plays these turns to the requests for this model.
-    #[must_use]
-    pub fn turns_for(mut self, model: impl Into<String>, turns: impl IntoIterator<Item = Reply>) -> Self {
-        self.sources_by_model.insert(model.into(), ReplySource::Turns(turns.into_iter().collect()));
-        self
-    }
-
-    /// Answers the first good requests with these, in the order in which they come, before anything is played.
-    #[must_use]
-    pub fn faults(mut self, faults: impl IntoIterator<Item = Reply>) -> Self {
-        self.faults.extend(faults);
-        self
-    }
-
-    /// Lets this key in, and no others but those that are let in the same way. Without any, every key is good.
-    #[must_use]
-    pub fn key(mut self, key: impl Into<String>) -> Self {
-        self.access.keys.push(key.into());
-        self
-    }
-
     /// Speaks this profile only.
     #[must_use]
     pub const fn profile(mut self, profile: ApiProfile) -> Self {
-        self.access.profile = Some(profile);
-        self
-    }
-
-    /// Knows this model, and no others but those that are named the same way. Without any, every model is known.
-    #[must_use]
-    pub fn model(mut self, model: impl Into<String>) -> Self {
-        self.models.push(model.into());
+        self.profile = Some(profile);
         self
     }
 
@@ -230,99 +130,20 @@ impl FakeMessagesBuilder {
         self
     }
 
-    /// Tells the time, delays and windows by this clock.
-    #[must_use]
-    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = clock;
-        self
-    }
-
-    /// Listens at this port of loopback; at a free one where this is not said.
-    #[must_use]
-    pub const fn port(mut self, port: u16) -> Self {
-        self.port = port;
-        self
-    }
-
-    /// Keeps so many requests; 10,000 where this is not said.
-    #[must_use]
-    pub const fn keep(mut self, requests: usize) -> Self {
-        self.log_capacity = requests;
-        self
-    }
-
-    /// Starts it. Within a Tokio runtime whose I/O and time are enabled.
+    /// Starts it. Needs a Tokio runtime with I/O and time.
     ///
     /// # Errors
     /// When the port is not free.
     pub async fn start(self) -> io::Result<FakeMessages> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).await?;
-        let address = listener.local_addr()?;
-        let shared = Arc::new(FakeState {
-            auth: self.access,
-            models: self.models,
+        let service = MessagesService {
+            profile: self.profile,
             rate: self.rate,
-            router: ReplyRouter::new(self.default_source, self.sources_by_model, self.faults),
-            clock: self.clock,
-            log: Mutex::new(RequestLog::new(self.log_capacity)),
             windows: Mutex::default(),
             hosting: self.hosting,
             store: Mutex::new(Store::new()),
             hosted_faults: Mutex::default(),
             hosted_outage: Mutex::default(),
-            received: watch::Sender::new(0),
-            stop: CancellationToken::new(),
-        });
-        let mut tasks = JoinSet::new();
-        tasks.spawn(listen(listener, Arc::clone(&shared)));
-        Ok(FakeMessages { address, shared, tasks })
-    }
-}
-
-/// How long no connection is taken after one could not be.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-async fn listen(listener: TcpListener, shared: Arc<FakeState>) {
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            () = shared.stop.cancelled() => break,
-            Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    connections.spawn(serve(stream, Arc::clone(&shared)));
-                }
-                // A client that was gone already says nothing of the next one.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                // Too many open files: it stays so until something is closed, and asking again at once would take all of
-                // a processor. The fake's own clock may stand still.
-                Err(_) => tokio::select! {
-                    () = shared.stop.cancelled() => break,
-                    () = SystemClock.sleep_until(SystemClock.deadline(ACCEPT_PAUSE)) => {}
-                },
-            },
-        }
-    }
-    drop(listener);
-    while connections.join_next().await.is_some() {}
-}
-
-async fn serve(stream: TcpStream, shared: Arc<FakeState>) {
-    // Pieces are to be pieces. Where it cannot be set, they are joined, no more.
-    let _ = stream.set_nodelay(true);
-    let (stop, clock) = (shared.stop.clone(), Arc::clone(&shared.clock));
-    let service = service_fn(move |request| Arc::clone(&shared).answer(request));
-    let mut connection = pin!(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
-    // An error is a connection that broke, which is what some replies are for.
-    tokio::select! {
-        _ = connection.as_mut() => {}
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            // A client that does not read would keep it for ever.
-            tokio::select! {
-                _ = connection => {}
-                () = clock.sleep_until(clock.deadline(SHUTDOWN_TIMEOUT)) => {}
-            }
-        }
+        };
+        Ok(FakeMessages(self.settings.start(service).await?))
     }
 }

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use conjure_conversation::{Block, BlockKind, ModelApi, ModelEvent, Response, StopReason, Usage};
+use conjure_model_http::fake::{Ending, WireAnswer, split};
 use serde_json::{Value, json};
 
 use super::refusal::Refusal;
@@ -12,16 +13,17 @@ use crate::tool_names::wire_name;
 /// The token of an answer that is to be continued.
 pub(super) const TOKEN: &str = "ZmFrZSB0b2tlbg==";
 
-/// An answer and how its stream ends.
+/// An answer.
 #[derive(Debug, Clone)]
-pub(super) struct FakeAnswer {
+pub struct FakeAnswer {
+    /// The answer of a script, from which the parts are made.
+    response: Option<Response>,
     /// The parts, each a piece of the stream. A signature stands for that of the part, whatever it is.
     parts: Vec<Value>,
     finish: Finish,
     usage: Usage,
     id: Option<String>,
     model: Option<String>,
-    pub(super) ending: Ending,
 }
 
 /// How an answer is finished.
@@ -35,17 +37,6 @@ pub(super) enum Finish {
     Missing,
 }
 
-/// How a streamed answer ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// With its last piece.
-    Whole,
-    /// With nothing, after so many pieces.
-    Cut { after: usize },
-    /// With an error, after so many pieces.
-    Broken { after: usize, refusal: Refusal },
-}
-
 /// Whether the service gives ids to calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GivenIds {
@@ -57,8 +48,8 @@ pub(super) enum GivenIds {
 
 /// What an answer does not say itself.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct AnswerContext<'a> {
-    pub(super) id: &'a str,
+pub(super) struct AnswerNames<'a> {
+    pub(super) number: u64,
     pub(super) model: &'a str,
     pub(super) ids: GivenIds,
 }
@@ -66,45 +57,7 @@ pub(super) struct AnswerContext<'a> {
 impl FakeAnswer {
     /// The answer with these parts.
     pub(super) const fn of_parts(parts: Vec<Value>, finish: Finish, usage: Usage) -> Self {
-        Self { parts, finish, usage, id: None, model: None, ending: Ending::Whole }
-    }
-
-    /// The answer of a script, each text of it in at most `pieces` pieces. Parts of the service's own form go as they are.
-    pub(super) fn of_response(response: &Response, pieces: usize) -> Self {
-        let native = response.native.as_ref().filter(|native| native.origin.api == ModelApi::Gemini);
-        let mut parts: Vec<Value> = match native {
-            Some(native) => {
-                native.items.iter().filter_map(|item| serde_json::from_str(item.json()).ok()).collect()
-            }
-            None => response.content.iter().flat_map(|block| block_parts(block, pieces)).collect(),
-        };
-        let has = |parts: &[Value], member: &str| parts.iter().any(|part| part.get(member).is_some());
-        if native.is_none() && has(&parts, "thought") && !has(&parts, "functionCall") {
-            // The signature of the thoughts of an answer without calls comes last, in a part of its own.
-            parts.push(json!({"text": "", signature::MEMBER: true}));
-        }
-        let finish = match &response.stop_reason {
-            StopReason::Refusal if parts.is_empty() => Finish::Blocked("PROHIBITED_CONTENT".to_owned()),
-            StopReason::Missing => Finish::Missing,
-            reason => Finish::Reason(finish_reason(reason)),
-        };
-        Self {
-            id: response.id.clone(),
-            model: response.model.clone(),
-            ..Self::of_parts(parts, finish, response.usage)
-        }
-    }
-
-    /// The beginning of an answer, of which a script tells only these events.
-    pub(super) fn of_events(events: &[ModelEvent], ending: Ending) -> Self {
-        let part = |event: &ModelEvent| match event {
-            ModelEvent::TextDelta { text, .. } => Some(json!({"text": text})),
-            ModelEvent::ThinkingDelta { text, .. } => Some(json!({"text": text, "thought": true})),
-            // Calls come whole, and this one is not.
-            _ => None,
-        };
-        let parts = events.iter().filter_map(part).collect();
-        Self { ending, ..Self::of_parts(parts, Finish::Missing, Usage::default()) }
+        Self { response: None, parts, finish, usage, id: None, model: None }
     }
 
     /// Whether the client is to ask for the rest.
@@ -145,16 +98,17 @@ impl FakeAnswer {
         candidate
     }
 
-    fn piece(&self, context: AnswerContext<'_>, candidate: Option<Value>, output: u64) -> Value {
+    fn piece(&self, names: AnswerNames<'_>, candidate: Option<Value>, output: u64) -> Value {
         let usage = &self.usage;
+        let id = self.id.clone().unwrap_or_else(|| format!("fake_{:06}", names.number));
         let mut piece = json!({
             "usageMetadata": {
                 "promptTokenCount": usage.total_input(),
                 "candidatesTokenCount": output,
                 "totalTokenCount": usage.total_input().saturating_add(output),
             },
-            "modelVersion": self.model.as_deref().unwrap_or(context.model),
-            "responseId": self.id.as_deref().unwrap_or(context.id),
+            "modelVersion": self.model.as_deref().unwrap_or(names.model),
+            "responseId": id,
         });
         if usage.cache_read_input_tokens > 0 {
             piece["usageMetadata"]["cachedContentTokenCount"] = usage.cache_read_input_tokens.into();
@@ -168,46 +122,90 @@ impl FakeAnswer {
     }
 
     /// The pieces of a streamed answer, up to its end.
-    fn pieces(&self, context: AnswerContext<'_>) -> Vec<Value> {
+    fn pieces(&self, ending: &Ending<Refusal>, names: AnswerNames<'_>) -> Vec<Value> {
         if matches!(self.finish, Finish::Blocked(_)) {
-            return vec![self.piece(context, None, 0)];
+            return vec![self.piece(names, None, 0)];
         }
-        let parts = self.sent_parts(context.ids);
-        let limit = match &self.ending {
-            Ending::Whole => usize::MAX,
-            Ending::Cut { after } | Ending::Broken { after, .. } => *after,
-        };
+        let parts = self.sent_parts(names.ids);
         let mut pieces: Vec<Value> = parts
             .iter()
-            .take(limit)
-            .map(|part| self.piece(context, Some(candidate(std::slice::from_ref(part))), 1))
+            .take(ending.limit())
+            .map(|part| self.piece(names, Some(candidate(std::slice::from_ref(part))), 1))
             .collect();
-        if self.ending == Ending::Whole {
+        if *ending == Ending::Whole {
             let empty = [json!({"text": ""})];
-            pieces.push(self.piece(context, Some(self.last_candidate(&empty)), self.usage.output_tokens));
+            pieces.push(self.piece(names, Some(self.last_candidate(&empty)), self.usage.output_tokens));
         }
         pieces
     }
 
     /// The events of a stream, each a piece of the body.
-    pub(super) fn events(&self, context: AnswerContext<'_>) -> Vec<Bytes> {
+    pub(super) fn events(&self, ending: &Ending<Refusal>, names: AnswerNames<'_>) -> Vec<Bytes> {
         let mut events: Vec<Bytes> =
-            self.pieces(context).iter().map(|piece| event(&piece.to_string())).collect();
-        if let Ending::Broken { refusal, .. } = &self.ending {
-            events.push(event(&refusal.body()));
+            self.pieces(ending, names).iter().map(|piece| event(&piece.to_string())).collect();
+        if let Ending::Broken { error, .. } = ending {
+            events.push(event(&error.body()));
         }
         events
     }
 
     /// The body of a stream that was not asked for as events: one list.
-    pub(super) fn list(&self, context: AnswerContext<'_>) -> String {
-        Value::from(self.pieces(context)).to_string()
+    pub(super) fn list(&self, names: AnswerNames<'_>) -> String {
+        Value::from(self.pieces(&Ending::Whole, names)).to_string()
     }
 
     /// The body of an answer that is not streamed.
-    pub(super) fn body(&self, context: AnswerContext<'_>) -> String {
-        let candidate = self.last_candidate(&self.sent_parts(context.ids));
-        self.piece(context, Some(candidate), self.usage.output_tokens).to_string()
+    pub(super) fn body(&self, names: AnswerNames<'_>) -> String {
+        let candidate = self.last_candidate(&self.sent_parts(names.ids));
+        self.piece(names, Some(candidate), self.usage.output_tokens).to_string()
+    }
+}
+
+impl WireAnswer for FakeAnswer {
+    /// Parts of the service's own form go as they are.
+    fn of_response(response: Response, pieces: usize) -> Self {
+        let native = response.native.as_ref().filter(|native| native.origin.api == ModelApi::Gemini);
+        let mut parts: Vec<Value> = match native {
+            Some(native) => {
+                native.items.iter().filter_map(|item| serde_json::from_str(item.json()).ok()).collect()
+            }
+            None => response.content.iter().flat_map(|block| block_parts(block, pieces)).collect(),
+        };
+        let has = |parts: &[Value], member: &str| parts.iter().any(|part| part.get(member).is_some());
+        if native.is_none() && has(&parts, "thought") && !has(&parts, "functionCall") {
+            // The signature of the thoughts of an answer without calls comes last, in a part of its own.
+            parts.push(json!({"text": "", signature::MEMBER: true}));
+        }
+        let finish = match &response.stop_reason {
+            StopReason::Refusal if parts.is_empty() => Finish::Blocked("PROHIBITED_CONTENT".to_owned()),
+            StopReason::Missing => Finish::Missing,
+            reason => Finish::Reason(finish_reason(reason)),
+        };
+        Self {
+            id: response.id.clone(),
+            model: response.model.clone(),
+            usage: response.usage,
+            parts,
+            finish,
+            response: Some(response),
+        }
+    }
+
+    fn of_beginning(shown: Vec<ModelEvent>) -> (Self, usize) {
+        let part = |event: &ModelEvent| match event {
+            ModelEvent::TextDelta { text, .. } => Some(json!({"text": text})),
+            ModelEvent::ThinkingDelta { text, .. } => Some(json!({"text": text, "thought": true})),
+            // Calls come whole, and this one is not.
+            _ => None,
+        };
+        let parts = shown.iter().filter_map(part).collect();
+        (Self::of_parts(parts, Finish::Missing, Usage::default()), usize::MAX)
+    }
+
+    fn split_into(&mut self, pieces: usize) {
+        if let Some(response) = self.response.take() {
+            *self = Self::of_response(response, pieces);
+        }
     }
 }
 
@@ -245,16 +243,4 @@ fn block_parts(block: &Block, pieces: usize) -> Vec<Value> {
         }
         _ => Vec::new(),
     }
-}
-
-/// A text in at most so many pieces, between characters.
-fn split(text: &str, pieces: usize) -> impl Iterator<Item = String> {
-    let size = text.len().div_ceil(pieces.max(1)).max(1);
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let end = (size..rest.len()).find(|at| rest.is_char_boundary(*at)).unwrap_or(rest.len());
-        let (piece, after) = rest.split_at(end);
-        rest = after;
-        (!piece.is_empty()).then(|| piece.to_owned())
-    })
 }

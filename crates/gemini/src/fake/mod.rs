@@ -32,17 +32,14 @@
 mod answer_writer;
 mod field_names;
 mod history;
-mod paced_body;
 mod refusal;
 mod reply;
-mod reply_router;
-mod request_log;
 mod server;
 mod service;
 mod signature;
 mod validate;
 
+pub use conjure_model_http::fake::RecordedRequest;
 pub use refusal::Refusal;
 pub use reply::Reply;
-pub use request_log::RecordedRequest;
 pub use server::{FakeGemini, FakeGeminiBuilder};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use conjure_conversation::ApiErrorKind;
+use conjure_model_http::fake::WireError;
 use serde_json::{Value, json};
 
 /// An error of the service, before or within a stream.
@@ -70,5 +71,24 @@ impl Refusal {
             error["details"] = Value::from(self.details.clone());
         }
         json!({ "error": error }).to_string()
+    }
+}
+
+impl WireError for Refusal {
+    fn of_kind(kind: ApiErrorKind, message: String) -> Self {
+        Self::new(kind, message)
+    }
+
+    fn http_status(&self) -> u16 {
+        self.code
+    }
+
+    fn json(&self, _request_id: &str) -> String {
+        self.body()
+    }
+
+    /// The service names the time in the error.
+    fn with_wait(self, wait: Duration) -> (Self, Vec<(String, String)>) {
+        (self.with_retry_delay(wait), Vec::new())
     }
 }

@@ -1,23 +1,20 @@
 //! Writes an answer as Chat Completions do: as chunks, or as one body.
 
 use conjure_conversation::{BlockKind, StopReason, Usage};
+use conjure_model_http::fake::Ending;
 use serde_json::{Map, Value, json};
 
+use super::answer::{AnswerNames, FakeAnswer};
 use super::error::FakeError;
-use super::reply::{Ending, FakeAnswer};
 use crate::tool_names::wire_name;
 
-/// The names of one answer.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct AnswerNames<'a> {
-    pub(super) number: u64,
-    pub(super) model: &'a str,
-    /// In seconds since 1970.
-    pub(super) created: u64,
-}
-
 /// The chunks of a streamed answer, as the data of its events.
-pub(super) fn chunks(answer: &FakeAnswer, names: AnswerNames<'_>, includes_usage: bool) -> Vec<String> {
+pub(super) fn chunks(
+    answer: &FakeAnswer,
+    ending: &Ending<FakeError>,
+    names: AnswerNames<'_>,
+    includes_usage: bool,
+) -> Vec<String> {
     let chunk = |delta: Value, finish_reason: Value| {
         let mut chunk = head(answer, names, "chat.completion.chunk");
         chunk["choices"] =
@@ -34,13 +31,11 @@ pub(super) fn chunks(answer: &FakeAnswer, names: AnswerNames<'_>, includes_usage
             BlockKind::Text(text) => {
                 let member = text_member(answer);
                 let pieces = answer.split(text);
-                events.extend(pieces.iter().map(|piece| chunk(json!({member: piece}), Value::Null)));
+                events.extend(pieces.map(|piece| chunk(json!({member: piece}), Value::Null)));
             }
             BlockKind::Thinking(text) => {
                 let pieces = answer.split(text);
-                events.extend(
-                    pieces.iter().map(|piece| chunk(json!({"reasoning_content": piece}), Value::Null)),
-                );
+                events.extend(pieces.map(|piece| chunk(json!({"reasoning_content": piece}), Value::Null)));
             }
             BlockKind::ToolUse(call) => {
                 let begin = json!({"index": calls, "id": call.id.as_str(), "type": "function",
@@ -62,7 +57,7 @@ pub(super) fn chunks(answer: &FakeAnswer, names: AnswerNames<'_>, includes_usage
         last["usage"] = usage(&answer.response.usage);
         events.push(last.to_string());
     }
-    match &answer.ending {
+    match ending {
         Ending::Whole => events.push("[DONE]".to_owned()),
         Ending::Cut { after } => events.truncate(*after),
         Ending::Broken { after, error } => {
@@ -74,10 +69,7 @@ pub(super) fn chunks(answer: &FakeAnswer, names: AnswerNames<'_>, includes_usage
 }
 
 /// The body of an answer that is not streamed.
-pub(super) fn body(answer: &FakeAnswer, names: AnswerNames<'_>) -> Result<Value, FakeError> {
-    if let Ending::Broken { error, .. } = &answer.ending {
-        return Err(error.clone());
-    }
+pub(super) fn body(answer: &FakeAnswer, names: AnswerNames<'_>) -> Value {
     let mut message = Map::from_iter([
         ("role".to_owned(), json!("assistant")),
         ("content".to_owned(), Value::Null),
@@ -106,7 +98,7 @@ pub(super) fn body(answer: &FakeAnswer, names: AnswerNames<'_>) -> Result<Value,
     if answer.tells_usage {
         body["usage"] = usage(&answer.response.usage);
     }
-    Ok(body)
+    body
 }
 
 /// The member that the text of an answer is in.

@@ -1,6 +1,7 @@
 //! [`FakeError`]: an error as OpenAI writes it.
 
 use conjure_conversation::ApiErrorKind;
+use conjure_model_http::fake::WireError;
 use serde_json::{Value, json};
 
 /// An error, before or within a stream.
@@ -66,5 +67,19 @@ impl FakeError {
     pub(super) fn event(&self, sequence_number: usize) -> Value {
         json!({"type": "error", "sequence_number": sequence_number, "code": self.code.as_deref().unwrap_or(&self.kind),
             "message": self.message, "param": null})
+    }
+}
+
+impl WireError for FakeError {
+    fn of_kind(kind: ApiErrorKind, message: String) -> Self {
+        Self::new(&kind, message)
+    }
+
+    fn http_status(&self) -> u16 {
+        self.status
+    }
+
+    fn json(&self, _request_id: &str) -> String {
+        self.body().to_string()
     }
 }

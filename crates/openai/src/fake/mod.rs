@@ -25,20 +25,19 @@
 //!
 //! All state is in memory and ends with the fake.
 
-mod body;
+mod answer;
 mod chat_history;
 mod chat_writer;
 mod checks;
 mod error;
 mod reply;
-mod reply_router;
 mod responses_history;
 mod responses_writer;
 mod server;
 mod service;
 mod validated;
 
+pub use conjure_model_http::fake::RecordedRequest;
 pub use error::FakeError;
 pub use reply::Reply;
 pub use server::{FakeOpenAi, FakeOpenAiBuilder};
-pub use service::RecordedRequest;

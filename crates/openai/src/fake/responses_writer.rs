@@ -1,15 +1,19 @@
 //! Writes an answer as the Responses API does: as events in the service's order, or as one body.
 
 use conjure_conversation::{BlockKind, StopReason, Usage};
+use conjure_model_http::fake::Ending;
 use serde_json::{Value, json};
 
-use super::chat_writer::AnswerNames;
+use super::answer::{AnswerNames, FakeAnswer};
 use super::error::FakeError;
-use super::reply::{Ending, FakeAnswer};
 use crate::tool_names::wire_name;
 
 /// The events of a streamed answer, as name and data.
-pub(super) fn events(answer: &FakeAnswer, names: AnswerNames<'_>) -> Vec<(String, String)> {
+pub(super) fn events(
+    answer: &FakeAnswer,
+    ending: &Ending<FakeError>,
+    names: AnswerNames<'_>,
+) -> Vec<(String, String)> {
     let mut writer = Writer { events: Vec::new() };
     let begun = response(answer, names, "in_progress", &[]);
     writer.event("response.created", json!({"response": begun}));
@@ -19,7 +23,7 @@ pub(super) fn events(answer: &FakeAnswer, names: AnswerNames<'_>) -> Vec<(String
         writer.item(index, item, answer);
     }
     let (status, _) = status(&answer.response.stop_reason);
-    match &answer.ending {
+    match ending {
         Ending::Whole => {
             let whole = response(answer, names, status, &items);
             writer.event(&format!("response.{status}"), json!({"response": whole}));
@@ -35,14 +39,9 @@ pub(super) fn events(answer: &FakeAnswer, names: AnswerNames<'_>) -> Vec<(String
 }
 
 /// The body of an answer that is not streamed.
-pub(super) fn body(answer: &FakeAnswer, names: AnswerNames<'_>) -> Result<Value, FakeError> {
-    match &answer.ending {
-        Ending::Broken { error, .. } => Err(error.clone()),
-        _ => {
-            let (status, _) = status(&answer.response.stop_reason);
-            Ok(response(answer, names, status, &items(answer, names)))
-        }
-    }
+pub(super) fn body(answer: &FakeAnswer, names: AnswerNames<'_>) -> Value {
+    let (status, _) = status(&answer.response.stop_reason);
+    response(answer, names, status, &items(answer, names))
 }
 
 /// The status of an answer, and why it is incomplete.

@@ -1,9 +1,9 @@
 //! The containers of the fake: which one a request runs in, and whether it still is.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use conjure_base::Timestamp;
+use conjure_base::{Timestamp, lock};
 use conjure_conversation::ApiErrorKind;
 use serde_json::{Map, Value, json};
 
@@ -60,7 +60,7 @@ impl RequestedContainer {
         betas: &[String],
         now: Timestamp,
     ) -> Result<Option<Value>, Refusal> {
-        let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut store = lock(store);
         if !self.skills.is_empty() && !self.has_tool {
             return Err(Refusal::invalid("container.skills: the code_execution tool is required"));
         }

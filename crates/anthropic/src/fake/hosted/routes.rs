@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use conjure_base::Timestamp;
 use conjure_conversation::ApiErrorKind;
-use hyper::Method;
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::store::{Origin, Skill, SkillOwner, Store};

@@ -122,14 +122,10 @@ impl From<FakeToolRun> for Reply {
         let result = json!({"type": "bash_code_execution_tool_result", "tool_use_id": CALL_PLACEHOLDER, "content": content});
         let blocks = [call, result].into_iter().filter_map(|block| Block::from_json(block.to_string()).ok());
         let response = Response {
-            id: None,
-            model: None,
             content: blocks.chain(run.text.map(Block::text)).collect(),
             stop_reason: run.stop,
             usage: Usage { input_tokens: 10, output_tokens: 10, ..Usage::default() },
-            request_id: None,
-            container: None,
-            native: None,
+            ..Response::text("")
         };
         Self::answer(response).producing(produced)
     }

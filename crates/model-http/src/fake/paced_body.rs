@@ -18,24 +18,32 @@ use tokio_util::sync::CancellationToken;
 pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// The timing and end of a body.
-#[derive(Debug, Clone, Default)]
-pub(super) struct BodyTiming {
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BodyTiming {
     /// The size of a chunk in bytes; one event by default.
-    pub(super) piece: Option<usize>,
+    pub piece: Option<usize>,
     /// The delay between two chunks.
-    pub(super) every: Duration,
-    pub(super) end: BodyEnd,
+    pub every: Duration,
+    /// How the body ends.
+    pub end: BodyEnd,
 }
 
 /// How a body ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum BodyEnd {
+pub enum BodyEnd {
+    /// With its last byte.
     #[default]
     Complete,
     /// The connection closes after `after` bytes.
-    Cut { after: usize },
+    Cut {
+        /// The number of bytes that are sent.
+        after: usize,
+    },
     /// The body stalls after `after` bytes; the connection stays open.
-    Hang { after: usize },
+    Hang {
+        /// The number of bytes that are sent.
+        after: usize,
+    },
 }
 
 /// The chunks of a body.
@@ -52,11 +60,6 @@ impl BodyChunks {
     }
 }
 
-/// A body of known length, sent at once.
-pub(super) fn whole(bytes: impl Into<Bytes>) -> Body {
-    Full::new(bytes.into()).map_err(|never: Infallible| match never {}).boxed_unsync()
-}
-
 struct PacedBody {
     pieces: VecDeque<Bytes>,
     repeated: Option<Bytes>,
@@ -67,13 +70,20 @@ struct PacedBody {
     stop: CancellationToken,
 }
 
-/// Sends chunks with this timing. The body ends with an error, and the connection closes, if it is cut or the fake stops.
+/// Sends chunks with this timing. The body ends with an error, and the connection closes, if it is cut or the fake stops. One chunk that is
+/// sent at once is a body of known length.
 pub(super) fn paced(
     pieces: BodyChunks,
     pace: &BodyTiming,
     clock: Arc<dyn Clock>,
     stop: CancellationToken,
 ) -> Body {
+    if *pace == BodyTiming::default()
+        && pieces.repeated.is_none()
+        && let [only] = pieces.pieces.as_slice()
+    {
+        return Full::new(only.clone()).map_err(|never: Infallible| match never {}).boxed_unsync();
+    }
     let mut all: VecDeque<Bytes> = pieces.pieces.into();
     if let Some(size) = pace.piece {
         let joined: Bytes = all.iter().flat_map(|piece| piece.iter().copied()).collect::<Vec<u8>>().into();

@@ -1,0 +1,32 @@
+//! What the fakes of all services share: the server, the log of requests, the replies and how one is chosen.
+//!
+//! The fake of one service implements [`FakeService`]: it checks requests, and writes answers ([`WireAnswer`]) and errors ([`WireError`]).
+//! It has a type of replies around [`FakeReply`], and a builder around [`FakeSettings`].
+//!
+//! **Choosing the turn.** The position in a script is derived from the request's history, not from a counter. So a client that repeats a
+//! request, loses a response, or restarts gets the turn that fits its history. Any number of sessions can play one script at once.
+//!
+//! - The fake records which turn follows which position. For an unknown history it counts the answers in it.
+//! - A failed turn (an error, a cut) leaves no trace in a history, so it is recorded as taken; the next request from the same position
+//!   gets the turn after it.
+//!
+//! All state is in memory and ends with the fake.
+
+mod paced_body;
+mod request_log;
+
+mod reply;
+mod reply_methods;
+mod reply_router;
+
+mod server;
+mod service;
+mod settings;
+
+pub use paced_body::{BodyEnd, BodyTiming};
+pub use reply::{Ending, FakeReply, ReplyBody, WireAnswer, WireError, response_of, split};
+pub use reply_router::{HistoryPosition, ReplyRouter, ReplySource};
+pub use request_log::RecordedRequest;
+pub use server::FakeServer;
+pub use service::{AnswerContext, FakeService, FakeState, ReceivedRequest, ReplyOf};
+pub use settings::FakeSettings;

@@ -1,0 +1,183 @@
+//! [`ReplyRouter`]: chooses the reply to a request from faults, scripts and turns, and records the position of each session.
+//!
+//! See the [module](super) for the rules. Positions are in memory; without them the position is counted in the history.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use conjure_base::{Clock, Digest, lock};
+use conjure_conversation::scripted::{Script, ScriptedModel};
+use conjure_conversation::{Model as _, ModelError, ModelErrorKind, ModelEvent, Request};
+use futures_util::StreamExt as _;
+
+use super::reply::{Ending, FakeReply, ReplyBody, WireAnswer, WireError};
+
+/// The most recorded positions. Above it, all are dropped and positions are counted again.
+const MAX_POSITIONS: usize = 1 << 20;
+
+/// A source of replies.
+#[derive(Debug, Clone)]
+pub enum ReplySource<A, E> {
+    /// The turns of this script.
+    Script(Arc<Script>),
+    /// These turns.
+    Turns(Arc<[FakeReply<A, E>]>),
+}
+
+/// The sources of replies by model.
+#[derive(Debug)]
+pub(super) struct ReplySources<A, E> {
+    pub(super) default: Option<ReplySource<A, E>>,
+    pub(super) by_model: HashMap<String, ReplySource<A, E>>,
+}
+
+/// Chooses replies: faults first, then the source of the request's model, then the default source.
+#[derive(Debug)]
+pub struct ReplyRouter<A, E> {
+    sources: ReplySources<A, E>,
+    faults: Mutex<VecDeque<FakeReply<A, E>>>,
+    positions: Mutex<HashMap<HistoryPosition, usize>>,
+    clock: Arc<dyn Clock>,
+}
+
+/// A position in the history of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HistoryPosition {
+    session: Digest,
+    place: usize,
+}
+
+impl HistoryPosition {
+    /// The position behind so many answers, or blocks of them, of a session with this model.
+    #[must_use]
+    pub fn new(model: &str, session: &str, place: usize) -> Self {
+        Self { session: Digest::of_bytes(format!("{model}\n{session}").as_bytes()), place }
+    }
+
+    /// The position that is so much further on.
+    #[must_use]
+    pub const fn after(self, more: usize) -> Self {
+        Self { place: self.place.saturating_add(more), ..self }
+    }
+}
+
+impl<A: WireAnswer, E: WireError> ReplyRouter<A, E> {
+    pub(super) fn new(
+        sources: ReplySources<A, E>,
+        faults: VecDeque<FakeReply<A, E>>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self { sources, faults: Mutex::new(faults), positions: Mutex::default(), clock }
+    }
+
+    pub(super) fn add_fault(&self, fault: FakeReply<A, E>) {
+        lock(&self.faults).push_back(fault);
+    }
+
+    /// The next fault, which comes before anything is played.
+    pub fn take_fault(&self) -> Option<FakeReply<A, E>> {
+        lock(&self.faults).pop_front()
+    }
+
+    /// The turn that was recorded at this position.
+    pub fn turn_at(&self, position: HistoryPosition) -> Option<usize> {
+        lock(&self.positions).get(&position).copied()
+    }
+
+    /// Records the turn that follows at this position.
+    pub fn record(&self, position: HistoryPosition, turn: usize) {
+        let mut positions = lock(&self.positions);
+        if positions.len() >= MAX_POSITIONS {
+            positions.clear();
+        }
+        positions.insert(position, turn);
+    }
+
+    /// The reply to a request at this position, whose history has so many answers: a fault, or the next turn.
+    ///
+    /// `next` is the position behind a whole answer. A failure adds nothing to a history, so it is recorded at its own position.
+    pub async fn reply(
+        &self,
+        model: &str,
+        request: Request,
+        here: HistoryPosition,
+        answers: usize,
+        next: impl FnOnce(&A) -> HistoryPosition,
+    ) -> FakeReply<A, E> {
+        if let Some(fault) = self.take_fault() {
+            return fault;
+        }
+        let turn = self.turn_at(here).unwrap_or(answers);
+        let reply = self.play(model, turn, request).await;
+        self.record(reply.complete_answer().map_or(here, next), turn.saturating_add(1));
+        reply
+    }
+
+    /// The reply of one turn of this model's source.
+    pub async fn play(&self, model: &str, turn: usize, request: Request) -> FakeReply<A, E> {
+        match self.sources.by_model.get(model).or(self.sources.default.as_ref()) {
+            None => {
+                let reason = "the fake was given nothing to say; give it a script or turns";
+                FakeReply::no_reply_left(reason.to_owned())
+            }
+            Some(ReplySource::Script(script)) => self.play_script(script, turn, request).await,
+            Some(ReplySource::Turns(turns)) => turns.get(turn).cloned().unwrap_or_else(|| {
+                let (count, asked) = (turns.len(), turn + 1);
+                FakeReply::no_reply_left(format!("there are {count} turns, and number {asked} was asked for"))
+            }),
+        }
+    }
+
+    async fn play_script(&self, script: &Arc<Script>, turn: usize, request: Request) -> FakeReply<A, E> {
+        let model =
+            ScriptedModel::new(Arc::clone(script)).starting_at(turn).with_clock(Arc::clone(&self.clock));
+        let mut events = model.stream(request);
+        let (mut shown, mut has_begun) = (Vec::new(), false);
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(ModelEvent::Started) => has_begun = true,
+                Ok(ModelEvent::Finished(response)) => {
+                    let request_id = response.request_id.clone();
+                    return FakeReply { request_id, ..FakeReply::answer(A::of_turn(*response, shown)) };
+                }
+                Ok(event) => shown.push(event),
+                Err(error) if has_begun => return broken(shown, Some(error)),
+                Err(error) => return failed(error),
+            }
+        }
+        broken(shown, None)
+    }
+}
+
+/// A reply that stops after these events: with an error of the service, or with nothing.
+fn broken<A: WireAnswer, E: WireError>(shown: Vec<ModelEvent>, error: Option<ModelError>) -> FakeReply<A, E> {
+    let (answer, after) = A::of_beginning(shown);
+    let request_id = error.as_ref().and_then(|error| error.request_id.clone());
+    let ending = match error {
+        Some(ModelError { kind: ModelErrorKind::Api(kind), message, .. }) => {
+            Ending::Broken { after, error: E::of_kind(kind, message) }
+        }
+        _ => Ending::Cut { after },
+    };
+    FakeReply { request_id, ..FakeReply::new(ReplyBody::Answer { answer: Box::new(answer), ending }) }
+}
+
+/// A reply with an error instead of an answer.
+fn failed<A: WireAnswer, E: WireError>(error: ModelError) -> FakeReply<A, E> {
+    let reply = match error.kind {
+        ModelErrorKind::Api(kind) => {
+            let failure = E::of_kind(kind, error.message);
+            let (failure, headers) = match error.retry_after {
+                Some(wait) => failure.with_wait(wait),
+                None => (failure, Vec::new()),
+            };
+            FakeReply { headers, ..FakeReply::new(ReplyBody::Error(failure)) }
+        }
+        ModelErrorKind::Connection => FakeReply::new(ReplyBody::HangUp),
+        ModelErrorKind::Timeout => FakeReply::new(ReplyBody::Silence),
+        ModelErrorKind::Truncated => FakeReply::raw(200, "text/event-stream", ""),
+        ModelErrorKind::Protocol => FakeReply::html(200),
+        _ => FakeReply::no_reply_left(error.message),
+    };
+    FakeReply { request_id: error.request_id, ..reply }
+}

@@ -1,0 +1,169 @@
+//! [`FakeSettings`]: the settings that the fakes of all services have, and the builder methods for them.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use conjure_base::{Clock, SystemClock};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::reply_router::{ReplyRouter, ReplySource, ReplySources};
+use super::request_log::RequestLog;
+use super::server::FakeServer;
+use super::service::{FakeService, FakeState, ReplyOf};
+
+/// The default capacity of the request log.
+const DEFAULT_LOG_CAPACITY: usize = 10_000;
+
+/// The settings that the fakes of all services have. See [`builder_methods`](crate::builder_methods).
+#[derive(Debug)]
+pub struct FakeSettings<S: FakeService> {
+    /// The source for models that have none of their own.
+    pub default_source: Option<ReplySource<S::Answer, S::Error>>,
+    /// The sources of models.
+    pub sources_by_model: HashMap<String, ReplySource<S::Answer, S::Error>>,
+    /// The replies to the first valid requests.
+    pub faults: VecDeque<ReplyOf<S>>,
+    /// The accepted keys. If empty, every key is accepted.
+    pub keys: Vec<String>,
+    /// The known models. If empty, every model is known.
+    pub models: Vec<String>,
+    /// Tells the time and delays.
+    pub clock: Arc<dyn Clock>,
+    /// The port of loopback; 0 for a free one.
+    pub port: u16,
+    /// The number of requests that are kept.
+    pub log_capacity: usize,
+}
+
+impl<S: FakeService> Default for FakeSettings<S> {
+    fn default() -> Self {
+        Self {
+            default_source: None,
+            sources_by_model: HashMap::new(),
+            faults: VecDeque::new(),
+            keys: Vec::new(),
+            models: Vec::new(),
+            clock: Arc::new(SystemClock),
+            port: 0,
+            log_capacity: DEFAULT_LOG_CAPACITY,
+        }
+    }
+}
+
+impl<S: FakeService> FakeSettings<S> {
+    /// Starts the fake of this service. Needs a Tokio runtime with I/O and time.
+    ///
+    /// # Errors
+    /// When the port is not free.
+    pub async fn start(self, service: S) -> io::Result<FakeServer<S>> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).await?;
+        let sources = ReplySources { default: self.default_source, by_model: self.sources_by_model };
+        let state = FakeState {
+            service,
+            router: ReplyRouter::new(sources, self.faults, Arc::clone(&self.clock)),
+            clock: self.clock,
+            keys: self.keys,
+            models: self.models,
+            log: RequestLog::new(self.log_capacity),
+            stop: CancellationToken::new(),
+        };
+        FakeServer::serve(listener, state)
+    }
+}
+
+/// Gives the builder of a fake the methods that are the same for every service. Its member `settings` is a
+/// [`FakeSettings`](crate::fake::FakeSettings).
+#[macro_export]
+macro_rules! builder_methods {
+    ($builder:ident, $reply:ty) => {
+        impl $builder {
+            /// Plays this script to every model that has no source of its own.
+            #[must_use]
+            pub fn script(
+                mut self,
+                script: impl Into<std::sync::Arc<conjure_conversation::scripted::Script>>,
+            ) -> Self {
+                self.settings.default_source = Some($crate::fake::ReplySource::Script(script.into()));
+                self
+            }
+
+            /// Plays this script to the requests for this model.
+            #[must_use]
+            pub fn script_for(
+                mut self,
+                model: impl Into<String>,
+                script: impl Into<std::sync::Arc<conjure_conversation::scripted::Script>>,
+            ) -> Self {
+                let source = $crate::fake::ReplySource::Script(script.into());
+                self.settings.sources_by_model.insert(model.into(), source);
+                self
+            }
+
+            /// Plays these turns, each session's calls in turn, as a script is played.
+            #[must_use]
+            pub fn turns(mut self, turns: impl IntoIterator<Item = $reply>) -> Self {
+                let turns = turns.into_iter().map(Into::into).collect();
+                self.settings.default_source = Some($crate::fake::ReplySource::Turns(turns));
+                self
+            }
+
+            /// Plays these turns to the requests for this model.
+            #[must_use]
+            pub fn turns_for(
+                mut self,
+                model: impl Into<String>,
+                turns: impl IntoIterator<Item = $reply>,
+            ) -> Self {
+                let turns = turns.into_iter().map(Into::into).collect();
+                let source = $crate::fake::ReplySource::Turns(turns);
+                self.settings.sources_by_model.insert(model.into(), source);
+                self
+            }
+
+            /// Answers the first valid requests with these, before anything is played.
+            #[must_use]
+            pub fn faults(mut self, faults: impl IntoIterator<Item = $reply>) -> Self {
+                self.settings.faults.extend(faults.into_iter().map(Into::into));
+                self
+            }
+
+            /// Accepts this key, and no others but those that are added in the same way. Without any, every key is accepted.
+            #[must_use]
+            pub fn key(mut self, key: impl Into<String>) -> Self {
+                self.settings.keys.push(key.into());
+                self
+            }
+
+            /// Knows this model, and no others but those that are added in the same way. Without any, every model is known.
+            #[must_use]
+            pub fn model(mut self, model: impl Into<String>) -> Self {
+                self.settings.models.push(model.into());
+                self
+            }
+
+            /// Tells the time and delays by this clock.
+            #[must_use]
+            pub fn clock(mut self, clock: std::sync::Arc<dyn conjure_base::Clock>) -> Self {
+                self.settings.clock = clock;
+                self
+            }
+
+            /// Listens at this port of loopback; at a free one by default.
+            #[must_use]
+            pub const fn port(mut self, port: u16) -> Self {
+                self.settings.port = port;
+                self
+            }
+
+            /// Keeps so many requests; 10,000 by default.
+            #[must_use]
+            pub const fn keep(mut self, requests: usize) -> Self {
+                self.settings.log_capacity = requests;
+                self
+            }
+        }
+    };
+}

@@ -1,0 +1,46 @@
+//! [`FakeAnswer`]: an answer, and how both APIs stream it.
+
+use conjure_conversation::{ModelEvent, Response};
+use conjure_model_http::fake::{WireAnswer, response_of, split};
+
+/// An answer.
+#[derive(Debug, Clone)]
+pub struct FakeAnswer {
+    pub(super) response: Response,
+    /// Into how many pieces each text is split.
+    pieces: usize,
+    /// Whether the usage is told.
+    pub(super) tells_usage: bool,
+}
+
+/// The names of one answer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AnswerNames<'a> {
+    pub(super) number: u64,
+    pub(super) model: &'a str,
+    /// In seconds since 1970.
+    pub(super) created: u64,
+}
+
+impl FakeAnswer {
+    /// The pieces of a text.
+    pub(super) fn split<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> + use<'t> {
+        split(text, self.pieces)
+    }
+}
+
+impl WireAnswer for FakeAnswer {
+    fn of_response(response: Response, pieces: usize) -> Self {
+        Self { response, pieces, tells_usage: true }
+    }
+
+    /// A text of four pieces, of which two are sent, behind the event that begins the answer.
+    fn of_beginning(_shown: Vec<ModelEvent>) -> (Self, usize) {
+        let begun = response_of(vec![conjure_conversation::Block::text("It began")]);
+        (Self::of_response(begun, 4), 3)
+    }
+
+    fn split_into(&mut self, pieces: usize) {
+        self.pieces = pieces;
+    }
+}
