@@ -93,7 +93,8 @@ impl ChatDecoder {
         if let Some(error) = choice.get("error") {
             self.refuse_error(&format!("{{\"error\":{}}}", error.get()))?;
         }
-        match choice.text("finish_reason") {
+        // Some servers write an empty reason where there is none.
+        match choice.text("finish_reason").filter(|reason| !reason.is_empty()) {
             Some(reason) if reason == "error" => {
                 let message = "it ended the answer with the reason `error`";
                 Err(ServiceError::new(ApiErrorKind::Api, message).into())

@@ -334,6 +334,14 @@ fn an_answer_needs_a_finish_reason_or_done() {
 }
 
 #[test]
+fn an_empty_finish_reason_is_none() {
+    let chunk = |reason: &str| json!({"choices": [{"delta": {"content": "x"}, "finish_reason": reason}]});
+    let (_, ended) = read(&stream(&[chunk(""), chunk("stop"), chunk("")]));
+    assert_eq!(ended.unwrap().unwrap().stop_reason, StopReason::EndTurn);
+    assert_eq!(read(&format!("data: {}\n\n", chunk(""))).1, Ok(None));
+}
+
+#[test]
 fn comments_keep_alives_and_unknown_chunks_are_passed_over() {
     let quiet = ": OPENROUTER PROCESSING\n\nevent: keepalive\ndata: {}\n\ndata: {\"new\":[1]}\n\ndata:\n\n\
                  data: {\"choices\":null,\"error\":null}\n\ndata: {\"choices\":[{\"index\":1,\"delta\":{\"content\":\"other\"}}]}\n\n";
