@@ -1,8 +1,11 @@
-//! What the tests of all crates share: skips that are seen.
+//! What the tests of all crates share: skips that are seen, and programs in Python to compare with.
 //!
 //! A test that cannot run on a machine calls [`skip`] and returns. The harness hides what a passing test prints, so the skip is
 //! recorded in a file beside the test programs, and the package's own test target `skipped`, which cargo runs last, reports all
 //! of them once. With `CONJURE_TEST_REQUIRE=all`, as in CI, a skip is a failure.
+
+#[cfg(feature = "python")]
+mod python;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
@@ -10,6 +13,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+
+#[cfg(feature = "python")]
+pub use python::Python;
 
 /// The variable that turns skips into failures.
 pub const REQUIRE: &str = "CONJURE_TEST_REQUIRE";

@@ -3,8 +3,9 @@
 use conjure_anthropic::ApiProfile;
 use conjure_anthropic::fake::{FakeMessages, FakeToolRun, Reply};
 use serde_json::{Value, json};
+use test_support::Python;
 
-use crate::oracle::{beta_oracle, oracle, run};
+use crate::oracle::oracle;
 use crate::support::{KEY, start};
 
 fn turns() -> [Reply; 2] {
@@ -13,13 +14,13 @@ fn turns() -> [Reply; 2] {
     [FakeToolRun::new("sleep 60").paused().into(), made.with_stdout("ok\n").saying("Here it is.").into()]
 }
 
-async fn check(python: &str, profile: ApiProfile) {
+async fn check(python: &Python, profile: ApiProfile) {
     for stream in [false, true] {
         let fake = start(FakeMessages::builder().key(KEY).profile(profile).hosting().turns(turns())).await;
         let is_current = profile == ApiProfile::Current;
         let given = json!({"url": fake.base_url(), "key": KEY, "is_current": is_current, "stream": stream});
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake/hosted_oracle.py");
-        let mut seen = run(python, &[program], &given).await;
+        let mut seen = python.run_json(&[program], &given).await;
         let seen = seen.as_object_mut().unwrap();
         for (name, class, words) in [
             ("gone", "NotFoundError", "Container container_x not found"),
@@ -60,7 +61,9 @@ async fn the_sdk_of_the_current_profile_works_against_the_fake() {
 
 #[tokio::test]
 async fn the_sdk_of_the_beta_profile_works_against_the_fake() {
-    if let Some(python) = beta_oracle().await {
+    let check_version = "import anthropic; assert anthropic.__version__ < '1'";
+    let found = Python::find("CONJURE_ORACLE_PYTHON_BETA", check_version, "`anthropic==0.97.0`").await;
+    if let Some(python) = found {
         check(&python, ApiProfile::Beta).await;
     }
 }

@@ -1,7 +1,7 @@
 //! The fake of the Messages service: over plain sockets, with our client, and with the official SDK.
 //!
-//! The SDK's interpreter is `CONJURE_ORACLE_PYTHON`, else `python3`. Without `anthropic` in it those tests say so and
-//! pass, unless `CONJURE_TEST_REQUIRE=all`. The SDK of the beta profile is in `CONJURE_ORACLE_PYTHON_BETA`, if anywhere.
+//! The SDK's interpreter is `CONJURE_ORACLE_PYTHON`, else `python3`; that of the beta profile's SDK is `CONJURE_ORACLE_PYTHON_BETA`. Without
+//! `anthropic` in them those tests say so and pass, unless `CONJURE_TEST_REQUIRE=all`.
 #![expect(
     clippy::unwrap_used,
     reason = "clippy takes the helpers of integration tests for code that is not a test"

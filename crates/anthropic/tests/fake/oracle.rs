@@ -1,80 +1,24 @@
 //! The official SDK as the oracle: its types accept our events, its client works against the fake.
 
-use std::process::Stdio;
-
 use conjure_anthropic::fake::{FakeMessages, Refusal, Reply};
 use conjure_conversation::{ApiErrorKind, Block};
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt as _;
-use tokio::process::Command;
+use test_support::Python;
 use tokio::sync::OnceCell;
 
 use crate::support::{KEY, call, post, script, start, streamed, user};
 
 /// The interpreter that has the SDK, if there is one.
-pub(crate) async fn oracle() -> Option<String> {
+pub(crate) async fn oracle() -> Option<Python> {
     // Asked once: the SDK takes long to load.
-    static FOUND: OnceCell<Option<String>> = OnceCell::const_new();
+    static FOUND: OnceCell<Option<Python>> = OnceCell::const_new();
+    let find = || Python::find("CONJURE_ORACLE_PYTHON", "import anthropic", "`anthropic`");
     FOUND.get_or_init(find).await.clone()
 }
 
-async fn find() -> Option<String> {
-    let python = variable("CONJURE_ORACLE_PYTHON").unwrap_or_else(|| "python3".to_owned());
-    let imported = command(&python).args(["-c", "import anthropic"]).output().await;
-    if imported.is_ok_and(|output| output.status.success()) {
-        return Some(python);
-    }
-    let message = format!("`{python}` has no `anthropic` of PyPI, and CONJURE_ORACLE_PYTHON names no other");
-    test_support::skip(&message, ".ci/run installs it");
-    None
-}
-
-#[expect(clippy::disallowed_methods, reason = "the oracle is a program of the test, not of a sandbox")]
-fn command(program: &str) -> Command {
-    let mut command = Command::new(program);
-    command.kill_on_drop(true);
-    command
-}
-
-#[expect(clippy::disallowed_methods, reason = "the tests' own settings, declared at the top of `main.rs`")]
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok()
-}
-
-/// The interpreter that has the SDK of the beta profile, which is older, if one is named.
-pub(crate) async fn beta_oracle() -> Option<String> {
-    let python = variable("CONJURE_ORACLE_PYTHON_BETA")?;
-    let check = "import anthropic; assert anthropic.__version__ < '1'";
-    let found = command(&python).args(["-c", check]).output().await;
-    assert!(found.is_ok_and(|output| output.status.success()), "`{python}` has no `anthropic==0.97.0`");
-    Some(python)
-}
-
 /// What the SDK makes of it.
-pub(crate) async fn ask(python: &str, what: &str, given: &Value) -> Value {
-    run(python, &[concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake/oracle.py"), what], given).await
-}
-
-/// What a program prints that is given this.
-pub(crate) async fn run(python: &str, program: &[&str], given: &Value) -> Value {
-    let mut child = command(python)
-        .args(program)
-        // Nothing of the machine's own proxies or keys.
-        .env_remove("HTTP_PROXY")
-        .env_remove("http_proxy")
-        .env_remove("ALL_PROXY")
-        .env("NO_PROXY", "*")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(given.to_string().as_bytes()).await.unwrap();
-    drop(stdin);
-    let output = child.wait_with_output().await.unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+pub(crate) async fn ask(python: &Python, what: &str, given: &Value) -> Value {
+    python.run_json(&[concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake/oracle.py"), what], given).await
 }
 
 fn raw(value: &Value) -> Block {

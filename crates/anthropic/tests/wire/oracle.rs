@@ -3,7 +3,6 @@
 //! The interpreter is `CONJURE_ORACLE_PYTHON`, else `python3`; it must have `anthropic` 2.x. Without it the tests say
 //! `SKIPPED`, or fail where `CONJURE_TEST_REQUIRE=all`.
 
-use std::process::Stdio;
 use std::sync::Arc;
 
 use conjure_anthropic::{Caching, Client, ModelOptions};
@@ -12,7 +11,7 @@ use conjure_conversation::{
     Block, Message, Model, Request, Response, ResultContent, ToolDefinition, ToolResult,
 };
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
+use test_support::Python;
 
 use crate::clock::ManualClock;
 use crate::events::{block, delta, end, input_delta, message, ping, sse, start, stop, text_delta};
@@ -87,14 +86,14 @@ pub(crate) struct Sdk {
 pub(crate) const CURRENT: Sdk = Sdk {
     variable: "CONJURE_ORACLE_PYTHON",
     check: "import anthropic; assert anthropic.__version__ >= '2'",
-    install: "anthropic==2.11.0",
+    install: "`anthropic==2.11.0`",
 };
 
 /// Of the beta profile, which is older.
 pub(crate) const BETA: Sdk = Sdk {
     variable: "CONJURE_ORACLE_PYTHON_BETA",
     check: "import anthropic; assert anthropic.__version__ < '1'",
-    install: "anthropic==0.97.0",
+    install: "`anthropic==0.97.0`",
 };
 
 /// What the script prints, by lines; nothing where there is no SDK.
@@ -104,43 +103,10 @@ async fn python(script: &str, argument: &str, input: String) -> Option<Vec<Strin
 
 impl Sdk {
     /// What the script prints, by lines; nothing where there is no such SDK.
-    #[expect(clippy::disallowed_methods, reason = "the one place of these tests that runs the oracle")]
     pub(crate) async fn run(self, script: &str, argument: &str, input: String) -> Option<Vec<String>> {
-        let interpreter = std::env::var(self.variable).unwrap_or_else(|_| "python3".to_owned());
-        let mut found = tokio::process::Command::new(&interpreter);
-        found.args(["-c", self.check]).stderr(Stdio::null());
-        if !found.status().await.is_ok_and(|status| status.success()) {
-            let reason = format!(
-                "`{interpreter}` has no `{}` of PyPI, and {} names no other",
-                self.install, self.variable
-            );
-            test_support::skip(&reason, ".ci/run installs it");
-            return None;
-        }
-        let mut child = tokio::process::Command::new(&interpreter)
-            .args(["-c", script, argument])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .env_remove("HTTP_PROXY")
-            .env_remove("HTTPS_PROXY")
-            .env_remove("ALL_PROXY")
-            .env("NO_PROXY", "*")
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        let (written, output) = tokio::join!(
-            async move {
-                let written = stdin.write_all(input.as_bytes()).await;
-                drop(stdin);
-                written
-            },
-            child.wait_with_output()
-        );
-        let output = output.unwrap();
-        assert!(output.status.success() && written.is_ok(), "{}", String::from_utf8_lossy(&output.stderr));
-        Some(String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect())
+        let python = Python::find(self.variable, self.check, self.install).await?;
+        let printed = python.run(&["-c", script, argument], &input).await;
+        Some(printed.lines().map(str::to_owned).collect())
     }
 }
 

@@ -1,14 +1,11 @@
 //! The official SDK (`google-genai`) as the oracle: it reads what the fake streams as we do, and its requests are ours.
 
-use std::process::Stdio;
-
 use conjure_base::CallId;
 use conjure_conversation::{ApiErrorKind, Block, BlockKind, Message, Response, ResultContent, ToolResult};
 use conjure_gemini::GeminiOptions;
 use conjure_gemini::fake::{FakeGemini, Refusal, Reply};
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt as _;
-use tokio::process::Command;
+use test_support::Python;
 use tokio::sync::OnceCell;
 
 use crate::support::{
@@ -18,54 +15,16 @@ use crate::support::{
 const IMAGE: &str = "iVBORw0KGgo=";
 
 /// The interpreter that has the SDK, if there is one.
-async fn oracle() -> Option<String> {
+async fn oracle() -> Option<Python> {
     // Asked once: the SDK takes long to load.
-    static FOUND: OnceCell<Option<String>> = OnceCell::const_new();
+    static FOUND: OnceCell<Option<Python>> = OnceCell::const_new();
+    let find = || Python::find("CONJURE_ORACLE_PYTHON", "from google import genai", "`google-genai`");
     FOUND.get_or_init(find).await.clone()
 }
 
-#[expect(clippy::disallowed_methods, reason = "the tests' own setting, declared at the top of `main.rs`")]
-async fn find() -> Option<String> {
-    let python = std::env::var("CONJURE_ORACLE_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let imported = command(&python).args(["-c", "from google import genai"]).output().await;
-    if imported.is_ok_and(|output| output.status.success()) {
-        return Some(python);
-    }
-    let message =
-        format!("`{python}` has no `google-genai` of PyPI, and CONJURE_ORACLE_PYTHON names no other");
-    test_support::skip(&message, ".ci/run installs it");
-    None
-}
-
-#[expect(clippy::disallowed_methods, reason = "the oracle is a program of the test, not of a sandbox")]
-fn command(program: &str) -> Command {
-    let mut command = Command::new(program);
-    command.kill_on_drop(true);
-    command
-}
-
 /// What the SDK makes of it.
-async fn sdk(python: &str, what: &str, given: &Value) -> Value {
-    let mut child = command(python)
-        .args([concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake/oracle.py"), what])
-        // Nothing of the machine's own proxies or keys.
-        .env_remove("HTTP_PROXY")
-        .env_remove("http_proxy")
-        .env_remove("ALL_PROXY")
-        .env_remove("GEMINI_API_KEY")
-        .env_remove("GOOGLE_API_KEY")
-        .env("NO_PROXY", "*")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(given.to_string().as_bytes()).await.unwrap();
-    drop(stdin);
-    let output = child.wait_with_output().await.unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+async fn sdk(python: &Python, what: &str, given: &Value) -> Value {
+    python.run_json(&[concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake/oracle.py"), what], given).await
 }
 
 /// What both sides need to know.

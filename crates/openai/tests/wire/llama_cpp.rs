@@ -14,10 +14,10 @@ use conjure_openai::{Chat, ChatOptions, Responses, ResponsesOptions};
 use secrecy::SecretString;
 use serde_json::json;
 use tempfile::TempDir;
+use test_support::Python;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Child;
 
-use crate::python::{command, interpreter};
 use crate::support::{answered, ask, blocks, call, request, user};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tiny-model");
@@ -33,12 +33,18 @@ struct Server {
 impl Server {
     /// Makes the model and serves it, with a context of so many tokens; `None`, told loudly, without the Python packages.
     async fn start(context: u32) -> Option<Self> {
-        let python = interpreter("import xllamacpp, gguf, numpy", "`xllamacpp`, `gguf` and `numpy`").await?;
+        let python = Python::find(
+            "CONJURE_ORACLE_PYTHON",
+            "import xllamacpp, gguf, numpy",
+            "`xllamacpp`, `gguf` and `numpy`",
+        )
+        .await?;
         let folder = TempDir::new().unwrap();
         let model = folder.path().join("tiny.gguf");
-        let made = command(&python).arg(format!("{FOLDER}/make.py")).arg(&model).output().await.unwrap();
+        let made = python.command().arg(format!("{FOLDER}/make.py")).arg(&model).output().await.unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let mut child = command(&python)
+        let mut child = python
+            .command()
             .arg(format!("{FOLDER}/serve.py"))
             .arg(&model)
             .arg(context.to_string())

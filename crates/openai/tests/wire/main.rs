@@ -13,6 +13,5 @@ mod driven;
 mod failures;
 mod llama_cpp;
 mod oracle;
-mod python;
 mod refusals;
 mod support;

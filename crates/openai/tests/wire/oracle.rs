@@ -10,14 +10,15 @@ use conjure_openai::fake::{FakeError, FakeOpenAi, Reply};
 use conjure_openai::{Chat, ChatOptions, ParallelToolCalls, Responses, ResponsesOptions};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
+use test_support::Python;
 
-use crate::python::{interpreter, run};
 use crate::support::{KEY, answered, ask, body, call, client, request, result, start, thinking, user};
 
 const ORACLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wire/oracle.py");
 
-async fn python() -> Option<String> {
-    interpreter("import openai; assert openai.__version__ >= '3.54'", "`openai==3.54.0`").await
+async fn python() -> Option<Python> {
+    let check = "import openai; assert openai.__version__ >= '3.54'";
+    Python::find("CONJURE_ORACLE_PYTHON", check, "`openai==3.54.0`").await
 }
 
 fn tools(names: &[&str]) -> Arc<[ToolDefinition]> {
@@ -59,7 +60,7 @@ async fn our_requests_are_what_a_user_of_the_sdk_would_send() {
     let Some(python) = python().await else { return };
     let fake =
         start(FakeOpenAi::builder().faults((0..12).map(|_| Reply::blocks(vec![Block::text("x")])))).await;
-    let sent = run(&python, &[ORACLE, "send", &fake.base_url(), KEY], &json!({})).await;
+    let sent = python.run_json(&[ORACLE, "send", &fake.base_url(), KEY], &json!({})).await;
     assert_eq!((sent, fake.received()), (json!("ok"), 6));
     for (place, request) in conversations().into_iter().enumerate() {
         let mut chat = ChatOptions::new("m");
@@ -117,7 +118,7 @@ async fn our_bodies_pass_the_types_of_the_sdk() {
         bodies.push(json!([name, serde_json::from_slice::<Value>(&body).unwrap()]));
     }
     let count = bodies.len();
-    let verdicts = run(&python, &[ORACLE, "check"], &json!(bodies)).await;
+    let verdicts = python.run_json(&[ORACLE, "check"], &json!(bodies)).await;
     assert_eq!(verdicts, json!(vec!["ok"; count]));
     // The judge can say no.
     let wrong = json!([
@@ -125,7 +126,7 @@ async fn our_bodies_pass_the_types_of_the_sdk() {
         ["responses", {"model": "m", "input": 7, "stream": true}],
         ["chat", {"model": "m", "messages": [], "stream": true, "container": "x"}],
     ]);
-    let verdicts = run(&python, &[ORACLE, "check"], &wrong).await;
+    let verdicts = python.run_json(&[ORACLE, "check"], &wrong).await;
     assert!(verdicts.as_array().unwrap().iter().all(|verdict| verdict != "ok"), "{verdicts}");
 }
 
@@ -143,7 +144,7 @@ async fn the_sdks_strict_helpers_read_what_the_fake_streams_as_we_do() {
     let Some(python) = python().await else { return };
     let fake = start(FakeOpenAi::builder().turns([rich()])).await;
     let calls = json!({"calls": ["chat-stream", "chat", "responses-stream", "responses"]});
-    let read = run(&python, &[ORACLE, "read", &fake.base_url(), KEY], &calls).await;
+    let read = python.run_json(&[ORACLE, "read", &fake.base_url(), KEY], &calls).await;
     for chat in [&read[0], &read[1]] {
         let message = &chat["choices"][0]["message"];
         assert_eq!(message["content"], "Grüße aus 東京", "{read}");
@@ -202,10 +203,10 @@ async fn every_event_has_the_members_that_the_sdks_types_require() {
         }
     }
     assert!(events.len() > 60, "{}", events.len());
-    assert_eq!(run(&python, &[ORACLE, "events"], &json!(events)).await, json!([]));
+    assert_eq!(python.run_json(&[ORACLE, "events"], &json!(events)).await, json!([]));
     // The judge can say no.
     let wrong = json!([["responses", {"type": "response.output_text.delta", "delta": "x"}], ["chat", {"choices": []}]]);
-    assert_eq!(run(&python, &[ORACLE, "events"], &wrong).await.as_array().unwrap().len(), 2);
+    assert_eq!(python.run_json(&[ORACLE, "events"], &wrong).await.as_array().unwrap().len(), 2);
 }
 
 #[tokio::test]
@@ -228,7 +229,7 @@ async fn the_sdk_retries_and_reports_as_it_does_with_the_service() {
     .await;
     let calls =
         json!({"retries": 2, "calls": ["chat", "chat", "responses", "chat-stream", "responses-stream"]});
-    let read = run(&python, &[ORACLE, "read", &fake.base_url(), KEY], &calls).await;
+    let read = python.run_json(&[ORACLE, "read", &fake.base_url(), KEY], &calls).await;
     assert_eq!(read[0]["choices"][0]["message"]["content"], "Four.", "{read}");
     assert_eq!(read[1]["error"], "BadRequestError");
     assert_eq!((&read[2]["error"], &read[2]["code"]), (&json!("NotFoundError"), &json!("model_not_found")));
@@ -237,7 +238,7 @@ async fn the_sdk_retries_and_reports_as_it_does_with_the_service() {
     assert!(read[4]["text"].as_str().unwrap().contains("Didn't receive a `response.completed`"), "{read}");
     assert_eq!(fake.received(), 7);
     let wrong_key =
-        run(&python, &[ORACLE, "read", &fake.base_url(), "wrong"], &json!({"calls": ["chat"]})).await;
+        python.run_json(&[ORACLE, "read", &fake.base_url(), "wrong"], &json!({"calls": ["chat"]})).await;
     assert_eq!(wrong_key[0]["error"], "AuthenticationError");
 }
 
