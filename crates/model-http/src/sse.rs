@@ -2,7 +2,7 @@
 //!
 //! The parser owns at most one unfinished line and one unfinished event, both bounded; what is in them is lost
 //! with the connection. Lines end with `\n`, `\r\n` or `\r`; a byte order mark, comments and unknown fields are
-//! passed over, and an event that the stream's end cuts off is never seen.
+//! passed over, and the parser drops an event that the stream's end cuts off.
 
 /// One event. The texts are borrowed for the time of the call that hands them out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
