@@ -6,6 +6,7 @@ use conjure_conversation::{ModelError, ModelErrorKind};
 use reqwest::Method;
 use serde::Deserialize;
 
+use crate::attempt_error::AttemptError;
 use crate::client::HttpClient;
 use crate::service_error::error_kind_of_status;
 
@@ -31,21 +32,37 @@ impl HttpClient {
         let transport = self.transport();
         let deadline = transport.clock().deadline(timeout);
         let request = transport.request(Method::GET, transport.url(path.iter().copied()));
-        let response = transport.head(request, timeout, deadline).await;
-        let mut response = response.map_err(|failure| failure.error)?;
+        let late = |failure: AttemptError| match failure.error.kind {
+            ModelErrorKind::Timeout => ModelError::new(
+                ModelErrorKind::Timeout,
+                format!("the service did not answer within {timeout:?}"),
+            ),
+            _ => failure.error,
+        };
+        let mut response = transport.head(request, timeout, deadline).await.map_err(late)?;
         let status = response.status().as_u16();
         if !response.status().is_success() {
             let body = transport.excerpt(&mut response, deadline).await;
-            let message = format!("the service answered {status}: {}", transport.errors().excerpt(&body));
+            let words = error_words(&body).map(|words| transport.errors().clean(&words, 500));
+            let words = words.unwrap_or_else(|| transport.errors().excerpt(&body));
+            let message = format!("the service answered {status}: {words}");
             return Err(ModelError::new(ModelErrorKind::Api(error_kind_of_status(status)), message));
         }
-        let body = transport.body(&mut response, deadline).await.map_err(|failure| failure.error)?;
+        let body = transport.body(&mut response, deadline).await.map_err(late)?;
         parse_list(&body).ok_or_else(|| {
             let excerpt = transport.errors().excerpt(&body);
             let message = format!("the service did not answer with a list of models. It begins: {excerpt}");
             ModelError::new(ModelErrorKind::Protocol, message)
         })
     }
+}
+
+/// The message of an error body in any of the usual forms.
+fn error_words(body: &[u8]) -> Option<String> {
+    let body: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let body = body.get(0).unwrap_or(&body);
+    let words = [&body["error"]["message"], &body["error"], &body["message"]];
+    words.into_iter().find_map(|words| words.as_str()).map(str::to_owned)
 }
 
 /// Reads the list of any of the APIs. `None`: it is no list of models.
@@ -117,6 +134,20 @@ mod tests {
             &[("gemini-x", Some(1000))],
         );
         check(r#"{"data":[]}"#, &[]);
+    }
+
+    #[test]
+    fn the_words_of_an_error_are_found() {
+        for (body, words) in [
+            (r#"{"error":{"message":"no key"}}"#, Some("no key")),
+            (r#"[{"error":{"message":"no key"}}]"#, Some("no key")),
+            (r#"{"error":"no key"}"#, Some("no key")),
+            (r#"{"message":"no key"}"#, Some("no key")),
+            ("{}", None),
+            ("<html>", None),
+        ] {
+            assert_eq!(error_words(body.as_bytes()).as_deref(), words, "{body}");
+        }
     }
 
     #[test]

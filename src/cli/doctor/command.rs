@@ -72,7 +72,7 @@ async fn configured_models(config: &Config, environment: &ProcessEnv) -> Check {
 
     let mut services = service_states(config, environment).await;
     services.truncate(config.models().len());
-    let told = |service: &ServiceState| format!("`{}` {}", printable(&service.name), service.described());
+    let told = |service: &ServiceState| format!("`{}` {}", printable(&service.name), service.summary());
     let silent: Vec<_> = services.iter().filter(|service| !service.answers()).map(told).collect();
     if silent.is_empty() {
         let count = services.len();

@@ -32,12 +32,12 @@ async fn list_services(format: Format, config: &Config, environment: &ProcessEnv
         terminal.output(&format!("{:#}", serde_json::json!({"version": 1, "services": all})));
         return;
     }
-    let width = |text: fn(&ServiceState) -> &str| {
-        services.iter().map(|service| printable(text(service)).chars().count()).max().unwrap_or(0)
+    let width = |text: fn(&ServiceState) -> String| {
+        services.iter().map(|service| printable(&text(service)).chars().count()).max().unwrap_or(0)
     };
-    let (name, address) = (width(|service| &service.name), width(ServiceState::address));
+    let (name, address) = (width(|service| service.name.clone()), width(ServiceState::address));
     for service in &services {
-        let (own, at) = (printable(&service.name), printable(service.address()));
+        let (own, at) = (printable(&service.name), printable(&service.address()));
         let line = format!("{own:<name$}  {:<9}  {at:<address$}  {}", service.api(), service.summary());
         terminal.output(line.trim_end());
     }

@@ -83,8 +83,8 @@ impl ServiceState {
     }
 
     /// The address of the service.
-    pub(super) fn address(&self) -> &str {
-        self.target.as_ref().map_or("", |target| target.base_url.as_str())
+    pub(super) fn address(&self) -> String {
+        self.target.as_ref().map(ModelTarget::address).unwrap_or_default()
     }
 
     /// The state in words.
@@ -100,7 +100,7 @@ impl ServiceState {
     }
 
     /// The state in a few words, for a table.
-    pub(super) fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         match &self.state {
             // How to mend it is for those who ask for this service alone.
             Reachability::Unreachable(reason) => printable(reason.split("; ").next().unwrap_or(reason)),

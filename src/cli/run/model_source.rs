@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use conjure::model::ScriptedModel;
 #[cfg(feature = "model-http")]
-use conjure::model::{ConnectError, HttpConfigError, KeyVariable, ModelClients, ModelTargetError};
+use conjure::model::{ConnectError, HttpConfigError, ModelClients, ModelTargetError};
 use conjure::{Config, Model, ProcessEnv, RuntimeOptions};
 
 use crate::cli::cli_error::CliError;
@@ -84,7 +84,7 @@ pub(crate) fn select_model(
         (None, Some(script)) => scripted_model(script, record, source.calls_before),
         (Some(_), Some(_)) => Err(CliError::usage("`--model` and `--script` exclude each other")
             .with_hint("`--model NAME` calls a model; `--script FILE` plays one")),
-        (None, None) => Err(CliError::usage("where the model's words come from must be said").with_hint(
+        (None, None) => Err(CliError::usage("no model is named").with_hint(
             "`--model NAME` calls a model: `claude-sonnet-4-5`, `openai:NAME`, `gemini:NAME`, `ollama:NAME`; `--script FILE` plays one without a \
              key",
         )),
@@ -130,9 +130,8 @@ fn live_model(name: &str, config: &Config, environment: &ProcessEnv) -> Result<S
     let connected = connected.map_err(|error| connect_error(&error, config))?;
     let target = &connected.target;
     // The usual address of a vendor says nothing. The client refuses an address with a password.
-    let is_usual = target.model == name
-        && matches!(&target.key, KeyVariable::Required(_))
-        && config.base_url().is_none();
+    let is_configured = config.models().contains_key(name);
+    let is_usual = target.model == name && !is_configured && config.base_url().is_none();
     let label = if is_usual { format!("the model is {name}") } else { format!("the model is {target}") };
     Ok(SelectedModel {
         name: name.to_owned(),
@@ -156,6 +155,12 @@ pub(crate) fn connect_error(error: &ConnectError, config: &Config) -> CliError {
         )),
         ConnectError::NoKey { variable, .. } => failure
             .with_hint(format!("`export {variable}=…`, or play a script with `--script FILE`")),
+        ConnectError::Target(ModelTargetError::UnknownVendor { suggestion: Some(vendor), .. }) => {
+            failure.with_hint(format!("did you mean `{vendor}:NAME`?"))
+        }
+        ConnectError::Target(ModelTargetError::UnknownVendor { .. }) => {
+            failure.with_hint("`conjure models` lists what is configured")
+        }
         ConnectError::Target(ModelTargetError::Empty | ModelTargetError::NoModel(_)) => {
             failure.with_hint("such as `--model claude-sonnet-4-5` or `--model ollama:qwen3`")
         }
@@ -171,7 +176,8 @@ pub(crate) fn connect_error(error: &ConnectError, config: &Config) -> CliError {
             failure.with_hint("it is taken from `ANTHROPIC_BASE_URL`, or from `base_url` in the configuration file")
         }
         ConnectError::Http { error: HttpConfigError::BaseUrl { .. }, .. } => failure.with_hint(
-            "it is `base_url` of the model's table in the configuration file, or taken from `OPENAI_BASE_URL` or `OLLAMA_HOST`",
+            "it is `base_url` of the model's table in the configuration file, or taken from `OPENAI_BASE_URL` or `OLLAMA_HOST`; a server \
+             without a key may have `http://`",
         ),
         _ => failure,
     }

@@ -122,6 +122,11 @@ pub(super) fn check(models: &BTreeMap<String, ModelSettings>) -> Result<(), Stri
             if other == name {
                 return Err(format!("`{name}`: `fallback` names the model itself"));
             }
+            if !models.contains_key(other) && !other.contains(':') {
+                return Err(format!(
+                    "`{name}`: the fallback `{other}` is neither configured nor `VENDOR:NAME`"
+                ));
+            }
             if models.get(other).is_some_and(|other| !other.fallback.is_empty()) {
                 return Err(format!(
                     "`{name}`: the fallback `{other}` has a fallback of its own; list all of them in `{name}`"
@@ -148,6 +153,11 @@ pub(super) fn parse(tables: &Table) -> Result<BTreeMap<String, ModelSettings>, S
 }
 
 fn parse_model(table: &Table) -> Result<ModelSettings, String> {
+    if let Some(key) = ["key", "api_key"].into_iter().find(|key| table.contains_key(*key)) {
+        return Err(format!(
+            "there is no `{key}`: put the key into an environment variable, and the variable's name into `key_env`"
+        ));
+    }
     keys::check(table, TABLE)?;
     let api = text(table, "api")?.ok_or("`api` is missing: `messages`, `chat`, `responses` or `gemini`")?;
     let headers = members(table, "headers")?
@@ -163,7 +173,7 @@ fn parse_model(table: &Table) -> Result<ModelSettings, String> {
         api: parse_api(&api)?,
         model: text(table, "model")?,
         base_url: text(table, "base_url")?,
-        key_env: text(table, "key_env")?,
+        key_env: variable(table, "key_env")?,
         headers,
         body,
         max_tokens: max_tokens(table)?,
@@ -200,6 +210,21 @@ fn text(table: &Table, key: &str) -> Result<Option<String>, String> {
         Some(Value::String(text)) if text.trim().is_empty() => Err(format!("`{key}` is empty")),
         Some(Value::String(text)) => Ok(Some(text.trim().to_owned())),
         Some(other) => Err(format!("`{key}` must be a text, not a {}", other.type_str())),
+    }
+}
+
+/// The name of an environment variable. What is none may be a secret, and is not shown.
+fn variable(table: &Table, key: &str) -> Result<Option<String>, String> {
+    let name = text(table, key)?;
+    let is_name = |name: &String| {
+        !name.starts_with(|first: char| first.is_ascii_digit())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    match name {
+        Some(name) if !is_name(&name) => {
+            Err(format!("`{key}` must be the name of an environment variable, and not the key itself"))
+        }
+        name => Ok(name),
     }
 }
 
@@ -351,6 +376,15 @@ mod tests {
             ("[a]\napi = 'chat'\nmodel = 3", "`model` must be a text, not a integer"),
             ("[a]\napi = 'chat'\nmax_tokens = 0", "at least 1"),
             ("[a]\napi = 'chat'\ncontext_length = 10", "at least 1024 tokens"),
+            (
+                "[a]\napi = 'chat'\nkey = 'sk-1'",
+                "there is no `key`: put the key into an environment variable",
+            ),
+            (
+                "[a]\napi = 'chat'\nkey_env = 'sk-1'",
+                "`key_env` must be the name of an environment variable, and not",
+            ),
+            ("[a]\napi = 'chat'\nfallback = ['nosuch']", "`nosuch` is neither configured nor `VENDOR:NAME`"),
             ("[a]\napi = 'chat'\nheaders = { a = 1 }", "`headers`: `a` must be a text"),
             ("[a]\napi = 'chat'\nbody = { a = nan }", "`body`: JSON has no number NaN"),
             ("[a]\napi = 'chat'\nbody = { a = 2026-01-01 }", "JSON has no dates"),

@@ -124,7 +124,16 @@ impl ModelClients {
         let mut connected = self.connect_one(target, config, keys)?;
         let mut others = Vec::new();
         for name in &connected.target.settings.fallback.clone() {
-            let other = self.connect_one(ModelTarget::of_name(name, config, environment)?, config, keys)?;
+            let target = ModelTarget::of_name(name, config, environment)?;
+            let other = match self.connect_one(target, config, keys) {
+                Ok(other) => other,
+                // Without its key it is no help, and no harm either.
+                Err(error @ ConnectError::NoKey { .. }) => {
+                    tracing::warn!("a fallback is left out: {error}");
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             connected.secrets.extend(other.secrets);
             connected.clients.extend(other.clients);
             others.push(other.model);

@@ -5,7 +5,7 @@ use conjure_model_http::{HttpConfig, ModelPrices, PlaintextPolicy, Prices, Timeo
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::config::{Config, ModelSettings};
-use crate::models::model_target::ModelTarget;
+use crate::models::model_target::{KeyVariable, ModelTarget};
 
 /// A key with the name of its variable.
 pub(super) type NamedKey<'k> = Option<&'k (String, SecretString)>;
@@ -21,7 +21,8 @@ pub(super) fn http_config(
         Some((variable, _)) => http.with_key_name(variable),
         None => http.without_key(),
     };
-    let http = http.with_plaintext(plaintext(&target.settings, key)).with_timeouts(timeouts(config));
+    let http =
+        http.with_plaintext(plaintext(&target.settings, key)).with_timeouts(timeouts_of(target, config));
     let http = http.with_prices(prices(&target.settings));
     let (base_url, query) = split_query(&target.base_url);
     let http = query
@@ -47,14 +48,24 @@ fn plaintext(settings: &ModelSettings, key: NamedKey<'_>) -> PlaintextPolicy {
     }
 }
 
-/// The timeouts as the configuration says.
+/// The timeouts as the configuration says. A fifth of the whole time may pass without a byte.
 pub(crate) fn timeouts(config: &Config) -> Timeouts {
     let timeouts = Timeouts::default();
     match config.model_timeout() {
         Some(total) => {
-            Timeouts { connect: timeouts.connect.min(total), idle: timeouts.idle.min(total), total }
+            let idle = timeouts.idle.min(total).max(total / 5);
+            Timeouts { connect: timeouts.connect.min(total), idle, total }
         }
         None => timeouts,
+    }
+}
+
+/// The timeouts of a service. A server of one's own may read a long prompt for minutes, and sends nothing meanwhile.
+fn timeouts_of(target: &ModelTarget, config: &Config) -> Timeouts {
+    let timeouts = timeouts(config);
+    match target.key {
+        KeyVariable::None => Timeouts { idle: timeouts.total, ..timeouts },
+        _ => timeouts,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The models that a configuration and the environment name: which service answers for a name, and a client of it.
 
+mod address;
 #[cfg(feature = "model-http")]
 mod connect;
 #[cfg(feature = "model-http")]

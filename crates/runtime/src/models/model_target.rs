@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use conjure_conversation::ModelApi;
+use conjure_skill::closest_match;
 
 use crate::config::{Config, MODEL_KEYS, ModelSettings, ProcessEnv};
+use crate::models::address::{ollama_url, printable_address, same_server};
 
 /// The address of OpenAI.
 const OPENAI: &str = "https://api.openai.com/v1";
@@ -71,6 +73,16 @@ pub enum ModelTargetError {
     /// The name is only that of a vendor.
     #[error("`{0}` names no model")]
     NoModel(String),
+    /// The name begins like `VENDOR:`, and there is no such vendor. It is not sent to Anthropic, which has no such names.
+    #[error("there is no model `{name}`: `{vendor}` is neither configured nor one of {}", vendor_names())]
+    UnknownVendor {
+        /// The name that was asked for.
+        name: String,
+        /// What stands before the colon.
+        vendor: String,
+        /// The vendor that may have been meant.
+        suggestion: Option<&'static str>,
+    },
     /// The variable `OLLAMA_HOST` is no address.
     #[error("the environment variable OLLAMA_HOST cannot be used: `{0}` is not a host and a port")]
     OllamaHost(String),
@@ -96,8 +108,17 @@ impl ModelTarget {
                 vendor => ModelTargetError::NoModel(vendor.to_owned()),
             });
         }
-        let settings = ModelSettings { model: Some(model.trim().to_owned()), ..vendor.settings(environment) };
         let base_url = vendor.base_url(config, environment)?;
+        if let (Vendor::Anthropic, Some((before, _))) = (vendor, model.split_once(':'))
+            && same_server(&base_url, ANTHROPIC)
+        {
+            return Err(ModelTargetError::UnknownVendor {
+                name: name.to_owned(),
+                vendor: before.to_owned(),
+                suggestion: closest_match(before, VENDORS.iter().map(|(vendor, _)| *vendor)),
+            });
+        }
+        let settings = ModelSettings { model: Some(model.trim().to_owned()), ..vendor.settings(environment) };
         let key = vendor.key(&base_url);
         Ok(Self { name: name.to_owned(), model: model.trim().to_owned(), base_url, key, settings })
     }
@@ -115,10 +136,17 @@ impl ModelTarget {
         };
         let usual = vendor.base_url(config, environment)?;
         let base_url = settings.base_url.clone().unwrap_or_else(|| usual.clone());
+        // The paths of the Messages API begin with `/v1` themselves.
+        let base_url = match (settings.api, base_url.trim_end_matches('/').strip_suffix("/v1")) {
+            (ModelApi::Messages, Some(base_url)) => base_url.to_owned(),
+            _ => base_url,
+        };
         let key = match &settings.key_env {
             Some(variable) => KeyVariable::Required(variable.clone()),
             // The vendor's key goes to the vendor alone, and to where its own variable points.
-            None if base_url == usual => vendor.key(&base_url),
+            None if same_server(&base_url, &usual) || same_server(&base_url, vendor.address()) => {
+                vendor.key(&base_url)
+            }
             None => KeyVariable::None,
         };
         Ok(Self {
@@ -145,18 +173,25 @@ impl ModelTarget {
 
     /// Whether the name itself says which service answers: it is configured, or begins with a vendor.
     #[cfg(feature = "model-http")]
-    pub(crate) fn says_service(name: &str, config: &Config) -> bool {
+    pub(crate) fn names_service(name: &str, config: &Config) -> bool {
         let vendor = || name.split_once(':').and_then(|(vendor, _)| find_vendor(vendor));
         config.models().contains_key(name) || vendor().is_some()
     }
 
     /// All secrets that a request to a service may have, by name: the keys in the environment, and the secret ones of the configured headers.
-    pub(crate) fn secrets(config: &Config, environment: &ProcessEnv) -> BTreeMap<String, String> {
+    #[must_use]
+    pub fn secrets(config: &Config, environment: &ProcessEnv) -> BTreeMap<String, String> {
         let configured = config.models().values().filter_map(|settings| settings.key_env.as_deref());
         let keys = configured.chain(MODEL_KEYS);
         let keys = keys.filter_map(|name| Some((name.to_owned(), environment.named(name)?)));
         let headers = config.models().values().flat_map(ModelSettings::secret_headers);
         headers.chain(keys).collect()
+    }
+
+    /// The address of the service, for people: without user name, password and query.
+    #[must_use]
+    pub fn address(&self) -> String {
+        printable_address(&self.base_url)
     }
 
     /// The API that is spoken.
@@ -172,7 +207,9 @@ impl Vendor {
         ModelSettings::new(match self {
             Self::Anthropic => ModelApi::Messages,
             // Only OpenAI itself is sure to have Responses.
-            Self::OpenAi if environment.named("OPENAI_BASE_URL").is_none_or(|url| is_openai(&url)) => {
+            Self::OpenAi
+                if environment.named("OPENAI_BASE_URL").is_none_or(|url| same_server(&url, OPENAI)) =>
+            {
                 ModelApi::Responses
             }
             Self::OpenAi | Self::Ollama => ModelApi::Chat,
@@ -180,19 +217,34 @@ impl Vendor {
         })
     }
 
+    /// The vendor's own address.
+    const fn address(self) -> &'static str {
+        match self {
+            Self::Anthropic => ANTHROPIC,
+            Self::OpenAi => OPENAI,
+            Self::Gemini => GEMINI,
+            Self::Ollama => "",
+        }
+    }
+
     fn base_url(self, config: &Config, environment: &ProcessEnv) -> Result<String, ModelTargetError> {
         Ok(match self {
             Self::Anthropic => config.base_url().unwrap_or(ANTHROPIC).to_owned(),
             Self::OpenAi => environment.named("OPENAI_BASE_URL").unwrap_or_else(|| OPENAI.to_owned()),
             Self::Gemini => GEMINI.to_owned(),
-            Self::Ollama => ollama_url(environment.named("OLLAMA_HOST").as_deref().unwrap_or(OLLAMA_HOST))?,
+            Self::Ollama => {
+                let host = environment.named("OLLAMA_HOST").unwrap_or_else(|| OLLAMA_HOST.to_owned());
+                ollama_url(&host).ok_or(ModelTargetError::OllamaHost(host))?
+            }
         })
     }
 
     fn key(self, base_url: &str) -> KeyVariable {
         match self {
             Self::Anthropic => KeyVariable::Required("ANTHROPIC_API_KEY".to_owned()),
-            Self::OpenAi if is_openai(base_url) => KeyVariable::Required("OPENAI_API_KEY".to_owned()),
+            Self::OpenAi if same_server(base_url, OPENAI) => {
+                KeyVariable::Required("OPENAI_API_KEY".to_owned())
+            }
             Self::OpenAi => KeyVariable::Optional("OPENAI_API_KEY".to_owned()),
             Self::Gemini => KeyVariable::Required("GEMINI_API_KEY".to_owned()),
             Self::Ollama => KeyVariable::None,
@@ -200,41 +252,18 @@ impl Vendor {
     }
 }
 
+/// The names of the vendors, for messages.
+fn vendor_names() -> String {
+    VENDORS.map(|(name, _)| name).join(", ")
+}
+
 fn find_vendor(name: &str) -> Option<Vendor> {
-    VENDORS.iter().find(|(known, _)| *known == name).map(|(_, vendor)| *vendor)
-}
-
-/// Whether this is OpenAI's own address.
-fn is_openai(url: &str) -> bool {
-    let rest = url.strip_prefix("https://api.openai.com");
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-/// The address of Ollama's OpenAI-compatible API. `OLLAMA_HOST` is a host, a port or both, with or without a scheme; a server
-/// that listens on every interface is reached on loopback.
-fn ollama_url(host: &str) -> Result<String, ModelTargetError> {
-    let wrong = || ModelTargetError::OllamaHost(host.to_owned());
-    let (scheme, rest) = host.split_once("://").unwrap_or(("http", host));
-    let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let has_port = place.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let (address, port) = match place.rsplit_once(':').filter(|_| has_port) {
-        Some((address, port)) => (address, port),
-        None if place.contains(':') && !place.ends_with(']') => return Err(wrong()),
-        None => (place, if scheme == "https" { "443" } else { "11434" }),
-    };
-    let address = if matches!(address, "" | "0.0.0.0" | "[::]") { "127.0.0.1" } else { address };
-    let is_sane = |byte: u8| byte.is_ascii_alphanumeric() || b".-_[]:".contains(&byte);
-    if !matches!(scheme, "http" | "https") || !address.bytes().all(is_sane) {
-        return Err(wrong());
-    }
-    let path = path.trim_end_matches('/');
-    let path = if path.is_empty() { "v1".to_owned() } else { format!("{path}/v1") };
-    Ok(format!("{scheme}://{address}:{port}/{path}"))
+    VENDORS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, vendor)| *vendor)
 }
 
 impl fmt::Display for ModelTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at {}", self.model, self.base_url)
+        write!(f, "{} at {}", self.model, self.address())
     }
 }
 
@@ -261,8 +290,7 @@ mod tests {
         let (anthropic, openai) = (required("ANTHROPIC_API_KEY"), required("OPENAI_API_KEY"));
         check("claude-x", &[], ModelApi::Messages, "claude-x", ANTHROPIC, &anthropic);
         check("anthropic:claude-x", &[], ModelApi::Messages, "claude-x", ANTHROPIC, &anthropic);
-        // A colon in a name of no vendor is part of the name.
-        check("qwen3:8b", &[], ModelApi::Messages, "qwen3:8b", ANTHROPIC, &anthropic);
+        check("OpenAI:gpt-x", &[], ModelApi::Responses, "gpt-x", OPENAI, &openai);
         check("openai:gpt-x", &[], ModelApi::Responses, "gpt-x", OPENAI, &openai);
         let gateway = [("OPENAI_BASE_URL", "http://localhost:8000/v1")];
         let url = "http://localhost:8000/v1";
@@ -273,24 +301,10 @@ mod tests {
     }
 
     #[test]
-    fn the_host_of_ollama_is_read_as_ollama_reads_it() {
-        for (host, url) in [
-            ("box", "http://box:11434/v1"),
-            ("box:80", "http://box:80/v1"),
-            (":1234", "http://127.0.0.1:1234/v1"),
-            ("0.0.0.0", "http://127.0.0.1:11434/v1"),
-            ("[::1]:5", "http://[::1]:5/v1"),
-            ("[::1]", "http://[::1]:11434/v1"),
-            ("https://box", "https://box:443/v1"),
-            ("http://box:1/ollama/", "http://box:1/ollama/v1"),
-        ] {
-            assert_eq!(target("ollama:m", &[("OLLAMA_HOST", host)]).base_url, url, "{host}");
-        }
-        for host in ["box:port", "ftp://box", "user@box", "a b"] {
-            let environment = ProcessEnv::from_pairs([("OLLAMA_HOST", host)]);
-            let error = ModelTarget::of_name("ollama:m", &Config::default(), &environment).unwrap_err();
-            assert_eq!(error, ModelTargetError::OllamaHost(host.to_owned()));
-        }
+    fn a_host_of_ollama_that_is_none_is_told() {
+        let environment = ProcessEnv::from_pairs([("OLLAMA_HOST", "ftp://box")]);
+        let error = ModelTarget::of_name("ollama:m", &Config::default(), &environment).unwrap_err();
+        assert_eq!(error, ModelTargetError::OllamaHost("ftp://box".to_owned()));
     }
 
     #[test]
@@ -310,6 +324,17 @@ mod tests {
         assert_eq!(find("gpt-x").key, KeyVariable::Required("OPENAI_API_KEY".to_owned()));
         assert_eq!(find("gpt-x").base_url, OPENAI);
         assert_eq!(find("other").api(), ModelApi::Messages);
+        // The vendor's own address in other words has the vendor's key; a path of `/v1` is the client's own.
+        let with = |api, url: &str| {
+            let settings = ModelSettings { base_url: Some(url.to_owned()), ..ModelSettings::new(api) };
+            let models = [("m".to_owned(), settings)].into();
+            let config = Config::default().with(Settings { models, ..Settings::default() }).unwrap();
+            ModelTarget::of_name("m", &config, &ProcessEnv::default()).unwrap()
+        };
+        let openai = with(ModelApi::Chat, "https://api.openai.com/v1/");
+        assert_eq!(openai.key, KeyVariable::Required("OPENAI_API_KEY".to_owned()));
+        assert_eq!(with(ModelApi::Messages, "http://localhost:1/v1/").base_url, "http://localhost:1");
+        assert_eq!(with(ModelApi::Chat, "http://u:p@h:1/v1?k=s").to_string(), "m at http://h:1/v1");
     }
 
     #[test]
@@ -318,6 +343,10 @@ mod tests {
         for name in ["", " "] {
             assert_eq!(find(name), Err(ModelTargetError::Empty));
         }
+        assert_eq!(
+            find("olama:qwen3").unwrap_err().to_string(),
+            "there is no model `olama:qwen3`: `olama` is neither configured nor one of anthropic, openai, gemini, ollama"
+        );
         for name in ["openai:", "gemini: "] {
             assert_eq!(find(name), Err(ModelTargetError::NoModel(name.trim().to_owned())));
         }

@@ -172,7 +172,7 @@ impl ModelRegistry {
             }
             self.environment.named(variable).map(SecretString::from)
         };
-        if !ModelTarget::says_service(name, config) && keys(ANTHROPIC_KEY).is_none() {
+        if !ModelTarget::names_service(name, config) && keys(ANTHROPIC_KEY).is_none() {
             return Ok(None);
         }
         let connected = ModelTarget::of_name(name, config, &self.environment)
