@@ -34,6 +34,11 @@ pub(crate) fn finish_arguments(written: &str, end: InputCompletion) -> String {
     }
 }
 
+/// Whether the arguments of a call are a JSON object, or none.
+pub(crate) fn are_complete_arguments(written: &str) -> bool {
+    matches!(written.trim(), "" | "null") || is_object(written)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

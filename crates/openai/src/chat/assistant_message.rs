@@ -17,7 +17,7 @@ use conjure_model_http::{InputCompletion, OutputShown, StreamError, quoted};
 use serde_json::value::RawValue;
 
 use super::list_item::{ListItem, continue_list};
-use crate::canonical::{call_block, finish_arguments, thinking_block};
+use crate::canonical::{are_complete_arguments, call_block, finish_arguments, thinking_block};
 use crate::members::{Members, items_of, text_of};
 use crate::preview::{Preview, ShownText, TextKind};
 use crate::tool_names::ToolNames;
@@ -105,6 +105,11 @@ impl AssistantMessage {
 
     pub(super) const fn has_calls(&self) -> bool {
         !self.calls.is_empty()
+    }
+
+    /// Whether there are calls, and the arguments of each are complete.
+    pub(super) fn has_complete_calls(&self) -> bool {
+        self.has_calls() && self.calls.iter().all(|call| are_complete_arguments(&call.arguments))
     }
 
     pub(super) fn has_text(&self) -> bool {

@@ -117,7 +117,8 @@ impl ChatDecoder {
         }
     }
 
-    /// Why the answer ended. Calls count more than the reason, since some servers write `stop` behind them.
+    /// Why the answer ended. Complete calls count more than the reason, unless it says that the answer was cut or filtered: servers write
+    /// `stop`, or a reason of their own, behind calls.
     fn stop_reason(&self) -> StopReason {
         let finished = || {
             if self.message.is_refusal() {
@@ -133,6 +134,7 @@ impl ChatDecoder {
             Some("model_length") => StopReason::ContextWindowExceeded,
             Some("content_filter") => StopReason::Refusal,
             Some("stop" | "tool_calls" | "function_call" | "eos_token") => finished(),
+            Some(_) if self.message.has_complete_calls() => finished(),
             Some(other) => StopReason::Unknown(other.to_owned()),
             // `[DONE]` alone ends the answer, too.
             None if self.message.has_calls() || self.message.has_text() => finished(),

@@ -298,6 +298,7 @@ fn the_stop_reason_follows_from_the_calls_before_the_reason() {
     let text = || json!({"content": "x"});
     let call =
         || json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "t", "arguments": "{}"}}]});
+    let cut_call = || json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "t", "arguments": "{\"n\":"}}]});
     for (delta, reason, expected) in [
         (text(), "stop", StopReason::EndTurn),
         (text(), "tool_calls", StopReason::EndTurn),
@@ -310,7 +311,10 @@ fn the_stop_reason_follows_from_the_calls_before_the_reason() {
         (call(), "function_call", StopReason::ToolUse),
         (call(), "length", StopReason::MaxTokens),
         (call(), "content_filter", StopReason::Refusal),
-        (call(), "soon", StopReason::Unknown("soon".to_owned())),
+        (call(), "model_length", StopReason::ContextWindowExceeded),
+        (call(), "end_turn", StopReason::ToolUse),
+        (cut_call(), "tool_calls", StopReason::ToolUse),
+        (cut_call(), "soon", StopReason::Unknown("soon".to_owned())),
         (json!({"refusal": "I will not."}), "stop", StopReason::Refusal),
     ] {
         assert_eq!(answer(std::slice::from_ref(&delta), reason).stop_reason, expected, "{delta} {reason}");
@@ -399,7 +403,7 @@ fn blank_text_before_a_call_is_no_block_but_goes_back() {
 }
 
 #[test]
-fn a_server_that_tells_no_usage_gets_an_estimate() {
+fn a_server_that_reports_no_usage_gets_an_estimate() {
     let response = answer(&[json!({"content": "12345678"})], "stop");
     assert_eq!((response.usage.output_tokens, response.usage.input_tokens), (2, 0));
     let zero = read(&stream(&[
