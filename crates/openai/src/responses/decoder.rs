@@ -1,24 +1,26 @@
 //! [`ResponsesDecoder`]: reads the events of a streamed answer of the Responses API.
 //!
-//! The answer is built from the `item` of each `response.output_item.done`; deltas are previews. Events are joined by the id of their item,
-//! or by `output_index` where there is no id, since servers leave out either. Unknown events are passed over. An answer ends with
+//! The answer is built from the `item` of each `response.output_item.done`; deltas are previews. An item that is never done is taken from
+//! the `output` at the end, else from its deltas. Events are joined by the id of their item, or by `output_index` where there is no id,
+//! since servers leave out either. Unknown events are passed over. An answer ends with
 //! `response.completed`, `response.incomplete` or `response.failed`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use conjure_conversation::{
-    AfterResponse, ApiErrorKind, ModelEvent, NativeContent, Origin, Response, StopReason, Usage,
+    AfterResponse, ApiErrorKind, BlockKind, ModelEvent, NativeContent, Origin, Response, StopReason, Usage,
 };
 use conjure_model_http::{Decoder, InputCompletion, OutputShown, ServiceError, SseEvent, StreamError};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::output_item::finish_item;
+use super::streamed_item::{StreamedItem, whole_items};
 use crate::call_context::CallContext;
 use crate::error_body::service_error;
 use crate::members::{Members, items_of};
-use crate::preview::{Preview, ShownText, TextKind};
+use crate::preview::{Preview, TextKind};
 use crate::usage::responses_usage;
 
 /// The most output items of an answer.
@@ -31,11 +33,13 @@ const MAX_PARTS: usize = 10_000;
 pub struct ResponsesDecoder {
     context: Arc<CallContext>,
     preview: Preview,
-    items: Vec<Item>,
+    items: Vec<StreamedItem>,
     by_key: HashMap<ItemKey, usize>,
     id: Option<String>,
     model: Option<String>,
     usage: Option<Usage>,
+    /// Whether a text of the answer itself was shown, or a call.
+    has_output: bool,
     end: Option<End>,
 }
 
@@ -44,20 +48,6 @@ pub struct ResponsesDecoder {
 enum ItemKey {
     Id(String),
     Index(u64),
-}
-
-/// An item under construction.
-#[derive(Debug, Default)]
-struct Item {
-    output_index: Option<u64>,
-    /// The whole item, once it is done.
-    done: Option<Box<RawValue>>,
-    /// The texts that are shown, by what they are and their place in the item.
-    texts: HashMap<(&'static str, u64), ShownText>,
-    /// The number of the call among the previewed blocks.
-    call: Option<usize>,
-    /// The arguments that came as deltas.
-    arguments: String,
 }
 
 /// How the answer ended.
@@ -84,6 +74,7 @@ impl ResponsesDecoder {
             id: None,
             model: None,
             usage: None,
+            has_output: false,
             end: None,
         }
     }
@@ -104,18 +95,7 @@ impl ResponsesDecoder {
                 || ServiceError::new(ApiErrorKind::Api, "the answer failed, and no reason was given");
             return Err(service_error(&object, None).unwrap_or_else(failed).into());
         }
-        if !self.items.iter().any(|item| item.done.is_some()) {
-            // Nothing was streamed, or the server sends no `output_item.done`.
-            let output = response.get("output").map(items_of).unwrap_or_default();
-            if !output.is_empty() {
-                self.items.clear();
-                self.by_key.clear();
-            }
-            for (place, raw) in output.into_iter().enumerate() {
-                let item = self.item(None, Some(place as u64))?;
-                self.items[item].done = Some(raw.to_owned());
-            }
-        }
+        self.add_output(&response.get("output").map(items_of).unwrap_or_default())?;
         if let Some(usage) = response.get("usage").and_then(|raw| responses_usage(raw.get())) {
             self.usage = Some(usage);
             show(ModelEvent::UsageReported(usage));
@@ -129,6 +109,33 @@ impl ResponsesDecoder {
             }
             other => End::Other(other.to_owned()),
         });
+        Ok(())
+    }
+
+    /// Adds the items at the end of the answer that have not come as `output_item.done`.
+    fn add_output(&mut self, output: &[&RawValue]) -> Result<(), StreamError> {
+        if output.is_empty() {
+            return Ok(());
+        }
+        if self.items.iter().any(|item| item.done.is_some()) {
+            for raw in output {
+                let id = serde_json::from_str::<Members<'_>>(raw.get()).ok().and_then(|item| item.text("id"));
+                let place = id.and_then(|id| self.by_key.get(&ItemKey::Id(id)).copied());
+                if let Some(item) =
+                    place.map(|place| &mut self.items[place]).filter(|item| item.done.is_none())
+                {
+                    item.done = Some((*raw).to_owned());
+                }
+            }
+            return Ok(());
+        }
+        // Nothing was streamed, or the server sends no `output_item.done`.
+        self.items.clear();
+        self.by_key.clear();
+        for (place, raw) in output.iter().enumerate() {
+            let item = self.item(None, Some(place as u64))?;
+            self.items[item].done = Some((*raw).to_owned());
+        }
         Ok(())
     }
 
@@ -156,7 +163,7 @@ impl ResponsesDecoder {
                 return Err(StreamError::TooMany { what: "output items", limit: MAX_ITEMS });
             }
             None => {
-                self.items.push(Item { output_index: index, ..Item::default() });
+                self.items.push(StreamedItem { output_index: index, ..StreamedItem::default() });
                 self.items.len() - 1
             }
         };
@@ -173,6 +180,7 @@ impl ResponsesDecoder {
         show: &mut dyn FnMut(ModelEvent),
     ) -> Result<(), StreamError> {
         let index = event.number("output_index");
+        let id = || event.text("item_id").filter(|id| !id.is_empty());
         match kind {
             "response.created" | "response.in_progress" | "response.queued" => {
                 if let Some(response) = event.object("response") {
@@ -193,29 +201,32 @@ impl ResponsesDecoder {
                     _ => self.item(id, index)?,
                 };
                 self.start_preview(place, &item, show);
-                if is_done {
-                    self.items[place].done = Some(raw.to_owned());
-                }
+                let place = &mut self.items[place];
+                let kept = if is_done { &mut place.done } else { &mut place.added };
+                *kept = Some(raw.to_owned());
             }
             _ => {
                 if let Some((text, kind, part)) = shown_text(kind) {
-                    let place = self.item(event.text("item_id"), index)?;
+                    let place = self.item(id(), index)?;
                     let part = (text, event.number(part).unwrap_or(0));
                     let texts = &mut self.items[place].texts;
                     if texts.len() >= MAX_PARTS {
                         return Err(StreamError::TooMany { what: "parts of an item", limit: MAX_PARTS });
                     }
                     let piece = event.text("delta").unwrap_or_default();
-                    self.preview.text(texts.entry(part).or_default(), kind, &piece, show);
+                    self.has_output |= kind == TextKind::Text && !piece.trim().is_empty();
+                    let text = texts.entry(part).or_default();
+                    text.text.push_str(&piece);
+                    self.preview.text(&mut text.place, kind, &piece, show);
                 } else if kind == "response.function_call_arguments.delta" {
-                    let place = self.item(event.text("item_id"), index)?;
+                    let place = self.item(id(), index)?;
                     let piece = event.text("delta").unwrap_or_default();
                     self.items[place].arguments.push_str(&piece);
                     if let Some(call) = self.items[place].call {
                         self.preview.input(call, &piece, show);
                     }
                 } else if kind == "response.function_call_arguments.done" {
-                    let place = self.item(event.text("item_id"), index)?;
+                    let place = self.item(id(), index)?;
                     if let Some(arguments) = event.text("arguments").filter(|text| !text.is_empty()) {
                         self.items[place].arguments = arguments;
                     }
@@ -234,7 +245,7 @@ impl ResponsesDecoder {
                 Err(StreamError::TooMany { what: "output items", limit: MAX_ITEMS })
             }
             None => {
-                self.items.push(Item::default());
+                self.items.push(StreamedItem::default());
                 Ok(self.items.len() - 1)
             }
         }
@@ -249,6 +260,7 @@ impl ResponsesDecoder {
                     let name = item.text("name").unwrap_or_default();
                     let call = self.preview.call(self.context.names.own_name(&name), show);
                     self.items[place].call = Some(call);
+                    self.has_output = true;
                 }
             }
             _ => self.preview.other(show),
@@ -332,11 +344,7 @@ impl Decoder for ResponsesDecoder {
 
     fn finish(self) -> Result<Option<Response>, StreamError> {
         let Some(end) = self.end.clone() else { return Ok(None) };
-        let mut finished: Vec<(Option<u64>, &RawValue, &str)> = self
-            .items
-            .iter()
-            .filter_map(|item| Some((item.output_index, item.done.as_deref()?, item.arguments.as_str())))
-            .collect();
+        let mut finished = whole_items(&self.items);
         if finished.iter().all(|(index, ..)| index.is_some()) {
             finished.sort_by_key(|(index, ..)| *index);
         }
@@ -345,7 +353,7 @@ impl Decoder for ResponsesDecoder {
         let (mut content, mut items) = (Vec::new(), Vec::new());
         let (mut written, mut is_refusal) = (0u64, false);
         for (place, (_, raw, streamed)) in finished.into_iter().enumerate() {
-            let item = finish_item(raw, streamed, place, completion, &self.context.names)
+            let item = finish_item(&raw, streamed, place, completion, &self.context.names)
                 .map_err(|reason| StreamError::protocol(format!("output item {place}: {reason}")))?;
             written = written.saturating_add(item.written);
             is_refusal |= item.is_refusal;
@@ -353,6 +361,11 @@ impl Decoder for ResponsesDecoder {
             items.push(item.native);
         }
         let has_calls = content.iter().any(|block| block.tool_call().is_some());
+        let has_text = content.iter().any(|block| matches!(block.kind(), BlockKind::Text(_)));
+        if self.has_output && !has_calls && !has_text {
+            // What was shown is in no item, so the answer is not whole.
+            return Ok(None);
+        }
         let stop_reason = self.stop_reason(end, has_calls, is_refusal);
         debug_assert!(!is_cut || stop_reason.after_response() == AfterResponse::StopWithoutTools);
         let native = NativeContent { origin: self.context.origin.clone(), items };

@@ -4,6 +4,7 @@ mod client;
 mod decoder;
 mod output_item;
 mod request_body;
+mod streamed_item;
 
 pub use client::Responses;
 pub use decoder::ResponsesDecoder;

@@ -179,6 +179,76 @@ fn what_is_left_out_of_the_end_or_of_the_items_is_taken_from_elsewhere() {
     assert_eq!(answer(&[whole]).stop_reason, StopReason::ToolUse);
 }
 
+fn text_delta(id: &str, text: &str) -> Value {
+    json!({"type": "response.output_text.delta", "item_id": id, "content_index": 0, "delta": text})
+}
+
+#[test]
+fn an_item_that_is_never_done_is_built_from_its_deltas() {
+    let added = json!({"type": "response.output_item.added", "output_index": 0, "item":
+        {"id": "msg_1", "type": "message", "status": "in_progress", "phase": "commentary", "content": []}});
+    let call = json!({"type": "response.output_item.added", "output_index": 1, "item": function_call("")});
+    let arguments =
+        json!({"type": "response.function_call_arguments.delta", "item_id": "fc_1", "delta": "{\"n\":1}"});
+    let response = answer(&[
+        added.clone(),
+        text_delta("msg_1", "Hel"),
+        text_delta("msg_1", "lo"),
+        call.clone(),
+        arguments.clone(),
+        completed(),
+    ]);
+    assert_eq!(response.stop_reason, StopReason::ToolUse);
+    assert_eq!(blocks(&response)[0], json!({"type": "text", "text": "Hello"}));
+    assert_eq!(response.content[1].tool_call().unwrap().input.get(), r#"{"n":1}"#);
+    assert_eq!(
+        serde_json::from_str::<Value>(items(&response)[0]).unwrap(),
+        json!({"id": "msg_1", "type": "message", "status": "completed", "phase": "commentary", "role": "assistant",
+            "content": [{"type": "output_text", "text": "Hello", "annotations": []}]})
+    );
+    // Only deltas; and one item is done and the other is not.
+    let bare = answer(&[text_delta("", "Hi"), completed()]);
+    assert_eq!((blocks(&bare).len(), bare.stop_reason), (1, StopReason::EndTurn));
+    let mixed = answer(&[added, text_delta("msg_1", "Hi"), done(1, &function_call("{}")), completed()]);
+    assert_eq!(blocks(&mixed)[0], json!({"type": "text", "text": "Hi"}));
+    assert_eq!(mixed.content.len(), 2);
+    // The end has the item that was not done.
+    let mut end = completed();
+    end["response"]["output"] = json!([message("Hi, whole"), function_call("{}")]);
+    let at_end = answer(&[text_delta("msg_1", "Hi"), done(1, &function_call("{}")), end]);
+    assert!(blocks(&at_end).contains(&json!({"type": "text", "text": "Hi, whole"})));
+    assert_eq!(at_end.content.len(), 2);
+}
+
+#[test]
+fn deltas_under_another_id_than_their_item_are_no_second_item() {
+    let call = json!({"type": "response.output_item.added", "item": {"id": "fc_9", "type": "function_call", "call_id": "call_1", "name": "t"}});
+    let response = answer(&[
+        text_delta("msg_9", "x"),
+        done(0, &message("x")),
+        call,
+        done(1, &function_call("{}")),
+        completed(),
+    ]);
+    assert_eq!(items(&response), [message("x").to_string(), function_call("{}").to_string()]);
+}
+
+#[test]
+fn an_answer_without_the_text_that_was_shown_is_truncated() {
+    let mut end = completed();
+    end["response"]["output"] = json!([{"id": "msg_1", "type": "message", "content": []}]);
+    assert_eq!(read(&[text_delta("msg_1", "Hi"), end]).1, Ok(None));
+    assert_eq!(
+        read(&[
+            text_delta("msg_1", "Hi"),
+            done(0, &json!({"id": "msg_1", "type": "message", "content": []})),
+            completed()
+        ])
+        .1,
+        Ok(None)
+    );
+}
+
 #[test]
 fn the_stop_reason_follows_from_status_and_calls() {
     let incomplete = |reason: Value| ended("incomplete", &json!({"incomplete_details": {"reason": reason}}));

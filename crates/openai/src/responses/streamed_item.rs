@@ -1,0 +1,119 @@
+//! [`StreamedItem`]: an output item while its events come. It is whole with `output_item.done`; without that, a message or a call is built
+//! from its deltas. Reasoning is not: its service refuses reasoning that it has not finished.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use conjure_model_http::{RawObject, quoted};
+use serde_json::value::RawValue;
+
+use crate::members::{Members, items_of};
+use crate::preview::ShownText;
+
+/// An item under construction.
+#[derive(Debug, Default)]
+pub(super) struct StreamedItem {
+    pub(super) output_index: Option<u64>,
+    /// The item as it was announced.
+    pub(super) added: Option<Box<RawValue>>,
+    /// The whole item, once it is done.
+    pub(super) done: Option<Box<RawValue>>,
+    /// The texts that came as deltas, by what they are and their place in the item.
+    pub(super) texts: HashMap<(&'static str, u64), StreamedText>,
+    /// The number of the call among the previewed blocks.
+    pub(super) call: Option<usize>,
+    /// The arguments that came as deltas.
+    pub(super) arguments: String,
+}
+
+/// A text of an item, and where it is shown.
+#[derive(Debug, Default)]
+pub(super) struct StreamedText {
+    pub(super) text: String,
+    pub(super) place: ShownText,
+}
+
+/// What an item says to the user or calls. Two items with the same are one.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum ItemOutput {
+    Text(String),
+    Call(String),
+}
+
+/// The items of an answer: each as it is done, else as its deltas built it, with its index and the arguments that came as deltas.
+pub(super) fn whole_items(items: &[StreamedItem]) -> Vec<(Option<u64>, Cow<'_, RawValue>, &str)> {
+    let is_all_done = items.iter().all(|item| item.done.is_some());
+    let done = items.iter().filter_map(|item| item.done.as_deref());
+    // Some servers give one item several ids, so that its deltas look like those of another item.
+    let done: HashSet<ItemOutput> =
+        if is_all_done { HashSet::new() } else { done.filter_map(output).collect() };
+    let whole = items.iter().filter_map(|item| {
+        let raw = match &item.done {
+            Some(done) => Cow::Borrowed(&**done),
+            None => {
+                Cow::Owned(item.build().filter(|built| output(built).is_none_or(|it| !done.contains(&it)))?)
+            }
+        };
+        Some((item.output_index, raw, item.arguments.as_str()))
+    });
+    whole.collect()
+}
+
+impl StreamedItem {
+    /// The item that its deltas make: a message with a text, or a call whose name has come.
+    fn build(&self) -> Option<Box<RawValue>> {
+        let kind = self.added.as_deref().and_then(kind).unwrap_or_else(|| "message".to_owned());
+        let mut texts: Vec<_> = self
+            .texts
+            .iter()
+            .filter(|((name, _), streamed)| {
+                matches!(*name, "text" | "refusal") && !streamed.text.trim().is_empty()
+            })
+            .collect();
+        texts.sort_by_key(|((name, part), _)| (*part, *name));
+        let mut object = match &self.added {
+            Some(added) => serde_json::from_str(added.get()).ok()?,
+            None => RawObject::default(),
+        };
+        match kind.as_str() {
+            "message" if !texts.is_empty() => {
+                let parts = texts.into_iter().map(|((name, _), streamed)| match *name {
+                    "refusal" => format!(r#"{{"type":"refusal","refusal":{}}}"#, quoted(&streamed.text)),
+                    _ => format!(
+                        r#"{{"type":"output_text","text":{},"annotations":[]}}"#,
+                        quoted(&streamed.text)
+                    ),
+                });
+                let parts: Vec<String> = parts.collect();
+                object.set("type", quoted("message"));
+                object.set("role", quoted("assistant"));
+                object.set("content", format!("[{}]", parts.join(",")));
+            }
+            // Its arguments are added as to a call that is done without them.
+            "function_call" if object.text("name").is_some_and(|name| !name.is_empty()) => {}
+            _ => return None,
+        }
+        if object.get("status").is_some() {
+            object.set("status", quoted("completed"));
+        }
+        RawValue::from_string(object.to_json()).ok()
+    }
+}
+
+fn kind(item: &RawValue) -> Option<String> {
+    serde_json::from_str::<Members<'_>>(item.get()).ok()?.text("type")
+}
+
+fn output(item: &RawValue) -> Option<ItemOutput> {
+    let members: Members<'_> = serde_json::from_str(item.get()).ok()?;
+    match members.text("type")?.as_str() {
+        "message" => {
+            let parts = members.get("content").map(items_of).unwrap_or_default();
+            let parts = parts.iter().filter_map(|part| serde_json::from_str::<Members<'_>>(part.get()).ok());
+            let texts = parts.filter_map(|part| part.text("refusal").or_else(|| part.text("text")));
+            Some(ItemOutput::Text(texts.collect()))
+        }
+        "function_call" => Some(ItemOutput::Call(members.text("call_id")?)),
+        _ => None,
+    }
+}
