@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use conjure_base::Deadline;
-use conjure_conversation::{ApiErrorKind, ModelError, ModelErrorKind, ModelEvent, SideEffects};
+use conjure_conversation::{
+    ApiErrorKind, BlockKind, ModelError, ModelErrorKind, ModelEvent, Response, SideEffects,
+};
 use reqwest::Method;
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use tracing::{Instrument, Span};
@@ -80,7 +82,7 @@ impl<W: Wire> ModelCall<W> {
                     Some(reading) => {
                         reading.step(&self.client, &*self.wire, &self.call, self.deadline, ready).await
                     }
-                    None => self.advance(ready).await.map(|()| None),
+                    None => self.advance(ready).await,
                 };
                 match step {
                     Ok(Some(mut answer)) => {
@@ -109,12 +111,17 @@ impl<W: Wire> ModelCall<W> {
     }
 
     /// Moves to the next stage. `Waiting` and `Sent` events are emitted before the call waits or sends.
-    async fn advance(&mut self, ready: &mut VecDeque<ModelEvent>) -> Result<(), AttemptError> {
+    async fn advance(&mut self, ready: &mut VecDeque<ModelEvent>) -> Result<Option<W::Answer>, AttemptError> {
         let permit = match std::mem::replace(&mut self.stage, CallStage::Waiting) {
             CallStage::Admitted(permit) => {
                 let response = self.attempt(permit).await?;
+                if !is_event_stream(&response) {
+                    let mut answer = self.read_unstreamed(response).await?;
+                    show_whole(W::response_mut(&mut answer), ready);
+                    return Ok(Some(answer));
+                }
                 self.response = Some(ResponseStream::new(&self.client, &*self.wire, &self.call, response));
-                return Ok(());
+                return Ok(None);
             }
             CallStage::New => self.client.limiter.try_admit(),
             CallStage::Waiting => {
@@ -129,7 +136,7 @@ impl<W: Wire> ModelCall<W> {
             }
             None => ModelEvent::Queued,
         });
-        Ok(())
+        Ok(None)
     }
 
     /// Waits until the next attempt is due.
@@ -165,7 +172,12 @@ impl<W: Wire> ModelCall<W> {
 
     async fn attempt_unstreamed(&mut self) -> Result<W::Answer, AttemptError> {
         let permit = self.wait_for_permit().await?;
-        let mut response = self.attempt(permit).await?;
+        let response = self.attempt(permit).await?;
+        self.read_whole(response).await
+    }
+
+    /// Reads a body that is a whole answer.
+    async fn read_whole(&mut self, mut response: reqwest::Response) -> Result<W::Answer, AttemptError> {
         let transport = &self.client.transport;
         let request_id = transport.errors().request_id(response.headers(), self.wire.request_id_headers());
         let body = transport.body(&mut response, self.deadline).await;
@@ -185,6 +197,28 @@ impl<W: Wire> ModelCall<W> {
                 Err(failure)
             }
         }
+    }
+
+    /// Reads a response that is no stream although one was asked for. Some services ignore the wish and answer with one JSON body.
+    async fn read_unstreamed(&mut self, mut response: reqwest::Response) -> Result<W::Answer, AttemptError> {
+        let read = if is_json(&response) {
+            self.read_whole(response).await
+        } else {
+            let transport = &self.client.transport;
+            let body = transport.excerpt(&mut response, self.deadline).await;
+            let mut failure =
+                self.no_answer(&response, &body, "the service did not answer with a stream of events");
+            let request_id =
+                transport.errors().request_id(response.headers(), self.wire.request_id_headers());
+            failure.error.request_id = failure.error.request_id.or(request_id);
+            Err(failure)
+        };
+        if let Err(failure) = &read
+            && failure.next == RetryDecision::RetryWhenAdmitted
+        {
+            self.close_gate(failure);
+        }
+        read
     }
 
     /// The error of a successful status without an answer: what the body reports, else that it is not what was expected.
@@ -249,18 +283,6 @@ impl<W: Wire> ModelCall<W> {
             {
                 // The body names the wait.
                 client.limiter.limited(wait, client.jitter.next());
-            }
-            return Err(failure);
-        }
-        if self.delivery == Delivery::Streamed && !is_event_stream(&response) {
-            let body = transport.excerpt(&mut response, self.deadline).await;
-            let mut failure =
-                self.no_answer(&response, &body, "the service did not answer with a stream of events");
-            let request_id =
-                transport.errors().request_id(response.headers(), self.wire.request_id_headers());
-            failure.error.request_id = failure.error.request_id.or(request_id);
-            if failure.next == RetryDecision::RetryWhenAdmitted {
-                self.close_gate(&failure);
             }
             return Err(failure);
         }
@@ -330,10 +352,38 @@ impl<W: Wire> ModelCall<W> {
     }
 }
 
+/// Adds the previews of an answer that came as a whole.
+fn show_whole(response: &Response, ready: &mut VecDeque<ModelEvent>) {
+    ready.push_back(ModelEvent::Started);
+    for (index, block) in response.content.iter().enumerate() {
+        match block.kind() {
+            BlockKind::Text(text) => ready.push_back(ModelEvent::TextDelta { index, text: text.clone() }),
+            BlockKind::Thinking(text) => {
+                ready.push_back(ModelEvent::ThinkingDelta { index, text: text.clone() });
+            }
+            BlockKind::ToolUse(call) => {
+                ready.push_back(ModelEvent::ToolUseStarted { index, name: call.name.clone() });
+                let partial_json = call.input.get().to_owned();
+                ready.push_back(ModelEvent::ToolInputDelta { index, partial_json });
+            }
+            _ => {}
+        }
+    }
+    ready.push_back(ModelEvent::UsageReported(response.usage));
+}
+
 fn is_event_stream(response: &reqwest::Response) -> bool {
+    media_type(response).eq_ignore_ascii_case("text/event-stream")
+}
+
+fn is_json(response: &reqwest::Response) -> bool {
+    let media_type = media_type(response).to_ascii_lowercase();
+    media_type == "application/json" || media_type.ends_with("+json")
+}
+
+fn media_type(response: &reqwest::Response) -> &str {
     let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let media_type = content_type.and_then(|value| value.split(';').next()).unwrap_or_default();
-    media_type.trim().eq_ignore_ascii_case("text/event-stream")
+    content_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim()
 }
 
 /// Converts an error into one with unknown outcome. Definite errors stay: a missing container, and a refusal before any output.

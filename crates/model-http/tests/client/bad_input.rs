@@ -31,6 +31,26 @@ async fn a_page_of_html_names_the_api_that_was_expected() {
 }
 
 #[tokio::test]
+async fn json_in_place_of_a_stream_is_an_answer_or_an_error_or_says_what_it_lacks() {
+    const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
+    let body = |body: &str| Reply::Bytes(answer("200 OK", &JSON, body));
+    let reported = body(r#"{"error":{"type":"billing_error","message":"pay first"}}"#);
+    let (kind, message) = failure(reported, |config| config).await;
+    assert_eq!(kind, ModelErrorKind::Api(ApiErrorKind::Billing));
+    assert_eq!(message, "the service answered 200 with an error (billing_error): pay first");
+    let (kind, message) = failure(body(r#"{"x":1}"#), |config| config).await;
+    assert_eq!(kind, ModelErrorKind::Protocol);
+    assert_eq!(
+        message,
+        "the service did not answer with a message (it has no text); is the base URL that of the API of texts? \
+         It begins: {\"x\":1}"
+    );
+    let limits = |config: HttpConfig| config.with_limits(ResponseLimits { event: 10_000, total: 100_000 });
+    let endless = Reply::Forever(answer("200 OK", &JSON, "["), b"1,".to_vec());
+    assert_eq!(failure(endless, limits).await.1, "the answer is larger than 100000 bytes");
+}
+
+#[tokio::test]
 async fn a_wrong_base_url_is_a_question() {
     for (status, expected) in [
         ("404 Not Found", "(not_found_error): nothing here; is the base URL that of the API of texts?"),

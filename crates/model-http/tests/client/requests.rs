@@ -44,6 +44,26 @@ async fn a_call_is_streamed_and_carries_key_headers_and_query() {
 }
 
 #[tokio::test]
+async fn a_service_that_does_not_stream_is_read_as_a_whole() {
+    let headers = [("content-type", "Application/JSON; charset=utf-8"), ("x-request-id", "req_1")];
+    let server = Server::always(answer("200 OK", &headers, r#"{"text":"Hello"}"#)).await;
+    let client = HttpClient::new(&config(&server.url)).unwrap();
+    let (previews, response) = drain(&client, call(&client)).await;
+    let response = response.unwrap();
+    assert_eq!((text(&response).as_str(), response.request_id.as_deref()), ("Hello", Some("req_1")));
+    assert_eq!(
+        previews,
+        [
+            ModelEvent::Sent,
+            ModelEvent::Started,
+            ModelEvent::TextDelta { index: 0, text: "Hello".to_owned() },
+            ModelEvent::UsageReported(response.usage),
+        ]
+    );
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
 async fn a_server_without_a_key_gets_none() {
     let server = Server::always(stream(&["Hello", "[DONE]"])).await;
     assert_eq!(text(&result(&HttpConfig::new(&server.url)).await.unwrap()), "Hello");
