@@ -275,7 +275,7 @@ fn load_args(
     let words = select_model(source, args.record.as_deref(), config, process)?;
     let skills = load_configured(config, terminal)?;
     let inputs = inputs(&args.input, &skills)?;
-    let redactor = redactor(&variables, &words);
+    let redactor = redactor(&variables, &words, config, process);
     redactor.extend(&redactor_of_inputs(&skills, &inputs, &variables));
     terminal.redact(redactor.clone());
     let workspace = args.workspace.as_deref().map(|folder| real_folder(folder, terminal)).transpose()?;

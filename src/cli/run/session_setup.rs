@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use conjure::model::Recorder;
+use conjure::model::{ModelTarget, Recorder};
 use conjure::session::{ContextOptions, Redactor, SessionWorkspace, WorkspaceSnapshot};
 use conjure::{Config, Model, ProcessEnv};
 
@@ -19,9 +19,16 @@ pub(crate) fn no_workspace_error() -> CliError {
     CliError::usage("`--file`: there is no workspace to copy it to, as nothing runs here")
 }
 
-/// The redactor for the variables and the model's secrets.
-pub(crate) fn redactor(variables: &BTreeMap<String, String>, words: &SelectedModel) -> Redactor {
-    let (environment, secrets) = (variables.clone(), words.secrets.clone());
+/// The redactor for the variables, and for the secrets of all models that a session may change to.
+pub(crate) fn redactor(
+    variables: &BTreeMap<String, String>,
+    words: &SelectedModel,
+    config: &Config,
+    process: &ProcessEnv,
+) -> Redactor {
+    let mut secrets = ModelTarget::secrets(config, process);
+    secrets.extend(words.secrets.clone());
+    let environment = variables.clone();
     ContextOptions { environment, secrets, ..ContextOptions::default() }.redactor()
 }
 

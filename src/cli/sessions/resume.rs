@@ -280,7 +280,7 @@ fn load_args(
     let words = select_model(ModelArgs { model, script, calls_before }, record, config, environment)?;
     let mut known = profile.environment.clone();
     known.extend(variables.clone());
-    let redactor = redactor(&known, &words);
+    let redactor = redactor(&known, &words, config, environment);
     let withheld = profile.secret_names.environment.iter().filter_map(|name| Some((name, known.get(name)?)));
     let inputs = args.input.iter().map(|input| (&input.name, &input.text));
     redactor
