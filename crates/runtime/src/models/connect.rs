@@ -15,12 +15,13 @@ use secrecy::{ExposeSecret as _, SecretString};
 #[cfg(feature = "openai")]
 use crate::config::ModelSettings;
 use crate::config::{Config, ProcessEnv};
+use crate::models::connect_error::ConnectError;
 use crate::models::context::with_context;
 use crate::models::fallback::FallbackModel;
 #[cfg(feature = "anthropic")]
 use crate::models::http_settings::key_digest;
 use crate::models::http_settings::{NamedKey, client_id, http_config};
-use crate::models::model_target::{KeyVariable, ModelTarget, ModelTargetError};
+use crate::models::model_target::{KeyVariable, ModelTarget};
 
 /// The clients of model services. Clones share them.
 #[derive(Clone, Default)]
@@ -44,6 +45,18 @@ enum ServiceClient {
     Http(HttpClient),
 }
 
+impl ServiceClient {
+    /// The client, if its service may list the contexts of its models.
+    fn lists_contexts(&self) -> Option<HttpClient> {
+        match self {
+            // Servers that speak the Messages API do not say.
+            #[cfg(feature = "anthropic")]
+            Self::Messages(_) => None,
+            Self::Http(client) => Some(client.clone()),
+        }
+    }
+}
+
 /// A model that can be called, and what the embedder must know of it.
 #[derive(Clone)]
 pub struct ConnectedModel {
@@ -54,47 +67,6 @@ pub struct ConnectedModel {
     /// Its keys and secret headers by name, to be redacted.
     pub secrets: BTreeMap<String, String>,
     clients: Vec<ServiceClient>,
-}
-
-/// Why a model cannot be called.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConnectError {
-    /// No service answers for the name.
-    #[error(transparent)]
-    Target(#[from] ModelTargetError),
-    /// The service needs a key, and there is none.
-    #[error("the model `{model}` needs a key, and `{variable}` is not set")]
-    NoKey {
-        /// The model.
-        model: String,
-        /// The environment variable of the key.
-        variable: String,
-    },
-    /// This build has no client for the API.
-    #[error("the model `{model}` cannot be called: this program was built without the feature `{feature}`")]
-    NotBuilt {
-        /// The model.
-        model: String,
-        /// The feature of the client.
-        feature: &'static str,
-    },
-    /// The key, an address or a header cannot be used.
-    #[error("{error}")]
-    Http {
-        /// What cannot be used.
-        error: HttpConfigError,
-        /// The environment variable of the key, if one is sent.
-        variable: Option<String>,
-    },
-    /// An option of the model cannot be used.
-    #[error("the model `{model}` cannot be called: {reason}")]
-    Option {
-        /// The model.
-        model: String,
-        /// What is wrong with it.
-        reason: String,
-    },
 }
 
 impl ModelClients {
@@ -177,7 +149,11 @@ impl ModelClients {
         let mut secrets: BTreeMap<_, _> = target.settings.secret_headers().collect();
         secrets.extend(key.map(|(variable, key)| (variable, key.expose_secret().to_owned())));
         // Where the service compacts by itself, nobody else does.
-        let model = if config.service_compaction().is_some() { model } else { with_context(model, &target) };
+        let model = if config.service_compaction().is_some() {
+            model
+        } else {
+            with_context(model, &target, client.lists_contexts())
+        };
         Ok(ConnectedModel { model, target, secrets, clients: vec![client] })
     }
 }

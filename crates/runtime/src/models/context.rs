@@ -1,30 +1,76 @@
-//! [`ModelWithContext`]: a model whose context is known.
+//! [`ModelWithContext`]: a model whose context is known, or is asked for.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use conjure_conversation::{HostedFiles, HostedSupport, Model, ModelStream, Request, SideEffects};
-use conjure_model_http::known_model;
+use conjure_model_http::{HttpClient, known_model};
+use futures_util::{FutureExt as _, StreamExt as _};
 
-use crate::models::model_target::ModelTarget;
+use crate::models::model_target::{KeyVariable, ModelTarget};
+
+/// How long the server has to answer before the first call is made without its answer.
+const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A model, and the tokens that its context holds.
 pub(super) struct ModelWithContext {
     model: Arc<dyn Model>,
-    tokens: u64,
+    tokens: Arc<OnceLock<Option<u64>>>,
+    /// Asks the server, before the first call.
+    server: Option<ContextQuery>,
 }
 
-/// The model of a target with its context: the configured one, else that of the table of known models. Unknown contexts stay unknown.
-pub(super) fn with_context(model: Arc<dyn Model>, target: &ModelTarget) -> Arc<dyn Model> {
-    let known = || known_model(&target.model).map(|known| known.context_tokens);
-    match target.settings.context_length.or_else(known) {
-        Some(tokens) => Arc::new(ModelWithContext { model, tokens }),
-        None => model,
+/// The server that knows the context of a model.
+#[derive(Clone)]
+struct ContextQuery {
+    client: HttpClient,
+    model: String,
+}
+
+/// The model of a target with its context: the configured one, else that of the table of known models. A server of one's own lists its
+/// models with their contexts, and is asked before the first call.
+pub(super) fn with_context(
+    model: Arc<dyn Model>,
+    target: &ModelTarget,
+    client: Option<HttpClient>,
+) -> Arc<dyn Model> {
+    let known = known_model(&target.model).map(|known| known.context_tokens);
+    let tokens = target.settings.context_length.or(known);
+    let is_own_server = !matches!(target.key, KeyVariable::Required(_));
+    let server = client
+        .filter(|_| tokens.is_none() && is_own_server)
+        .map(|client| ContextQuery { client, model: target.model.clone() });
+    match (tokens, server) {
+        (None, None) => model,
+        (None, server) => Arc::new(ModelWithContext { model, tokens: Arc::default(), server }),
+        (tokens, _) => {
+            Arc::new(ModelWithContext { model, tokens: Arc::new(OnceLock::from(tokens)), server: None })
+        }
+    }
+}
+
+impl ContextQuery {
+    /// The context that the server lists for the model, or for its only model. `None` if it does not say.
+    async fn ask(&self) -> Option<u64> {
+        let listed = self.client.list_models(&["models"], LIST_TIMEOUT).await.ok()?;
+        let own = listed.iter().find(|listed| listed.id == self.model);
+        own.or(listed.first().filter(|_| listed.len() == 1))?.context_tokens
     }
 }
 
 impl Model for ModelWithContext {
     fn stream(&self, request: Request) -> ModelStream {
-        self.model.stream(request)
+        let Some(server) = self.server.clone().filter(|_| self.tokens.get().is_none()) else {
+            return self.model.stream(request);
+        };
+        let (model, tokens) = (Arc::clone(&self.model), Arc::clone(&self.tokens));
+        let asked = async move {
+            let context = server.ask().await;
+            // Another call may have asked at the same time, and was told the same.
+            let _ = tokens.set(context);
+            model.stream(request)
+        };
+        asked.into_stream().flatten().boxed()
     }
 
     fn hosted_support(&self) -> HostedSupport {
@@ -36,10 +82,66 @@ impl Model for ModelWithContext {
     }
 
     fn context_tokens(&self) -> Option<u64> {
-        Some(self.tokens)
+        self.tokens.get().copied().flatten()
     }
 
     fn side_effects(&self, request: &Request) -> SideEffects {
         self.model.side_effects(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, ProcessEnv};
+    use conjure_base::TurnId;
+    use conjure_conversation::{Block, Message, Response, model_fn};
+    use conjure_model_http::HttpConfig;
+    use std::io::{Read as _, Write as _};
+
+    /// A server that answers one request with this list. Returns its address.
+    fn server(list: &'static str) -> String {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut head = [0; 4096];
+            let _ = stream.read(&mut head).unwrap();
+            let length = list.len();
+            write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{list}")
+                .unwrap();
+        });
+        format!("http://{address}/v1")
+    }
+
+    async fn context_after_a_call(name: &str, list: &'static str) -> Option<u64> {
+        let environment = ProcessEnv::from_pairs([("OPENAI_BASE_URL", server(list))]);
+        let target = ModelTarget::of_name(name, &Config::default(), &environment).unwrap();
+        let client = HttpClient::new(&HttpConfig::new(&target.base_url)).unwrap();
+        let answering = Arc::new(model_fn(|_| async { Ok(Response::text("Hi.")) }));
+        let model = with_context(answering, &target, Some(client));
+        let request = Request {
+            turn: TurnId::FIRST,
+            call: 1,
+            instructions: Vec::new(),
+            tools: Vec::new().into(),
+            messages: vec![Arc::new(Message::user(vec![Block::text("hi")]))],
+            container: None,
+            hosted: Vec::new().into(),
+        };
+        assert!(model.stream(request).all(|event| std::future::ready(event.is_ok())).await);
+        model.context_tokens()
+    }
+
+    #[tokio::test]
+    async fn a_server_of_ones_own_is_asked_for_the_context() {
+        let two = r#"{"data":[{"id":"other","max_model_len":1},{"id":"qwen","max_model_len":4096}]}"#;
+        assert_eq!(context_after_a_call("openai:qwen", two).await, Some(4096));
+        assert_eq!(context_after_a_call("openai:none", two).await, None);
+        let one = r#"{"data":[{"id":"file.gguf","meta":{"n_ctx":8192}}]}"#;
+        assert_eq!(context_after_a_call("openai:any", one).await, Some(8192));
+        assert_eq!(context_after_a_call("openai:any", "<html>").await, None);
+        // What is known is not asked for.
+        assert_eq!(context_after_a_call("openai:gpt-4.1", "{}").await, Some(1_047_576));
     }
 }

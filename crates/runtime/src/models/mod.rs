@@ -4,6 +4,8 @@ mod address;
 #[cfg(feature = "model-http")]
 mod connect;
 #[cfg(feature = "model-http")]
+mod connect_error;
+#[cfg(feature = "model-http")]
 mod context;
 #[cfg(feature = "model-http")]
 mod fallback;
@@ -15,7 +17,9 @@ mod model_target;
 mod no_clients;
 
 #[cfg(feature = "model-http")]
-pub use connect::{ConnectError, ConnectedModel, ModelClients};
+pub use connect::{ConnectedModel, ModelClients};
+#[cfg(feature = "model-http")]
+pub use connect_error::ConnectError;
 pub use model_target::{KeyVariable, ModelTarget, ModelTargetError};
 
 #[cfg(not(feature = "model-http"))]
