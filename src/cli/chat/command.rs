@@ -17,8 +17,8 @@ use crate::cli::chat::line_input::{InputKind, LineInput};
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::command_runtime::with_data_dir;
 use crate::cli::run::{
-    Closing, CommandSession, ModelRecording, SessionFiles, TurnCommand, TurnSummary, finish_recording,
-    merge_args, open_session, shorten_to, start_printer, tool_dirs,
+    Closing, CommandSession, ModelChange, ModelRecording, SessionFiles, TurnCommand, TurnSummary,
+    finish_recording, merge_args, open_session, shorten_to, start_printer, tool_dirs,
 };
 use crate::cli::sessions::{ResumeAction, ResumePlan, ResumeRequest, prepare_resume};
 use crate::cli::signals::Signals;
@@ -47,6 +47,8 @@ struct ChatStart {
     opened: Option<CommandSession>,
     /// Turns that are under way.
     commands: Vec<TurnCommand>,
+    /// The change to another model after those.
+    model_change: Option<ModelChange>,
     recording: ModelRecording,
     summary: TurnSummary,
     model: NamedModel,
@@ -95,7 +97,8 @@ async fn converse(
             return ended;
         }
     };
-    let ChatStart { commands, recording, summary, model, skills, history, origin, opened } = start;
+    let ChatStart { commands, model_change, recording, summary, model, skills, history, origin, opened } =
+        start;
     let Some(mut opened) = opened.or(slot) else {
         return Err(CliError::internal("the session is not there"));
     };
@@ -127,7 +130,7 @@ async fn converse(
         has_turns: origin == SessionOrigin::Resumed,
         first_failure: None,
     };
-    let ConversationEnd { exit, wait } = conversation.run(commands, &mut signals).await;
+    let ConversationEnd { exit, wait } = conversation.run(commands, model_change, &mut signals).await;
     let (usage, has_turns) = (*conversation.summary.usage(), conversation.has_turns);
     // The printer ends only after all senders are dropped, and the terminal is as it was after the input.
     let price_check = conversation.into_model().into_price_check();
@@ -177,6 +180,7 @@ async fn open(
     Ok(ChatStart {
         opened: None,
         commands: Vec::new(),
+        model_change: None,
         recording: new.recording,
         summary: TurnSummary::default(),
         model: NamedModel { name: new.model_name, label: new.model_label },
@@ -210,7 +214,7 @@ async fn resume(
     };
     let request = ResumeRequest { id, action: ResumeAction::Converse, rules, args };
     let plan = prepare_resume(&Arc::new(request), config, environment, terminal).await?;
-    let ResumePlan { opened, commands, recording, summary, model_name, model_label } = plan;
+    let ResumePlan { opened, commands, recording, summary, model_name, model_label, model_change } = plan;
     let (runtime, tenant) = (&opened.host.runtime, &opened.host.tenant);
     let events = runtime.events(tenant, opened.session.id(), 0).await?;
     let history: Vec<String> = events.iter().filter_map(user_text).collect();
@@ -219,6 +223,7 @@ async fn resume(
     Ok(ChatStart {
         opened: Some(opened),
         commands,
+        model_change,
         recording,
         summary,
         model: NamedModel { name: model_name, label: model_label },

@@ -23,8 +23,8 @@ use crate::cli::chat::undo::undo;
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::destination::ToolDirs;
 use crate::cli::run::{
-    CommandSession, EventSender, FollowOutcome, RunResult, ShutdownWait, TurnCommand, TurnEnd, TurnFollower,
-    TurnSummary, message, undecided_error,
+    CommandSession, EventSender, FollowOutcome, ModelChange, RunResult, ShutdownWait, TurnCommand, TurnEnd,
+    TurnFollower, TurnSummary, message, undecided_error,
 };
 use crate::cli::signals::Signals;
 use crate::cli::terminal::{Style, Terminal, printable};
@@ -85,11 +85,22 @@ impl ChatConversation<'_> {
     }
 
     /// Runs the turns that are under way, then those that the user wants, until the user leaves.
-    pub(super) async fn run(&mut self, first: Vec<TurnCommand>, signals: &mut Signals) -> ConversationEnd {
+    /// The change of the model follows the turns that are under way.
+    pub(super) async fn run(
+        &mut self,
+        first: Vec<TurnCommand>,
+        model_change: Option<ModelChange>,
+        signals: &mut Signals,
+    ) -> ConversationEnd {
         for command in first {
             if let NextStep::Leave(end) = self.turn(command, signals).await {
                 return end;
             }
+        }
+        if let Some(change) = model_change
+            && let Err(error) = change.apply(&self.opened.session).await
+        {
+            self.fail(&error.into());
         }
         let mut interrupts = 0;
         loop {

@@ -56,7 +56,7 @@ async fn answer(
                 .run_turns(
                     vec![command],
                     recording,
-                    FollowOptions { mode, deadline, summary: TurnSummary::default() },
+                    FollowOptions { mode, deadline, summary: TurnSummary::default(), model_change: None },
                     &mut signals,
                     terminal,
                 )

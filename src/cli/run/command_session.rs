@@ -22,6 +22,7 @@ use crate::cli::approvals::TerminalApprover;
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::command_runtime::{CommandRuntime, Persistence};
 use crate::cli::run::follow_turn::{FollowOutcome, RUN_INTERRUPT_NOTE, TurnCommand, TurnFollower};
+use crate::cli::run::model_change::ModelChange;
 use crate::cli::run::outputs::output_copy::{self, OutputTarget};
 use crate::cli::run::outputs::output_list;
 use crate::cli::run::outputs::output_report;
@@ -103,6 +104,8 @@ pub(crate) struct FollowOptions {
     pub(crate) deadline: Deadline,
     /// The summary of earlier events, when a session is resumed.
     pub(crate) summary: TurnSummary,
+    /// The change to another model after the turn that is under way.
+    pub(crate) model_change: Option<ModelChange>,
 }
 
 impl CommandSession {
@@ -175,7 +178,7 @@ impl CommandSession {
         let display = ProgressDisplay::new(options.mode, output_closed.clone());
         let (events, printer) = start_printer(Arc::clone(terminal), display);
         let events = Arc::new(events);
-        let mut summary = options.summary;
+        let (mut summary, mut model_change) = (options.summary, options.model_change);
         let approver = TerminalApprover::for_terminal(terminal).map(Arc::new);
         let mut follower = TurnFollower {
             session: &self.session,
@@ -192,6 +195,12 @@ impl CommandSession {
         let mut rest = commands.into_iter();
         while let Some(command) = rest.next() {
             outcome = follower.follow(command).await;
+            if let FollowOutcome::Ended(TurnEnd::Stopped(_)) = &outcome
+                && let Some(change) = model_change.take()
+                && let Err(error) = change.apply(&self.session).await
+            {
+                terminal.warning(&format!("the session keeps the model that it had: {error}"));
+            }
             if !matches!(outcome, FollowOutcome::Ended(TurnEnd::Stopped(_)))
                 || follower.cause.is_some()
                 || rest.len() == 0

@@ -12,6 +12,7 @@ mod sandbox_flags;
 
 mod command_session;
 mod follow_turn;
+mod model_change;
 mod printer;
 mod progress;
 mod turn_summary;
@@ -26,6 +27,7 @@ pub(crate) use command_session::{
     finish_recording, print_isolation, sandbox_error,
 };
 pub(crate) use follow_turn::{FollowOutcome, TurnCommand, TurnFollower};
+pub(crate) use model_change::{ModelChange, RecordedModel};
 #[cfg(feature = "model-http")]
 pub(crate) use model_source::connect_error;
 pub(crate) use model_source::{ModelArgs, SCRIPT, SelectedModel, script_from_notes, select_model};

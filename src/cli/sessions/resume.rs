@@ -11,7 +11,7 @@ use conjure::session::{
     Redactor, SessionBody, SessionProfile, SessionSecrets, SessionStatus, SessionWorkspace,
 };
 use conjure::{
-    Clock as _, Config, Limits, ProcessEnv, RuntimeOptions, SessionEvent, SessionEventKind, SessionId,
+    Clock as _, Config, Limits, Model, ProcessEnv, RuntimeOptions, SessionEvent, SessionEventKind, SessionId,
     Settings, SystemClock,
 };
 
@@ -20,11 +20,11 @@ use crate::cli::args::ContinueArgs;
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::command_runtime::{CommandRuntime, with_data_dir};
 use crate::cli::run::{
-    CommandSession, DisplayMode, FollowOptions, HostedState, ModelArgs, ModelRecording, OutputTarget, SCRIPT,
-    SelectedModel, TurnCommand, TurnSummary, WorkspaceOwner, add_files, check_prompt, hosted_file_ids,
-    message, no_workspace_error, open_out_folder, print_isolation, redactor, run_blocking, script_from_notes,
-    select_model, settings_from_notes, standard_input, timeout_error, tool_dirs, undecided_error, variables,
-    with_recorder,
+    CommandSession, DisplayMode, FollowOptions, HostedState, ModelArgs, ModelChange, ModelRecording,
+    OutputTarget, RecordedModel, SCRIPT, SelectedModel, TurnCommand, TurnSummary, WorkspaceOwner, add_files,
+    check_prompt, hosted_file_ids, message, no_workspace_error, open_out_folder, print_isolation, redactor,
+    run_blocking, script_from_notes, select_model, settings_from_notes, standard_input, timeout_error,
+    tool_dirs, undecided_error, variables, with_recorder,
 };
 use crate::cli::sessions::command::read_only_runtime;
 use crate::cli::sessions::find::find;
@@ -60,6 +60,8 @@ pub(crate) struct ResumePlan {
     pub(crate) model_name: String,
     /// Describes the model in one line.
     pub(crate) model_label: String,
+    /// The change to the model of `--model`, which follows the turn that is under way.
+    pub(crate) model_change: Option<ModelChange>,
 }
 
 /// Resumes the session.
@@ -82,10 +84,9 @@ pub(super) async fn resume(
         exit = signals.next() => return Ok(exit),
         () = SystemClock.sleep_until(deadline) => return Err(timeout_error()),
     };
-    let ResumePlan { opened, commands, recording, summary, .. } = prepared;
-    opened
-        .run_turns(commands, recording, FollowOptions { mode, deadline, summary }, &mut signals, terminal)
-        .await
+    let ResumePlan { opened, commands, recording, summary, model_change, .. } = prepared;
+    let options = FollowOptions { mode, deadline, summary, model_change };
+    opened.run_turns(commands, recording, options, &mut signals, terminal).await
 }
 
 /// Loads the session and starts it. An unfinished turn goes on.
@@ -127,12 +128,15 @@ pub(crate) async fn prepare_resume(
     let gathered = run_blocking(move || {
         load_args(&own_request.args, &own_config, &own_environment, (&own_profile, calls), &own_terminal)
     });
-    let (words, recording, variables) = gathered.await?;
+    let LoadedArgs { model: words, own_model, recording, variables } = gathered.await?;
     let recorded = profile.model.clone().unwrap_or_else(|| words.name.clone());
+    let is_changed = going.model.is_some() && recorded != words.name;
+    let former = Arc::new(RecordedModel::new(Arc::clone(&words.model), own_model));
     let options = |config: Config| {
-        // A turn that is under way ends with this model by the name that is recorded.
+        let recorded_model =
+            if is_changed { Arc::clone(&former) as Arc<dyn Model> } else { Arc::clone(&words.model) };
         let options = RuntimeOptions::from(config)
-            .model(recorded.clone(), Arc::clone(&words.model))
+            .model(recorded.clone(), recorded_model)
             .model(words.name.clone(), Arc::clone(&words.model))
             .approver(rules.approver());
         words.with_key(options, environment)
@@ -173,12 +177,11 @@ pub(crate) async fn prepare_resume(
         return Err(CliError::usage(format!("nothing was under way in the session {id}"))
             .with_hint(format!("say what you want now: {} \"And by quarter?\"", host.resume_command(id))));
     }
-    let name = if going.model.is_some() && !goes_on {
-        session.set_model(words.name.as_str()).await?;
-        words.name.clone()
-    } else {
-        recorded
-    };
+    let name = if is_changed { words.name.clone() } else { recorded };
+    let mut model_change = is_changed.then(|| ModelChange::new(name.clone(), former));
+    if !goes_on && let Some(change) = model_change.take() {
+        change.apply(&session).await?;
+    }
     terminal.styled(Style::Dim, &words.label);
     let hosted = HostedState { skills: profile.hosted.clone(), known_files };
     let opened = CommandSession { host, session, workspace, owner, before, out, hosted };
@@ -205,7 +208,8 @@ pub(crate) async fn prepare_resume(
         let limits = max_turns.map(|calls| Limits { model_calls: calls, ..profile.limits.clone() });
         commands.push(TurnCommand::Prompt(input, limits));
     }
-    Ok(ResumePlan { opened, commands, recording, summary, model_name: name, model_label: words.label })
+    let model_label = words.label;
+    Ok(ResumePlan { opened, commands, recording, summary, model_name: name, model_label, model_change })
 }
 
 /// Finds the session, and loads what is recorded of it.
@@ -253,6 +257,15 @@ async fn load_session(
     found
 }
 
+/// The options of the command line, loaded and checked.
+struct LoadedArgs {
+    model: SelectedModel,
+    /// The model that the session had, if another one is wanted.
+    own_model: Option<Arc<dyn Model>>,
+    recording: ModelRecording,
+    variables: BTreeMap<String, String>,
+}
+
 /// Selects the model. Secrets are redacted from here on.
 fn load_args(
     args: &ContinueArgs,
@@ -260,7 +273,7 @@ fn load_args(
     environment: &ProcessEnv,
     (profile, calls): (&SessionProfile, usize),
     terminal: &Terminal,
-) -> Result<(SelectedModel, ModelRecording, BTreeMap<String, String>), CliError> {
+) -> Result<LoadedArgs, CliError> {
     let variables = variables(&args.env)?;
     let (model, script) = (args.model.as_deref(), args.script.as_deref());
     let model = match (model, script, profile.model.as_deref()) {
@@ -278,6 +291,12 @@ fn load_args(
     };
     let calls_before = if is_own().unwrap_or(false) { calls } else { 0 };
     let words = select_model(ModelArgs { model, script, calls_before }, record, config, environment)?;
+    let is_other = |own: &&str| args.model.is_some() && *own != words.name;
+    let own_model = profile.model.as_deref().filter(is_other).and_then(|own| {
+        let own = ModelArgs { model: Some(own), script: None, calls_before: 0 };
+        // Without its key, for instance, it cannot be chosen later either.
+        select_model(own, None, config, environment).ok().map(|own| own.model)
+    });
     let mut known = profile.environment.clone();
     known.extend(variables.clone());
     let redactor = redactor(&known, &words, config, environment);
@@ -289,7 +308,8 @@ fn load_args(
     let tools = tool_dirs(profile.workspace.as_deref(), config, environment);
     let (mut words, recorder) = with_recorder(words, record.map(Path::new), redactor, &tools)?;
     let price_check = words.price_check.take();
-    Ok((words, ModelRecording { recorder, price_check }, variables))
+    let recording = ModelRecording { recorder, price_check };
+    Ok(LoadedArgs { model: words, own_model, recording, variables })
 }
 
 fn no_model_error(noted: Option<&str>) -> CliError {
