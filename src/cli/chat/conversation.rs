@@ -235,6 +235,11 @@ impl ChatConversation<'_> {
                 if !std::mem::take(&mut self.attached).is_empty() {
                     terminal.warning("what was attached for the next message is not attached any more");
                 }
+                // The fork has the model that it had then.
+                let (config, environment) = (self.config, self.environment);
+                if self.model.refresh(self.opened, config, environment).await? {
+                    terminal.note(self.model.label());
+                }
             }
             ChatCommand::Quit => {}
         }
@@ -269,6 +274,7 @@ impl ChatConversation<'_> {
         };
         let outcome = follower.follow(command).await;
         let (cause, signal) = (follower.cause, follower.signal());
+        self.model.count_unpriced(self.summary.take_unpriced(), self.config, self.environment);
         let end = match outcome {
             FollowOutcome::Ended(end) => end,
             FollowOutcome::Failed(failure) => {

@@ -1,5 +1,7 @@
 //! Accumulates the summary of a turn from the session's events.
 
+use std::collections::BTreeSet;
+
 use conjure::conversation::{AfterResponse, TurnStop};
 use conjure::model::ModelErrorKind;
 use conjure::session::SessionStopReason;
@@ -25,6 +27,8 @@ pub(crate) struct TurnSummary {
     /// How often the model was called in the last turn.
     model_calls: u32,
     usage: Usage,
+    /// The models of answers that cost nothing, by the names that the service gave; `None` for an answer without a name.
+    unpriced: BTreeSet<Option<String>>,
     /// The tool calls of the last response.
     calls: Vec<ToolCall>,
     /// Those that await approval, in order.
@@ -66,7 +70,10 @@ impl TurnSummary {
         match &event.kind {
             SessionEventKind::SessionStatusRunning {} => self.error = None,
             SessionEventKind::ModelRequestStart { call } => self.model_calls = *call,
-            SessionEventKind::ModelRequestEnd { stop_reason: Some(reason), .. } => {
+            SessionEventKind::ModelRequestEnd { stop_reason: Some(reason), model, model_usage, .. } => {
+                if model_usage.is_some_and(|usage| usage.total() > 0 && usage.cost_micros == 0) {
+                    self.unpriced.insert(model.clone());
+                }
                 // Content before a pause is continued; otherwise the next response replaces it.
                 if self.next_part == ResponsePart::New {
                     self.response.clear();
@@ -109,6 +116,11 @@ impl TurnSummary {
     /// How often the model was called in the last turn.
     pub(crate) const fn model_calls(&self) -> u32 {
         self.model_calls
+    }
+
+    /// Takes the models of answers that cost nothing, by the names that the service gave.
+    pub(crate) fn take_unpriced(&mut self) -> BTreeSet<Option<String>> {
+        std::mem::take(&mut self.unpriced)
     }
 
     /// The usage of all turns.
