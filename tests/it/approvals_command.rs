@@ -270,7 +270,7 @@ fn a_person_at_a_terminal_allows_what_begins_alike_for_the_session() {
     // The second is like the first, the third is more than that, the fourth begins otherwise; of the last there is none alike.
     let answers = ["a\n", "n\n", "n\n", "y\n"];
     let done = answered(&fixture, asked.path(), &[], &answers).code(0);
-    let done = done.says("a: yes, and always `bash_tool(touch:*)` in this session >");
+    let done = done.says("a: all `bash_tool(touch:*)` in this session >");
     let done = done.says("decided allow bash_tool, and always `bash_tool(touch:*)` in this session");
     let names = |folder: &Path| {
         let entries = std::fs::read_dir(folder).unwrap();

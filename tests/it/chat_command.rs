@@ -514,7 +514,7 @@ fn a_person_decides_on_calls_inline() {
     chat.shows(READS_A_LINE, 1);
     // What was typed before the question is no reply.
     chat.types("Go\n");
-    chat.shows("a: yes, and always `bash_tool(touch:*)` in this session > ", 1);
+    chat.shows("a: all `bash_tool(touch:*)` in this session > ", 1);
     chat.shows(READS_A_LINE, 2);
     chat.types("maybe\n");
     chat.shows(READS_A_LINE, 3);
@@ -573,7 +573,7 @@ fn a_terminal_without_editing_and_without_colours_will_do() {
     chat.types("\x03");
     chat.shows("Ctrl-C again leaves", 1);
     chat.types("Again\n");
-    chat.shows("always `bash_tool(touch began; sleep 1000)` in this session > ", 0);
+    chat.shows("all `bash_tool(touch began; sleep 1000)` in this session > ", 0);
     chat.shows("allow it?", 2);
     chat.types("y\n");
     let began = fixture.workspace.path().join("began");

@@ -93,7 +93,6 @@ impl TerminalApprover {
 
 /// The replies for a call. Without a rule it can only be allowed alone.
 fn reply_choices(rule: Option<&AllowRule>) -> ReplyChoices {
-    let always =
-        rule.map_or_else(String::new, |rule| format!(", a: yes, and always `{rule}` in this session"));
+    let always = rule.map_or_else(String::new, |rule| format!(", a: all `{rule}` in this session"));
     ReplyChoices { prompt: format!("allow it? y: yes, n [WHY]: no{always} > "), has_always: rule.is_some() }
 }

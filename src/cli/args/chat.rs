@@ -7,7 +7,8 @@ Examples:
   conjure chat --model claude-sonnet-4-5
   conjure chat --model claude-sonnet-4-5 --workspace . --ask bash_tool
   conjure chat --resume ses_1f
-  printf 'Hello\\n' | conjure chat --script fixtures/scripts/minimal-skill.yaml
+  printf 'Greet me.\\n' | conjure chat --skills fixtures/skills \\
+      --script fixtures/scripts/minimal-skill.yaml
 
 Each line is a message, and `/help` lists the commands. Ctrl-C interrupts the model, Ctrl-D leaves.
 What the model says goes to standard output, everything else to standard error.

@@ -8,13 +8,14 @@ Examples:
   conjure models ollama:
   conjure models local --format json
 
-Without a name it lists the configured models (`[models.NAME]`) and the services that need no configuration,
-and asks each of them whether it answers. With a name it lists what that service has.";
+Without a name it lists the configured models (`[models.NAME]`) and the services that need no
+configuration, and asks each of them whether it answers. With a name it lists what that service
+has.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = MODELS_EXAMPLES)]
 pub(crate) struct ModelsArgs {
-    /// The service whose models are listed: a configured name, or a vendor, such as `ollama:`.
+    /// The service whose models are listed: a configured name, or a vendor such as `ollama:`.
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// How to print it.

@@ -19,8 +19,8 @@ The final answer is all that goes to standard output; with --json it is the sess
 line. Progress goes to standard error. Standard input, unless it is a terminal, is extra context.
 The session is kept, unless with --ephemeral: `conjure sessions resume ID` goes on with it.
 
-A tool call that --ask or --allow makes a person's business is asked for at the terminal. Where there is
-none the command ends with code 6, and says how `conjure sessions decide` goes on.";
+A tool call that --ask or --allow makes a person's business is asked for at the terminal. Where
+there is none the command ends with code 6, and says how `conjure sessions decide` goes on.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = RUN_EXAMPLES)]

@@ -45,8 +45,8 @@ Examples:
   conjure sessions fork ses_1f --undo
   conjure sessions fork ses_1f --at 12
 
-The other session stays as it is. Files of the workspace are copied as they are now: what was said is
-undone, what was written is not. A folder of `--workspace` is not copied.";
+The other session stays as it is. Files of the workspace are copied as they are now: what was said
+is undone, what was written is not. A folder of `--workspace` is not copied.";
 
 /// Whose sessions the command's are, unless it says otherwise.
 pub(crate) const LOCAL_TENANT: &str = "local";

@@ -72,7 +72,7 @@ pub(super) const COMMANDS: [CommandInfo; 8] = [
         command: ChatCommand::Undo,
         name: "/undo",
         argument: Argument::None,
-        meaning: "take the last message and its answer back, and no files",
+        meaning: "remove the last message and its answer; files stay",
     },
     CommandInfo {
         command: ChatCommand::Export,

@@ -24,7 +24,7 @@ fn usage_line(usage: &Usage, unpriced: &[String]) -> String {
         cache.push(format!("{} written to it", usage.cache_creation_input_tokens));
     }
     let cache = if cache.is_empty() { String::new() } else { format!(" ({})", cache.join(", ")) };
-    let without = format!("no price of {} is known", unpriced.join(", "));
+    let without = format!("the price of {} is not known", unpriced.join(", "));
     let cost = match (unpriced, usage.cost_micros) {
         ([], micros) => dollars(micros),
         (_, 0) => without,
@@ -55,9 +55,9 @@ mod tests {
         let all = "used 330 tokens in (300 from the cache, 20 written to it), 5 out; $1.2346";
         assert_eq!(usage_line(&usage, &[]), all);
         let models = ["a".to_owned(), "b".to_owned()];
-        assert_eq!(usage_line(&usage, &models), format!("{all} and more; no price of a, b is known"));
+        assert_eq!(usage_line(&usage, &models), format!("{all} and more; the price of a, b is not known"));
         let none = Usage::default();
         assert_eq!(usage_line(&none, &[]), "used 0 tokens in, 0 out; $0.0000");
-        assert_eq!(usage_line(&none, &models[..1]), "used 0 tokens in, 0 out; no price of a is known");
+        assert_eq!(usage_line(&none, &models[..1]), "used 0 tokens in, 0 out; the price of a is not known");
     }
 }

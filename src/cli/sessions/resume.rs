@@ -315,7 +315,7 @@ fn load_args(
 fn no_model_error(noted: Option<&str>) -> CliError {
     let told = match noted {
         Some(path) => format!("the session's words came from the script `{path}`"),
-        None => "where the model's words come from must be said".to_owned(),
+        None => "no model is named: use `--model NAME` or `--script FILE`".to_owned(),
     };
     CliError::usage(told).with_hint(
         "`--script FILE` plays a script: its own goes on, another begins; `--model NAME` calls a model",

@@ -246,7 +246,7 @@ fn a_model_without_a_known_price_says_so() {
     let run = Conjure::new(["run", "--sandbox", "local", "--model", "claude-of-next-year", "Go"])
         .env("ANTHROPIC_API_KEY", KEY)
         .env("ANTHROPIC_BASE_URL", service.fake.base_url());
-    run.finish().code(0).says("used 10 tokens in, 10 out; no price of claude-of-next-year is known");
+    run.finish().code(0).says("used 10 tokens in, 10 out; the price of claude-of-next-year is not known");
 
     // Another model answers than was asked for: its price counts, or is not known.
     let answer = |model: &str, content| {
@@ -265,7 +265,7 @@ fn a_model_without_a_known_price_says_so() {
     let service =
         Service::of([answer("claude-of-next-year\u{1b}[2J", vec![raw(r#"{"type":"text","text":"Hi."}"#)])]);
     let done = service.run().arg("Go").finish();
-    done.says("used 10 tokens in, 10 out; no price of claude-of-next-year[2J is known")
+    done.says("used 10 tokens in, 10 out; the price of claude-of-next-year[2J is not known")
         .does_not_say("\u{1b}[2J");
 }
 
