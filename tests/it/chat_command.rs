@@ -314,7 +314,10 @@ fn another_model_answers_from_the_next_message_on() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     // The fake takes the turn whose number is that of the answers before it, whoever gave them.
     let words = ["None", "One", "Two", "Three", "Four", "Five", "Six"];
-    let words: String = words.iter().map(|word| format!("- content: {word} before this.\n")).collect();
+    let words: String = words
+        .iter()
+        .map(|word| format!("- {{content: {word} before this., usage: {{input_tokens: 9}}}}\n"))
+        .collect();
     let words = format!("version: 1\nturns:\n{words}");
     let words = Script::from_text(&words, ScriptFormat::Yaml, "the fake").unwrap();
     let fake = runtime.block_on(FakeMessages::builder().script(words).start()).unwrap();
@@ -335,6 +338,7 @@ fn another_model_answers_from_the_next_message_on() {
     assert_eq!(done.stdout, "Hello.\nHow can I help?\nOne before this.\nLet me look.\nThere is one.\n");
     assert_eq!(done.stderr.matches("claude-other").count(), 3, "{}", done.stderr);
     let done = done.says("the model `nobody` needs a key").does_not_say("sk-other-key");
+    let done = done.says("the price of claude-other is not known").does_not_say("$0.0000");
     // The session keeps the model that it had last.
     let resumed = fixture.command(&["chat", "--resume", &session_of(&done.stderr)]).input("And now?\n");
     assert_eq!(configured(resumed).finish().code(0).stdout, "Six before this.\n");
@@ -342,6 +346,77 @@ fn another_model_answers_from_the_next_message_on() {
     let record = fixture.workspace.path().join("recorded.yaml");
     let recorded = fixture.piped(script.path(), &["--record", record.to_str().unwrap()], "/model other\n");
     configured(recorded).finish().code(2).says("`/model`: `--record` records one model alone");
+}
+
+/// A service whose answers begin with its name and the number of answers before it.
+async fn named_service(name: &str, rest: &str) -> FakeMessages {
+    let turns: String = (0..6)
+        .map(|before| format!("- {{content: \"{name}{before}{rest}\", usage: {{input_tokens: 9}}}}\n"))
+        .collect();
+    let words = format!("version: 1\nturns:\n{turns}");
+    let words = Script::from_text(&words, ScriptFormat::Yaml, name).unwrap();
+    FakeMessages::builder().script(words).start().await.unwrap()
+}
+
+/// The models `b` and `other`, each of its own service.
+fn with_models(conjure: Conjure, [b, other]: [&FakeMessages; 2]) -> Conjure {
+    let table = |name: &str, fake: &FakeMessages| {
+        let url = fake.base_url();
+        let key = name.to_uppercase();
+        format!(
+            "[models.{name}]\napi = \"messages\"\nmodel = \"claude-{name}\"\nbase_url = \"{url}\"\nkey_env = \"{key}_KEY\"\n"
+        )
+    };
+    std::fs::create_dir(conjure.home().join(".conjure")).unwrap();
+    let config = table("b", b) + &table("other", other);
+    std::fs::write(conjure.home().join(".conjure/config.toml"), config).unwrap();
+    conjure.env("B_KEY", "sk-key-of-b").env("OTHER_KEY", "sk-key-of-other")
+}
+
+#[test]
+fn after_a_resumption_and_an_undo_the_model_that_is_named_answers() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let b = runtime.block_on(named_service("b", ""));
+    let other = runtime.block_on(named_service("other", " sk-key-of-b"));
+    let fixture = Fixture::new();
+    let command = |arguments: &[&str]| with_models(fixture.command(arguments), [&b, &other]);
+    let first = command(&["run", "--sandbox", "local", "--model", "b", "hi"]).finish().code(0);
+    assert_eq!(first.stdout, "b0\n");
+    let id = session_of(&first.stderr);
+
+    let lines = "one\n/model b\ntwo\n/undo\n/undo\nthree\n/undo\n/undo\nfour\n";
+    let done = command(&["chat", "--resume", &id, "--model", "other"]).input(lines).finish().code(0);
+    // The key of a model that does not answer now is not shown either.
+    assert_eq!(done.stdout, "other1 [REDACTED:B_KEY]\nb2\nother1 [REDACTED:B_KEY]\nb0\n", "{}", done.stderr);
+    // `/model`, the second `/undo`, and the fourth tell another model than before.
+    let told: Vec<&str> = done
+        .stderr
+        .lines()
+        .filter_map(|line| line.strip_prefix("the model is claude-")?.split(' ').next())
+        .collect();
+    assert_eq!(told, ["other", "b", "other", "b"], "{}", done.stderr);
+    done.says("the price of claude-b, claude-other is not known").does_not_say("sk-key-of");
+}
+
+#[test]
+fn a_turn_under_way_ends_with_the_new_model_which_the_session_then_has() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let words = format!("version: 1\nturns:\n- content: [{}]\n", bash("echo one"));
+    let words = Script::from_text(&words, ScriptFormat::Yaml, "b").unwrap();
+    let b = runtime.block_on(FakeMessages::builder().script(words).start()).unwrap();
+    let other = runtime.block_on(named_service("other", ""));
+    let fixture = Fixture::new();
+    let command = |arguments: &[&str]| with_models(fixture.command(arguments), [&b, &other]);
+    let run = ["run", "--sandbox", "local", "--ask", "bash_tool", "--model", "b", "hi"];
+    let waits = command(&run).finish().code(6);
+    let id = session_of(&waits.stderr);
+    let call = waits.stderr.split(" --allow").next().unwrap().split(' ').next_back().unwrap();
+    let decide = ["sessions", "decide", &id, call, "--allow", "--model", "other"];
+    assert_eq!(command(&decide).finish().code(0).stdout, "other1\n");
+    let next = command(&["sessions", "resume", &id, "And now?"]).finish().code(0);
+    assert_eq!(next.stdout, "other2\n");
+    let exported = fixture.command(&["sessions", "export", &id]).finish().code(0);
+    assert_eq!(exported.stdout.matches("session.model_changed").count(), 1, "{}", exported.stdout);
 }
 
 #[test]
