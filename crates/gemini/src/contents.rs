@@ -19,8 +19,17 @@ use crate::tool_names::wire_name;
 /// What the service takes in place of the signature of a call that another model made.
 pub(crate) const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// Appends the contents of these messages, with commas between them.
-pub(crate) fn write_contents(out: &mut String, messages: &[Arc<Message>], origin: &Origin) {
+/// The images and documents of a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct MediaSize {
+    pub(crate) count: u64,
+    /// The bytes of their data in the request.
+    pub(crate) data_bytes: u64,
+}
+
+/// Appends the contents of these messages, with commas between them. Returns the size of their images and documents.
+pub(crate) fn write_contents(out: &mut String, messages: &[Arc<Message>], origin: &Origin) -> MediaSize {
+    let mut media = MediaSize::default();
     let mut calls = Vec::new();
     let start = out.len();
     for message in messages {
@@ -32,7 +41,7 @@ pub(crate) fn write_contents(out: &mut String, messages: &[Arc<Message>], origin
             Role::User => "{\"role\":\"user\",\"parts\":[",
             Role::Assistant => "{\"role\":\"model\",\"parts\":[",
         });
-        let mut parts = PartsWriter { out, is_empty: true };
+        let mut parts = PartsWriter { out, media: &mut media, is_empty: true };
         match message.role {
             Role::User => {
                 message.content.iter().for_each(|block| write_user_block(&mut parts, block, &calls))
@@ -49,11 +58,13 @@ pub(crate) fn write_contents(out: &mut String, messages: &[Arc<Message>], origin
             out.push_str("]}");
         }
     }
+    media
 }
 
 /// Writes the parts of one content.
 struct PartsWriter<'a> {
     out: &'a mut String,
+    media: &'a mut MediaSize,
     is_empty: bool,
 }
 
@@ -64,6 +75,12 @@ impl PartsWriter<'_> {
             self.out.push(',');
         }
         texts.iter().for_each(|text| self.out.push_str(text));
+    }
+
+    /// Counts the media of a part, or of the parts of a result.
+    fn count(&mut self, media: MediaSize) {
+        self.media.count = self.media.count.saturating_add(media.count);
+        self.media.data_bytes = self.media.data_bytes.saturating_add(media.data_bytes);
     }
 
     fn text(&mut self, text: &str) {
@@ -92,7 +109,10 @@ fn sent_calls(message: &Message, origin: &Origin) -> Vec<SentCall> {
 
 fn write_answer(parts: &mut PartsWriter<'_>, message: &Message, origin: &Origin) {
     if let Some(native) = native_parts(message, origin) {
-        native.for_each(|part| parts.part(&[part.json()]));
+        for part in native {
+            parts.count(inline_media(part.json()));
+            parts.part(&[part.json()]);
+        }
         return;
     }
     let mut is_first_call = true;
@@ -143,28 +163,55 @@ struct MediaSource<'a> {
 }
 
 impl MediaSource<'_> {
-    /// The part with this content; `None` if the service cannot have it.
-    fn part(&self) -> Option<String> {
+    /// The part with this content, and the size of its data; `None` if the service cannot have it.
+    fn part(&self) -> Option<(String, MediaSize)> {
         let media_type = self.media_type.as_deref();
         match (self.kind.as_str(), self.data, &self.url) {
-            ("base64", Some(data), _) => Some(format!(
-                "{{\"inlineData\":{{\"mimeType\":{},\"data\":{}}}}}",
-                quoted(media_type.unwrap_or("application/octet-stream")),
-                data.get()
-            )),
-            ("text", Some(text), _) => Some(format!("{{\"text\":{}}}", text.get())),
+            ("base64", Some(data), _) => {
+                let part = format!(
+                    "{{\"inlineData\":{{\"mimeType\":{},\"data\":{}}}}}",
+                    quoted(media_type.unwrap_or("application/octet-stream")),
+                    data.get()
+                );
+                Some((part, MediaSize { count: 1, data_bytes: data.get().len() as u64 }))
+            }
+            ("text", Some(text), _) => Some((format!("{{\"text\":{}}}", text.get()), MediaSize::default())),
             ("url", _, Some(url)) => {
                 let kind =
                     media_type.map(|kind| format!(",\"mimeType\":{}", quoted(kind))).unwrap_or_default();
-                Some(format!("{{\"fileData\":{{\"fileUri\":{}{kind}}}}}", quoted(url)))
+                let part = format!("{{\"fileData\":{{\"fileUri\":{}{kind}}}}}", quoted(url));
+                Some((part, MediaSize { count: 1, data_bytes: 0 }))
             }
             _ => None,
         }
     }
 }
 
-fn media_part(json: &str) -> Option<String> {
+fn media_part(json: &str) -> Option<(String, MediaSize)> {
     serde_json::from_str::<MediaBlock<'_>>(json).ok()?.source?.part()
+}
+
+/// The size of the media in a part of the service.
+fn inline_media(json: &str) -> MediaSize {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Part<'a> {
+        #[serde(borrow, default)]
+        inline_data: Option<InlineData<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct InlineData<'a> {
+        #[serde(borrow)]
+        data: &'a RawValue,
+    }
+    // Most parts are only text.
+    if !json.contains("\"inlineData\"") {
+        return MediaSize::default();
+    }
+    match serde_json::from_str::<Part<'_>>(json).ok().and_then(|part| part.inline_data) {
+        Some(media) => MediaSize { count: 1, data_bytes: media.data.get().len() as u64 },
+        None => MediaSize::default(),
+    }
 }
 
 fn write_user_block(parts: &mut PartsWriter<'_>, block: &Block, calls: &[SentCall]) {
@@ -177,7 +224,10 @@ fn write_user_block(parts: &mut PartsWriter<'_>, block: &Block, calls: &[SentCal
             }
         }
         BlockKind::Other(kind) => match media_part(block.json()) {
-            Some(part) => parts.part(&[&part]),
+            Some((part, size)) => {
+                parts.count(size);
+                parts.part(&[&part]);
+            }
             None => parts.text(&format!("[Left out, since this model's service does not take it: `{kind}`]")),
         },
         // The model's own blocks are not the user's.
@@ -191,7 +241,10 @@ fn write_result(parts: &mut PartsWriter<'_>, block: &Block, call: &SentCall, is_
     let media = result_media(block.json());
     let media = match media.is_empty() {
         true => String::new(),
-        false => format!(",\"parts\":[{}]", media.join(",")),
+        false => {
+            media.iter().for_each(|part| parts.count(inline_media(part)));
+            format!(",\"parts\":[{}]", media.join(","))
+        }
     };
     let (name, text) = (quoted(&call.name), quoted(text));
     parts.part(&[
@@ -223,6 +276,6 @@ fn result_media(json: &str) -> Vec<String> {
     let content = serde_json::from_str::<ResultBlock<'_>>(json).ok().and_then(|block| block.content);
     let blocks: Vec<&RawValue> =
         content.and_then(|content| serde_json::from_str(content.get()).ok()).unwrap_or_default();
-    let inline = blocks.into_iter().filter_map(|block| media_part(block.get()));
+    let inline = blocks.into_iter().filter_map(|block| Some(media_part(block.get())?.0));
     inline.filter(|part| part.starts_with("{\"inlineData\"")).collect()
 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use conjure_base::TurnId;
 use conjure_conversation::{ModelEvent, NativeContent, Origin, Response, StopReason};
-use conjure_model_http::{Decoder, OutputShown, ServiceError, SseEvent, StreamError};
+use conjure_model_http::{
+    Decoder, OutputShown, RequestSize, ServiceError, SseEvent, StreamError, TokenEstimator,
+};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -16,7 +18,7 @@ use crate::call_ids::CallIds;
 use crate::error_body::{read_error, read_members};
 use crate::finish_reason::{AnswerContent, CONTINUATION, stop_reason};
 use crate::tool_names::ToolNames;
-use crate::usage::{WireUsage, estimated};
+use crate::usage::WireUsage;
 
 /// The most parts in one piece, and in one answer.
 const MAX_PARTS: usize = 10_000;
@@ -73,7 +75,8 @@ struct PromptFeedback {
 #[derive(Debug)]
 pub struct GeminiDecoder {
     origin: Origin,
-    request_size: usize,
+    request_size: RequestSize,
+    estimator: Arc<TokenEstimator>,
     ids: CallIds,
     response_id: Option<String>,
     model_version: Option<String>,
@@ -94,7 +97,8 @@ impl GeminiDecoder {
     pub fn new(origin: Origin) -> Self {
         Self {
             origin,
-            request_size: 0,
+            request_size: RequestSize::default(),
+            estimator: Arc::default(),
             ids: CallIds::new(TurnId::FIRST, 1),
             response_id: None,
             model_version: None,
@@ -114,10 +118,16 @@ impl GeminiDecoder {
         self
     }
 
-    /// Sets the call that is answered, and the size of its request in bytes.
-    pub(crate) const fn with_call(mut self, turn: TurnId, call: u32, request_size: usize) -> Self {
+    /// Sets the call that is answered.
+    pub(crate) const fn with_call(mut self, turn: TurnId, call: u32) -> Self {
         self.ids = CallIds::new(turn, call);
-        self.request_size = request_size;
+        self
+    }
+
+    /// Sets the size of the request, and what estimates its tokens.
+    pub(crate) fn with_estimator(mut self, size: RequestSize, estimator: Arc<TokenEstimator>) -> Self {
+        self.request_size = size;
+        self.estimator = estimator;
         self
     }
 
@@ -236,11 +246,12 @@ impl GeminiDecoder {
                     .as_deref()
                     .is_some_and(|reason| reason.eq_ignore_ascii_case(CONTINUATION))
         });
-        let answer_size = self.parts.size();
+        let answer_size = self.parts.size() as u64;
         let (mut content, items) =
             self.parts.finish(&self.ids, self.response_id.as_deref(), token.as_deref())?;
         content.extend(notice.map(conjure_conversation::Block::text));
-        let usage = self.usage.map_or_else(|| estimated(self.request_size, answer_size), WireUsage::tokens);
+        let usage = self.usage.map(WireUsage::tokens);
+        let usage = self.estimator.usage(self.request_size, usage, answer_size);
         let native = (!items.is_empty()).then(|| Arc::new(NativeContent { origin: self.origin, items }));
         Ok(Some(Response {
             id: self.response_id,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use conjure_conversation::{Model, ModelApi, ModelError, ModelEvent, ModelStream, Origin, Request, Response};
-use conjure_model_http::{CallEvent, HttpCall, HttpClient, KeyHeader, Url};
+use conjure_model_http::{CallEvent, HttpCall, HttpClient, KeyHeader, TokenEstimator, Url};
 use futures_util::StreamExt as _;
 
 use crate::options::GeminiOptions;
@@ -41,6 +41,7 @@ struct GeminiInner {
     client: HttpClient,
     options: GeminiOptions,
     origin: Origin,
+    estimator: Arc<TokenEstimator>,
 }
 
 impl Gemini {
@@ -49,7 +50,7 @@ impl Gemini {
     pub fn new(client: HttpClient, options: GeminiOptions) -> Self {
         let origin =
             Origin { api: ModelApi::Gemini, service: client.service(), model: options.model().to_owned() };
-        Self(Arc::new(GeminiInner { client, options, origin }))
+        Self(Arc::new(GeminiInner { client, options, origin, estimator: Arc::default() }))
     }
 
     /// The options of this model.
@@ -67,7 +68,7 @@ impl Gemini {
     /// The body of a call. It is deterministic, and a byte prefix of the next call's body up to the end of its contents.
     #[must_use]
     pub fn body(&self, request: &Request) -> Vec<u8> {
-        request_body(request, &self.0.options, &self.0.origin)
+        request_body(request, &self.0.options, &self.0.origin).0
     }
 
     /// Runs a call without streaming. Use the stream for answers that take minutes, because a slow answer cannot be told from a dead
@@ -76,15 +77,15 @@ impl Gemini {
     /// # Errors
     /// [`ModelError`].
     pub async fn create(&self, request: &Request) -> Result<Response, ModelError> {
-        let call = self.0.call(request, self.0.url(WHOLE));
-        let wire = self.0.wire(request, call.body.len());
+        let wire = self.0.wire(request);
+        let call = self.0.call(request, &wire, self.0.url(WHOLE));
         self.0.client.create(wire, call).await
     }
 }
 
 impl GeminiInner {
-    fn wire(&self, request: &Request, request_size: usize) -> Arc<GeminiWire> {
-        Arc::new(GeminiWire::new(self.origin.clone(), request, request_size))
+    fn wire(&self, request: &Request) -> Arc<GeminiWire> {
+        Arc::new(GeminiWire::new(self.origin.clone(), request, Arc::clone(&self.estimator)))
     }
 
     /// The address of a method of the model. A name with a slash is a whole path: `models/NAME`, `tunedModels/NAME`.
@@ -96,8 +97,9 @@ impl GeminiInner {
         }
     }
 
-    fn call(&self, request: &Request, url: Url) -> HttpCall {
-        let body = request_body(request, &self.options, &self.origin);
+    fn call(&self, request: &Request, wire: &GeminiWire, url: Url) -> HttpCall {
+        let (body, size) = request_body(request, &self.options, &self.origin);
+        wire.set_size(size);
         let mut call = HttpCall::new(url, body, request, self.options.model());
         call.max_tokens = self.options.max_tokens();
         call
@@ -107,11 +109,13 @@ impl GeminiInner {
 impl Model for Gemini {
     fn stream(&self, request: Request) -> ModelStream {
         let inner = Arc::clone(&self.0);
-        let events = self.0.client.stream(self.0.wire(&request, 0), move || {
+        let wire = inner.wire(&request);
+        let called = Arc::clone(&wire);
+        let events = self.0.client.stream(wire, move || {
             let mut url = inner.url(STREAM);
             // Without it the answer is one list, not a stream of events.
             url.query_pairs_mut().append_pair("alt", "sse");
-            Ok(inner.call(&request, url))
+            Ok(inner.call(&request, &called, url))
         });
         Box::pin(events.map(|item| {
             item.map(|event| match event {

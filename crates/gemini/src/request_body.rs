@@ -5,7 +5,7 @@
 //! an answer that is to be continued follows the contents. The service caches prompts by such prefixes, without marks.
 
 use conjure_conversation::{Origin, Request};
-use conjure_model_http::quoted;
+use conjure_model_http::{RequestSize, quoted};
 use serde_json::{Value, json};
 
 use crate::contents::write_contents;
@@ -13,8 +13,12 @@ use crate::native_parts::continuation_token;
 use crate::options::{GENERATION_CONFIG, GeminiOptions};
 use crate::tool_names::wire_name;
 
-/// Writes the body of `request`, for the service and the model of this origin.
-pub(crate) fn request_body(request: &Request, options: &GeminiOptions, origin: &Origin) -> Vec<u8> {
+/// Writes the body of `request`, for the service and the model of this origin. Also returns what its tokens are estimated from.
+pub(crate) fn request_body(
+    request: &Request,
+    options: &GeminiOptions,
+    origin: &Origin,
+) -> (Vec<u8>, RequestSize) {
     let mut body = String::with_capacity(estimated_size(request));
     body.push('{');
     let instructions = request.instructions.iter().filter(|text| !text.trim().is_empty());
@@ -45,13 +49,14 @@ pub(crate) fn request_body(request: &Request, options: &GeminiOptions, origin: &
     let token = continuation_token(request.messages.last().map(AsRef::as_ref), origin);
     // The service continues after what the token stands for, so that goes back as the token alone.
     let said = request.messages.len() - usize::from(token.is_some());
-    write_contents(&mut body, &request.messages[..said], origin);
+    let media = write_contents(&mut body, &request.messages[..said], origin);
     body.push(']');
     if let Some(token) = token {
         field(&mut body, "continuationToken", token);
     }
     body.push('}');
-    body.into_bytes()
+    let text_bytes = (body.len() as u64).saturating_sub(media.data_bytes);
+    (body.into_bytes(), RequestSize { text_bytes, images: media.count })
 }
 
 fn field(body: &mut String, name: &str, json: &str) {

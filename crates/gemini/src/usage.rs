@@ -1,11 +1,8 @@
-//! The usage of an answer: `usageMetadata` of the service, or an estimate where it tells none.
+//! [`WireUsage`]: the usage that the service reports of an answer, `usageMetadata`.
 
 use conjure_conversation::Usage;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-
-/// How many bytes of text count as one token in an estimate.
-const BYTES_PER_TOKEN: u64 = 4;
 
 /// `usageMetadata`. It comes with each piece of an answer, and the last one counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -21,7 +18,7 @@ pub(crate) struct WireUsage {
 }
 
 impl WireUsage {
-    /// Reads the counts. A count that is missing, or is no number, is zero. `None` if the service told nothing: some servers send
+    /// Reads the counts. A count that is missing, or is no number, is zero. `None` if the service reported none: some servers send
     /// zeros, and no prompt is empty.
     pub(crate) fn read(raw: &RawValue) -> Option<Self> {
         #[derive(Deserialize)]
@@ -64,17 +61,6 @@ impl WireUsage {
     }
 }
 
-/// The estimated usage of a request and an answer of so many bytes.
-pub(crate) const fn estimated(request: usize, answer: usize) -> Usage {
-    Usage {
-        input_tokens: (request as u64).div_ceil(BYTES_PER_TOKEN),
-        output_tokens: (answer as u64).div_ceil(BYTES_PER_TOKEN),
-        cache_creation_input_tokens: 0,
-        cache_read_input_tokens: 0,
-        cost_micros: 0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_are_no_numbers_are_passed_over_and_zeros_tell_nothing() {
+    fn counts_that_are_no_numbers_are_passed_over_and_zeros_report_nothing() {
         assert_eq!(
             read(r#"{"promptTokenCount":"x","candidatesTokenCount":-1,"thoughtsTokenCount":2}"#),
             Some((0, 2, 0))
@@ -107,11 +93,5 @@ mod tests {
         for nothing in ["{}", "[]", "3", r#"{"promptTokenCount":0,"candidatesTokenCount":null}"#] {
             assert_eq!(read(nothing), None, "{nothing}");
         }
-    }
-
-    #[test]
-    fn an_estimate_counts_four_bytes_a_token() {
-        let usage = estimated(401, 8);
-        assert_eq!((usage.input_tokens, usage.output_tokens), (101, 2));
     }
 }

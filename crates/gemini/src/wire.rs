@@ -1,8 +1,10 @@
 //! [`GeminiWire`]: what the HTTP client must know of this API, for one call.
 
+use std::sync::{Arc, OnceLock};
+
 use conjure_base::TurnId;
 use conjure_conversation::{Origin, Request, Response};
-use conjure_model_http::{HeaderMap, HttpCall, ServiceError, Wire};
+use conjure_model_http::{HeaderMap, HttpCall, RequestSize, ServiceError, TokenEstimator, Wire};
 
 use crate::decoder::GeminiDecoder;
 use crate::error_body::read_error;
@@ -15,12 +17,15 @@ pub(crate) struct GeminiWire {
     provider: &'static str,
     turn: TurnId,
     call: u32,
-    request_size: usize,
+    /// The size of the request, once its body is written.
+    size: OnceLock<RequestSize>,
+    /// Shared by all calls of the model.
+    estimator: Arc<TokenEstimator>,
 }
 
 impl GeminiWire {
-    /// The wire of the call of this request, whose body has so many bytes.
-    pub(crate) fn new(origin: Origin, request: &Request, request_size: usize) -> Self {
+    /// The wire of the call of this request, whose body is not written yet.
+    pub(crate) fn new(origin: Origin, request: &Request, estimator: Arc<TokenEstimator>) -> Self {
         let is_vertex = origin.service.ends_with("aiplatform.googleapis.com");
         Self {
             origin,
@@ -28,16 +33,21 @@ impl GeminiWire {
             provider: if is_vertex { "gcp.vertex_ai" } else { "gcp.gemini" },
             turn: request.turn,
             call: request.call,
-            request_size,
+            size: OnceLock::new(),
+            estimator,
         }
     }
 
-    fn new_decoder(&self, request_size: usize) -> GeminiDecoder {
-        GeminiDecoder::new(self.origin.clone()).with_tool_names(self.names.clone()).with_call(
-            self.turn,
-            self.call,
-            request_size,
-        )
+    /// Notes the size of the request. It is written once for each call.
+    pub(crate) fn set_size(&self, size: RequestSize) {
+        let _ = self.size.set(size);
+    }
+
+    fn new_decoder(&self) -> GeminiDecoder {
+        GeminiDecoder::new(self.origin.clone())
+            .with_tool_names(self.names.clone())
+            .with_call(self.turn, self.call)
+            .with_estimator(self.size.get().copied().unwrap_or_default(), Arc::clone(&self.estimator))
     }
 }
 
@@ -53,13 +63,13 @@ impl Wire for GeminiWire {
         "the Gemini API"
     }
 
-    fn decoder(&self, call: &HttpCall) -> GeminiDecoder {
-        self.new_decoder(call.body.len())
+    fn decoder(&self, _: &HttpCall) -> GeminiDecoder {
+        self.new_decoder()
     }
 
     fn read_whole(&self, body: &[u8]) -> Result<Response, String> {
         let body = std::str::from_utf8(body).map_err(|error| error.to_string())?;
-        self.new_decoder(self.request_size).read_whole(body)
+        self.new_decoder().read_whole(body)
     }
 
     fn read_error(&self, status: u16, _: &HeaderMap, body: &[u8]) -> Option<ServiceError> {

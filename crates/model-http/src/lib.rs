@@ -39,6 +39,7 @@ mod transport;
 
 mod raw_object;
 mod sse;
+mod token_estimate;
 mod tool_input;
 
 pub use client::{CallEvent, HttpClient};
@@ -56,5 +57,6 @@ pub use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 pub use retry::RetryAdvice;
 pub use service_error::{ServiceError, error_kind_of_status};
 pub use sse::{SseError, SseEvent, SseParser};
+pub use token_estimate::{RequestSize, TokenEstimator};
 pub use tool_input::{InputCompletion, finish_input, is_object};
 pub use wire::Wire;

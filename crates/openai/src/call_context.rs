@@ -3,9 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use conjure_conversation::{Origin, ToolDefinition, Usage};
+use conjure_model_http::{RequestSize, TokenEstimator};
 
 use crate::provider::provider_name;
-use crate::token_estimate::{RequestSize, TokenEstimator};
 use crate::tool_names::ToolNames;
 
 /// What the decoder of one call knows of its request.
@@ -48,15 +48,9 @@ impl CallContext {
         Self::new(origin, &[], None, Arc::default())
     }
 
-    /// The usage that the service told, or an estimate.
-    pub(crate) fn usage(&self, told: Option<Usage>, answer_bytes: u64) -> Usage {
+    /// The usage that the service reported, or an estimate.
+    pub(crate) fn usage(&self, reported: Option<Usage>, answer_bytes: u64) -> Usage {
         let size = self.size.get().copied().unwrap_or_default();
-        match told {
-            Some(told) if told.total() > 0 => {
-                self.estimator.learn(size, &told);
-                told
-            }
-            _ => self.estimator.estimate(size, answer_bytes),
-        }
+        self.estimator.usage(size, reported, answer_bytes)
     }
 }

@@ -22,7 +22,6 @@ mod members;
 mod preview;
 mod provider;
 mod request_writer;
-mod token_estimate;
 mod tool_names;
 mod usage;
 

@@ -1,9 +1,7 @@
 //! [`RequestWriter`]: writes the JSON of a request body by hand, so that the order of its members and its bytes are fixed.
 
-use conjure_model_http::quoted;
+use conjure_model_http::{RequestSize, quoted};
 use serde_json::Value;
-
-use crate::token_estimate::RequestSize;
 
 /// A request body under construction. It also counts what the request's tokens are estimated from.
 #[derive(Debug)]

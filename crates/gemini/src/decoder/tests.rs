@@ -335,15 +335,25 @@ fn what_comes_behind_the_reason_still_counts() {
 }
 
 #[test]
-fn usage_is_estimated_where_the_service_tells_none() {
+fn usage_is_estimated_where_the_service_reports_none() {
     let piece = json!({"candidates": [{"content": {"parts": [{"text": "12345678"}]}, "finishReason": "STOP"}],
         "usageMetadata": {"promptTokenCount": 0, "candidatesTokenCount": 0, "totalTokenCount": 0}});
-    let decoder = GeminiDecoder::new(origin()).with_call(TurnId::FIRST, 1, 400);
+    let estimator = Arc::<TokenEstimator>::default();
+    let size = RequestSize { text_bytes: 400, images: 0 };
+    let decoder = || GeminiDecoder::new(origin()).with_estimator(size, Arc::clone(&estimator));
     let stream = sse(&[piece]);
-    let (shown, response) = read_with(decoder, &mut std::iter::once(stream.as_bytes()));
+    let (shown, response) = read_with(decoder(), &mut std::iter::once(stream.as_bytes()));
     let usage = response.unwrap().unwrap().usage;
     assert_eq!((usage.input_tokens, usage.output_tokens), (100, 2));
     assert_eq!(shown, [ModelEvent::Started, text(0, "12345678")]);
+    // A reported usage corrects the next estimate.
+    let mut reported = end("STOP");
+    reported["usageMetadata"] = json!({"promptTokenCount": 200, "candidatesTokenCount": 1});
+    let reported = sse(&[reported]);
+    let _ = read_with(decoder(), &mut std::iter::once(reported.as_bytes()));
+    let (_, response) = read_with(decoder(), &mut std::iter::once(stream.as_bytes()));
+    let usage = response.unwrap().unwrap().usage;
+    assert_eq!((usage.input_tokens, usage.output_tokens), (200, 4));
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn native(content: Vec<Block>, parts: &[&str]) -> Message {
 }
 
 fn text(request: &Request, origin: &Origin) -> String {
-    String::from_utf8(request_body(request, &GeminiOptions::new("m"), origin)).unwrap()
+    String::from_utf8(request_body(request, &GeminiOptions::new("m"), origin).0).unwrap()
 }
 
 /// The contents of a conversation of the same origin.
@@ -99,7 +99,7 @@ fn a_body_to_the_byte() {
         r#"{"role":"model","parts":[{ "text" : "Yo" , "thoughtSignature":"c2ln"}]},"#,
         r#"{"role":"user","parts":[{"text":"a"},{"text":"b\né"}]}]}"#,
     ];
-    assert_eq!(String::from_utf8(request_body(&all, &options, &origin())).unwrap(), expected.concat());
+    assert_eq!(String::from_utf8(request_body(&all, &options, &origin()).0).unwrap(), expected.concat());
 }
 
 #[test]
@@ -236,6 +236,22 @@ fn images_and_documents_go_where_the_service_has_them() {
             {"text": "[Left out, since this model's service does not take it: `container_upload`]"},
         ])
     );
+}
+
+#[test]
+fn the_data_of_images_is_no_text() {
+    let data = "A".repeat(10_000);
+    let source = json!({"type": "base64", "media_type": "image/png", "data": data});
+    let picture = ResultContent::Image { media_type: "image/png".to_owned(), data: data.clone() };
+    let seen = ToolResult { content: vec![picture], ..ToolResult::text_result(&CallId::new("a"), "") };
+    let drawn = format!(r#"{{"inlineData":{{"mimeType":"image/png","data":"{data}"}}}}"#);
+    let all = request(vec![
+        Message::user(vec![block(&json!({"type": "image", "source": source}))]),
+        native(vec![call("a", "look")], &[&drawn, r#"{"functionCall":{"name":"look"}}"#]),
+        Message::user(vec![Block::tool_result(&seen)]),
+    ]);
+    let (body, size) = request_body(&all, &GeminiOptions::new("m"), &origin());
+    assert_eq!(size, RequestSize { text_bytes: body.len() as u64 - 3 * 10_002, images: 3 });
 }
 
 #[test]

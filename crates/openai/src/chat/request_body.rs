@@ -10,14 +10,13 @@
 //! An answer of the same origin goes back in its native form, byte for byte. Of any other, its text and its calls are written.
 
 use conjure_conversation::{Message, NativeItem, Origin, Request, Role, ToolCall};
-use conjure_model_http::quoted;
+use conjure_model_http::{RequestSize, quoted};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::history::{CallIds, TranslatedAnswer, UserMessage, UserPart, only_text};
 use crate::options::{ChatOptions, TokensField};
 use crate::request_writer::{RequestWriter, estimated_size};
-use crate::token_estimate::RequestSize;
 use crate::tool_names::wire_name;
 
 /// Stands for the content of a `tool` message whose result has no text.

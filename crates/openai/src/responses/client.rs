@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use conjure_conversation::{Model, ModelApi, ModelError, ModelEvent, ModelStream, Origin, Request, Response};
 use conjure_model_http::{
-    CallEvent, Decoder as _, HeaderMap, HttpCall, HttpClient, ServiceError, StreamError, Url, Wire,
+    CallEvent, Decoder as _, HeaderMap, HttpCall, HttpClient, RequestSize, ServiceError, StreamError,
+    TokenEstimator, Url, Wire,
 };
 use futures_util::StreamExt as _;
 
@@ -14,7 +15,6 @@ use super::request_body::request_body;
 use crate::call_context::CallContext;
 use crate::error_body::read_error_body;
 use crate::options::ResponsesOptions;
-use crate::token_estimate::{RequestSize, TokenEstimator};
 
 /// One model behind the Responses API, with its options. Cheap to clone.
 #[derive(Clone)]

@@ -10,13 +10,13 @@
 //! item that followed it. Of any other answer, its text and its calls are written.
 
 use conjure_conversation::{Message, NativeContent, Origin, Request, Role};
+use conjure_model_http::RequestSize;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::history::{CallIds, TranslatedAnswer, UserMessage, UserPart, only_text};
 use crate::options::{EncryptedReasoning, ResponsesOptions};
 use crate::request_writer::{RequestWriter, estimated_size};
-use crate::token_estimate::RequestSize;
 use crate::tool_names::wire_name;
 
 /// Stands for the output of a call whose result is empty.

@@ -1,6 +1,6 @@
-//! [`TokenEstimator`]: the usage of an answer whose service told none.
+//! [`TokenEstimator`]: the usage of an answer whose service reported none.
 //!
-//! Limits and compaction need counts. A token is taken for 4 bytes, until the model tells one usage; then for as many bytes as it had in
+//! Limits and compaction need counts. A token is taken for 4 bytes until the service reports a usage; then for as many bytes as it had in
 //! that request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,31 +9,43 @@ use conjure_conversation::Usage;
 
 /// How many bytes a token has, as long as nothing is known.
 const DEFAULT_BYTES_PER_TOKEN: f64 = 4.0;
-/// What a service can sensibly tell, in bytes per token. Images and templates can distort a short request.
+/// What a service can sensibly report, in bytes per token. Images and templates can distort a short request.
 const PLAUSIBLE: std::ops::RangeInclusive<f64> = 1.0..=16.0;
 /// What an image counts, in tokens.
-pub(crate) const IMAGE_TOKENS: u64 = 1_000;
+const IMAGE_TOKENS: u64 = 1_000;
 
 /// The size of a request, to estimate its tokens from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct RequestSize {
+pub struct RequestSize {
     /// Bytes of text, without the data of images.
-    pub(crate) text_bytes: u64,
-    /// How many images it has.
-    pub(crate) images: u64,
+    pub text_bytes: u64,
+    /// How many images and files it has.
+    pub images: u64,
 }
 
-/// Estimates tokens from bytes. All calls of a model share one.
+/// Estimates tokens from bytes. All calls of a model share one estimator.
 #[derive(Debug, Default)]
-pub(crate) struct TokenEstimator {
-    /// The bits of the last ratio that the model has told, as `f64`; 0 where there is none.
+pub struct TokenEstimator {
+    /// The bits of the last ratio that was reported, as `f64`; 0 where there is none.
     bytes_per_token: AtomicU64,
 }
 
 impl TokenEstimator {
-    /// Learns from a usage that the service told about a request of this size.
-    pub(crate) fn learn(&self, size: RequestSize, told: &Usage) {
-        let tokens = told.total_input().saturating_sub(size.images.saturating_mul(IMAGE_TOKENS));
+    /// The usage that the service reported of a request of this size and an answer of so many bytes, or an estimate. A reported usage
+    /// improves the next estimates.
+    #[must_use]
+    pub fn usage(&self, size: RequestSize, reported: Option<Usage>, answer_bytes: u64) -> Usage {
+        match reported.filter(|reported| reported.total() > 0) {
+            Some(reported) => {
+                self.learn(size, &reported);
+                reported
+            }
+            None => self.estimate(size, answer_bytes),
+        }
+    }
+
+    fn learn(&self, size: RequestSize, reported: &Usage) {
+        let tokens = reported.total_input().saturating_sub(size.images.saturating_mul(IMAGE_TOKENS));
         if tokens == 0 {
             return;
         }
@@ -43,8 +55,7 @@ impl TokenEstimator {
         }
     }
 
-    /// The estimated usage of a request of this size and an answer of so many bytes.
-    pub(crate) fn estimate(&self, size: RequestSize, answer_bytes: u64) -> Usage {
+    fn estimate(&self, size: RequestSize, answer_bytes: u64) -> Usage {
         Usage {
             input_tokens: self
                 .tokens(size.text_bytes)
@@ -55,8 +66,8 @@ impl TokenEstimator {
     }
 
     fn tokens(&self, bytes: u64) -> u64 {
-        let told = f64::from_bits(self.bytes_per_token.load(Ordering::Relaxed));
-        let ratio = if told > 0.0 { told } else { DEFAULT_BYTES_PER_TOKEN };
+        let reported = f64::from_bits(self.bytes_per_token.load(Ordering::Relaxed));
+        let ratio = if reported > 0.0 { reported } else { DEFAULT_BYTES_PER_TOKEN };
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -80,16 +91,16 @@ mod tests {
         RequestSize { text_bytes, images: 0 }
     }
 
-    fn told(input_tokens: u64) -> Usage {
+    fn reported(input_tokens: u64) -> Usage {
         Usage { input_tokens, ..Usage::default() }
     }
 
     #[test]
-    fn a_token_is_four_bytes_until_the_model_tells_otherwise() {
+    fn a_token_is_four_bytes_until_the_service_reports_otherwise() {
         let estimator = TokenEstimator::default();
         let usage = estimator.estimate(RequestSize { text_bytes: 4001, images: 2 }, 8);
         assert_eq!((usage.input_tokens, usage.output_tokens), (1001 + 2000, 2));
-        estimator.learn(size(3000), &told(1500));
+        estimator.learn(size(3000), &reported(1500));
         let usage = estimator.estimate(size(4000), 8);
         assert_eq!((usage.input_tokens, usage.output_tokens), (2000, 4));
         // Cached input is input.
@@ -99,10 +110,20 @@ mod tests {
     }
 
     #[test]
+    fn a_reported_usage_counts_and_zeros_report_nothing() {
+        let estimator = TokenEstimator::default();
+        assert_eq!(estimator.usage(size(3000), Some(reported(1500)), 8), reported(1500));
+        for none in [None, Some(Usage::default())] {
+            let usage = estimator.usage(size(4000), none, 8);
+            assert_eq!((usage.input_tokens, usage.output_tokens), (2000, 4));
+        }
+    }
+
+    #[test]
     fn what_cannot_be_is_not_learnt() {
         let estimator = TokenEstimator::default();
         for (bytes, tokens) in [(4000, 0), (4000, 1), (10, 4000), (0, 0), (u64::MAX, 1)] {
-            estimator.learn(size(bytes), &told(tokens));
+            estimator.learn(size(bytes), &reported(tokens));
             assert_eq!(estimator.estimate(size(400), 0).input_tokens, 100, "{bytes} bytes, {tokens} tokens");
         }
         assert_eq!(TokenEstimator::default().estimate(size(u64::MAX), 0).output_tokens, 0);
