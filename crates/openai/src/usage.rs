@@ -3,11 +3,11 @@
 use conjure_conversation::Usage;
 use serde_json::Value;
 
-/// The counts of a `usage` object of Chat Completions; `None` if it has none. Cached input is told apart from the rest, by OpenAI's names or DeepSeek's.
+/// The counts of a `usage` object of Chat Completions; `None` if it has none. Cached input is counted apart from the rest, by OpenAI's names or DeepSeek's.
 pub(crate) fn chat_usage(json: &str) -> Option<Usage> {
     let usage: Value = serde_json::from_str(json).ok()?;
     let details = &usage["prompt_tokens_details"];
-    told_usage(
+    reported_usage(
         &usage["prompt_tokens"],
         &usage["completion_tokens"],
         details["cached_tokens"].as_u64().or_else(|| usage["prompt_cache_hit_tokens"].as_u64()),
@@ -19,7 +19,7 @@ pub(crate) fn chat_usage(json: &str) -> Option<Usage> {
 pub(crate) fn responses_usage(json: &str) -> Option<Usage> {
     let usage: Value = serde_json::from_str(json).ok()?;
     let details = &usage["input_tokens_details"];
-    told_usage(
+    reported_usage(
         &usage["input_tokens"],
         &usage["output_tokens"],
         details["cached_tokens"].as_u64(),
@@ -28,7 +28,7 @@ pub(crate) fn responses_usage(json: &str) -> Option<Usage> {
 }
 
 /// The canonical counts: the uncached input is what is left of all input. `None` if there is neither input nor output.
-fn told_usage(input: &Value, output: &Value, cached: Option<u64>, written: Option<u64>) -> Option<Usage> {
+fn reported_usage(input: &Value, output: &Value, cached: Option<u64>, written: Option<u64>) -> Option<Usage> {
     let (cached, written) = (cached.unwrap_or(0), written.unwrap_or(0));
     if !input.is_u64() && !output.is_u64() {
         return None;

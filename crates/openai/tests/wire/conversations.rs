@@ -141,13 +141,13 @@ async fn any_piece_of_the_network_gives_the_same_answer() {
 }
 
 #[tokio::test]
-async fn without_usage_tokens_are_estimated_by_what_the_model_told_before() {
-    let told = Reply::answer(conjure_conversation::Response {
+async fn without_usage_tokens_are_estimated_by_what_the_service_reported_before() {
+    let reported = Reply::answer(conjure_conversation::Response {
         usage: Usage { input_tokens: 200, output_tokens: 5, ..Usage::default() },
         ..conjure_conversation::Response::text("12345678")
     });
     let silent = || Reply::blocks(vec![Block::text("12345678")]).without_usage();
-    let fake = start(FakeOpenAi::builder().faults([silent(), told, silent()])).await;
+    let fake = start(FakeOpenAi::builder().faults([silent(), reported, silent()])).await;
     let chat = Chat::new(client(&fake), ChatOptions::new("m"));
     let mut usages = Vec::new();
     for _ in 0..3 {
