@@ -103,7 +103,7 @@ async fn one_limit_makes_all_calls_of_the_key_wait() {
 #[tokio::test]
 async fn secrets_that_the_service_echoes_are_redacted() {
     let echo = "bad key sk-canary-0123456789 of canary-team";
-    let with_header = |url: &str| config(url).with_header("X-Team", "canary-team".to_owned().into());
+    let with_header = |url: &str| config(url).with_header("X-Auth-Token", "canary-team".to_owned().into());
     for reply in [
         error("401 No", &[], "authentication_error", echo),
         error("200 OK", &[], "authentication_error", echo),
@@ -113,6 +113,6 @@ async fn secrets_that_the_service_echoes_are_redacted() {
     ] {
         let server = Server::always(reply).await;
         let failed = result(&with_header(&server.url)).await.unwrap_err();
-        assert!(failed.message.contains("[REDACTED:TEXT_API_KEY] of [REDACTED:X-TEAM]"), "{failed}");
+        assert!(failed.message.contains("[REDACTED:TEXT_API_KEY] of [REDACTED:X-AUTH-TOKEN]"), "{failed}");
     }
 }
