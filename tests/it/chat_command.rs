@@ -336,7 +336,7 @@ fn another_model_answers_from_the_next_message_on() {
         "Hi\n/model other\nWho are you?\n/model\n/model nobody\n/model script\nWhat is here?\n/model other\n";
     let done = configured(fixture.piped(script.path(), &[], lines)).finish().code(2);
     assert_eq!(done.stdout, "Hello.\nHow can I help?\nOne before this.\nLet me look.\nThere is one.\n");
-    assert_eq!(done.stderr.matches("claude-other").count(), 3, "{}", done.stderr);
+    assert_eq!(done.stderr.matches("the model is claude-other").count(), 3, "{}", done.stderr);
     let done = done.says("the model `nobody` needs a key").does_not_say("sk-other-key");
     let done = done.says("the price of claude-other is not known").does_not_say("$0.0000");
     // The session keeps the model that it had last.
