@@ -182,9 +182,15 @@ impl<W: Wire> ModelCall<W> {
         let request_id = transport.errors().request_id(response.headers(), self.wire.request_id_headers());
         let body = transport.body(&mut response, self.deadline).await;
         let answer = body.and_then(|body| {
+            let status = response.status().as_u16();
+            // First, since a wire may take the body of an error for an answer with nothing in it.
+            if let Some(error) = transport.errors().read_error(&*self.wire, status, response.headers(), &body)
+            {
+                return Err(transport.errors().successful_status(&*self.wire, &self.call, status, error));
+            }
             self.wire.read_whole(&body).map_err(|reason| {
                 let what = format!("the service did not answer with a message ({reason})");
-                self.no_answer(&response, &body, &what)
+                transport.errors().unexpected_response(&what, self.wire.api_name(), &body)
             })
         });
         match answer {
