@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use conjure_conversation::{Model, ModelApi, ModelError, ModelEvent, ModelStream, Origin, Request, Response};
+use conjure_conversation::{
+    Model, ModelApi, ModelError, ModelEvent, ModelStream, Origin, Request, Response, StopReason,
+};
 use conjure_model_http::{
     CallEvent, Decoder as _, HeaderMap, HttpCall, HttpClient, RequestSize, ServiceError, StreamError,
     TokenEstimator, Url, Wire,
@@ -138,8 +140,8 @@ impl Wire for ResponsesWire {
         let mut decoder = ResponsesDecoder::with_context(Arc::clone(&self.0));
         let read = decoder.end_with(json, &mut |_| {}).and_then(|()| decoder.finish());
         match read {
-            Ok(Some(response)) => Ok(response),
-            Ok(None) => Err("it has no status".to_owned()),
+            Ok(Some(response)) if response.stop_reason != StopReason::Missing => Ok(response),
+            Ok(_) => Err("it has no status".to_owned()),
             Err(StreamError::Service(error)) => Err(format!("it is an error: {}", error.message)),
             Err(error) => Err(error.to_string()),
         }

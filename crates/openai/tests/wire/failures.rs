@@ -87,6 +87,15 @@ async fn an_error_under_status_200_is_an_error() {
 }
 
 #[tokio::test]
+async fn json_that_is_no_answer_is_no_empty_answer() {
+    for (failed, asked) in outcomes(Reply::raw(200, "application/json", r#"{"x":1}"#)).await {
+        let failed = failed.unwrap();
+        assert_eq!((&failed.kind, asked), (&ModelErrorKind::Protocol, 1));
+        assert!(failed.message.contains("is the base URL that of"), "{failed}");
+    }
+}
+
+#[tokio::test]
 async fn errors_in_the_stream_are_repeated_only_before_output() {
     let early = four().broken_after_events(1, error(&ApiErrorKind::Api));
     for (failed, asked) in outcomes(early).await {
