@@ -26,6 +26,7 @@
 //!
 //! | case | wires | why |
 //! |---|---|---|
+//! | A4, an unknown stop reason | Chat | its servers write reasons of their own behind complete calls, which therefore run |
 //! | A5 | Chat, Responses | their answers do not pause |
 //! | A5, the container | all but Messages | only that service has containers; `crates/anthropic/tests` has the rest of it |
 //! | A6, unknown blocks | all but Messages | their fakes refuse unknown members; `crates/openai/src/chat` and `crates/gemini/src` keep them in unit tests |
