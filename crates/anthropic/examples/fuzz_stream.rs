@@ -1,33 +1,23 @@
-//! A fuzz campaign over the stream's way in: bytes to events to an answer.
+//! A fuzz campaign over the stream's way in: bytes to events to an answer; `examples/campaign` says how to run it.
 //!
-//! `cargo run --release -p conjure-anthropic --example fuzz_stream -- CASES [SEED]`
-//!
-//! Each case is a stream of events of all kinds, many of them broken, then damaged byte by byte, then cut into
-//! pieces. It must not panic; pieces and the whole must give the same; each block must be JSON that can go back, each
-//! call's input an object; nothing may be shown twice or after the end. A failure names its seed.
-#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a program for people, which fails loudly")]
+//! Each case is a stream of events of all kinds, many of them broken, then damaged byte by byte, then cut into chunks;
+//! `examples/campaign/streams.rs` says what must hold.
+#![expect(
+    clippy::print_stdout,
+    clippy::panic,
+    reason = "a campaign is run by hand, prints what it found and fails loudly"
+)]
 
-use conjure_anthropic::{MessageAccumulator, SseParser, StreamError};
-use conjure_conversation::{Block, BlockKind, ModelEvent, Response};
+#[path = "../../../examples/campaign/mod.rs"]
+mod campaign;
+#[path = "../../../examples/campaign/streams.rs"]
+mod streams;
 
-struct Random(u64);
+use campaign::Random;
+use conjure_anthropic::MessageAccumulator;
+use streams::{add_event, play};
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.next() % limit as u64).unwrap()
-    }
-
-    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
-        from[self.below(from.len())]
-    }
-}
+const MOST_MEMORY: u64 = 64 << 20;
 
 const START: &str =
     r#"{"type":"message_start","message":{"id":"m","model":"x","content":[],"usage":{"input_tokens":3}}}"#;
@@ -76,7 +66,6 @@ const PIECES: [&str; 22] = [
     "\\n",
     "{\\\"a\\\":{\\\"b\\\":[1,2",
 ];
-const ENDS: [&str; 3] = ["\n\n", "\r\n\r\n", "\r\r"];
 const REASONS: [&str; 7] =
     ["\"tool_use\"", "\"max_tokens\"", "\"end_turn\"", "\"refusal\"", "\"pause_turn\"", "\"soon\"", "null"];
 
@@ -123,10 +112,7 @@ fn event(random: &mut Random, blocks: &mut usize) -> String {
 
 fn stream(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut add = |random: &mut Random, data: &str| {
-        let field = random.pick(&["data: ", "data:", "event: x\ndata: ", ": c\ndata: ", "\ndata: "]);
-        bytes.extend_from_slice(format!("{field}{data}{}", random.pick(&ENDS)).as_bytes());
-    };
+    let mut add = |random: &mut Random, data: &str| add_event(random, &mut bytes, data);
     if random.below(50) > 0 {
         add(random, START);
     }
@@ -140,73 +126,13 @@ fn stream(random: &mut Random) -> Vec<u8> {
         add(random, &format!(r#"{{"type":"message_delta","delta":{{"stop_reason":{reason}}}}}"#));
         add(random, r#"{"type":"message_stop"}"#);
     }
-    if random.below(3) == 0 && !bytes.is_empty() {
-        for _ in 0..=random.below(4) {
-            let place = random.below(bytes.len());
-            match random.below(4) {
-                0 => bytes[place] = random.next().to_le_bytes()[0],
-                1 => drop(bytes.remove(place)),
-                2 => bytes.insert(place, random.pick(&["\n", "\r", "\"", "{", "}", ":"]).as_bytes()[0]),
-                _ => bytes.truncate(place),
-            }
-            if bytes.is_empty() {
-                break;
-            }
-        }
-    }
     bytes
 }
 
-type Outcome = (Vec<ModelEvent>, Result<Option<Response>, StreamError>);
-
-fn read(pieces: &mut dyn Iterator<Item = &[u8]>) -> Outcome {
-    let (mut parser, mut accumulator, mut shown) =
-        (SseParser::new(4096), MessageAccumulator::new(), Vec::new());
-    for piece in pieces {
-        let pushed = parser.push(piece, |event| -> Result<(), StreamError> {
-            accumulator.push(event, |event| shown.push(event))
-        });
-        if let Err(error) = pushed {
-            return (shown, Err(error));
-        }
-    }
-    (shown, accumulator.finish().map(|answer| answer.map(|answer| answer.response)))
-}
-
 fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let cases: u64 = arguments.next().map_or(100_000, |text| text.parse().unwrap());
-    let seed: u64 = arguments.next().map_or(1, |text| text.parse().unwrap());
-    let (mut answers, mut cut, mut errors, mut calls, mut invalid) = (0u64, 0u64, 0u64, 0u64, 0u64);
-    for case in 0..cases {
-        let mut random = Random(seed.wrapping_mul(1 << 40).wrapping_add(case));
-        let bytes = stream(&mut random);
-        let whole = read(&mut std::iter::once(bytes.as_slice()));
-        let size = 1 + random.below(40);
-        let split = read(&mut bytes.chunks(size));
-        assert!(whole == split, "case {case} of seed {seed}: {whole:?} or {split:?}");
-        let shown: Vec<_> =
-            whole.0.iter().filter(|event| !matches!(event, ModelEvent::UsageReported(_))).collect();
-        let started = shown.iter().filter(|event| ***event == ModelEvent::Started).count();
-        assert!(started <= 1 && (shown.is_empty() || *shown[0] == ModelEvent::Started), "case {case}");
-        match whole.1 {
-            Ok(Some(response)) => {
-                answers += 1;
-                for block in &response.content {
-                    assert!(Block::from_json(block.json()).is_ok(), "case {case} of seed {seed}: {block:?}");
-                    if let BlockKind::ToolUse(call) = block.kind() {
-                        assert!(call.input_value().is_object(), "case {case} of seed {seed}: {block:?}");
-                        calls += 1;
-                        invalid += u64::from(call.invalid_input().is_some());
-                    }
-                }
-            }
-            Ok(None) => cut += 1,
-            Err(_) => errors += 1,
-        }
-    }
-    println!(
-        "{cases} cases of seed {seed}: {answers} answers ({calls} calls, {invalid} of them with invalid input), \
-         {cut} cut short, {errors} errors; no panic, no difference"
-    );
+    let mut answers = |random: &mut Random| {
+        let bytes = stream(random);
+        play(random, bytes, MessageAccumulator::new, |answer| answer.response, |_, _| {})
+    };
+    campaign::run(MOST_MEMORY, &mut [("answers", &mut answers)]);
 }

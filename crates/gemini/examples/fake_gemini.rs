@@ -4,12 +4,14 @@
 //!
 //! It prints its base URL as its first line and serves until it is killed.
 
+#[path = "../../../examples/fake_program/mod.rs"]
+mod program;
+
 use std::error::Error;
-use std::io::Write as _;
 
 use conjure_conversation::ApiErrorKind;
 use conjure_conversation::scripted::Script;
-use conjure_gemini::fake::{FakeGemini, FakeGeminiBuilder, Refusal, Reply};
+use conjure_gemini::fake::{FakeGemini, Refusal, Reply};
 
 const USAGE: &str = "\
 usage: fake_gemini --script FILE [OPTIONS]
@@ -27,25 +29,10 @@ usage: fake_gemini --script FILE [OPTIONS]
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.is_empty() || arguments.iter().any(|argument| argument == "--help") {
-        std::io::stdout().write_all(USAGE.as_bytes())?;
-        return Ok(());
-    }
-    let fake = configured(&arguments)?.start().await?;
-    // A reader may be waiting for this line, and it may be a pipe.
-    writeln!(std::io::stdout(), "{}", fake.base_url())?;
-    std::io::stdout().flush()?;
-    std::future::pending::<()>().await;
-    Ok(())
-}
-
-fn configured(arguments: &[String]) -> Result<FakeGeminiBuilder, Box<dyn Error>> {
+    let Some(options) = program::options(USAGE)? else { return Ok(()) };
     // It may serve for long, and nobody can ask it for what it was sent.
     let mut builder = FakeGemini::builder().keep(0);
-    let mut arguments = arguments.iter();
-    while let Some(name) = arguments.next() {
-        let value = arguments.next().ok_or_else(|| format!("`{name}` needs a value\n\n{USAGE}"))?;
+    for (name, value) in &options {
         builder = match name.as_str() {
             "--script" => match value.split_once('=') {
                 Some((model, file)) => builder.script_for(model, Script::from_file(file)?),
@@ -60,7 +47,8 @@ fn configured(arguments: &[String]) -> Result<FakeGeminiBuilder, Box<dyn Error>>
             _ => return Err(format!("`{name}` is not an option\n\n{USAGE}").into()),
         };
     }
-    Ok(builder)
+    let fake = builder.start().await?;
+    program::serve(&fake.base_url()).await
 }
 
 fn fault(name: &str) -> Result<Reply, String> {

@@ -1,41 +1,32 @@
-//! A fuzz campaign over the stream's way in: bytes to events to an answer.
+//! A fuzz campaign over the stream's way in: bytes to events to an answer; `examples/campaign` says how to run it.
 //!
-//! `cargo run --release -p conjure-gemini --example fuzz_stream -- CASES [SEED]`
-//!
-//! Each case is a stream of pieces of all kinds, many of them broken, then damaged byte by byte, then cut into chunks. It must not panic;
-//! chunks and the whole must give the same; each block must be JSON that can go back, each call's input an object, each native item one
-//! JSON object; nothing may be shown twice. A failure names its seed.
-#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a program for people, which fails loudly")]
+//! Each case is a stream of pieces of all kinds, many of them broken, then damaged byte by byte, then cut into chunks; `examples/campaign/streams.rs`
+//! says what must hold. Besides, what was shown of a block is the block, and each native item is one JSON object.
+#![expect(
+    clippy::print_stdout,
+    clippy::panic,
+    reason = "a campaign is run by hand, prints what it found and fails loudly"
+)]
 
-use conjure_conversation::{Block, BlockKind, ModelApi, ModelEvent, Origin, Response};
+#[path = "../../../examples/campaign/mod.rs"]
+mod campaign;
+#[path = "../../../examples/campaign/streams.rs"]
+mod streams;
+
+use std::convert::identity;
+
+use campaign::Random;
+use conjure_conversation::{BlockKind, ModelApi, ModelEvent, Origin, Response};
 use conjure_gemini::GeminiDecoder;
-use conjure_model_http::{Decoder as _, SseParser, StreamError};
+use streams::{add_event, play};
 
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.next() % limit as u64).unwrap()
-    }
-
-    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
-        from[self.below(from.len())]
-    }
-}
+const MOST_MEMORY: u64 = 64 << 20;
 
 const TEXTS: [&str; 13] =
     ["", "a", " ", "\\n", "é🦀", "\\u00e9", "\\ud83e\\udd80", "{", "\\\"", "b c", "\\t", "0", "\\/"];
 const ARGS: [&str; 8] = ["{}", "{\"a\":1.50}", "null", "[1]", "\"x\"", "{\"a\":{\"b\":[]}}", "1e999", "{ }"];
 /// The first three are what a flag may have.
 const VALUES: [&str; 8] = ["null", "true", "false", "3", "\"x\"", "{}", "[]", "\"AAA=\""];
-const ENDS: [&str; 3] = ["\n\n", "\r\n\r\n", "\r\r"];
 const REASONS: [&str; 8] =
     ["\"STOP\"", "\"STOP\"", "\"MAX_TOKENS\"", "\"SAFETY\"", "\"CONTINUATION\"", "\"soon\"", "null", "\"\""];
 const MEMBERS: [&str; 9] = [
@@ -93,10 +84,7 @@ fn piece(random: &mut Random, finish: Option<&str>) -> String {
 
 fn stream(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut add = |random: &mut Random, data: &str| {
-        let field = random.pick(&["data: ", "data:", "event: x\ndata: ", ": c\ndata: ", "\ndata: "]);
-        bytes.extend_from_slice(format!("{field}{data}{}", random.pick(&ENDS)).as_bytes());
-    };
+    let mut add = |random: &mut Random, data: &str| add_event(random, &mut bytes, data);
     for _ in 0..random.below(8) {
         let piece = piece(random, None);
         add(random, &piece);
@@ -106,35 +94,7 @@ fn stream(random: &mut Random) -> Vec<u8> {
         let piece = piece(random, Some(reason));
         add(random, &piece);
     }
-    if random.below(3) == 0 && !bytes.is_empty() {
-        for _ in 0..=random.below(4) {
-            let place = random.below(bytes.len());
-            match random.below(4) {
-                0 => bytes[place] = random.next().to_le_bytes()[0],
-                1 => drop(bytes.remove(place)),
-                2 => bytes.insert(place, random.pick(&["\n", "\r", "\"", "{", "}", ":"]).as_bytes()[0]),
-                _ => bytes.truncate(place),
-            }
-            if bytes.is_empty() {
-                break;
-            }
-        }
-    }
     bytes
-}
-
-type Outcome = (Vec<ModelEvent>, Result<Option<Response>, StreamError>);
-
-fn read(origin: &Origin, pieces: &mut dyn Iterator<Item = &[u8]>) -> Outcome {
-    let (mut parser, mut decoder, mut shown) =
-        (SseParser::new(4096), GeminiDecoder::new(origin.clone()), Vec::new());
-    for piece in pieces {
-        let pushed = parser.push(piece, |event| decoder.push(event, &mut |event| shown.push(event)));
-        if let Err(error) = pushed {
-            return (shown, Err(error));
-        }
-    }
-    (shown, decoder.finish())
 }
 
 /// The previews of each block, joined, are the blocks.
@@ -159,47 +119,21 @@ fn is_what_was_shown(shown: &[ModelEvent], response: &Response) -> bool {
 }
 
 fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let cases: u64 = arguments.next().map_or(100_000, |text| text.parse().unwrap());
-    let seed: u64 = arguments.next().map_or(1, |text| text.parse().unwrap());
     let origin = Origin { api: ModelApi::Gemini, service: "s".to_owned(), model: "m".to_owned() };
-    let (mut answers, mut cut, mut errors, mut calls, mut items) = (0u64, 0u64, 0u64, 0u64, 0usize);
-    for case in 0..cases {
-        let mut random = Random(seed.wrapping_mul(1 << 40).wrapping_add(case));
-        let bytes = stream(&mut random);
-        let whole = read(&origin, &mut std::iter::once(bytes.as_slice()));
-        let size = 1 + random.below(40);
-        let split = read(&origin, &mut bytes.chunks(size));
-        assert!(whole == split, "case {case} of seed {seed}: {whole:?} or {split:?}");
-        let shown: Vec<_> =
-            whole.0.iter().filter(|event| !matches!(event, ModelEvent::UsageReported(_))).collect();
-        let started = shown.iter().filter(|event| ***event == ModelEvent::Started).count();
-        assert!(started <= 1 && (shown.is_empty() || *shown[0] == ModelEvent::Started), "case {case}");
-        match &whole.1 {
-            Ok(Some(response)) => {
-                answers += 1;
-                assert!(is_what_was_shown(&whole.0, response), "case {case} of seed {seed}: {whole:?}");
-                for block in &response.content {
-                    assert!(Block::from_json(block.json()).is_ok(), "case {case} of seed {seed}: {block:?}");
-                    if let BlockKind::ToolUse(call) = block.kind() {
-                        assert!(call.input_value().is_object(), "case {case} of seed {seed}: {block:?}");
-                        calls += 1;
-                    }
-                }
+    let mut answers = |random: &mut Random| {
+        let bytes = stream(random);
+        play(
+            random,
+            bytes,
+            || GeminiDecoder::new(origin.clone()),
+            identity,
+            |shown, response| {
+                assert!(is_what_was_shown(shown, response), "{shown:?} and {response:?}");
                 for item in response.native.iter().flat_map(|native| &native.items) {
-                    assert!(
-                        item.json().trim_start().starts_with('{'),
-                        "case {case} of seed {seed}: {item:?}"
-                    );
-                    items += 1;
+                    assert!(item.json().trim_start().starts_with('{'), "{item:?}");
                 }
-            }
-            Ok(None) => cut += 1,
-            Err(_) => errors += 1,
-        }
-    }
-    println!(
-        "{cases} cases of seed {seed}: {answers} answers ({calls} calls, {items} parts), {cut} cut short, {errors} \
-         errors; no panic, no difference"
-    );
+            },
+        )
+    };
+    campaign::run(MOST_MEMORY, &mut [("answers", &mut answers)]);
 }
