@@ -55,7 +55,7 @@ pub(crate) async fn job_control_and_substitution_work_in_a_shell(kind: &dyn Kind
                      until [ -s count ]; do :; done; cat count";
     assert_eq!(bash(&bed, documents).await, "hello world\nhello $name\n> 4\n3\n");
     // Jobs, which an interactive shell announces; there is no terminal to complain about in one that is none.
-    let jobs = "set -m; sleep 1000 & jobs | tr -s ' '; kill -STOP %1; wait -f %1 & \
+    let jobs = "set -m; sleep 1000 & jobs | tr -s ' '; kill -STOP %1; \
                 until jobs %1 | grep -q Stopped; do :; done; kill -CONT %1; kill %1; wait %1 2> /dev/null; echo $?";
     let seen = bash(&bed, jobs).await;
     assert!(seen.starts_with("[1]+ Running sleep 1000 &\n") && seen.ends_with("143\n"), "{seen}");
