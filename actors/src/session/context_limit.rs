@@ -11,11 +11,13 @@ const FILLED_FIFTHS: u64 = 4;
 
 /// The compaction of a session with this model: as configured, but no later than the model's context needs.
 ///
-/// `own` writes the summaries if the configuration names nobody else.
+/// A history of `tokens` that does not fit into the context is summarised by `before`, the model that the session had, unless the
+/// configuration names a summarizer. Everything that fits is summarised by the model itself: nothing else goes to the former service.
 pub(super) fn compaction_for(
     configured: Option<&Compaction>,
     model: &dyn Model,
-    own: Option<&Arc<dyn Summarizer>>,
+    tokens: Option<u64>,
+    before: Option<&Arc<dyn Summarizer>>,
 ) -> Option<Compaction> {
     let Some(context) = model.context_tokens() else { return configured.cloned() };
     let most = context / 5 * FILLED_FIFTHS;
@@ -24,8 +26,9 @@ pub(super) fn compaction_for(
         Some(policy) => policy.with_lower_threshold(most),
         None => CompactionPolicy::with_threshold(most),
     };
-    let summarizer = configured.and_then(|configured| configured.summarizer.clone()).or_else(|| own.cloned());
-    Some(Compaction { policy, summarizer })
+    let before = before.filter(|_| tokens.is_some_and(|tokens| tokens >= context));
+    let summarizer = configured.and_then(|configured| configured.summarizer.clone());
+    Some(Compaction { policy, summarizer: summarizer.or_else(|| before.cloned()) })
 }
 
 #[cfg(test)]
@@ -47,7 +50,7 @@ mod tests {
 
     fn threshold(configured: Option<u64>, context: Option<u64>) -> Option<u64> {
         let configured = configured.map(|tokens| Compaction::from(CompactionPolicy::with_threshold(tokens)));
-        let compaction = compaction_for(configured.as_ref(), &Sized(context), None);
+        let compaction = compaction_for(configured.as_ref(), &Sized(context), None, None);
         compaction.map(|compaction| compaction.policy.threshold())
     }
 
@@ -61,16 +64,17 @@ mod tests {
     }
 
     #[test]
-    fn the_sessions_own_summarizer_writes_unless_another_is_configured() {
-        let own: Arc<dyn Summarizer> = Arc::new(ModelSummarizer::new(Sized(None)));
-        let compaction = compaction_for(None, &Sized(Some(10)), Some(&own)).unwrap();
-        assert!(Arc::ptr_eq(&compaction.summarizer.unwrap(), &own));
-        let other: Arc<dyn Summarizer> = Arc::new(ModelSummarizer::new(Sized(None)));
-        let configured = Compaction {
-            summarizer: Some(Arc::clone(&other)),
-            ..Compaction::from(CompactionPolicy::with_threshold(1))
+    fn the_model_before_summarises_only_what_does_not_fit() {
+        let before: Arc<dyn Summarizer> = Arc::new(ModelSummarizer::new(Sized(None)));
+        let summarizer = |configured: Option<&Compaction>, tokens| {
+            compaction_for(configured, &Sized(Some(10)), tokens, Some(&before)).unwrap().summarizer
         };
-        let compaction = compaction_for(Some(&configured), &Sized(Some(10)), Some(&own)).unwrap();
-        assert!(Arc::ptr_eq(&compaction.summarizer.unwrap(), &other));
+        assert!(Arc::ptr_eq(&summarizer(None, Some(10)).unwrap(), &before));
+        assert!(summarizer(None, Some(9)).is_none(), "it fits");
+        assert!(summarizer(None, None).is_none(), "it was compacted");
+        let other: Arc<dyn Summarizer> = Arc::new(ModelSummarizer::new(Sized(None)));
+        let policy = Compaction::from(CompactionPolicy::with_threshold(1));
+        let configured = Compaction { summarizer: Some(Arc::clone(&other)), ..policy };
+        assert!(Arc::ptr_eq(&summarizer(Some(&configured), Some(10)).unwrap(), &other));
     }
 }

@@ -191,6 +191,7 @@ impl ConversationTask {
             compaction: compaction_for(
                 self.entry.services.options.compaction.as_ref(),
                 &*self.components.model,
+                state.input_tokens(),
                 self.components.summarizer.as_ref(),
             ),
             pre_call_hook: match &hook {

@@ -26,7 +26,7 @@ use crate::tenants::TenantAccounts;
 pub struct SessionComponents {
     /// Who answers.
     pub model: Arc<dyn Model>,
-    /// Who writes summaries of a long history, if the compaction's options name nobody; `None`: the model.
+    /// Who writes the summary of a history that does not fit into the model's context: the model before, after a change.
     pub summarizer: Option<Arc<dyn Summarizer>>,
     /// Who says what the model is told beside the messages.
     pub composer: Arc<dyn Composer>,

@@ -18,6 +18,12 @@ use crate::summary::Summary;
 use super::policy::{CompactionError, CompactionPolicy, HistorySize, MAX_ABANDONED, RunningCompaction};
 
 impl SessionState {
+    /// The input tokens of the last response, which measure the history; `None` if there is none since the last compaction.
+    #[must_use]
+    pub const fn input_tokens(&self) -> Option<u64> {
+        self.history_size.input_tokens
+    }
+
     /// How many of the last messages would stay if the history were compacted now; `None` when no compaction is due.
     #[must_use]
     pub fn compaction_due(&self, policy: &CompactionPolicy) -> Option<usize> {
