@@ -47,7 +47,7 @@ enum ServiceClient {
 
 impl ServiceClient {
     /// The client, if its service may list the contexts of its models.
-    fn lists_contexts(&self) -> Option<HttpClient> {
+    fn http_client(&self) -> Option<HttpClient> {
         match self {
             // Servers that speak the Messages API do not say.
             #[cfg(feature = "anthropic")]
@@ -149,11 +149,8 @@ impl ModelClients {
         let mut secrets: BTreeMap<_, _> = target.settings.secret_headers().collect();
         secrets.extend(key.map(|(variable, key)| (variable, key.expose_secret().to_owned())));
         // Where the service compacts by itself, nobody else does.
-        let model = if config.service_compaction().is_some() {
-            model
-        } else {
-            with_context(model, &target, client.lists_contexts())
-        };
+        let compacts_itself = target.api() == ModelApi::Messages && config.service_compaction().is_some();
+        let model = if compacts_itself { model } else { with_context(model, &target, client.http_client()) };
         Ok(ConnectedModel { model, target, secrets, clients: vec![client] })
     }
 }
@@ -182,7 +179,9 @@ impl ModelClients {
         key: NamedKey<'_>,
     ) -> Result<conjure_anthropic::Client, conjure_anthropic::ConfigError> {
         let id = client_id(target, config, key);
-        if let Some(CachedClient { client: ServiceClient::Messages(client), .. }) = lock(&self.0).get(&id) {
+        // Held while the client is made, so that two sessions at the same time share one.
+        let mut clients = lock(&self.0);
+        if let Some(CachedClient { client: ServiceClient::Messages(client), .. }) = clients.get(&id) {
             return Ok(client.clone());
         }
         let secret = key.map_or_else(SecretString::default, |(_, key)| key.clone());
@@ -191,8 +190,7 @@ impl ModelClients {
         let client = conjure_anthropic::Client::new(&service)?;
         let tenant_key =
             key.filter(|(variable, _)| variable == "ANTHROPIC_API_KEY").and_then(|key| key_digest(Some(key)));
-        lock(&self.0)
-            .insert(id, CachedClient { tenant_key, client: ServiceClient::Messages(client.clone()) });
+        clients.insert(id, CachedClient { tenant_key, client: ServiceClient::Messages(client.clone()) });
         Ok(client)
     }
 
@@ -291,13 +289,10 @@ impl ModelClients {
         key: NamedKey<'_>,
         header: KeyHeader,
     ) -> Result<HttpClient, ConnectError> {
-        let of_client = |client: &ServiceClient| match client {
-            ServiceClient::Http(client) => Some(client.clone()),
-            #[cfg(feature = "anthropic")]
-            ServiceClient::Messages(_) => None,
-        };
         let id = client_id(target, config, key);
-        if let Some(known) = lock(&self.0).get(&id).and_then(|known| of_client(&known.client)) {
+        // As for the Messages API.
+        let mut clients = lock(&self.0);
+        if let Some(known) = clients.get(&id).and_then(|known| known.client.http_client()) {
             return Ok(known);
         }
         let http = HttpConfig::new(&target.base_url);
@@ -308,7 +303,7 @@ impl ModelClients {
         let client =
             HttpClient::new(&http_config(http, target, config, key)).map_err(|error| unusable(error, key))?;
         let cached = CachedClient { tenant_key: None, client: ServiceClient::Http(client.clone()) };
-        lock(&self.0).insert(id, cached);
+        clients.insert(id, cached);
         Ok(client)
     }
 }
