@@ -18,6 +18,7 @@ mod approvals_command;
 mod bad_data_command;
 mod bad_input;
 mod chat_command;
+mod chat_terminal;
 mod check_command;
 mod circles;
 mod conformance;
