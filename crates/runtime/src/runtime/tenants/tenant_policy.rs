@@ -199,8 +199,9 @@ impl TenantPolicy {
         self
     }
 
-    /// Adds the models of the service under a key of the tenant's own: its sessions never use the embedder's. Tenants
-    /// with the same key share its rate limiter. The key is never printed, and redacted wherever it would leave.
+    /// Adds the models of the Messages API under a key of the tenant's own: there, its sessions never use the embedder's key. A session that
+    /// names a model of another service is called with the embedder's key for it. Tenants with the same key share its rate limiter. The
+    /// key is never printed, and redacted wherever it would leave.
     #[cfg(feature = "anthropic")]
     #[must_use]
     pub fn anthropic(mut self, key: secrecy::SecretString) -> Self {
