@@ -39,11 +39,11 @@ pub(super) enum Finish {
 
 /// Whether the service gives ids to calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum GivenIds {
+pub(super) enum CallIds {
     /// It gives none.
     None,
     /// It gives those of the script.
-    OfScript,
+    Scripted,
 }
 
 /// What an answer does not say itself.
@@ -51,7 +51,7 @@ pub(super) enum GivenIds {
 pub(super) struct AnswerNames<'a> {
     pub(super) number: u64,
     pub(super) model: &'a str,
-    pub(super) ids: GivenIds,
+    pub(super) ids: CallIds,
 }
 
 impl FakeAnswer {
@@ -66,12 +66,12 @@ impl FakeAnswer {
     }
 
     /// The parts as they are sent: with signatures, and with ids or without.
-    fn sent_parts(&self, ids: GivenIds) -> Vec<Value> {
+    fn sent_parts(&self, ids: CallIds) -> Vec<Value> {
         let mut is_first_call = true;
         let send = |part: &Value| {
             let mut part = part.clone();
             if let Some(call) = part.get_mut("functionCall").and_then(Value::as_object_mut) {
-                if ids == GivenIds::None {
+                if ids == CallIds::None {
                     call.remove("id");
                 }
                 if std::mem::take(&mut is_first_call) {

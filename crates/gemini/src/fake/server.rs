@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 use conjure_model_http::fake::{FakeServer, FakeSettings};
 
-use super::answer_writer::GivenIds;
+use super::answer_writer::CallIds;
 use super::reply::Reply;
 use super::service::GeminiService;
 
@@ -17,14 +17,14 @@ pub struct FakeGemini(FakeServer<GeminiService>);
 #[derive(Debug)]
 pub struct FakeGeminiBuilder {
     settings: FakeSettings<GeminiService>,
-    ids: GivenIds,
+    ids: CallIds,
 }
 
 impl FakeGemini {
     /// A fake for any key and model, with nothing to say.
     #[must_use]
     pub fn builder() -> FakeGeminiBuilder {
-        FakeGeminiBuilder { settings: FakeSettings::default(), ids: GivenIds::None }
+        FakeGeminiBuilder { settings: FakeSettings::default(), ids: CallIds::None }
     }
 
     /// The base URL for a client of this crate: `http://127.0.0.1:PORT/v1`. The server has the same under `/v1beta`.
@@ -53,7 +53,7 @@ impl FakeGeminiBuilder {
     /// Gives ids to calls: those of the script. The service often gives none, which is the default.
     #[must_use]
     pub const fn with_call_ids(mut self) -> Self {
-        self.ids = GivenIds::OfScript;
+        self.ids = CallIds::Scripted;
         self
     }
 

@@ -9,7 +9,7 @@ use conjure_model_http::fake::{
     AnswerContext, Ending, FakeService, FakeState, HistoryPosition, ReceivedRequest, ReplyOf,
 };
 
-use super::answer_writer::{AnswerNames, FakeAnswer, GivenIds, TOKEN};
+use super::answer_writer::{AnswerNames, CallIds, FakeAnswer, TOKEN};
 use super::history::History;
 use super::refusal::Refusal;
 use super::validate::{ValidatedBody, validate};
@@ -20,7 +20,7 @@ const MAX_BODY: usize = 32 << 20;
 /// What is special to the Gemini service.
 #[derive(Debug)]
 pub struct GeminiService {
-    pub(super) ids: GivenIds,
+    pub(super) ids: CallIds,
 }
 
 /// The form of an answer.
