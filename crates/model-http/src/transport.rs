@@ -59,12 +59,13 @@ impl TimeoutKind {
 
 impl Transport {
     pub(crate) fn new(config: &HttpConfig, clock: Arc<dyn Clock>) -> Result<Self, HttpConfigError> {
-        let base = config.service_url()?;
+        // A key that cannot be sent is told first, also on a machine without certificates.
+        let (base, headers) = (config.service_url()?, config.common_headers()?);
         let mut builder = reqwest::Client::builder()
             .tls_backend_preconfigured(tls(config, &base)?)
             .http1_only()
             // Secret ones are marked as sensitive, so that no log shows them.
-            .default_headers(config.common_headers()?)
+            .default_headers(headers)
             .user_agent(concat!("conjure/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(config.timeouts.connect)
             .pool_idle_timeout(POOL_IDLE_TIMEOUT)
