@@ -90,7 +90,7 @@ pub trait Journal: Send + Sync + fmt::Debug {
     /// Disk errors.
     fn session_count(&self, tenant: &TenantId) -> JournalFuture<u64>;
 
-    /// The approximate size of the tenant's sessions, events and snapshots, in bytes.
+    /// The approximate size of the tenant's sessions, events, snapshots and records, in bytes.
     ///
     /// It counts bodies, the names of kinds, and [`ROW_BYTES`](crate::ROW_BYTES) for each row. Bodies in a directory of the tenant, like
     /// large bodies in SQLite, do not count.
@@ -171,7 +171,7 @@ pub trait Journal: Send + Sync + fmt::Debug {
     /// `NotFound`; `Conflict` when it has another number of events, and is not deleted.
     fn delete_if_unchanged(&self, key: &SessionKey, events: u64) -> JournalFuture<()>;
 
-    /// Deletes all sessions of a tenant, like [`Journal::delete_session`], and its counters. Returns the number of sessions.
+    /// Deletes all sessions of a tenant, like [`Journal::delete_session`], its counters and its records. Returns the number of sessions.
     ///
     /// # Errors
     /// Disk errors.

@@ -41,6 +41,7 @@ mod weights;
 mod journal;
 
 mod memory;
+mod record;
 mod upcast;
 
 #[cfg(feature = "conformance")]
@@ -55,6 +56,12 @@ pub use journal::{Journal, JournalFuture, SweepReport, read_all};
 pub use key::{Epoch, SessionKey};
 pub use lease::{Lease, LeaseOwner};
 pub use memory::MemoryJournal;
+pub use record::{
+    Direction, IndexName, IndexValue, Indexes, MAX_INDEX_TEXT_BYTES, MAX_INDEXES, MAX_RECORD_BYTES,
+    MAX_RECORD_ID_BYTES, MAX_RECORD_TEXT_BYTES, MAX_UNIQUE_NAME_BYTES, MAX_WRITES, MemoryRecords, NewRecord,
+    Record, RecordContent, RecordCursor, RecordError, RecordErrorKind, RecordFuture, RecordKey, RecordKind,
+    RecordOrder, RecordPage, RecordQuery, RecordScope, RecordWrite, Records,
+};
 pub use session::{ListCursor, SessionInfo, SessionPage, Snapshot};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteJournal, SqliteOptions};

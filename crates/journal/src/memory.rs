@@ -16,6 +16,7 @@ use crate::event::{EventPage, MAX_KIND_BYTES, NewEvent, PageLimit, ROW_BYTES, Re
 use crate::journal::{Journal, JournalFuture, SweepReport};
 use crate::key::{Epoch, SessionKey};
 use crate::lease::{Lease, LeaseOwner};
+use crate::record::MemoryRecords;
 use crate::session::Snapshot;
 use crate::session::{ListCursor, MAX_LIST_ENTRIES, SessionInfo, SessionPage};
 use crate::weights::TenantWeights;
@@ -25,6 +26,7 @@ use crate::weights::TenantWeights;
 pub struct MemoryJournal {
     clock: Arc<dyn Clock>,
     state: Arc<Mutex<MemoryState>>,
+    records: MemoryRecords,
 }
 
 #[derive(Default)]
@@ -55,7 +57,14 @@ impl MemoryJournal {
     /// An empty journal with this clock for leases.
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, state: Arc::default() }
+        let records = MemoryRecords::with_clock(Arc::clone(&clock));
+        Self { clock, state: Arc::default(), records }
+    }
+
+    /// The records beside the journal. They are deleted with their tenant.
+    #[must_use]
+    pub fn records(&self) -> MemoryRecords {
+        self.records.clone()
     }
 
     /// Runs the call at once and returns a ready future.
@@ -315,7 +324,9 @@ impl Journal for MemoryJournal {
 
     fn stored_bytes(&self, tenant: &TenantId) -> JournalFuture<u64> {
         self.call(|state| {
-            Ok(state.tenants.get(tenant).into_iter().flatten().map(|(_, session)| session.bytes()).sum())
+            let sessions = state.tenants.get(tenant).into_iter().flatten();
+            let bytes: u64 = sessions.map(|(_, session)| session.bytes()).sum();
+            Ok(bytes + self.records.stored_bytes(tenant))
         })
     }
 
@@ -400,6 +411,7 @@ impl Journal for MemoryJournal {
     fn delete_tenant(&self, tenant: &TenantId) -> JournalFuture<u64> {
         self.call(|state| {
             state.counters.remove(tenant);
+            self.records.delete_tenant(tenant);
             Ok(state.tenants.remove(tenant).map_or(0, |sessions| sessions.len() as u64))
         })
     }

@@ -1,0 +1,118 @@
+//! The place between two records of a query, as opaque text.
+
+use std::fmt;
+use std::str::FromStr;
+
+use conjure_base::{DigestHasher, Timestamp};
+
+use super::error::RecordError;
+use super::query::{Direction, RecordOrder, RecordQuery};
+use super::row::{IndexValue, MAX_INDEX_TEXT_BYTES, Record};
+
+/// The place behind a record of a query. It stays valid when records are inserted, changed or deleted, and when the process ends.
+///
+/// Its text is for clients to give back. A query of another scope, kind, filter, order or direction refuses it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RecordCursor {
+    /// Of which query it is.
+    query: u64,
+    /// The value in the order's index; `None` in the order of time.
+    pub(crate) value: Option<IndexValue>,
+    pub(crate) created_at: Timestamp,
+    pub(crate) number: u64,
+}
+
+/// What every cursor begins with.
+const FORMAT: &str = "r1";
+
+impl RecordCursor {
+    pub(super) fn new(query: &RecordQuery, value: Option<IndexValue>, record: &Record) -> Self {
+        Self { query: fingerprint(query), value, created_at: record.created_at, number: record.number }
+    }
+
+    pub(super) fn check(&self, query: &RecordQuery) -> Result<(), RecordError> {
+        let has_value = matches!(query.order, RecordOrder::Index { .. });
+        if self.query == fingerprint(query) && self.value.is_some() == has_value {
+            Ok(())
+        } else {
+            Err(RecordError::WrongCursor)
+        }
+    }
+}
+
+/// Which query this is, whatever its bounds, page and limit are.
+fn fingerprint(query: &RecordQuery) -> u64 {
+    let mut hasher = DigestHasher::new();
+    let mut part = |part: &str| {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
+    };
+    part(&query.scope.to_string());
+    part(query.kind.as_str());
+    part(match query.direction {
+        Direction::Ascending => "ascending",
+        Direction::Descending => "descending",
+    });
+    match &query.order {
+        RecordOrder::CreatedAt { .. } => part(""),
+        RecordOrder::Index { name, .. } => part(name.as_str()),
+    }
+    for (name, value) in &query.filters {
+        part(name.as_str());
+        part(&value_text(value));
+    }
+    let digest = hasher.finish();
+    let (first, _) = digest.as_bytes().split_at(8);
+    u64::from_le_bytes(first.try_into().unwrap_or_default())
+}
+
+fn value_text(value: &IndexValue) -> String {
+    match value {
+        IndexValue::Number(number) => format!("n{:x}", number.cast_unsigned()),
+        IndexValue::Text(text) => text.bytes().fold("t".to_owned(), |hex, byte| format!("{hex}{byte:02x}")),
+    }
+}
+
+fn parse_value(text: &str) -> Option<IndexValue> {
+    if let Some(number) = text.strip_prefix('n') {
+        return Some(IndexValue::Number(parse_hex(number)?.cast_signed()));
+    }
+    let hex = text.strip_prefix('t').filter(|hex| hex.len() <= 2 * MAX_INDEX_TEXT_BYTES)?;
+    let bytes = hex.as_bytes().chunks(2).map(|digits| {
+        let digits = std::str::from_utf8(digits).ok().filter(|digits| digits.len() == 2)?;
+        u8::try_from(parse_hex(digits)?).ok()
+    });
+    Some(IndexValue::Text(String::from_utf8(bytes.collect::<Option<Vec<u8>>>()?).ok()?))
+}
+
+fn parse_hex(text: &str) -> Option<u64> {
+    let is_hex = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    u64::from_str_radix(text, 16).ok().filter(|_| is_hex)
+}
+
+impl fmt::Display for RecordCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { query, value, created_at, number } = self;
+        write!(f, "{FORMAT}_{query:x}_{:x}_{number:x}", created_at.millis())?;
+        value.as_ref().map_or(Ok(()), |value| write!(f, "_{}", value_text(value)))
+    }
+}
+
+impl FromStr for RecordCursor {
+    type Err = RecordError;
+
+    fn from_str(text: &str) -> Result<Self, RecordError> {
+        let parse = || {
+            let mut parts = text.split('_');
+            parts.next().filter(|format| *format == FORMAT)?;
+            let mut number = || parse_hex(parts.next()?);
+            let (query, created_at, number) = (number()?, Timestamp::from_millis(number()?), number()?);
+            let value = match parts.next() {
+                Some(value) => Some(parse_value(value)?),
+                None => None,
+            };
+            parts.next().is_none().then_some(Self { query, value, created_at, number })
+        };
+        parse().ok_or(RecordError::WrongCursor)
+    }
+}

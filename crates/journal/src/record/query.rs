@@ -1,0 +1,161 @@
+//! Queries: the records of one kind, by indexes and in an order, page by page.
+
+use std::ops::Bound;
+
+use conjure_base::Timestamp;
+
+use super::cursor::RecordCursor;
+use super::error::RecordError;
+use super::key::{IndexName, RecordKind, RecordScope};
+use super::row::{IndexValue, MAX_INDEXES, Record, check_value};
+
+/// In which direction records are listed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// The least first.
+    Ascending,
+    /// The greatest first: by time, the newest.
+    #[default]
+    Descending,
+}
+
+/// By what records are listed, and between which bounds. Records with the same value are in the order of their insertion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecordOrder {
+    /// By the time of their insertion.
+    CreatedAt {
+        /// The first time.
+        from: Bound<Timestamp>,
+        /// The last time.
+        to: Bound<Timestamp>,
+    },
+    /// By an index. Records without a value there are not listed.
+    Index {
+        /// The index.
+        name: IndexName,
+        /// The least value.
+        from: Bound<IndexValue>,
+        /// The greatest value.
+        to: Bound<IndexValue>,
+    },
+}
+
+impl RecordOrder {
+    /// By the time of their insertion, without bounds.
+    pub const CREATED_AT: Self = Self::CreatedAt { from: Bound::Unbounded, to: Bound::Unbounded };
+
+    /// By an index, without bounds.
+    #[must_use]
+    pub const fn index(name: IndexName) -> Self {
+        Self::Index { name, from: Bound::Unbounded, to: Bound::Unbounded }
+    }
+}
+
+/// A query of the records of one kind.
+///
+/// A page costs what it returns when the query has no filter, or one filter and the order by time, or no filter and the order by an index.
+/// Otherwise the database reads along the order, or along the first filter when the order is by time, and skips what the others leave out.
+/// So the filter that leaves the fewest comes first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordQuery {
+    /// Whose records.
+    pub scope: RecordScope,
+    /// Of which kind.
+    pub kind: RecordKind,
+    /// The values that indexes must have, all of them.
+    pub filters: Vec<(IndexName, IndexValue)>,
+    /// The order, with its bounds.
+    pub order: RecordOrder,
+    /// Its direction.
+    pub direction: Direction,
+    /// Where the page begins; `None`: at the first record.
+    pub after: Option<RecordCursor>,
+    /// The most records of the page, 1 to 1,000.
+    pub limit: u32,
+}
+
+impl RecordQuery {
+    /// All records of the kind, the newest first, 100 a page.
+    #[must_use]
+    pub fn new(scope: impl Into<RecordScope>, kind: RecordKind) -> Self {
+        Self {
+            scope: scope.into(),
+            kind,
+            filters: Vec::new(),
+            order: RecordOrder::CREATED_AT,
+            direction: Direction::Descending,
+            after: None,
+            limit: 100,
+        }
+    }
+
+    /// Only those whose index has this value.
+    #[must_use]
+    pub fn with_filter(mut self, name: IndexName, value: impl Into<IndexValue>) -> Self {
+        self.filters.push((name, value.into()));
+        self
+    }
+
+    /// In this order and direction.
+    #[must_use]
+    pub fn with_order(mut self, order: RecordOrder, direction: Direction) -> Self {
+        (self.order, self.direction) = (order, direction);
+        self
+    }
+
+    /// The page behind this cursor.
+    #[must_use]
+    pub fn with_after(mut self, after: impl Into<Option<RecordCursor>>) -> Self {
+        self.after = after.into();
+        self
+    }
+
+    /// At most this many records.
+    #[must_use]
+    pub const fn with_limit(mut self, limit: u32) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// The cursor behind which the page begins that follows this record; `None` when the record is not in the order's index. The record may be
+    /// deleted since.
+    #[must_use]
+    pub fn cursor_at(&self, record: &Record) -> Option<RecordCursor> {
+        let value = match &self.order {
+            RecordOrder::CreatedAt { .. } => None,
+            RecordOrder::Index { name, .. } => Some(record.index(name)?.clone()),
+        };
+        Some(RecordCursor::new(self, value, record))
+    }
+
+    /// Checks the limits of all implementations.
+    pub(crate) fn check(&self) -> Result<(), RecordError> {
+        if self.filters.len() > MAX_INDEXES {
+            return Err(RecordError::Invalid { what: "a query", rule: "it has at most 16 filters" });
+        }
+        self.filters.iter().try_for_each(|(_, value)| check_value(value))?;
+        if let RecordOrder::Index { from, to, .. } = &self.order {
+            for bound in [from, to] {
+                if let Bound::Included(value) | Bound::Excluded(value) = bound {
+                    check_value(value)?;
+                }
+            }
+        }
+        match &self.after {
+            Some(cursor) => cursor.check(self),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A page of records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordPage {
+    /// The records: at most as many as the limit, and fewer when their bodies are large.
+    pub records: Vec<Record>,
+    /// The start of the next page; `None` on the last page.
+    pub next: Option<RecordCursor>,
+}
+
+/// The most bytes of bodies in one page, which has one record at least.
+pub(crate) const MAX_PAGE_BYTES: usize = 8 << 20;
