@@ -4,7 +4,7 @@
 //! ```text
 //! cargo run --example event_stream                 # asks itself, and ends
 //! cargo run --example event_stream 127.0.0.1:8080  # serves
-//!   curl -X POST localhost:8080/sessions; curl -d 'Hello!' localhost:8080/sessions/ses_…; curl localhost:8080/sessions/ses_…/events
+//!   curl -X POST localhost:8080/sessions; curl -d 'Hello!' localhost:8080/sessions/sesn_…; curl localhost:8080/sessions/sesn_…/events
 //! ```
 //!
 //! The tenant would come from who is logged in; here there is one. Nothing about a session lives in this service: with a data

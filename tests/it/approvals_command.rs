@@ -85,8 +85,8 @@ impl Fixture {
 
 /// The first id in a text.
 fn session_of(text: &str) -> String {
-    let start = text.find("ses_").unwrap();
-    text[start..start + 36].to_owned()
+    let start = text.find("sesn_").unwrap();
+    text[start..start + 37].to_owned()
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_call_waits_where_nobody_can_be_asked_and_goes_on_when_it_is_allowed() {
     // Going on without a decision changes nothing.
     let script = last_result();
     let resume = || fixture.command(&["sessions", "resume", &id, "--script"]).arg(script.path());
-    resume().finish().code(6).says("conjure sessions decide ses_").says("toolu_script_1 --allow");
+    resume().finish().code(6).says("conjure sessions decide sesn_").says("toolu_script_1 --allow");
     resume().arg("And now?").finish().code(6);
     let decide =
         fixture.command(&["sessions", "decide", &id[..12], "toolu_s", "--allow", "--json", "--script"]);

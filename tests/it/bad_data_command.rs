@@ -40,7 +40,7 @@ impl Fixture {
     }
 
     fn resume(&self) -> Finished {
-        let id = self.list().code(0).stdout[..36].to_owned();
+        let id = self.list().code(0).stdout[..37].to_owned();
         let resume = self.command(&[], &["sessions", "resume", &id, "--script"]).arg(self.script.path());
         resume.arg("And now?").finish()
     }

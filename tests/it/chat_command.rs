@@ -60,8 +60,8 @@ impl Fixture {
     /// The text without what is another in each run.
     fn settled(&self, text: &str) -> String {
         let text = text.replace(self.workspace.path().to_str().unwrap(), "[WORKSPACE]");
-        let text = match text.find("ses_") {
-            Some(start) => text.replace(&text[start..start + 36], "[SESSION]"),
+        let text = match text.find("sesn_") {
+            Some(start) => text.replace(&text[start..start + 37], "[SESSION]"),
             None => text,
         };
         text.lines()
@@ -94,8 +94,8 @@ fn without_duration(line: &str) -> String {
 
 /// The first id in a text.
 pub(crate) fn session_of(text: &str) -> String {
-    let start = text.find("ses_").unwrap_or_else(|| panic!("no session is named: {text}"));
-    text[start..start + 36].to_owned()
+    let start = text.find("sesn_").unwrap_or_else(|| panic!("no session is named: {text}"));
+    text[start..start + 37].to_owned()
 }
 
 /// A tool call of a script.
@@ -308,7 +308,7 @@ fn a_chat_goes_on_with_a_session() {
 
     resume(&[]).code(2).says("hint: `--script FILE` plays a script: its own goes on");
     resume(&["--workspace", "."]).code(2).says("cannot be used with");
-    let unknown = fixture.command(&["chat", "--resume", "ses_ffffffffffffffffffffffffffffffff"]);
+    let unknown = fixture.command(&["chat", "--resume", "sesn_ffffffffffffffffffffffffffffffff"]);
     unknown.finish().code(2).says("there is no session");
     // It is a session as any other.
     let more = fixture.command(&["sessions", "resume", &id, "--script"]).arg(script.path()).arg("And now?");
@@ -440,7 +440,7 @@ fn the_last_message_is_taken_back_and_files_are_not() {
     assert_eq!(done.stdout, "Hello.\nMade.\none.\n");
     let done = done.says("error: `/undo`: there is no message to take back");
     let done = done.says("the last message and its answer are taken back; files were not undone");
-    let ids: Vec<&str> = done.stderr.split("--resume ").skip(1).map(|rest| &rest[..36]).collect();
+    let ids: Vec<&str> = done.stderr.split("--resume ").skip(1).map(|rest| &rest[..37]).collect();
     let [original, fork] = ids[..] else { panic!("two sessions: {}", done.stderr) };
     let read = |id: &str| {
         fixture.command(&["sessions", "export", id, "--format", "markdown"]).finish().code(0).stdout

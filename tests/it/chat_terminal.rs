@@ -34,7 +34,7 @@ fn an_interrupt_from_the_keyboard_ends_the_turn_and_not_the_chat() {
     chat.shows("Done.", 1);
     chat.shows(READS_A_LINE, 5);
     chat.types("\x04");
-    let done = chat.wait().code(0).says("--resume ses_").does_not_say("panicked");
+    let done = chat.wait().code(0).says("--resume sesn_").does_not_say("panicked");
     assert!(!done.stderr.contains("Too late"));
 }
 

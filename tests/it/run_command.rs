@@ -121,8 +121,9 @@ fn what_was_produced_is_listed_and_kept_and_the_input_is_not() {
     assert!(path.starts_with(&home) && path.ends_with("sales-report.md"), "{said}");
     assert!(std::fs::read_to_string(&path).unwrap().contains("# Sales growth by region"));
     assert!(listed[1].contains("stay with the session"), "{said}");
-    let session = path.iter().find(|part| part.to_string_lossy().starts_with("ses_")).unwrap();
-    let goes_on = format!("`conjure sessions resume {}` goes on with this session", session.display());
+    let folder = path.iter().find_map(|part| part.to_str().filter(|name| name.starts_with("ses_"))).unwrap();
+    let session: conjure::SessionId = folder.parse().unwrap();
+    let goes_on = format!("`conjure sessions resume {session}` goes on with this session");
     assert_eq!(listed[2], goes_on);
 }
 
@@ -232,7 +233,7 @@ fn a_workspace_behind_a_link_is_named_as_it_is_and_stays_so() {
     std::os::unix::fs::symlink("other", &link).unwrap();
     let (_, rest) = done.stderr.split_once("conjure sessions resume ").unwrap();
     let resume =
-        Conjure::new(["sessions", "resume", &rest[..36], "--script"]).arg(script.path()).arg("Again");
+        Conjure::new(["sessions", "resume", &rest[..37], "--script"]).arg(script.path()).arg("Again");
     resume.env("CONJURE_DATA", &data).finish().code(0);
     assert_eq!(std::fs::read_to_string(real.join("made")).unwrap(), "x\nx\nx\n");
     assert!(!folder.join("other/made").exists());
@@ -244,7 +245,7 @@ fn events_are_lines_of_json_with_places_in_order() {
         sales(&fixture("data/sales.csv")).arg("--json").arg("Which region grew fastest?").finish().code(0);
     let events = done.json_lines();
     let session = events[0]["session_id"].as_str().unwrap();
-    assert!(session.starts_with("ses_"), "{session}");
+    assert!(session.starts_with("sesn_"), "{session}");
     let mut ids: Vec<&str> = Vec::new();
     let mut last = 0;
     for event in &events {

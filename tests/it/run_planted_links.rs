@@ -52,7 +52,7 @@ impl Fixture {
 /// The session that a run tells of.
 fn session(done: &Finished) -> &str {
     let (_, rest) = done.stderr.split_once("sessions resume").unwrap();
-    &rest[rest.find("ses_").unwrap()..][..36]
+    &rest[rest.find("sesn_").unwrap()..][..37]
 }
 
 /// What the tool does with the folder around the place that the command writes to.

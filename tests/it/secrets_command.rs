@@ -7,7 +7,7 @@ use crate::support::{Conjure, Finished, script};
 
 fn session_of(finished: &Finished) -> String {
     let (_, rest) = finished.stderr.split_once("conjure sessions resume ").unwrap();
-    rest[..36].to_owned()
+    rest[..37].to_owned()
 }
 
 /// A script that runs this command and says its result.

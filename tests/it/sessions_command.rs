@@ -20,13 +20,13 @@ fn run(data: &Path, script: &Path, prompt: &str) -> Finished {
 /// The id in the line that says how to go on.
 fn session_of(finished: &Finished) -> String {
     let (_, rest) = finished.stderr.split_once("conjure sessions resume ").unwrap();
-    rest[..36].to_owned()
+    rest[..37].to_owned()
 }
 
 /// The ids that a list names, in its order.
 fn listed(data: &Path) -> Vec<String> {
     let done = conjure(data, &["sessions", "list"]).finish().code(0);
-    done.stdout.lines().map(|line| line[..36].to_owned()).collect()
+    done.stdout.lines().map(|line| line[..37].to_owned()).collect()
 }
 
 /// Without what is different each time.
@@ -39,7 +39,7 @@ fn settled(text: &str, data: &Path) -> String {
 fn piece(piece: &str) -> String {
     let word = piece.trim_end_matches([' ', '\n', '/', '"', '`', ',']);
     let rest = &piece[word.len()..];
-    let is_id = word.len() == 36 && word.starts_with("ses_");
+    let is_id = word.parse::<conjure::SessionId>().is_ok();
     let is_time = word.len() >= 20 && word.ends_with('Z') && word.starts_with("20");
     let is_digest = word.len() == 12 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
     match () {
@@ -90,7 +90,7 @@ fn the_newest_is_first_and_a_page_says_where_the_next_begins() {
     let next = &next[..next.find('`').unwrap()];
     let second = conjure(data.path(), &["sessions", "list", "--after", next]).finish().code(0);
     let both = first.stdout + &second.stdout;
-    assert_eq!(both.lines().map(|line| &line[..36]).collect::<Vec<_>>(), ids);
+    assert_eq!(both.lines().map(|line| &line[..37]).collect::<Vec<_>>(), ids);
     second.does_not_say("there are more");
     // Another tenant has none of them.
     let other = conjure(data.path(), &["sessions", "list", "--tenant", "acme"]).finish().code(0);
@@ -148,7 +148,7 @@ fn ids_that_name_no_session_or_several_are_reported() {
         let done = conjure(data.path(), &["sessions", "show", id]).finish().code(2);
         settled(&done.stderr, data.path())
     };
-    let unknown = "ses_00000000000000000000000000000000";
+    let unknown = "sesn_00000000000000000000000000000000";
     insta::assert_snapshot!("unknown_ids", [told("../x"), told(unknown)].concat());
 }
 

@@ -25,7 +25,7 @@ fn what_is_kept_of_a_session_is_shown_without_harm_and_exported_as_it_is() {
     let done = run.finish().code(0);
     assert!(HOSTILE.iter().all(|hostile| done.stdout.contains(*hostile)), "byte for byte to a pipe");
     let (_, rest) = done.stderr.split_once("conjure sessions resume ").unwrap();
-    let id = &rest[..36];
+    let id = &rest[..37];
     for arguments in [
         &["sessions", "show", id][..],
         &["sessions", "export", id, "--format", "markdown"],

@@ -146,7 +146,7 @@ async fn who_tidies_makes_no_folder_of_a_tenant_that_goes() {
     // As another process has them while it deletes a tenant.
     let (folder, note) = (host.data().join("tenants/acme"), host.data().join("deleting/acme"));
     fs::create_dir_all(folder.join("under-way")).unwrap();
-    fs::write(folder.join("under-way").join(conjure::SessionId::random().unwrap().to_string()), "").unwrap();
+    fs::write(folder.join("under-way").join(conjure::SessionId::random().unwrap().stored_name()), "").unwrap();
     fs::create_dir_all(host.data().join("deleting")).unwrap();
     fs::write(&note, "").unwrap();
     assert_eq!(runtime.maintenance().run("folders", soon()).await, Ok(1));

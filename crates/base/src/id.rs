@@ -3,7 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+
+/// The prefix of a session's id where people and APIs see it.
+const PREFIX: &str = "sesn_";
+
+/// The prefix of a session's id where it is stored.
+const STORED_PREFIX: &str = "ses_";
 
 /// The error of parsing a text that is not an id of the wanted kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,8 +49,10 @@ impl TenantId {
     }
 }
 
-/// Id of a session: 128 random bits, so that it can be neither guessed nor chosen. Its text form is `ses_` and 32
-/// lowercase hex digits.
+/// Id of a session: 128 random bits, so that it can be neither guessed nor chosen.
+///
+/// People and APIs see it as `sesn_` and 32 lowercase hex digits. Disks and databases have it as
+/// [`SessionId::stored_name`], `ses_` and the same digits. Parsing accepts both.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct SessionId(u128);
@@ -65,11 +73,28 @@ impl SessionId {
     pub const fn from_bits(bits: u128) -> Self {
         Self(bits)
     }
+
+    /// The form of the id in everything that is stored: `ses_` and 32 lowercase hex digits.
+    ///
+    /// Directories and files of a session have this name, recorded events contain it, and the journal's checksums are
+    /// computed over it. It never changes, so that journals and data directories of all versions stay readable.
+    #[must_use]
+    pub fn stored_name(self) -> String {
+        format!("{STORED_PREFIX}{:032x}", self.0)
+    }
+
+    /// Serializes the id as [`SessionId::stored_name`], for `#[serde(serialize_with = …)]` in stored types.
+    ///
+    /// # Errors
+    /// When the serializer fails.
+    pub fn serialize_stored<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.stored_name())
+    }
 }
 
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ses_{:032x}", self.0)
+        write!(f, "{PREFIX}{:032x}", self.0)
     }
 }
 
@@ -83,14 +108,15 @@ impl FromStr for SessionId {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
-        text.strip_prefix("ses_")
+        text.strip_prefix(PREFIX)
+            .or_else(|| text.strip_prefix(STORED_PREFIX))
             .filter(|hex| hex.len() == 32 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))
             .and_then(|hex| u128::from_str_radix(hex, 16).ok())
             .map(Self)
             .ok_or_else(|| IdError {
                 kind: "session id",
                 text: text.to_owned(),
-                rule: "it must be `ses_` and 32 lowercase hex digits",
+                rule: "it must be `sesn_` and 32 lowercase hex digits",
             })
     }
 }
@@ -204,14 +230,33 @@ mod tests {
         assert_eq!(a.to_string().parse::<SessionId>().unwrap(), a);
         for text in [
             "",
-            "ses_",
+            "sesn_",
             "ses_0",
             &a.to_string().to_uppercase(),
             &format!("{a}0"),
+            "sesn_+0000000000000000000000000000000",
             "ses_+0000000000000000000000000000000",
+            &a.to_string()[5..],
         ] {
             assert!(text.parse::<SessionId>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_session_id_has_one_form_for_people_and_one_for_storage() {
+        #[derive(Serialize, Deserialize)]
+        struct Stored {
+            #[serde(serialize_with = "SessionId::serialize_stored")]
+            session: SessionId,
+        }
+        let id = SessionId::from_bits(0x1f);
+        assert_eq!(id.to_string(), "sesn_0000000000000000000000000000001f");
+        assert_eq!(serde_json::to_string(&id).unwrap(), "\"sesn_0000000000000000000000000000001f\"");
+        assert_eq!(id.stored_name(), "ses_0000000000000000000000000000001f");
+        let stored = serde_json::to_string(&Stored { session: id }).unwrap();
+        assert_eq!(stored, r#"{"session":"ses_0000000000000000000000000000001f"}"#);
+        assert_eq!(serde_json::from_str::<Stored>(&stored).unwrap().session, id);
+        assert_eq!(id.stored_name().parse::<SessionId>().unwrap(), id);
     }
 
     #[test]

@@ -66,6 +66,7 @@ pub enum EventKind {
     /// the model's service is its own.
     Forked {
         /// The other session.
+        #[serde(serialize_with = "SessionId::serialize_stored")]
         from: SessionId,
         /// How many of its events there are here.
         events: u64,

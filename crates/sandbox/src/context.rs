@@ -59,7 +59,7 @@ pub struct ExecutionContext {
     /// Whose the sandbox is, where that is known. It is for people who look for a session's sandbox: a container bears it as
     /// the label `conjure.tenant`.
     pub tenant: Option<TenantId>,
-    /// Which session's it is, as [`ExecutionContext::tenant`]: `docker ps --filter label=conjure.session=ses_…` finds the
+    /// Which session's it is, as [`ExecutionContext::tenant`]: `docker ps --filter label=conjure.session=sesn_…` finds the
     /// container. No secret: whoever may ask the engine reads it.
     pub session: Option<SessionId>,
     /// What must be enforced: a sandbox that cannot is not made. It cannot be lowered by a session where the host

@@ -6,7 +6,7 @@ const CHAT_EXAMPLES: &str = "\
 Examples:
   conjure chat --model claude-sonnet-4-5
   conjure chat --model claude-sonnet-4-5 --workspace . --ask bash_tool
-  conjure chat --resume ses_1f
+  conjure chat --resume sesn_1f
   printf 'Greet me.\\n' | conjure chat --skills fixtures/skills \\
       --script fixtures/scripts/minimal-skill.yaml
 

@@ -13,19 +13,19 @@ use crate::cli::args::values::{InputArg, Variable, parse_input, parse_seconds, p
 const SESSIONS_EXAMPLES: &str = "\
 Examples:
   conjure sessions list
-  conjure sessions show ses_1f
-  conjure sessions resume ses_1f --model claude-sonnet-4-5 \"And by quarter?\"
-  conjure sessions decide ses_1f toolu_01 --allow
-  conjure sessions decide ses_1f toolu_01 --always
-  conjure sessions export ses_1f > events.jsonl
-  conjure sessions fork ses_1f --undo
+  conjure sessions show sesn_1f
+  conjure sessions resume sesn_1f --model claude-sonnet-4-5 \"And by quarter?\"
+  conjure sessions decide sesn_1f toolu_01 --allow
+  conjure sessions decide sesn_1f toolu_01 --always
+  conjure sessions export sesn_1f > events.jsonl
+  conjure sessions fork sesn_1f --undo
 
 The beginning of an id is enough, where no other session's begins so.";
 
 const RESUME_EXAMPLES: &str = "\
 Examples:
-  conjure sessions resume ses_1f
-  conjure sessions resume ses_1f --env API_KEY \"And by quarter?\"
+  conjure sessions resume sesn_1f
+  conjure sessions resume sesn_1f --env API_KEY \"And by quarter?\"
 
 Without a prompt, it goes on with what was under way when the session was left. A tool call of which
 nobody knows whether it was done is not done again: the model is told so. Output and exit codes are
@@ -33,17 +33,17 @@ those of `conjure run`.";
 
 const DECIDE_EXAMPLES: &str = "\
 Examples:
-  conjure sessions decide ses_1f toolu_01 --allow
-  conjure sessions decide ses_1f toolu_01 --always
-  conjure sessions decide ses_1f toolu_01 --deny --reason \"not in this folder\"
+  conjure sessions decide sesn_1f toolu_01 --allow
+  conjure sessions decide sesn_1f toolu_01 --always
+  conjure sessions decide sesn_1f toolu_01 --deny --reason \"not in this folder\"
 
 Output and exit codes are those of `conjure run`: code 6 where another call waits.";
 
 const FORK_EXAMPLES: &str = "\
 Examples:
-  conjure sessions fork ses_1f
-  conjure sessions fork ses_1f --undo
-  conjure sessions fork ses_1f --at 12
+  conjure sessions fork sesn_1f
+  conjure sessions fork sesn_1f --undo
+  conjure sessions fork sesn_1f --at 12
 
 The other session stays as it is. Files of the workspace are copied as they are now: what was said
 is undone, what was written is not. A folder of `--workspace` is not copied.";

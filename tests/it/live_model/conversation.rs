@@ -277,7 +277,7 @@ fn a_session_goes_on_with_the_model_that_it_had() {
     assert_eq!(first.stdout, "One.\n");
     let (_, rest) = first.stderr.split_once("conjure sessions resume ").unwrap();
     let resume =
-        || Conjure::new(["sessions", "resume", &rest[..36], "Go on."]).env("CONJURE_DATA", data.path());
+        || Conjure::new(["sessions", "resume", &rest[..37], "Go on."]).env("CONJURE_DATA", data.path());
     resume().finish().code(2).says("`ANTHROPIC_API_KEY` is not set");
     let second = resume()
         .env("ANTHROPIC_API_KEY", KEY)

@@ -51,7 +51,7 @@ fn kept(fixture: &Fixture, session: &Session) -> usize {
     let folder = fixture.data().join("tenants").join(session.tenant().as_str()).join("artifacts");
     let entries =
         |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
-    let incarnations = entries(&folder.join(session.id().to_string()));
+    let incarnations = entries(&folder.join(session.id().stored_name()));
     incarnations.map(|incarnation| entries(&incarnation).count()).sum()
 }
 

@@ -247,7 +247,7 @@ fn stored(fixture: &Fixture) -> BTreeSet<&'static str> {
 
 /// What links there are for the session: one for each content, of one incarnation.
 async fn until_linked(fixture: &Fixture, session: &Session, names: &BTreeSet<&str>) {
-    let folder = fixture.data().join("tenants/acme/artifacts").join(session.id().to_string());
+    let folder = fixture.data().join("tenants/acme/artifacts").join(session.id().stored_name());
     let mut wanted: Vec<_> = names.iter().map(|name| Digest::of_bytes(&bytes_of(name)).to_hex()).collect();
     wanted.sort();
     let deadline = soon();

@@ -39,7 +39,7 @@ async fn start(fixture: &Fixture, sent: &Sent) -> Runtime {
 }
 
 fn effects(fixture: &Fixture, session: &Session) -> PathBuf {
-    fixture.data().join(format!("tenants/acme/workspaces/{}/workspace/effects", session.id()))
+    fixture.data().join(format!("tenants/acme/workspaces/{}/workspace/effects", session.id().stored_name()))
 }
 
 /// A turn of three model calls with tools of every kind, whose effects have this number.

@@ -119,8 +119,8 @@ async fn the_model_is_told_where_the_copy_of_its_workspace_is() {
     let forked = fork(&runtime, &original, ForkPoint::End).await.unwrap();
     let heard = ask(&forked, "hello").await;
     assert!(heard.starts_with("heard: [This conversation was copied"), "{heard}");
-    assert!(heard.contains(&forked.id().to_string()) && heard.ends_with("hello"), "{heard}");
-    assert!(path.contains(&original.id().to_string()), "{path}");
+    assert!(heard.contains(&forked.id().stored_name()) && heard.ends_with("hello"), "{heard}");
+    assert!(path.contains(&original.id().stored_name()), "{path}");
     runtime.shutdown(soon()).await.unwrap();
 }
 

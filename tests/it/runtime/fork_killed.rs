@@ -63,7 +63,7 @@ async fn what_one_leaves_that_dies_over_a_fork_is_none_or_a_whole_one() {
         ask(&session, "hello").await;
         runtime.shutdown(soon()).await.unwrap();
         let note = |id: SessionId| {
-            let folder = fixture.data().join("tenants/acme/workspaces").join(id.to_string());
+            let folder = fixture.data().join("tenants/acme/workspaces").join(id.stored_name());
             folder.join("workspace/note")
         };
         std::fs::write(note(session.id()), "kept").unwrap();

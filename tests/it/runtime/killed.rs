@@ -102,13 +102,13 @@ async fn a_deletion_that_broke_off_is_completed_by_the_next_start() {
     let marks = fixture.data().join("tenants/acme/under-way");
     for session in [&gone, &alone] {
         journal.delete_session(&SessionKey::new(tenant("acme"), session.id())).await.unwrap();
-        std::fs::write(marks.join(session.id().to_string()), "").unwrap();
+        std::fs::write(marks.join(session.id().stored_name()), "").unwrap();
     }
     // Another was only begun, and one was begun to be recorded.
-    std::fs::write(marks.join(stays.id().to_string()), "").unwrap();
+    std::fs::write(marks.join(stays.id().stored_name()), "").unwrap();
     let empty = SessionKey::new(tenant("acme"), conjure::SessionId::from_bits(7));
     journal.create(&empty).await.unwrap();
-    std::fs::write(marks.join(empty.session.to_string()), "").unwrap();
+    std::fs::write(marks.join(empty.session.stored_name()), "").unwrap();
     journal.close().await;
 
     let runtime = fixture.start().await;

@@ -35,7 +35,7 @@ async fn what_broke_off_is_completed_without_a_start() {
     let runtime = fixture.start().await;
     let session = runtime.open(spec()).await.unwrap();
     // As a host leaves it that was killed before it had recorded what it opened.
-    let lost = conjure::SessionId::random().unwrap().to_string();
+    let lost = conjure::SessionId::random().unwrap().stored_name();
     let folder = fixture.data().join("tenants/acme");
     std::fs::write(folder.join("under-way").join(&lost), "").unwrap();
     let workspace = folder.join("workspaces").join(&lost).join("workspace");
@@ -59,7 +59,7 @@ async fn who_keeps_nothing_completes_nothing_of_those_who_do() {
     let keeping = fixture.start().await;
     let session = keeping.open(spec()).await.unwrap();
     ask(&session, "$ echo kept > note").await;
-    let mark = fixture.data().join("tenants/acme/under-way").join(session.id().to_string());
+    let mark = fixture.data().join("tenants/acme/under-way").join(session.id().stored_name());
     std::fs::write(&mark, "").unwrap();
     let ephemeral = Runtime::spawn(fixture.options().ephemeral()).await.unwrap();
     ephemeral.maintenance().run("folders", soon()).await.unwrap();

@@ -58,7 +58,7 @@ pub(crate) fn left(fixture: &Fixture) -> Vec<String> {
 }
 
 pub(crate) fn place(fixture: &Fixture, tenant: &str, session: &conjure::Session) -> PathBuf {
-    fixture.data().join("tenants").join(tenant).join("workspaces").join(session.id().to_string())
+    fixture.data().join("tenants").join(tenant).join("workspaces").join(session.id().stored_name())
 }
 
 /// A first call has what it has in a sandbox that was made for it; what was taken is replaced; nothing is left.

@@ -181,7 +181,7 @@ async fn a_service_that_is_down_holds_up_no_deletion_and_what_is_left_goes_later
     assert_eq!(left.service.as_deref().map(|service| service.trim_end_matches('/')), Some(&*fake.base_url()));
     assert!(left.reason.contains("500"), "{left}");
     is_gone(&runtime, "acme", session.id()).await;
-    assert!(!fixture.data().join("tenants/acme/workspaces").join(session.id().to_string()).exists());
+    assert!(!fixture.data().join("tenants/acme/workspaces").join(session.id().stored_name()).exists());
     let [note] = notes(&fixture).try_into().unwrap();
     assert!(!std::fs::read_to_string(&note).unwrap().contains(KEY));
     // It is tried, and then let be for a while.
@@ -351,7 +351,7 @@ async fn a_session_that_is_not_deleted_keeps_its_files() {
     // A note of a session that is recorded counts for nothing.
     let note = serde_json::json!({"format": 1, "tenant": "acme", "since": 0, "refusals": 0, "left": [
         {"session": session.id(), "model": "m", "account": null, "files": fake.files()}]});
-    let path = fixture.data().join("remains").join(format!("{}.json", session.id()));
+    let path = fixture.data().join("remains").join(format!("{}.json", session.id().stored_name()));
     std::fs::write(&path, note.to_string()).unwrap();
     assert_eq!(carried(&second).await, Ok(0));
     assert_eq!((files(&fake).len(), deletions(&fake)), (2, 0));

@@ -59,7 +59,7 @@ async fn sessions_that_are_passivated_are_rows_and_nothing_else() {
     until_all_are_passivated(&runtime).await;
     // The tree has tenants at most, and nothing below them; then not even those.
     let shown = runtime.tree().to_string();
-    assert!(!shown.contains("ses_"), "{shown}");
+    assert!(!shown.contains("sesn_"), "{shown}");
     let deadline = soon();
     while runtime.health().tenants > 0 {
         assert!(!SystemClock.remaining(deadline).is_zero(), "{:?}", runtime.health());

@@ -36,17 +36,17 @@ async fn what_is_deleted_is_gone_with_its_workspace() {
         assert_eq!(ask(session, "$ echo mine > note; cat note").await, "it says: mine\n");
     }
     let workspaces = fixture.data().join("tenants/acme/workspaces");
-    assert!(workspaces.join(format!("{}/workspace/note", session.id())).is_file());
+    assert!(workspaces.join(format!("{}/workspace/note", session.id().stored_name())).is_file());
     runtime.delete(&tenant("acme"), session.id()).await.unwrap();
     let left: Vec<_> =
         std::fs::read_dir(&workspaces).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, [other.id().to_string().as_str()]);
+    assert_eq!(left, [other.id().stored_name().as_str()]);
     let gone = runtime.session(&tenant("acme"), session.id()).await.unwrap_err();
     assert!(matches!(gone, RuntimeError::NotFound { session: id } if id == session.id()), "{gone}");
     let twice = runtime.delete(&tenant("acme"), session.id()).await.unwrap_err();
     assert!(matches!(twice, RuntimeError::NotFound { .. }), "{twice}");
     // A deletion that broke off when the record was gone is completed, by nobody but the tenant.
-    let left = workspaces.join(session.id().to_string());
+    let left = workspaces.join(session.id().stored_name());
     std::fs::create_dir_all(left.join("workspace")).unwrap();
     std::fs::write(left.join("workspace/note"), "mine").unwrap();
     for (who, stays) in [("other", true), ("acme", false)] {

@@ -66,7 +66,7 @@ impl Plan {
     }
 
     fn effects(&self, key: &SessionKey) -> String {
-        let workspace = format!("data/tenants/{}/workspaces/{}/workspace", key.tenant, key.session);
+        let workspace = format!("data/tenants/{}/workspaces/{}/workspace", key.tenant, key.session.stored_name());
         std::fs::read_to_string(self.folder.join(workspace).join("effects")).unwrap_or_default()
     }
 }
@@ -363,7 +363,7 @@ async fn check_record(runtime: &Runtime, acknowledged: &[Acknowledged]) {
 
 /// The session does what was left to do, nothing twice, and works.
 async fn goes_on(plan: &Plan, runtime: &Runtime, key: &SessionKey) {
-    let session = runtime.session(&key.tenant, key.session).await.unwrap();
+    let session = runtime.session(&key.tenant, key.session.stored_name()).await.unwrap();
     let approvals = session.snapshot().await.unwrap().approvals;
     let asks = !approvals.is_empty();
     for approval in approvals {

@@ -53,7 +53,7 @@ impl Bed {
     }
 
     fn workspace(&self, session: &Session) -> PathBuf {
-        self.fixture.data().join(format!("tenants/acme/workspaces/{}/workspace", session.id()))
+        self.fixture.data().join(format!("tenants/acme/workspaces/{}/workspace", session.id().stored_name()))
     }
 
     async fn ids(&self) -> Vec<String> {

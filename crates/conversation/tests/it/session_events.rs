@@ -77,7 +77,7 @@ fn each_is_one_line_with_raw_content_and_all_common_fields() {
     let line = &lines(&[Event { at: Timestamp::from_millis(1_795_248_000_123), kind }])[0];
     let expected = r#"{"schema":1,"id":"evt_0_0","seq":0,"created_at":"2026-11-21T08:00:00.123Z","#
         .to_owned()
-        + r#""session_id":"ses_00000000000000000000000000000007","type":"user.message","content":["#
+        + r#""session_id":"sesn_00000000000000000000000000000007","type":"user.message","content":["#
         + block
         + "]}";
     assert_eq!(*line, expected);

@@ -40,7 +40,7 @@ impl BodyRef<'_> {
 /// The checksum of a row with these numbers, kind and body. Each part has a constant length or is preceded by its length.
 pub(crate) fn checksum(key: &SessionKey, numbers: [u64; 3], kind: &str, stored: &BodyRef<'_>) -> i64 {
     let mut hasher = DigestHasher::new();
-    hasher.update(key.session.to_string().as_bytes());
+    hasher.update(key.session.stored_name().as_bytes());
     for number in numbers {
         hasher.update(&number.to_le_bytes());
     }

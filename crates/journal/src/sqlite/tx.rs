@@ -45,7 +45,7 @@ impl SessionHead {
 
 /// The value of the column `session`.
 pub(crate) fn session_bits(key: &SessionKey) -> Vec<u8> {
-    let text = key.session.to_string();
+    let text = key.session.stored_name();
     let hex = text.trim_start_matches("ses_");
     u128::from_str_radix(hex, 16).unwrap_or_default().to_be_bytes().to_vec()
 }

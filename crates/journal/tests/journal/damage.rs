@@ -119,7 +119,7 @@ async fn a_damaged_event_is_named_and_others_are_read() {
     let error = read_all(&journal, &damaged, 0).await.unwrap_err();
     let place = DamagedPart::Event { session: damaged.clone(), seq: 5 };
     assert_eq!(error, JournalError::Corrupt { place, reason: "its checksum does not fit".into() });
-    assert!(error.to_string().starts_with("the event 5 of the session acme/ses_"), "{error}");
+    assert!(error.to_string().starts_with("the event 5 of the session acme/sesn_"), "{error}");
     assert_eq!(read_all(&journal, &damaged, 6).await.unwrap(), all[1][6..]);
     assert_eq!(read_all(&journal, &key("acme", 1), 0).await.unwrap(), all[0]);
     // Those that are missing, in between and at the end, and one too many.

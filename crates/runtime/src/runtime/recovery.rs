@@ -104,7 +104,7 @@ async fn remove_workspace(home: &Arc<TenantDir>, session: SessionId) -> Result<(
     let home = Arc::clone(home);
     run_blocking("the removal of a workspace", move || {
         remove_pins(&home, session)?;
-        let removed = home.data.remove_workspace(&session.to_string());
+        let removed = home.data.remove_workspace(&session.stored_name());
         removed.map(drop).map_err(|error| RuntimeError::Sandbox(error.into()))
     })
     .await

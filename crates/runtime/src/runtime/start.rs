@@ -175,6 +175,6 @@ async fn acquire_and_sweep(
 /// A name that no other process has.
 fn random_name() -> Result<String, RuntimeError> {
     let id = SessionId::random().map_err(|error| RuntimeError::interrupted("making a name", &error))?;
-    let digits = id.to_string();
+    let digits = id.stored_name();
     Ok(format!("host-{}-{}", std::process::id(), digits.trim_start_matches("ses_")))
 }

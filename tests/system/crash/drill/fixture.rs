@@ -83,7 +83,7 @@ pub(crate) fn tenant_folder(folder: &Path, tenant: &str) -> PathBuf {
 
 /// The place of a session's own workspace.
 pub(crate) fn place(folder: &Path, key: &SessionKey) -> PathBuf {
-    tenant_folder(folder, key.tenant.as_str()).join("workspaces").join(key.session.to_string())
+    tenant_folder(folder, key.tenant.as_str()).join("workspaces").join(key.session.stored_name())
 }
 
 pub(crate) fn temporary_folder(folder: &Path) -> PathBuf {

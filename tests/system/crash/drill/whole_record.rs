@@ -122,7 +122,7 @@ impl WholeRecord {
                         }
                     };
                     digests.extend(skills.iter().map(Digest::to_hex));
-                    sessions.insert(info.session.to_string());
+                    sessions.insert(info.session.stored_name());
                 }
                 let of_tenant = tenant_folder(folder, tenant.as_str());
                 let workspaces = entries(&of_tenant.join("workspaces")).into_iter();

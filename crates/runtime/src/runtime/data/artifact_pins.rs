@@ -45,7 +45,7 @@ const RACES: u32 = 8;
 
 /// The folder of the links of a session's artifacts.
 fn folder_of(tenant: &Path, session: SessionId) -> PathBuf {
-    tenant.join("artifacts").join(session.to_string())
+    tenant.join("artifacts").join(session.stored_name())
 }
 
 /// Removes all links of a session that is deleted. Blocks.

@@ -34,13 +34,13 @@ impl SessionIntents {
     /// Writes the intent record of this session. Blocks.
     pub(crate) fn set(&self, session: SessionId) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        let path = self.folder.join(session.to_string());
+        let path = self.folder.join(session.stored_name());
         OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map(drop)
     }
 
     /// Removes the intent record of this session. Blocks.
     pub(crate) fn clear(&self, session: SessionId) {
-        let path = self.folder.join(session.to_string());
+        let path = self.folder.join(session.stored_name());
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::debug!(path = %path.display(), %error, "an intent record was not removed; the next start recovers it");

@@ -43,6 +43,7 @@ pub(crate) struct SkillsToDelete {
 /// The files of one session at the service of one of its models.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FilesToDelete {
+    #[serde(serialize_with = "SessionId::serialize_stored")]
     pub(crate) session: SessionId,
     /// The model's name, as the session's record has it.
     pub(crate) model: Option<String>,
@@ -95,7 +96,7 @@ impl CleanupNote {
                 Digest::of_bytes(format!("{} {}", skills.account.service, skills.account.key).as_bytes());
             format!("skills-{}-{}", self.tenant, &account.to_hex()[..16])
         });
-        of_skills.or_else(|| self.left.first().map(|left| left.session.to_string()))
+        of_skills.or_else(|| self.left.first().map(|left| left.session.stored_name()))
     }
 
     /// Whether nothing is left to delete.

@@ -101,7 +101,7 @@ impl NoteStore {
     /// Removes a session that is not deleted from its note.
     pub(crate) async fn remove_session(&self, session: SessionId) -> Result<(), RuntimeError> {
         let deadline = SystemClock.deadline(LOCK_TIMEOUT);
-        self.update(&session.to_string(), deadline, move |note| note.forget(session)).await
+        self.update(&session.stored_name(), deadline, move |note| note.forget(session)).await
     }
 
     /// Changes a note in its current form. A note without content is removed, and a missing one is ignored.

@@ -178,7 +178,7 @@ impl Inner {
     pub(super) fn own_workspace(&self, key: &SessionKey, home: &TenantDir) -> Result<PathBuf, RuntimeError> {
         let refused = |error: SandboxError| RuntimeError::Sandbox(error.into());
         if self.record == JournalLocation::OnDisk {
-            return home.data.named_workspace(&key.session.to_string()).map_err(refused);
+            return home.data.named_workspace(&key.session.stored_name()).map_err(refused);
         }
         if let Some(known) = self.sessions().get(key).and_then(|known| known.workspace.clone()) {
             return Ok(known.path().to_owned());

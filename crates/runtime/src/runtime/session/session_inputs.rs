@@ -107,7 +107,7 @@ impl RuntimeSessionFactory {
                 return Ok(());
             }
             remove_pins(&home, session)?;
-            let removed = home.data.remove_workspace(&session.to_string());
+            let removed = home.data.remove_workspace(&session.stored_name());
             removed.map(drop).map_err(|error| RuntimeError::Sandbox(error.into()))
         })
         .await
