@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The workspace crates that each workspace crate may depend on.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 18] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 19] = [
     ("conjure-base", &[]),
     ("conjure-guest", &[]),
     ("conjure-skill", &["conjure-base"]),
@@ -75,6 +75,23 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 18] = [
         ],
     ),
     (
+        "conjure-server",
+        &[
+            "conjure-actors",
+            "conjure-api",
+            "conjure-artifact",
+            "conjure-base",
+            "conjure-conversation",
+            "conjure-egress",
+            "conjure-journal",
+            "conjure-runtime",
+            "conjure-sandbox",
+            "conjure-skill",
+            "conjure-store",
+            "conjure-toolbox",
+        ],
+    ),
+    (
         "conjure",
         &[
             "conjure-actors",
@@ -87,6 +104,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 18] = [
             "conjure-prompt",
             "conjure-runtime",
             "conjure-sandbox",
+            "conjure-server",
             "conjure-skill",
             "conjure-store",
             "conjure-toolbox",
@@ -95,7 +113,8 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 18] = [
 ];
 
 /// External crates, and the workspace crates that may use them.
-const EXTERNAL_CRATES: [(&str, &[&str]); 30] = [
+const EXTERNAL_CRATES: [(&str, &[&str]); 31] = [
+    ("axum", &["conjure-server"]),
     ("bollard", &["conjure-sandbox"]),
     ("caseless", &["conjure-skill"]),
     ("clap", &["conjure"]),
@@ -126,8 +145,8 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 30] = [
     ("http-body", &["conjure-anthropic"]),
     // The fakes of model services serve HTTP; an engine is asked by it.
     ("http-body-util", &["conjure-model-http"]),
-    ("hyper", &["conjure-model-http", "conjure-sandbox"]),
-    ("hyper-util", &["conjure-model-http", "conjure-sandbox"]),
+    ("hyper", &["conjure-model-http", "conjure-sandbox", "conjure-server"]),
+    ("hyper-util", &["conjure-model-http", "conjure-sandbox", "conjure-server"]),
     ("metrics", &["conjure-actors"]),
     ("ractor", &["conjure-actors"]),
     ("reqwest", &["conjure-anthropic", "conjure-artifact", "conjure-model-http"]),

@@ -1,0 +1,96 @@
+//! Connections: accepting them, at most so many at once, and serving HTTP/1.1 on each.
+//!
+//! State: the tasks of open connections. They end with the server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How long a request's head may take to arrive, also on a connection that is kept open.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
+
+/// How long to wait before accepting again, when the machine has no more file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The connections of a server.
+#[derive(Debug, Clone)]
+pub(crate) struct Connections {
+    pub(crate) tasks: TaskTracker,
+    permits: Arc<Semaphore>,
+    /// Cancelled when no request is to begin any more.
+    pub(crate) closing: CancellationToken,
+    /// Cancelled when open connections are to be dropped.
+    pub(crate) dropping: CancellationToken,
+}
+
+impl Connections {
+    pub(crate) fn new(most: usize, closing: CancellationToken) -> Self {
+        let permits = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
+        Self { tasks: TaskTracker::new(), permits, closing, dropping: CancellationToken::new() }
+    }
+}
+
+/// Accepts connections until the server closes. A permit is taken before each accept, so what is too much waits in the kernel.
+pub(crate) async fn accept(listener: TcpListener, router: Router, connections: Connections) {
+    loop {
+        let accepted = async {
+            let permit = Arc::clone(&connections.permits).acquire_owned().await;
+            (permit, listener.accept().await)
+        };
+        let (permit, stream) = tokio::select! {
+            biased;
+            () = connections.closing.cancelled() => return,
+            accepted = accepted => accepted,
+        };
+        let stream = match stream {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let (router, open) = (router.clone(), connections.clone());
+        connections.tasks.spawn(async move {
+            serve(stream, router, &open).await;
+            drop(permit);
+        });
+    }
+}
+
+/// Serves one connection until its client ends it, or the server closes.
+async fn serve(stream: TcpStream, router: Router, open: &Connections) {
+    // An event is one small write, which must not wait for the next.
+    let _ = stream.set_nodelay(true);
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    tokio::pin!(connection);
+    let mut is_closing = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = open.dropping.cancelled() => return,
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection ended with an error");
+                }
+                return;
+            }
+            () = open.closing.cancelled(), if !is_closing => {
+                is_closing = true;
+                // The request under way is answered, and no other is read.
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}

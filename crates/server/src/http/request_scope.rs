@@ -1,0 +1,95 @@
+//! What every request passes: its id, the check of its key, the body of an error, and one line in the audit log.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Method, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use conjure_base::{Clock as _, SystemClock};
+
+use crate::access::Caller;
+use crate::http::error::ApiError;
+use crate::http::origin::check_loopback;
+use crate::http::request_id::RequestId;
+use crate::state::ServerState;
+
+/// The paths that need no key: probes of the machine that runs the server.
+const OPEN_PATHS: [&str; 2] = ["/healthz", "/readyz"];
+
+/// Answers a request within its scope.
+pub(crate) async fn request_scope(
+    State(state): State<Arc<ServerState>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let id = RequestId::random();
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let started = SystemClock.timestamp();
+    let caller = admit(&state, &request).await;
+    let who = caller.as_ref().ok().map(|caller| caller.describe());
+    let response = match caller {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            request.extensions_mut().insert(id.clone());
+            next.run(request).await
+        }
+        Err(refused) => refused.into_response(),
+    };
+    let response = finish(response, &id);
+    let (tenant, key) = who.unwrap_or_default();
+    tracing::info!(
+        target: "conjure::audit",
+        request = id.as_str(),
+        %method,
+        path,
+        status = response.status().as_u16(),
+        tenant,
+        key,
+        milliseconds = SystemClock.timestamp().millis().saturating_sub(started.millis()),
+        "a request was answered"
+    );
+    response
+}
+
+/// Who asks, or why nobody may ask so.
+async fn admit(state: &ServerState, request: &Request) -> Result<Caller, ApiError> {
+    if OPEN_PATHS.contains(&request.uri().path()) {
+        return Ok(Caller::nobody(state.options.tenant.clone()));
+    }
+    if !state.keys.is_required() {
+        check_loopback(request.headers())?;
+    }
+    state.keys.admit(request.headers()).await
+}
+
+/// Adds the request's id, and writes the body of an error.
+fn finish(mut response: Response, id: &RequestId) -> Response {
+    if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+        let headers = std::mem::take(response.headers_mut());
+        response = (error.status(), Json(error.body(id.as_str()))).into_response();
+        for (name, value) in headers.iter().filter(|(name, _)| !response_body_header(name.as_str())) {
+            response.headers_mut().insert(name.clone(), value.clone());
+        }
+    }
+    if let Ok(value) = HeaderValue::from_str(id.as_str()) {
+        response.headers_mut().insert("request-id", value);
+    }
+    response
+}
+
+/// Whether the header describes the former body.
+fn response_body_header(name: &str) -> bool {
+    matches!(name, "content-type" | "content-length")
+}
+
+/// The answer where no route has the path.
+pub(crate) async fn not_found(method: Method, uri: Uri) -> ApiError {
+    ApiError::not_found(format!("there is no route {method} {}", uri.path()))
+}
+
+/// The answer where routes have the path, and none has the method.
+pub(crate) async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
+    ApiError::method_not_allowed(format!("{} has no method {method}", uri.path()))
+}

@@ -1,0 +1,20 @@
+//! The Managed Agents API over HTTP, on a [`Runtime`](conjure_runtime::Runtime).
+//!
+//! [`Server::bind`] listens; [`Server::serve`] answers until it is told to stop. A request passes these files, in this order:
+//! `http/connection` (accepting), `http/request_scope` (id, key, audit line), `routes` (the table), a handler.
+//! What a handler refuses is an [`ApiError`], whose body is exactly that of the API.
+//!
+//! State: none of its own beside open connections. Rows are in the runtime's journal; a crash loses nothing that was answered.
+
+mod access;
+mod http;
+mod options;
+mod routes;
+mod server;
+mod state;
+
+pub use access::Scope;
+pub use http::ApiError;
+pub use options::ServerOptions;
+pub use routes::{RouteInfo, route_table};
+pub use server::{ServeError, Server};

@@ -1,0 +1,51 @@
+//! The options of a server.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use conjure_base::TenantId;
+
+/// The options of a [`Server`](crate::Server).
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
+    pub(crate) listen: SocketAddr,
+    pub(crate) tenant: TenantId,
+    pub(crate) body_limit: usize,
+    pub(crate) connections: usize,
+    pub(crate) shutdown_time: Duration,
+}
+
+impl ServerOptions {
+    /// Listens on this address for this tenant, who owns everything while no keys are configured.
+    #[must_use]
+    pub const fn new(listen: SocketAddr, tenant: TenantId) -> Self {
+        Self {
+            listen,
+            tenant,
+            body_limit: 32 << 20,
+            connections: 4_096,
+            shutdown_time: Duration::from_secs(10),
+        }
+    }
+
+    /// The most bytes of a request's body, files excepted; by default 32 MiB, as at the vendor.
+    #[must_use]
+    pub const fn body_limit(mut self, bytes: usize) -> Self {
+        self.body_limit = bytes;
+        self
+    }
+
+    /// The most connections at once; by default 4,096. Others wait to be accepted.
+    #[must_use]
+    pub const fn connections(mut self, most: usize) -> Self {
+        self.connections = most;
+        self
+    }
+
+    /// How long requests may take to end once the server is told to stop; by default 10 seconds.
+    #[must_use]
+    pub const fn shutdown_time(mut self, time: Duration) -> Self {
+        self.shutdown_time = time;
+        self
+    }
+}

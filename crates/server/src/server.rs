@@ -1,0 +1,106 @@
+//! A server: its socket, its start and its end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
+use conjure_runtime::Runtime;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::access::Keys;
+use crate::http::{Connections, accept, method_not_allowed, not_found, request_scope};
+use crate::options::ServerOptions;
+use crate::routes;
+use crate::state::ServerState;
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The address cannot be listened on.
+    #[error("the server cannot listen on {address}: {reason}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The reason.
+        reason: std::io::Error,
+    },
+    /// Others than this machine could ask, and no key would be needed.
+    #[error(
+        "the server listens on {address} only with a key, since others than this machine reach it; `conjure keys create` makes one"
+    )]
+    NeedsKeys {
+        /// The address.
+        address: SocketAddr,
+    },
+}
+
+/// A server of the Managed Agents API that listens.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    router: Router,
+    connections: Connections,
+    options: ServerOptions,
+}
+
+impl Server {
+    /// Listens. Requests wait until [`Server::serve`] is called.
+    ///
+    /// # Errors
+    /// If the address cannot be listened on, or others than this machine reach it and there is no key.
+    pub async fn bind(options: ServerOptions, runtime: Runtime) -> Result<Self, ServeError> {
+        let wanted = options.listen;
+        let failed = |reason| ServeError::Listen { address: wanted, reason };
+        let keys = Keys::new(options.tenant.clone());
+        if !wanted.ip().is_loopback() && !keys.is_required() {
+            return Err(ServeError::NeedsKeys { address: wanted });
+        }
+        let listener = TcpListener::bind(wanted).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let closing = CancellationToken::new();
+        let connections = Connections::new(options.connections, closing.clone());
+        let state = Arc::new(ServerState { runtime, options: options.clone(), keys, closing });
+        let router = router(&state);
+        Ok(Self { listener, address, router, connections, options })
+    }
+
+    /// The address that it listens on, with the port that the system chose.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers requests until `stop` is done. Streams then end with a last event, and requests under way are answered, for as long as
+    /// [`ServerOptions::shutdown_time`] says. The runtime is not shut down.
+    pub async fn serve(self, stop: impl Future<Output = ()> + Send) {
+        let Self { listener, router, connections, options, .. } = self;
+        let accepting = accept(listener, router, connections.clone());
+        tokio::pin!(accepting);
+        tokio::select! {
+            () = stop => {}
+            () = &mut accepting => {}
+        }
+        connections.closing.cancel();
+        accepting.await;
+        connections.tasks.close();
+        if tokio::time::timeout(options.shutdown_time, connections.tasks.wait()).await.is_err() {
+            connections.dropping.cancel();
+            connections.tasks.wait().await;
+        }
+    }
+}
+
+fn router(state: &Arc<ServerState>) -> Router {
+    let router = routes::all().into_iter().fold(Router::new(), |router, route| route.add_to(router));
+    router
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(Arc::clone(state), request_scope))
+        .layer(DefaultBodyLimit::max(state.options.body_limit))
+        .with_state(Arc::clone(state))
+}
