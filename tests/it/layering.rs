@@ -8,27 +8,45 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The workspace crates that each workspace crate may depend on.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 19] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 20] = [
     ("conjure-base", &[]),
+    ("conjure-fs", &["conjure-base"]),
     ("conjure-guest", &[]),
-    ("conjure-skill", &["conjure-base"]),
-    ("conjure-store", &["conjure-base"]),
-    ("conjure-conversation", &["conjure-base"]),
+    ("conjure-skill", &["conjure-base", "conjure-fs"]),
+    ("conjure-store", &["conjure-base", "conjure-fs"]),
+    ("conjure-conversation", &["conjure-base", "conjure-fs"]),
     ("conjure-egress", &["conjure-base"]),
-    ("conjure-journal", &["conjure-base", "conjure-store"]),
+    ("conjure-journal", &["conjure-base", "conjure-fs", "conjure-store"]),
     ("conjure-model-http", &["conjure-base", "conjure-conversation"]),
     ("conjure-gemini", &["conjure-base", "conjure-conversation", "conjure-model-http"]),
     ("conjure-openai", &["conjure-base", "conjure-conversation", "conjure-model-http"]),
     ("conjure-prompt", &["conjure-base", "conjure-skill", "conjure-conversation"]),
-    ("conjure-sandbox", &["conjure-base", "conjure-egress", "conjure-guest", "conjure-store"]),
+    (
+        "conjure-sandbox",
+        &["conjure-base", "conjure-egress", "conjure-fs", "conjure-guest", "conjure-store"],
+    ),
     // The conversation records artifacts, and the artifact crate resolves them: they share one type.
     (
         "conjure-artifact",
-        &["conjure-base", "conjure-conversation", "conjure-egress", "conjure-skill", "conjure-store"],
+        &[
+            "conjure-base",
+            "conjure-conversation",
+            "conjure-egress",
+            "conjure-fs",
+            "conjure-skill",
+            "conjure-store",
+        ],
     ),
     (
         "conjure-anthropic",
-        &["conjure-artifact", "conjure-base", "conjure-conversation", "conjure-model-http", "conjure-skill"],
+        &[
+            "conjure-artifact",
+            "conjure-base",
+            "conjure-conversation",
+            "conjure-fs",
+            "conjure-model-http",
+            "conjure-skill",
+        ],
     ),
     (
         "conjure-toolbox",
@@ -36,6 +54,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 19] = [
             "conjure-artifact",
             "conjure-base",
             "conjure-conversation",
+            "conjure-fs",
             "conjure-prompt",
             "conjure-sandbox",
             "conjure-skill",
@@ -63,6 +82,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 19] = [
             "conjure-base",
             "conjure-conversation",
             "conjure-egress",
+            "conjure-fs",
             "conjure-gemini",
             "conjure-journal",
             "conjure-model-http",
@@ -99,6 +119,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 19] = [
             "conjure-base",
             "conjure-conversation",
             "conjure-egress",
+            "conjure-fs",
             "conjure-journal",
             "conjure-model-http",
             "conjure-prompt",
@@ -160,6 +181,7 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 31] = [
             "conjure-actors",
             "conjure-artifact",
             "conjure-conversation",
+            "conjure-fs",
             "conjure-guest",
             "conjure-sandbox",
             "conjure-skill",

@@ -1,0 +1,23 @@
+//! Files as several crates need them: directory handles, regular files beneath them, staged files, file locks, the
+//! removal of trees, and blocking work.
+//!
+//! A tool may plant a link wherever it may write, at any moment. So everything here works with open handles, and where
+//! a path is resolved, the kernel decides which links are followed. Nothing here knows whose files these are.
+
+mod blocking;
+mod dir_handle;
+mod file_lock;
+mod regular_file;
+mod remove_tree;
+mod rename;
+mod staged_file;
+mod stat;
+
+pub use blocking::{BlockingError, run_blocking};
+pub use dir_handle::{DirEntry, DirHandle, EntryKind, ensure_dir, entries};
+pub use file_lock::{FileLock, LockWait};
+pub use regular_file::{Links, OpenError, RegularFile, read_head};
+pub use remove_tree::{RemoveError, TreeRemoval, has_name};
+pub use rename::{rename_dir_new, rename_file_new};
+pub use staged_file::{StagedFile, replace_file};
+pub use stat::{dir_id, file_id, file_size, fingerprint};
