@@ -8,8 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The workspace crates that each workspace crate may depend on.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 20] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 21] = [
     ("conjure-base", &[]),
+    ("conjure-api", &["conjure-base"]),
     ("conjure-fs", &["conjure-base"]),
     ("conjure-guest", &[]),
     ("conjure-skill", &["conjure-base", "conjure-fs"]),
@@ -210,8 +211,14 @@ const SHARED_CRATES: [&str; 9] = [
 const FORBIDDEN_CRATES: [&str; 5] = ["anyhow", "async-trait", "lazy_static", "once_cell", "openssl"];
 
 /// Crates without tasks, sockets or asynchronous files.
-const PURE_CRATES: [&str; 5] =
-    ["conjure-base", "conjure-skill", "conjure-conversation", "conjure-prompt", "conjure-store"];
+const PURE_CRATES: [&str; 6] = [
+    "conjure-api",
+    "conjure-base",
+    "conjure-skill",
+    "conjure-conversation",
+    "conjure-prompt",
+    "conjure-store",
+];
 
 struct Member {
     name: String,

@@ -1,12 +1,13 @@
 //! Types and helpers that several crates of Conjure share: ids, digests, time, text, the redactor.
 //!
 //! Only types shared by several crates belong here. Nothing here does I/O, with two exceptions: [`SystemClock`] reads the
-//! machine's clock, and the constructors named `random` read its entropy.
+//! machine's clock, and what is named `random` reads its entropy.
 
 mod backoff;
 mod digest;
 mod file_id;
 mod id;
+mod random;
 mod redactor;
 mod sync;
 pub mod text;
@@ -17,6 +18,7 @@ pub use backoff::{Backoff, Jitter};
 pub use digest::{Digest, DigestError, DigestHasher};
 pub use file_id::{FileFingerprint, FileId, FileTime};
 pub use id::{CallId, ContainerId, IdError, SessionId, TenantId, TurnId};
+pub use random::random_bits;
 pub use redactor::{MIN_SECRET_BYTES, Redactor, is_sensitive_variable};
 pub use sync::lock;
 pub use time::{Clock, Deadline, SystemClock, TimedOut, with_deadline};

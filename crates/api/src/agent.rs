@@ -1,0 +1,211 @@
+//! Agents: saved, versioned configurations of what a session runs.
+
+use serde::{Deserialize, Serialize};
+
+use crate::input::{Input, ObjectInput, Patch};
+use crate::metadata::{self, Metadata, MetadataPatch};
+use crate::model_config::ModelConfig;
+use crate::skill_ref::{AgentSkill, SkillRef, read_skills};
+use crate::tool::{Tool, read_tools};
+use crate::{AgentId, RequestError, Time};
+
+pub(crate) const MAX_NAME: usize = 256;
+pub(crate) const MAX_SYSTEM: usize = 100_000;
+pub(crate) const MAX_DESCRIPTION: usize = 2_048;
+
+/// One version of an agent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "type", rename = "agent")]
+pub struct Agent {
+    /// Which agent.
+    pub id: AgentId,
+    /// When the agent was archived; null while it is in use.
+    pub archived_at: Option<Time>,
+    /// When the agent was made.
+    pub created_at: Time,
+    /// What the agent does, for people.
+    pub description: Option<String>,
+    /// Who the agent acts as.
+    pub execution_identity: ExecutionIdentity,
+    /// Servers of tools. Always empty: this server connects to none yet.
+    pub mcp_servers: Vec<McpServer>,
+    /// Pairs of text that the client keeps here.
+    pub metadata: Metadata,
+    /// The model that answers.
+    pub model: ModelConfig,
+    /// Always null: this server runs one agent in each session.
+    pub multiagent: Option<NoMultiagent>,
+    /// A name for people.
+    pub name: String,
+    /// The skills that the model may load.
+    pub skills: Vec<AgentSkill>,
+    /// The system prompt.
+    pub system: Option<String>,
+    /// The tools that the model may call.
+    pub tools: Vec<Tool>,
+    /// When this version was made.
+    pub updated_at: Time,
+    /// The number of this version, from 1.
+    pub version: u64,
+}
+
+/// Who an agent acts as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ExecutionIdentity {
+    /// The server itself.
+    #[default]
+    ServiceAccount,
+}
+
+/// A server of tools, by its URL.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename = "url")]
+pub struct McpServer {
+    /// The name by which a toolset names it.
+    pub name: String,
+    /// Where it is.
+    pub url: String,
+}
+
+/// The configuration of several agents in one session, of which there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NoMultiagent {}
+
+/// The body of `POST /v1/agents`.
+#[derive(Debug, Clone)]
+pub struct AgentCreate {
+    /// The model that answers, by the client's name for it.
+    pub model: ModelConfig,
+    /// A name for people.
+    pub name: String,
+    /// What the agent does, for people.
+    pub description: Option<String>,
+    /// Pairs of text.
+    pub metadata: Metadata,
+    /// The skills that the model may load.
+    pub skills: Vec<SkillRef>,
+    /// The system prompt.
+    pub system: Option<String>,
+    /// The tools that the model may call.
+    pub tools: Vec<Tool>,
+}
+
+/// The body of `POST /v1/agents/{id}`: what is left out stays.
+#[derive(Debug, Clone)]
+pub struct AgentUpdate {
+    /// What the agent does, for people.
+    pub description: Patch<String>,
+    /// Pairs of text to set or to remove.
+    pub metadata: MetadataPatch,
+    /// The model that answers.
+    pub model: Option<ModelConfig>,
+    /// A name for people.
+    pub name: Option<String>,
+    /// The skills that the model may load.
+    pub skills: Patch<Vec<SkillRef>>,
+    /// The system prompt.
+    pub system: Patch<String>,
+    /// The tools that the model may call.
+    pub tools: Patch<Vec<Tool>>,
+    /// The version that the client has seen. The update fails when another one is current.
+    pub version: Option<u64>,
+}
+
+impl AgentCreate {
+    /// Reads the body of a request.
+    ///
+    /// # Errors
+    /// When the body is not a new agent; the error says where and how to mend it.
+    pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
+        let mut object = Input::body(body)?.object()?;
+        read_unsupported(&mut object)?;
+        let create = Self {
+            model: ModelConfig::read(object.required("model")?)?,
+            name: object.required("name")?.text(1..=MAX_NAME)?,
+            description: read_text(&mut object, "description", MAX_DESCRIPTION)?,
+            metadata: metadata::read(&mut object)?,
+            skills: object.optional("skills").map_or(Ok(Vec::new()), read_skills)?,
+            system: read_text(&mut object, "system", MAX_SYSTEM)?,
+            tools: object.optional("tools").map_or(Ok(Vec::new()), read_tools)?,
+        };
+        object.finish()?;
+        Ok(create)
+    }
+}
+
+impl AgentUpdate {
+    /// Reads the body of a request.
+    ///
+    /// # Errors
+    /// When the body is not an update of an agent; the error says where and how to mend it.
+    pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
+        let mut object = Input::body(body)?.object()?;
+        read_unsupported(&mut object)?;
+        let update = Self {
+            description: patch_text(&mut object, "description", MAX_DESCRIPTION)?,
+            metadata: metadata::read_patch(&mut object)?,
+            model: required_if_given(&mut object, "model")?.map(ModelConfig::read).transpose()?,
+            name: required_if_given(&mut object, "name")?.map(|name| name.text(1..=MAX_NAME)).transpose()?,
+            skills: object.patch("skills", read_skills)?,
+            system: patch_text(&mut object, "system", MAX_SYSTEM)?,
+            tools: object.patch("tools", read_tools)?,
+            version: object.optional("version").map(|version| version.integer(1..=u64::MAX)).transpose()?,
+        };
+        object.finish()?;
+        Ok(update)
+    }
+}
+
+/// Refuses what agents have at the vendor and not here.
+fn read_unsupported(object: &mut ObjectInput<'_>) -> Result<(), RequestError> {
+    read_mcp_servers(object)?;
+    object.unsupported("multiagent", "several agents in one session (`multiagent`)")?;
+    if let Some(identity) = object.optional("execution_identity") {
+        let place = identity.place().to_owned();
+        let mut identity = identity.object()?;
+        if !identity.kind(&[("service_account", true), ("aws_role", false)])? {
+            return Err(RequestError::unsupported(place, "the execution identity `aws_role`"));
+        }
+        identity.finish()?;
+    }
+    Ok(())
+}
+
+pub(crate) fn read_mcp_servers(object: &mut ObjectInput<'_>) -> Result<(), RequestError> {
+    object.unsupported("mcp_servers", "MCP servers (`mcp_servers`)")
+}
+
+/// An optional text; empty and null are none.
+pub(crate) fn read_text(
+    object: &mut ObjectInput<'_>,
+    name: &'static str,
+    max: usize,
+) -> Result<Option<String>, RequestError> {
+    let text = object.optional(name).map(|input| input.text(0..=max)).transpose()?;
+    Ok(text.filter(|text| !text.is_empty()))
+}
+
+/// A text of an update; empty and null clear it.
+pub(crate) fn patch_text(
+    object: &mut ObjectInput<'_>,
+    name: &'static str,
+    max: usize,
+) -> Result<Patch<String>, RequestError> {
+    Ok(match object.patch(name, |input| input.text(0..=max))? {
+        Patch::Set(text) if text.is_empty() => Patch::Clear,
+        patch => patch,
+    })
+}
+
+/// A field that may be left out and may not be null.
+pub(crate) fn required_if_given<'a>(
+    object: &mut ObjectInput<'a>,
+    name: &'static str,
+) -> Result<Option<Input<'a>>, RequestError> {
+    match object.given(name) {
+        Some(input) if input.is_null() => Err(input
+            .error("null is not allowed, since it cannot be removed; leave the field out to keep the value")),
+        input => Ok(input),
+    }
+}

@@ -1,0 +1,37 @@
+//! Answers to deletions.
+
+use serde::Serialize;
+
+/// The answer to the deletion of an object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Deleted {
+    /// The id of what was deleted.
+    pub id: String,
+    /// What kind of object it was.
+    pub r#type: DeletedKind,
+}
+
+/// What was deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum DeletedKind {
+    #[serde(rename = "environment_deleted")]
+    Environment,
+    #[serde(rename = "file_deleted")]
+    File,
+    #[serde(rename = "session_deleted")]
+    Session,
+    #[serde(rename = "session_resource_deleted")]
+    SessionResource,
+    #[serde(rename = "skill_deleted")]
+    Skill,
+    #[serde(rename = "skill_version_deleted")]
+    SkillVersion,
+}
+
+impl Deleted {
+    /// The answer to the deletion of the object with this id.
+    pub fn new(kind: DeletedKind, id: impl ToString) -> Self {
+        Self { id: id.to_string(), r#type: kind }
+    }
+}

@@ -1,0 +1,323 @@
+//! Reads the JSON of a request: checks types and limits, and refuses unknown fields by their place.
+//!
+//! `serde` cannot say where in a tagged union a field is wrong. These readers know the place of each value, and keep the
+//! text of a value that is passed on as it is.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use crate::RequestError;
+
+/// A value of a request, with its place in it.
+#[derive(Debug, Clone)]
+pub(crate) struct Input<'a> {
+    place: String,
+    raw: &'a RawValue,
+}
+
+/// What a field of an update asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Patch<T> {
+    /// The field was left out: its value stays.
+    #[default]
+    Keep,
+    /// The field was null: its value is removed.
+    Clear,
+    /// The field had a value, which replaces the old one.
+    Set(T),
+}
+
+impl<T> Patch<T> {
+    /// The value after this patch of `current`, where null removes it.
+    pub fn apply(self, current: Option<T>) -> Option<T> {
+        match self {
+            Self::Keep => current,
+            Self::Clear => None,
+            Self::Set(value) => Some(value),
+        }
+    }
+
+    /// The value after this patch of `current`, where null makes it the default.
+    pub fn apply_or_default(self, current: T) -> T
+    where
+        T: Default,
+    {
+        match self {
+            Self::Keep => current,
+            Self::Clear => T::default(),
+            Self::Set(value) => value,
+        }
+    }
+}
+
+impl<'a> Input<'a> {
+    /// The body of a request.
+    pub(crate) fn body(bytes: &'a [u8]) -> Result<Self, RequestError> {
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Err(RequestError::new("", "the request has no body; send a JSON object"));
+        }
+        serde_json::from_slice(bytes)
+            .map(|raw| Self { place: String::new(), raw })
+            .map_err(|error| RequestError::new("", format!("the body is not JSON: {error}")))
+    }
+
+    pub(crate) fn place(&self) -> &str {
+        &self.place
+    }
+
+    pub(crate) fn error(&self, message: impl Into<String>) -> RequestError {
+        RequestError::new(self.place.clone(), message)
+    }
+
+    pub(crate) fn is_null(&self) -> bool {
+        self.raw.get() == "null"
+    }
+
+    pub(crate) fn is_string(&self) -> bool {
+        self.raw.get().starts_with('"')
+    }
+
+    /// The kind of the value, in JSON's words.
+    fn kind(&self) -> &'static str {
+        match self.raw.get().as_bytes().first() {
+            Some(b'"') => "a string",
+            Some(b'{') => "an object",
+            Some(b'[') => "an array",
+            Some(b't' | b'f') => "a boolean",
+            Some(b'n') => "null",
+            _ => "a number",
+        }
+    }
+
+    fn expected(&self, what: &str) -> RequestError {
+        self.error(format!("expected {what}, found {}", self.kind()))
+    }
+
+    fn read<T: Deserialize<'a>>(&self, what: &str) -> Result<T, RequestError> {
+        serde_json::from_str(self.raw.get()).map_err(|_| self.expected(what))
+    }
+
+    pub(crate) fn object(self) -> Result<ObjectInput<'a>, RequestError> {
+        let Fields(fields) = match self.raw.get().starts_with('{') {
+            true => serde_json::from_str(self.raw.get())
+                .map_err(|error| self.error(format!("the object cannot be read: {error}")))?,
+            false => return Err(self.expected("an object")),
+        };
+        let mut names: Vec<&str> = fields.iter().map(|(name, _)| name.as_ref()).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(self.error(format!("the field `{}` is there twice; keep one of them", twice[0])));
+        }
+        Ok(ObjectInput { place: self.place, known: Vec::new(), fields })
+    }
+
+    /// The elements of an array of at most `max`; `what` names them in messages.
+    pub(crate) fn array(self, what: &str, max: usize) -> Result<Vec<Self>, RequestError> {
+        let elements: Vec<&RawValue> = self.read("an array")?;
+        if elements.len() > max {
+            return Err(
+                self.error(format!("{} {what} are too many; at most {max} are allowed", elements.len()))
+            );
+        }
+        let place = &self.place;
+        Ok((elements.into_iter().enumerate())
+            .map(|(index, raw)| Self { place: format!("{place}.{index}"), raw })
+            .collect())
+    }
+
+    /// A string of any length.
+    pub(crate) fn string(&self) -> Result<String, RequestError> {
+        self.read("a string")
+    }
+
+    /// A string whose number of characters is in `length`.
+    pub(crate) fn text(&self, length: RangeInclusive<usize>) -> Result<String, RequestError> {
+        let text = self.string()?;
+        let found = text.chars().count();
+        if length.contains(&found) {
+            return Ok(text);
+        }
+        let (min, max) = (length.start(), length.end());
+        Err(self.error(match found {
+            0 => format!("the text is empty; give 1 to {max} characters"),
+            _ => format!("the text has {found} characters; {min} to {max} are allowed"),
+        }))
+    }
+
+    pub(crate) fn boolean(&self) -> Result<bool, RequestError> {
+        self.read("true or false")
+    }
+
+    /// An integer in `range`.
+    pub(crate) fn integer(&self, range: RangeInclusive<u64>) -> Result<u64, RequestError> {
+        let (min, max) = (range.start(), range.end());
+        let wanted = if *max == u64::MAX { format!("{min} or more") } else { format!("{min} to {max}") };
+        let number: serde_json::Number = self.read("an integer")?;
+        number
+            .as_u64()
+            .filter(|number| range.contains(number))
+            .ok_or_else(|| self.error(format!("{number} is not allowed; give an integer of {wanted}")))
+    }
+
+    /// One of `allowed`, by its name.
+    pub(crate) fn one_of<T: Copy>(&self, allowed: &[(&str, T)]) -> Result<T, RequestError> {
+        let text = self.string()?;
+        allowed.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
+            self.error(format!(
+                "`{text}` is not allowed; give {}",
+                one_of(allowed.iter().map(|(name, _)| *name))
+            ))
+        })
+    }
+
+    /// The value as it was written, which later readers can read as well: JSON of no more than their depth.
+    pub(crate) fn verbatim(&self) -> Result<Box<RawValue>, RequestError> {
+        serde_json::from_str::<serde_json::Value>(self.raw.get())
+            .map_err(|error| self.error(format!("the value cannot be read: {error}")))?;
+        Ok(self.raw.to_owned())
+    }
+}
+
+/// The fields of an object of a request. [`ObjectInput::finish`] refuses those that nobody asked for.
+#[derive(Debug)]
+pub(crate) struct ObjectInput<'a> {
+    place: String,
+    /// What was asked for, for the message on unknown fields.
+    known: Vec<&'static str>,
+    fields: Vec<(Cow<'a, str>, &'a RawValue)>,
+}
+
+impl<'a> ObjectInput<'a> {
+    /// The place of the field `name`.
+    pub(crate) fn place_of(&self, name: &str) -> String {
+        if self.place.is_empty() { name.to_owned() } else { format!("{}.{name}", self.place) }
+    }
+
+    /// The field as it is; nothing when it is absent.
+    pub(crate) fn given(&mut self, name: &'static str) -> Option<Input<'a>> {
+        self.known.push(name);
+        let index = self.fields.iter().position(|(found, _)| found == name)?;
+        let (_, raw) = self.fields.swap_remove(index);
+        Some(Input { place: self.place_of(name), raw })
+    }
+
+    /// The field; nothing when it is absent or null.
+    pub(crate) fn optional(&mut self, name: &'static str) -> Option<Input<'a>> {
+        self.given(name).filter(|input| !input.is_null())
+    }
+
+    /// The field, which must be there.
+    pub(crate) fn required(&mut self, name: &'static str) -> Result<Input<'a>, RequestError> {
+        let place = self.place_of(name);
+        self.given(name).ok_or_else(|| RequestError::new(place, "the field is missing; it is required"))
+    }
+
+    /// The field of an update, read by `read` where it has a value.
+    pub(crate) fn patch<T>(
+        &mut self,
+        name: &'static str,
+        read: impl FnOnce(Input<'a>) -> Result<T, RequestError>,
+    ) -> Result<Patch<T>, RequestError> {
+        match self.given(name) {
+            None => Ok(Patch::Keep),
+            Some(input) if input.is_null() => Ok(Patch::Clear),
+            Some(input) => read(input).map(Patch::Set),
+        }
+    }
+
+    /// The value of `type`, which must be one of `allowed`.
+    pub(crate) fn kind<T: Copy>(&mut self, allowed: &[(&str, T)]) -> Result<T, RequestError> {
+        self.required("type")?.one_of(allowed)
+    }
+
+    /// Refuses the field `name`, which this server does not support, when it asks for something.
+    pub(crate) fn unsupported(&mut self, name: &'static str, what: &str) -> Result<(), RequestError> {
+        match self.optional(name) {
+            Some(input) if !matches!(input.raw.get(), "[]" | "{}") => {
+                Err(RequestError::unsupported(input.place, what))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The remaining fields, of an object whose names are the client's own.
+    pub(crate) fn entries(self) -> Vec<(String, Input<'a>)> {
+        let place = self.place.clone();
+        self.fields
+            .into_iter()
+            .map(|(name, raw)| {
+                let place = if place.is_empty() { name.to_string() } else { format!("{place}.{name}") };
+                (name.into_owned(), Input { place, raw })
+            })
+            .collect()
+    }
+
+    /// Refuses the fields that nobody asked for.
+    pub(crate) fn finish(self) -> Result<(), RequestError> {
+        let Some((unknown, _)) = self.fields.first() else { return Ok(()) };
+        let known = one_of(self.known.iter().copied());
+        Err(RequestError::new(
+            self.place_of(unknown),
+            format!("the field is unknown; remove it, or give one of the fields {known}"),
+        ))
+    }
+}
+
+/// "`a`, `b` or `c`".
+fn one_of<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => names.join(""),
+    }
+}
+
+/// The fields of an object in their order, read without what is in them.
+struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+/// A name: borrowed when it has no escapes.
+struct Name<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NameVisitor;
+        impl<'de> Visitor<'de> for NameVisitor {
+            type Value = Name<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name")
+            }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Name<'de>, E> {
+                Ok(Name(Cow::Borrowed(text)))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Name<'de>, E> {
+                Ok(Name(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(NameVisitor)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FieldsVisitor;
+        impl<'de> Visitor<'de> for FieldsVisitor {
+            type Value = Fields<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
+                let mut fields = Vec::new();
+                while let Some((Name(name), raw)) = map.next_entry()? {
+                    fields.push((name, raw));
+                }
+                Ok(Fields(fields))
+            }
+        }
+        deserializer.deserialize_map(FieldsVisitor)
+    }
+}

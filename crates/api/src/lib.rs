@@ -1,0 +1,67 @@
+//! The types of the Managed Agents API: what clients send, and what they read. Pure: no HTTP, no I/O.
+//!
+//! Requests are read by [`AgentCreate::from_json`] and its like, from the bytes of a body. They check types and limits,
+//! and refuse unknown fields and what this server does not have. A [`RequestError`] says where, what and how to mend it.
+//! Answers are plain structs that `serde` writes; those that are stored are read again.
+//!
+//! The names and types are those of the vendor's official SDK. What is null there may be null here, and no more.
+
+mod agent;
+mod client_event;
+mod content;
+mod deleted;
+mod environment;
+mod error;
+mod event;
+mod file;
+mod id;
+mod input;
+mod metadata;
+mod model;
+mod model_config;
+mod page;
+mod query;
+mod request_error;
+mod resource;
+mod session;
+mod session_error;
+mod skill;
+mod skill_ref;
+mod time;
+mod tool;
+
+pub use agent::{Agent, AgentCreate, AgentUpdate, ExecutionIdentity, McpServer, NoMultiagent};
+pub use client_event::{ClientEvent, EventSend, ToolOutcome};
+pub use content::{Citations, ContentBlock, DocumentSource, ImageSource, SearchText};
+pub use deleted::{Deleted, DeletedKind};
+pub use environment::{
+    CloudConfig, CloudUpdate, ConfigUpdate, Environment, EnvironmentConfig, EnvironmentCreate,
+    EnvironmentScope, EnvironmentUpdate, LimitedNetworking, Networking, Packages,
+};
+pub use error::{ErrorBody, ErrorDetails, ErrorKind, ErrorObject};
+pub use event::{
+    Confirmation, ContentDelta, EVENT_TYPES, EvaluatedPermission, Evaluation, Event, EventKind, ModelUsage,
+    Preview, PreviewedEvent, SentEvents, StopDetails, StopReason,
+};
+pub use file::{FileMetadata, FileScope};
+pub use id::{AgentId, ApiIdError, EnvironmentId, FileId, RequestId, ResourceId, SkillId, SkillVersionId};
+pub use input::Patch;
+pub use metadata::{Metadata, MetadataPatch, patch_metadata};
+pub use model::{Lifecycle, ModelInfo};
+pub use model_config::{Effort, ModelConfig, Speed};
+pub use page::{Cursor, FilePage, IdPage, Order, Page, TwoWayPage};
+pub use query::{
+    AgentListQuery, ById, EnvironmentListQuery, EventListQuery, EventStreamQuery, FileListQuery,
+    ModelListQuery, PageQuery, SessionListQuery, SkillListQuery, TimeRange, agent_version_query, no_query,
+};
+pub use request_error::RequestError;
+pub use resource::{Resource, ResourceCreate};
+pub use session::{
+    AgentChoice, AgentOverrides, Budget, CacheCreation, Money, Session, SessionAgent, SessionCreate,
+    SessionStats, SessionStatus, SessionUpdate, SessionUsage,
+};
+pub use session_error::{RetryStatus, SessionError, SessionErrorKind};
+pub use skill::{Skill, SkillSource, SkillVersion};
+pub use skill_ref::{AgentSkill, SkillKind, SkillRef};
+pub use time::{Time, TimeError};
+pub use tool::{BuiltinTool, CustomTool, PermissionPolicy, Tool, ToolConfig, Toolset, ToolsetDefault};
