@@ -11,7 +11,7 @@ use std::path::{Component, Path};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use crate::regular_file::{Links, OpenError, RegularFile, open_retrying};
+use crate::regular_file::{Links, OpenError, RegularFile, open_beneath, open_retrying};
 
 /// Opens a directory itself, and no link to it.
 const DIRECT: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -52,8 +52,7 @@ impl DirHandle {
     /// # Errors
     /// `LOOP` for a link, `XDEV` for a path that leads out, and others of the system.
     pub fn open_dir(&self, relative: &Path) -> Result<Self, Errno> {
-        let resolve = ResolveFlags::BENEATH | Links::Refused.resolve_flags();
-        open_retrying(&self.0, relative, OFlags::RDONLY | OFlags::DIRECTORY, resolve).map(Self)
+        open_beneath(&self.0, relative, OFlags::RDONLY | OFlags::DIRECTORY, Links::Refused).map(Self)
     }
 
     /// Creates a file beneath the directory, through no link. The umask applies to `mode`.

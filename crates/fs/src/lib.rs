@@ -16,7 +16,7 @@ mod stat;
 pub use blocking::{BlockingError, run_blocking};
 pub use dir_handle::{DirEntry, DirHandle, EntryKind, ensure_dir, entries};
 pub use file_lock::{FileLock, LockWait};
-pub use regular_file::{Links, OpenError, RegularFile, read_head};
+pub use regular_file::{Links, OpenError, RegularFile, open_beneath, read_head};
 pub use remove_tree::{RemoveError, TreeRemoval, has_name};
 pub use rename::{rename_dir_new, rename_file_new};
 pub use staged_file::{StagedFile, replace_file};

@@ -214,6 +214,14 @@ fn reject_pseudo_files(file: &OwnedFd) -> Result<(), OpenError> {
     }
 }
 
+/// Opens a path beneath an open directory, in which the kernel resolves it. `CLOEXEC` is added to `flags`.
+///
+/// # Errors
+/// `XDEV` when the path leads out, `LOOP` for a refused link or a circle of links, and others of the system.
+pub fn open_beneath(dir: impl AsFd, path: &Path, flags: OFlags, links: Links) -> Result<OwnedFd, Errno> {
+    open_retrying(dir, path, flags, ResolveFlags::BENEATH | links.resolve_flags())
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "nothing tells when a storm of renames is over; the call blocks anyway"

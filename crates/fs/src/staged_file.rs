@@ -4,6 +4,7 @@
 //! except between two adjacent system calls when it replaces a file.
 
 use std::fs::File;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -14,8 +15,8 @@ use rustix::path::Arg;
 
 use crate::rename::rename_file_new;
 
-/// How many names are tried. Only leftovers and others that write at the same time have such names.
-const ATTEMPTS: u32 = 1000;
+/// How many random names are tried.
+const ATTEMPTS: u32 = 100;
 
 /// A file that is being written.
 #[derive(Debug)]
@@ -69,12 +70,26 @@ impl StagedFile {
         &mut self.file
     }
 
-    /// Waits until the content is on the disk.
+    /// Its name in its directory until it is complete.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+
+    /// Waits until content and permissions are on the disk.
     ///
     /// # Errors
     /// Those of the system.
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_all()
+    }
+
+    /// Waits until the content is on the disk; not for its permissions.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
     }
 
     /// Gives the file its name in its directory. Another file of that name is replaced, and a link is, not what it leads
@@ -92,8 +107,7 @@ impl StagedFile {
             let (name, ()) = with_new_name(|name| self.link(name))?;
             self.name = Some(name);
         }
-        let staged = self.name.as_deref().unwrap_or_default();
-        rustix::fs::renameat(&self.dir, staged, &self.dir, name)?;
+        rustix::fs::renameat(&self.dir, self.name(), &self.dir, name)?;
         self.name = None;
         Ok(())
     }
@@ -163,8 +177,8 @@ fn open(dir: &OwnedFd, name: &str, flags: OFlags, mode: Mode) -> Result<File, Er
 }
 
 fn with_new_name<T>(mut make: impl FnMut(&str) -> Result<T, Errno>) -> Result<(String, T), Errno> {
-    for attempt in 0..ATTEMPTS {
-        let name = format!(".conjure-{}-{attempt}.tmp", std::process::id());
+    for _ in 0..ATTEMPTS {
+        let name = format!(".conjure-{:016x}.tmp", RandomState::new().build_hasher().finish());
         match make(&name) {
             Err(Errno::EXIST) => {}
             made => return Ok((name, made?)),

@@ -4,13 +4,14 @@ use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 
 use conjure_base::{Digest, Timestamp};
-use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
+use conjure_fs::{FileLock, file_size};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::StoreError;
 use crate::file_mode::FileMode;
 use crate::frozen::{digest_part, last_used as frozen_last_used};
-use crate::stat::{file_size, last_access};
+use crate::stat::last_access;
 use crate::store::{Inner, Store};
 use crate::store_dirs::{FROZEN, StoreDirs, parse_content_name};
 
@@ -122,14 +123,10 @@ impl Store {
                     Err(Errno::NOENT) => continue,
                     other => other.map_err(failed)?,
                 };
-                match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                    Ok(()) => {}
-                    Err(Errno::WOULDBLOCK) => {
-                        report.alive += 1;
-                        continue;
-                    }
-                    Err(errno) => return Err(failed(errno)),
-                }
+                let Some(_lock) = FileLock::try_exclusive(file).map_err(failed)? else {
+                    report.alive += 1;
+                    continue;
+                };
                 // The lock is held during the removal. A writer that has just created the file, and finds it locked, takes another name.
                 if remove(folder, &name).map_err(failed)? {
                     report.removed += 1;
@@ -158,7 +155,7 @@ impl Store {
         for area in StoreArea::ALL {
             for shard in self.inner().shards(area)? {
                 // Locked per shard, so that insertions can run in between.
-                let _lock = self.inner().dirs.lock(FlockOperation::LockExclusive)?;
+                let _lock = self.inner().dirs.lock(FileLock::exclusive)?;
                 self.inner().for_each_content(area, &shard, |folder, digest, name, stat| {
                     let is_old = area.last_used(stat).millis() < unused_since.millis();
                     if is_old && !is_live(&digest) && remove(folder, name)? {

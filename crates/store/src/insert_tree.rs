@@ -10,18 +10,16 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
-use std::thread;
-use std::time::Duration;
 
 use conjure_base::Digest;
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
+use conjure_fs::{Links, file_size, fingerprint, open_beneath};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::StoreError;
 use crate::file_mode::FileMode;
 use crate::source_file::{NEVER_CANCELLED, SourceFile};
 use crate::staged_file::StagedFile;
-use crate::stat::{file_size, fingerprint};
 use crate::store::{Durability, GcGuard, Store};
 use crate::tree::{SkipReason, SkippedEntry, Tree, TreeFile, TreeOptions};
 
@@ -30,11 +28,6 @@ const MAX_PENDING: usize = 64;
 
 /// With fewer new contents, each is synced by itself: syncing the whole file system also waits for the writes of others.
 const MIN_JOINT_SYNC: usize = 8;
-
-/// The kernel gives up a path with `..` when a rename or mount happens anywhere on the machine. The call is then retried at
-/// once, and later with pauses: for about a second in total.
-const FAST_RETRIES: usize = 16;
-const MAX_RETRIES: usize = 1000;
 
 /// The maximum depth, whatever the options allow: each level holds a descriptor open.
 const MAX_DEPTH: u32 = 128;
@@ -202,7 +195,7 @@ impl TreeInserter<'_> {
             FileType::RegularFile => {
                 let (root, path) = (self.root.try_clone(), path);
                 let root = root.map_err(|error| StoreError::from_io(error, "open", path))?;
-                self.insert_file(path, &stat, || resolve(&root, path, OPEN_FILE))
+                self.insert_file(path, &stat, || open_beneath(&root, path, OPEN_FILE, Links::Followed))
             }
             _ => {
                 self.skip(path, SkipReason::SpecialFile);
@@ -212,7 +205,7 @@ impl TreeInserter<'_> {
     }
 
     fn resolve(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-        resolve(&self.root, path, flags | OFlags::CLOEXEC)
+        open_beneath(&self.root, path, flags, Links::Followed)
     }
 
     fn skip(&mut self, path: &Path, reason: SkipReason) {
@@ -283,20 +276,6 @@ impl TreeInserter<'_> {
         }
         Ok(())
     }
-}
-
-/// Opens a path beneath the root, through links that stay beneath it.
-#[expect(clippy::disallowed_methods, reason = "no event tells when the renames end; the traversal may block")]
-fn resolve(root: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    for race in 0..MAX_RETRIES {
-        match rustix::fs::openat2(root, path, flags, Mode::empty(), resolve) {
-            Err(Errno::AGAIN | Errno::INTR) if race < FAST_RETRIES => {}
-            Err(Errno::AGAIN | Errno::INTR) => thread::sleep(Duration::from_millis(1)),
-            other => return other,
-        }
-    }
-    Err(Errno::AGAIN)
 }
 
 fn file_mode(stat: &Stat) -> FileMode {

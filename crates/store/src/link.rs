@@ -1,11 +1,13 @@
 //! Linking contents and trees to where they are needed, or copying them where they cannot be linked.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use conjure_base::Digest;
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
+use conjure_fs::{DirHandle, StagedFile};
+use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
 
 use crate::error::StoreError;
@@ -13,9 +15,6 @@ use crate::file_mode::FileMode;
 use crate::store::{Inner, Store, Verify};
 use crate::store_dirs::content_name;
 use crate::tree::Tree;
-
-/// The number of names to try for a copy that is being written.
-const MAX_ATTEMPTS: u32 = 1000;
 
 /// Permission bits of the directories of a tree.
 const DIR_MODE: Mode = Mode::from_raw_mode(0o755);
@@ -76,14 +75,20 @@ impl Store {
     pub fn link_tree(&self, tree: &Tree, folder: impl AsFd) -> Result<(), StoreError> {
         let store = self.inner();
         let gc_guard = store.lock_against_gc()?;
-        let top = folder.as_fd();
+        let top = folder.as_fd().try_clone_to_owned();
+        let top = top.map_err(|error| StoreError::from_io(error, "open", Path::new(".")))?;
+        let top = DirHandle::from(top);
         // Files are sorted by path, so those of one directory follow each other.
-        let mut parent: Option<(&Path, OwnedFd)> = None;
+        let mut parent: Option<(&Path, DirHandle)> = None;
         for file in tree.files() {
             let (path, mode) = (file.path(), file.mode());
             let above = path.parent().unwrap_or(Path::new(""));
             if parent.as_ref().is_none_or(|(open, _)| *open != above) {
-                parent = Some((above, create_dirs(top, above)?));
+                let opened = top.create_dirs(above, DIR_MODE);
+                parent = Some((
+                    above,
+                    opened.map_err(|errno| StoreError::from_errno(errno, "create the directory", above))?,
+                ));
             }
             let Some((_, parent)) = &parent else { continue };
             let name = Path::new(path.file_name().unwrap_or_default());
@@ -92,29 +97,6 @@ impl Store {
         }
         Ok(())
     }
-}
-
-/// Opens the directory at `path` beneath `top`, and creates missing ones. Symbolic links are not followed.
-fn create_dirs(top: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, StoreError> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let failed = |errno, path: &Path| StoreError::from_errno(errno, "create the directory", path);
-    let mut made = PathBuf::new();
-    let mut folder =
-        rustix::fs::openat(top, ".", flags, Mode::empty()).map_err(|errno| failed(errno, path))?;
-    for component in path.components() {
-        made.push(component);
-        let Component::Normal(name) = component else { return Err(failed(Errno::INVAL, path)) };
-        let mut next = rustix::fs::openat(&folder, name, flags, Mode::empty());
-        if matches!(next, Err(Errno::NOENT)) {
-            rustix::fs::mkdirat(&folder, name, Mode::RWXU).map_err(|errno| failed(errno, &made))?;
-            next = rustix::fs::openat(&folder, name, flags, Mode::empty());
-            // Independent of the umask of the process.
-            rustix::fs::chmodat(&folder, name, DIR_MODE, AtFlags::empty())
-                .map_err(|errno| failed(errno, &made))?;
-        }
-        folder = next.map_err(|errno| failed(errno, &made))?;
-    }
-    Ok(folder)
 }
 
 fn check_name(name: &Path) -> Result<(), StoreError> {
@@ -165,45 +147,20 @@ impl Inner {
         check: impl Fn(&OwnedFd) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let failed = |errno| StoreError::from_errno(errno, "copy", name);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        for _ in 0..MAX_ATTEMPTS {
-            let staged = format!(".conjure-{}.tmp", self.next_temp_name());
-            let to = match rustix::fs::openat(folder, staged.as_str(), flags, Mode::RUSR | Mode::WUSR) {
-                Err(Errno::EXIST) => continue,
-                other => other.map_err(failed)?,
-            };
-            let copied = copy(&from, &to)
-                .map_err(|error| StoreError::from_io(error, "copy", name))
-                .and_then(|()| check(&from))
-                .and_then(|()| rustix::fs::fchmod(&to, mode.permissions()).map_err(failed))
-                .and_then(|()| link_if_absent(folder, &staged, name).map_err(failed));
-            if copied.is_err() {
-                // The error of the copy is reported, not the one of the removal.
-                let _ = rustix::fs::unlinkat(folder, staged.as_str(), AtFlags::empty());
-            }
-            return copied;
-        }
-        Err(failed(Errno::EXIST))
+        let failed_io = |error| StoreError::from_io(error, "copy", name);
+        let mut staged = StagedFile::create(folder, Mode::RUSR | Mode::WUSR).map_err(failed_io)?;
+        copy(&from, staged.file()).map_err(failed_io)?;
+        check(&from)?;
+        rustix::fs::fchmod(staged.file(), mode.permissions()).map_err(failed)?;
+        staged.rename_new(name).map_err(failed_io)
     }
 }
 
-fn copy(from: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
-    if rustix::fs::ioctl_ficlone(to, from).is_ok() {
+fn copy(from: &OwnedFd, to: &mut File) -> io::Result<()> {
+    if rustix::fs::ioctl_ficlone(&*to, from).is_ok() {
         return Ok(());
     }
-    let (mut from, mut to) = (std::fs::File::from(from.try_clone()?), std::fs::File::from(to.try_clone()?));
+    let mut from = File::from(from.try_clone()?);
     // The standard library lets the kernel copy where it can.
-    io::copy(&mut from, &mut to).map(drop)
-}
-
-/// Renames the staged file to its name, unless that is taken.
-fn link_if_absent(folder: BorrowedFd<'_>, staged: &str, name: &Path) -> Result<(), Errno> {
-    match rustix::fs::renameat_with(folder, staged, folder, name, RenameFlags::NOREPLACE) {
-        // The file system does not support the flag.
-        Err(Errno::INVAL | Errno::NOSYS) => {
-            rustix::fs::linkat(folder, staged, folder, name, AtFlags::empty())?;
-            rustix::fs::unlinkat(folder, staged, AtFlags::empty())
-        }
-        other => other,
-    }
+    io::copy(&mut from, to).map(drop)
 }

@@ -6,10 +6,10 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use conjure_base::{Digest, DigestHasher};
-use rustix::fs::{FileType, Stat};
+use conjure_fs::{OpenError, RegularFile};
+use rustix::fs::Stat;
 
 use crate::error::StoreError;
-use crate::stat::file_size;
 
 /// The number of bytes that are read at once.
 const CHUNK_BYTES: usize = 128 * 1024;
@@ -26,40 +26,39 @@ pub(crate) const NEVER_CANCELLED: ContinueCheck<'static> = &|| true;
 /// An open regular file.
 #[derive(Debug)]
 pub(crate) struct SourceFile {
-    file: File,
+    file: RegularFile,
     path: PathBuf,
-    stat: Stat,
 }
 
 impl SourceFile {
     /// Checks that the open file is regular and has at most `limit` bytes. It must have been opened with `O_NONBLOCK`.
     pub(crate) fn new(file: OwnedFd, path: &Path, limit: u64) -> Result<Self, StoreError> {
-        let stat = rustix::fs::fstat(&file).map_err(|errno| StoreError::from_errno(errno, "read", path))?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(StoreError::NotRegularFile { path: path.to_owned() });
-        }
-        let source = Self { file: file.into(), path: path.to_owned(), stat };
+        let file = RegularFile::from_open(file).map_err(|error| match error {
+            OpenError::Failed(errno) => StoreError::from_errno(errno, "read", path),
+            _ => StoreError::NotRegularFile { path: path.to_owned() },
+        })?;
+        let source = Self { file, path: path.to_owned() };
         if source.size() > limit {
             return Err(StoreError::LimitExceeded { path: source.path, what: "bytes", limit });
         }
         Ok(source)
     }
 
-    pub(crate) const fn stat(&self) -> &Stat {
-        &self.stat
+    pub(crate) fn stat(&self) -> &Stat {
+        self.file.stat()
     }
 
     /// Its size in bytes when it was opened.
     pub(crate) fn size(&self) -> u64 {
-        file_size(&self.stat)
+        self.file.size()
     }
 
-    pub(crate) const fn file(&self) -> &File {
-        &self.file
+    pub(crate) fn file(&self) -> &File {
+        self.file.file()
     }
 
     pub(crate) fn into_file(self) -> OwnedFd {
-        self.file.into()
+        self.file.into_file().into()
     }
 
     fn changed_error(&self) -> StoreError {
@@ -69,7 +68,10 @@ impl SourceFile {
     /// The whole content of a small file.
     pub(crate) fn read_small(&mut self) -> Result<Vec<u8>, StoreError> {
         let size = self.size();
-        self.file.seek(SeekFrom::Start(0)).map_err(|error| StoreError::from_io(error, "read", &self.path))?;
+        self.file
+            .file()
+            .seek(SeekFrom::Start(0))
+            .map_err(|error| StoreError::from_io(error, "read", &self.path))?;
         let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1);
         let read = (&mut self.file).take(size + 1).read_to_end(&mut bytes);
         read.map_err(|error| StoreError::from_io(error, "read", &self.path))?;
@@ -85,7 +87,7 @@ impl SourceFile {
         should_continue: ContinueCheck<'_>,
     ) -> Result<Digest, StoreError> {
         let failed = |error| StoreError::from_io(error, "read", &self.path);
-        self.file.seek(SeekFrom::Start(0)).map_err(failed)?;
+        self.file.file().seek(SeekFrom::Start(0)).map_err(failed)?;
         let mut hasher = DigestHasher::new();
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut remaining = self.size();
@@ -93,7 +95,7 @@ impl SourceFile {
             if !should_continue() {
                 return Err(StoreError::Cancelled { path: self.path.clone() });
             }
-            let length = read_retrying(&mut self.file, &mut chunk).map_err(failed)?;
+            let length = self.file.read(&mut chunk).map_err(failed)?;
             let bytes = chunk.get(..length).unwrap_or_default();
             if bytes.is_empty() {
                 break;
@@ -115,14 +117,9 @@ impl SourceFile {
 
     /// Refuses a file that has changed since it was opened, or of which not exactly its size was read.
     pub(crate) fn check_unchanged(&self, read: u64) -> Result<(), StoreError> {
-        let now = rustix::fs::fstat(&self.file);
-        let now = now.map_err(|errno| StoreError::from_errno(errno, "read", &self.path))?;
-        let identity = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
-        if read == self.size() && identity(&now) == identity(&self.stat) {
-            Ok(())
-        } else {
-            Err(self.changed_error())
-        }
+        let is_unchanged = self.file.is_unchanged();
+        let is_unchanged = is_unchanged.map_err(|errno| StoreError::from_errno(errno, "read", &self.path))?;
+        if read == self.size() && is_unchanged { Ok(()) } else { Err(self.changed_error()) }
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use conjure_base::Digest;
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FlockOperation, Mode};
 use rustix::io::Errno;
 
 use crate::error::StoreError;
@@ -15,51 +15,47 @@ use crate::file_mode::FileMode;
 use crate::store::{Durability, Inner};
 use crate::store_dirs::content_name;
 
-/// The number of names to try. A name is taken only by a leftover of a process with the same id, or by a sweep.
+/// How often a file is created again when a sweep takes it for a leftover.
 const MAX_ATTEMPTS: u32 = 1000;
 
 pub(crate) struct StagedFile {
     store: Arc<Inner>,
     mode: FileMode,
-    /// `None` once the file was removed.
-    name: Option<String>,
-    file: File,
+    staged: conjure_fs::StagedFile,
 }
 
 impl StagedFile {
     /// Creates an empty file.
     pub(crate) fn new(store: &Arc<Inner>, mode: FileMode) -> Result<Self, StoreError> {
         let dirs = &store.dirs;
-        let failed = |errno, name: &str| StoreError::from_errno(errno, "write", &dirs.temp_path(name));
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         for _ in 0..MAX_ATTEMPTS {
-            let name = store.next_temp_name();
-            let file =
-                match rustix::fs::openat(dirs.temp_dir(), name.as_str(), flags, Mode::RUSR | Mode::WUSR) {
-                    Err(Errno::EXIST) => continue,
-                    other => other.map_err(|errno| failed(errno, &name))?,
-                };
-            // A sweep may have come in between: it holds the lock, or has removed the file.
-            if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let staged = conjure_fs::StagedFile::create(dirs.temp_dir(), Mode::RUSR | Mode::WUSR);
+            let mut staged =
+                staged.map_err(|error| StoreError::from_io(error, "write", &dirs.temp_path("")))?;
+            let failed = |errno, name: &str| StoreError::from_errno(errno, "write", &dirs.temp_path(name));
+            // A sweep may have come in between: it holds the lock, or has removed the file. The lock lasts as long as the file is open.
+            if rustix::fs::flock(staged.file(), FlockOperation::NonBlockingLockExclusive).is_err() {
                 continue;
             }
-            if rustix::fs::fstat(&file).map_err(|errno| failed(errno, &name))?.st_nlink == 0 {
+            let stat = rustix::fs::fstat(staged.file()).map_err(|errno| failed(errno, staged.name()))?;
+            if stat.st_nlink == 0 {
                 continue;
             }
             // From now on only this process can write to it.
-            rustix::fs::fchmod(&file, mode.permissions()).map_err(|errno| failed(errno, &name))?;
-            return Ok(Self { store: Arc::clone(store), mode, name: Some(name), file: file.into() });
+            rustix::fs::fchmod(staged.file(), mode.permissions())
+                .map_err(|errno| failed(errno, staged.name()))?;
+            return Ok(Self { store: Arc::clone(store), mode, staged });
         }
-        Err(failed(Errno::EXIST, ""))
+        Err(StoreError::from_errno(Errno::EXIST, "write", &dirs.temp_path("")))
     }
 
     pub(crate) const fn file(&mut self) -> &mut File {
-        &mut self.file
+        self.staged.file()
     }
 
     /// Its path, for messages.
     pub(crate) fn path(&self) -> PathBuf {
-        self.store.dirs.temp_path(self.name.as_deref().unwrap_or_default())
+        self.store.dirs.temp_path(self.staged.name())
     }
 
     /// Waits until the content is on the disk, unless the store's durability is [`Durability::Process`].
@@ -67,8 +63,7 @@ impl StagedFile {
         if self.store.options.durability == Durability::Process {
             return Ok(());
         }
-        rustix::fs::fdatasync(&self.file)
-            .map_err(|errno| StoreError::from_errno(errno, "write", &self.path()))
+        self.staged.sync_data().map_err(|error| StoreError::from_io(error, "write", &self.path()))
     }
 
     /// Links the file to the name of its content. Returns whether the content is new. If it exists, this file is removed.
@@ -81,7 +76,7 @@ impl StagedFile {
         let link = || {
             rustix::fs::linkat(
                 dirs.temp_dir(),
-                self.name.as_deref().unwrap_or_default(),
+                self.staged.name(),
                 dirs.content_dir(mode),
                 name.as_str(),
                 AtFlags::empty(),
@@ -105,14 +100,5 @@ impl StagedFile {
         }
         store.sync_name(digest, mode)?;
         Ok(true)
-    }
-}
-
-impl Drop for StagedFile {
-    fn drop(&mut self) {
-        if let Some(name) = self.name.take() {
-            // A file that cannot be removed now is swept later.
-            let _ = rustix::fs::unlinkat(self.store.dirs.temp_dir(), name.as_str(), AtFlags::empty());
-        }
     }
 }

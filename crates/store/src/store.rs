@@ -13,14 +13,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use conjure_base::{Clock, Digest, SystemClock, Timestamp};
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use conjure_fs::{FileLock, file_size};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 
 use crate::digest_cache::DigestCache;
 use crate::error::StoreError;
 use crate::file_mode::FileMode;
 use crate::source_file::{NEVER_CANCELLED, digest_reader};
-use crate::stat::{file_size, last_access};
+use crate::stat::last_access;
 use crate::store_dirs::{FROZEN, StoreDirs, content_name};
 
 /// A content that was marked as used within this time is not marked again by a lookup.
@@ -89,7 +90,7 @@ pub(crate) struct Inner {
 /// Shared lock against garbage collection. While it is held, no content is removed.
 #[derive(Debug)]
 pub(crate) struct GcGuard {
-    _lock: Option<OwnedFd>,
+    _lock: Option<FileLock>,
 }
 
 /// Whether a content is compared with its digest when it is opened.
@@ -245,7 +246,7 @@ impl Inner {
 
     /// Locks out garbage collection until the guard is dropped.
     pub(crate) fn lock_against_gc(&self) -> Result<GcGuard, StoreError> {
-        Ok(GcGuard { _lock: self.dirs.lock(FlockOperation::LockShared)? })
+        Ok(GcGuard { _lock: self.dirs.lock(FileLock::shared)? })
     }
 
     /// Marks the content as used now, for [`Store::collect_garbage`]. Returns whether it exists.

@@ -3,15 +3,14 @@
 //! State: the directories, which survive a crash. They are created when the store is first opened. Two processes that open a new
 //! store at the same time create the same directories.
 
-use std::ffi::CStr;
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use conjure_base::Digest;
-use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, Stat};
+use conjure_fs::{FileLock, StagedFile, ensure_dir};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::StoreError;
@@ -20,7 +19,7 @@ use crate::file_mode::FileMode;
 /// Content of the file `version`.
 const VERSION: &str = "conjure-store 1\n";
 /// Name of the file `version` until it is complete.
-const NEW_VERSION: &CStr = c"version.new";
+const NEW_VERSION: &str = "version.new";
 
 /// The directory of frozen links.
 pub(crate) const FROZEN: &str = "frozen";
@@ -42,8 +41,7 @@ pub(crate) struct StoreDirs {
 impl StoreDirs {
     /// Opens the store's directories, and creates missing ones.
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-        made.map_err(|error| StoreError::from_io(error, "create the directory", path))?;
+        ensure_dir(path).map_err(|error| StoreError::from_io(error, "create the directory", path))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let failed = |errno| StoreError::from_errno(errno, "open", path);
         let root = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(failed)?;
@@ -121,8 +119,8 @@ impl StoreDirs {
 
     /// Locks the store until the result is dropped: shared against garbage collection, or exclusively for it. `None` where nothing
     /// can be written.
-    pub(crate) fn lock(&self, operation: FlockOperation) -> Result<Option<OwnedFd>, StoreError> {
-        lock(&self.path, &self.root, operation)
+    pub(crate) fn lock(&self, lock: LockOperation) -> Result<Option<FileLock>, StoreError> {
+        lock_with(&self.path, &self.root, lock)
     }
 }
 
@@ -177,25 +175,25 @@ fn ensure_version(path: &Path, root: &OwnedFd) -> Result<(), StoreError> {
         return Ok(());
     }
     // One process at a time; the next one finds it done.
-    let _lock = lock(path, root, FlockOperation::LockExclusive)?;
+    let _lock = lock_with(path, root, FileLock::exclusive)?;
     if has_version(path, root)? {
         return Ok(());
     }
     let failed = |errno| StoreError::from_errno(errno, "create a store in", path);
     for entry in Dir::read_from(root).map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        if ![c".", c"..", c"lock", NEW_VERSION].contains(&entry.file_name()) {
+        if ![".", "..", "lock", NEW_VERSION].map(str::as_bytes).contains(&entry.file_name().to_bytes()) {
             let reason = "it is neither empty nor a store; choose another directory".to_owned();
             return Err(StoreError::Unusable { path: path.to_owned(), reason });
         }
     }
     // A leftover of a crash is overwritten.
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(root, NEW_VERSION, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
-    let mut file = File::from(file);
-    let written = file.write_all(VERSION.as_bytes()).and_then(|()| file.sync_data());
-    written.map_err(|error| StoreError::from_io(error, "create a store in", path))?;
-    rustix::fs::renameat(root, NEW_VERSION, root, "version").map_err(failed)
+    let written = StagedFile::create_as(root, NEW_VERSION, Mode::RUSR | Mode::WUSR).and_then(|mut file| {
+        file.write_all(VERSION.as_bytes())?;
+        file.sync()?;
+        file.replace("version")
+    });
+    written.map_err(|error| StoreError::from_io(error, "create a store in", path))
 }
 
 /// Whether the directory is a store of this format.
@@ -216,19 +214,15 @@ fn has_version(path: &Path, root: &OwnedFd) -> Result<bool, StoreError> {
     }
 }
 
+/// [`FileLock::shared`] or [`FileLock::exclusive`].
+type LockOperation = fn(OwnedFd) -> Result<FileLock, Errno>;
+
 /// Locks the store until the result is dropped; `None` where nothing can be written.
-fn lock(path: &Path, root: &OwnedFd, operation: FlockOperation) -> Result<Option<OwnedFd>, StoreError> {
+fn lock_with(path: &Path, root: &OwnedFd, lock: LockOperation) -> Result<Option<FileLock>, StoreError> {
     let failed = |errno| StoreError::from_errno(errno, "lock", &path.join("lock"));
     let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let lock = match rustix::fs::openat(root, "lock", flags, Mode::RUSR | Mode::WUSR) {
-        Err(Errno::ROFS | Errno::ACCESS) => return Ok(None),
-        other => other.map_err(failed)?,
-    };
-    loop {
-        match rustix::fs::flock(&lock, operation) {
-            Ok(()) => return Ok(Some(lock)),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(failed(errno)),
-        }
+    match rustix::fs::openat(root, "lock", flags, Mode::RUSR | Mode::WUSR) {
+        Err(Errno::ROFS | Errno::ACCESS) => Ok(None),
+        opened => opened.and_then(lock).map(Some).map_err(failed),
     }
 }
