@@ -1,4 +1,4 @@
-//! The conformance suite, which every implementation of a journal must pass.
+//! The conformance suites, which every implementation of a journal ([`run`]) and of records ([`run_records`]) must pass.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -26,8 +26,12 @@ mod counters;
 mod events;
 mod fixture;
 mod leases;
+mod record_queries;
+mod records;
+mod records_fixture;
 mod sessions;
 mod snapshots;
 mod weights;
 
 pub use fixture::{CASES, Case, CaseError, CaseResult, JournalFixture, run};
+pub use records_fixture::{RECORDS_CASES, RecordsCase, RecordsFixture, RecordsUnderTest, run_records};

@@ -23,3 +23,8 @@ pub use row::{
     NewRecord, Record, RecordContent,
 };
 pub use write::{MAX_WRITES, RecordWrite};
+
+#[cfg(feature = "sqlite")]
+pub(crate) use query::MAX_PAGE_BYTES;
+#[cfg(feature = "sqlite")]
+pub(crate) use write::check_writes;

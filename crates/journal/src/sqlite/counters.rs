@@ -43,6 +43,7 @@ impl Tx<'_> {
     pub(crate) fn stored_bytes(&self, tenant: &TenantId) -> Result<u64, TxError> {
         const SQL: &str = "
             SELECT coalesce(sum(?2 + sessions.bytes + iif(snapshots.session IS NULL, 0, ?2 + coalesce(octet_length(body), 0))), 0)
+                + (SELECT coalesce(sum(?2 + octet_length(body)), 0) FROM records WHERE tenant = ?1)
             FROM sessions LEFT JOIN snapshots ON snapshots.session = sessions.id WHERE tenant = ?1";
         let mut statement = self.connection.prepare_cached(SQL)?;
         Ok(statement.query_row(params![tenant.as_str(), to_i64(ROW_BYTES)], |row| read_u64(row, 0))?)

@@ -68,6 +68,8 @@ impl Tx<'_> {
         run("DELETE FROM snapshots WHERE session IN (SELECT id FROM sessions WHERE tenant = ?)")?;
         let deleted = run("DELETE FROM sessions WHERE tenant = ?")?;
         run("DELETE FROM counters WHERE tenant = ?")?;
+        run("DELETE FROM records WHERE tenant = ?")?;
+        run("DELETE FROM record_indexes WHERE tenant = ?")?;
         self.record_blob_garbage(tenant)?;
         Ok(deleted as u64)
     }

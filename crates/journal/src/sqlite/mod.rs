@@ -24,6 +24,8 @@ mod garbage;
 mod job;
 mod leases;
 mod lists;
+mod record_query;
+mod records;
 mod rows;
 mod tx;
 

@@ -18,8 +18,8 @@ use crate::error::JournalError;
 /// The name of the database in its directory.
 const DATABASE: &str = "journal.sqlite";
 
-/// The size of each connection's statement cache: it fits all statements.
-const STATEMENTS: usize = 64;
+/// The size of each connection's statement cache: it fits all statements but rare queries of records.
+const STATEMENTS: usize = 128;
 
 /// The pages of the WAL before a checkpoint. Pages that are written repeatedly, like those of indexes, are then merged only once.
 const WAL_PAGES: i64 = 8_192;

@@ -13,7 +13,7 @@ use crate::error::JournalError;
 const APPLICATION: i64 = 0x436e_6a4a;
 
 /// The steps, in order.
-pub(crate) const STEPS: [&str; 3] = [FORMAT_1, FORMAT_2, FORMAT_3];
+pub(crate) const STEPS: [&str; 4] = [FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4];
 
 /// `sessions.id` is never reused, because the events of a deleted session are removed later. Exactly one of `body` and `blob` is set; `blob`
 /// is the digest of a body in the store. `rows.rs` defines `checksum`.
@@ -74,6 +74,49 @@ const FORMAT_3: &str = "
         SELECT session, sum(64 + octet_length(kind) + coalesce(octet_length(body), 0)) AS bytes
         FROM events GROUP BY session
     ) AS counted WHERE counted.session = sessions.id;
+";
+
+/// `records.tenant` is empty for records of no tenant. `records.number` is never reused, because cursors name it. `record_indexes` has a
+/// row for each value of `records.indexes`; a value is an integer or a text.
+///
+/// `sessions.status` and `sessions.row` are what the last append said of the session; they are null for a session that was last written
+/// in an earlier format. The later session of a tenant is never created earlier.
+const FORMAT_4: &str = "
+    CREATE TABLE records (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        tenant TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        id TEXT NOT NULL,
+        version INTEGER NOT NULL CHECK (version > 0),
+        name TEXT,
+        indexes TEXT NOT NULL,
+        body BLOB NOT NULL,
+        created INTEGER NOT NULL,
+        updated INTEGER NOT NULL,
+        checksum INTEGER NOT NULL,
+        UNIQUE (tenant, kind, id)
+    ) STRICT;
+    CREATE UNIQUE INDEX records_by_name ON records (tenant, kind, name) WHERE name IS NOT NULL;
+    CREATE INDEX records_by_time ON records (tenant, kind, created, number);
+    CREATE TABLE record_indexes (
+        tenant TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        name TEXT NOT NULL,
+        value ANY NOT NULL,
+        created INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        PRIMARY KEY (tenant, kind, name, value, created, number)
+    ) STRICT, WITHOUT ROWID;
+    ALTER TABLE sessions ADD COLUMN status INTEGER;
+    ALTER TABLE sessions ADD COLUMN row_version INTEGER;
+    ALTER TABLE sessions ADD COLUMN row BLOB;
+    ALTER TABLE sessions ADD COLUMN row_checksum INTEGER;
+    UPDATE sessions SET created = ordered.created FROM (
+        SELECT id, max(created) OVER (PARTITION BY tenant ORDER BY id) AS created FROM sessions
+    ) AS ordered WHERE ordered.id = sessions.id AND ordered.created > sessions.created;
+    CREATE INDEX sessions_by_time ON sessions (tenant, created, id);
+    CREATE INDEX sessions_by_status ON sessions (tenant, status, id) WHERE status IS NOT NULL;
+    CREATE INDEX sessions_at_work ON sessions (tenant, id) WHERE status = 1;
 ";
 
 /// Migrates the database to the current format.

@@ -80,9 +80,12 @@ impl Tx<'_> {
     }
 
     pub(crate) fn create(&self, key: &SessionKey) -> Result<(), TxError> {
+        // A clock that jumps back must not change the order of the sessions.
         let sql = format!(
             "INSERT INTO sessions (tenant, session, events, epoch, lease_until, created, updated)
-             VALUES (?, ?, 0, 0, 0, {NOW}, {NOW}) ON CONFLICT DO NOTHING"
+             SELECT ?1, ?2, 0, 0, 0, now, now FROM (SELECT max({NOW}, coalesce(
+                 (SELECT created FROM sessions WHERE tenant = ?1 ORDER BY id DESC LIMIT 1), 0)) AS now)
+             WHERE true ON CONFLICT DO NOTHING"
         );
         let mut statement = self.connection.prepare_cached(&sql)?;
         match statement.execute(params![key.tenant.as_str(), session_bits(key)])? {

@@ -31,6 +31,16 @@ async fn a_journal_read_through_upcasts_conforms() {
     conformance::run(|| Ok(Upcast(InMemory::default()))).await.unwrap();
 }
 
+#[tokio::test]
+async fn records_in_memory_conform() {
+    conformance::run_records(|| Ok(InMemory::default())).await.unwrap();
+}
+
+#[tokio::test]
+async fn records_in_sqlite_conform() {
+    conformance::run_records(|| Ok(OnDisk::new())).await.unwrap();
+}
+
 /// A journal of kinds that are all known.
 struct Upcast(InMemory);
 

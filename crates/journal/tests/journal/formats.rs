@@ -122,7 +122,7 @@ async fn a_journal_of_a_later_format_is_refused_and_left_alone() {
     let before = fs::read(fixture.database()).unwrap();
     let error = SqliteJournal::open(&fixture.folder(), options()).unwrap_err();
     let path = fixture.database().canonicalize().unwrap();
-    assert_eq!(error, JournalError::NewerFormat { path, found: 99, known: 3 });
+    assert_eq!(error, JournalError::NewerFormat { path, found: 99, known: 4 });
     assert!(error.to_string().ends_with("use a newer version"), "{error}");
     assert_eq!(fs::read(fixture.database()).unwrap(), before);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{SessionId, TenantId};
-use conjure_journal::conformance::{CaseError, JournalFixture};
+use conjure_journal::conformance::{CaseError, JournalFixture, RecordsFixture, RecordsUnderTest};
 use conjure_journal::{Journal, MemoryJournal, NewEvent, SessionKey, SqliteJournal, SqliteOptions};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -62,6 +62,22 @@ impl JournalFixture for OnDisk {
             Err(error) => Err(error.into()),
         })
         .boxed()
+    }
+}
+
+impl RecordsFixture for InMemory {
+    fn open(&self) -> BoxFuture<'_, Result<RecordsUnderTest, CaseError>> {
+        let (records, journal) = (Arc::new(self.0.records()), Arc::new(self.0.clone()));
+        std::future::ready(Ok(RecordsUnderTest { records, journal })).boxed()
+    }
+}
+
+impl RecordsFixture for OnDisk {
+    fn open(&self) -> BoxFuture<'_, Result<RecordsUnderTest, CaseError>> {
+        let opened = SqliteJournal::open(&self.folder(), self.options.clone());
+        let opened = opened.map(Arc::new).map_err(CaseError::from);
+        let opened = opened.map(|both| RecordsUnderTest { records: both.clone(), journal: both });
+        std::future::ready(opened).boxed()
     }
 }
 
