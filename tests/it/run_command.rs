@@ -148,9 +148,9 @@ fn nothing_is_left_of_a_run_that_is_not_to_be_kept() {
     // The data folder alone, and nothing of the run in it.
     assert_eq!(names(home.path()), [".local"]);
     let data = home.path().join(".local/share/conjure");
-    assert_eq!(names(&data), ["hosts", "tenants"]);
+    assert_eq!(names(&data), ["hosts", "processes", "tenants"]);
     // A lock, and no host.
-    assert_eq!(names(&data.join("hosts")), ["begin.turn"]);
+    assert_eq!(names(&data.join("processes")), ["startup.lock"]);
     for folder in ["sandboxes", "workspaces"] {
         assert_eq!(names(&data.join("tenants/local").join(folder)), [""; 0]);
     }

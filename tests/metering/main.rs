@@ -101,7 +101,7 @@ async fn an_embedder_can_count_what_its_tenants_do_and_no_tenant_and_no_model_ma
 
     // A session that was closed says so before the place of its sandbox is free.
     let until_free = async || {
-        let admitted = || value(&handle, r#"conjure_gate_admitted{gate="the sandboxes"}"#);
+        let admitted = || value(&handle, r#"conjure_admission_admitted{gate="the sandboxes"}"#);
         until("no sandbox has a place", || admitted() < 0.5).await;
     };
 
@@ -112,7 +112,7 @@ async fn an_embedder_can_count_what_its_tenants_do_and_no_tenant_and_no_model_ma
     let of_pool = |metric: &str, labels: &str| format!(r#"{metric}{{pool="{pool}"{labels}}}"#);
     check(&of_pool("conjure_pool_ready", ""), 1.0);
     check(&of_pool("conjure_pool_starting", ""), 0.0);
-    check(&of_pool("conjure_pool_spares_total", r#",outcome="ready""#), 1.0);
+    check(&of_pool("conjure_pool_items_total", r#",outcome="ready""#), 1.0);
     let acme = open("acme").await;
     say(&acme, "bash_tool echo hello").await;
     check(r#"conjure_turns_total{tenant="acme",stop="answered"}"#, 1.0);
@@ -126,7 +126,7 @@ async fn an_embedder_can_count_what_its_tenants_do_and_no_tenant_and_no_model_ma
     check(r#"conjure_tool_call_duration_seconds_count{tenant="acme",tool="bash_tool"}"#, 1.0);
     check(r#"conjure_sandboxes_live{tenant="acme"}"#, 1.0);
     check(r#"conjure_sandbox_starts_total{tenant="acme",outcome="ok"}"#, 1.0);
-    check(r#"conjure_gate_admitted{gate="the sandboxes"}"#, 1.0);
+    check(r#"conjure_admission_admitted{gate="the sandboxes"}"#, 1.0);
 
     // Nobody uses it for a while; the call of the next turn has it go on.
     let is_paused = || value(&handle, r#"conjure_sandboxes_paused{tenant="acme"}"#) > 0.5;
@@ -137,7 +137,7 @@ async fn an_embedder_can_count_what_its_tenants_do_and_no_tenant_and_no_model_ma
     check(&of_pool("conjure_pool_claims_total", r#",outcome="hit""#), 1.0);
     check(&of_pool("conjure_pool_claims_total", r#",outcome="miss""#), 0.0);
     // The starts of each kind are counted by themselves.
-    assert!(handle.render().contains(r#"conjure_gate_admitted{gate="the starts of jails"}"#));
+    assert!(handle.render().contains(r#"conjure_admission_admitted{gate="the starts of jails"}"#));
 
     // What the model makes up has no series of its own, nor has a failure that the service makes up.
     say(&acme, "made_up_tool 1").await;
@@ -152,7 +152,7 @@ async fn an_embedder_can_count_what_its_tenants_do_and_no_tenant_and_no_model_ma
     check(r#"conjure_sessions_live{tenant="globex"}"#, 1.0);
     say(&globex, "bash_tool echo hello").await;
     check(r#"conjure_sandbox_starts_total{tenant="globex",outcome="overloaded"}"#, 1.0);
-    check(r#"conjure_gate_refused_total{gate="the sandboxes"}"#, 1.0);
+    check(r#"conjure_admission_refused_total{gate="the sandboxes"}"#, 1.0);
 
     // Tenants beyond the bound are told together.
     acme.close().await.unwrap();
@@ -180,7 +180,7 @@ async fn an_embedder_can_count_what_its_tenants_do_and_no_tenant_and_no_model_ma
     until_free().await;
     say(&acme, "bash_tool true").await;
     until("a spare is ready", ready).await;
-    check(r#"conjure_gate_admitted{gate="the sandboxes"}"#, 1.0);
+    check(r#"conjure_admission_admitted{gate="the sandboxes"}"#, 1.0);
     let folder = tempfile::tempdir().unwrap();
     let config =
         config.with(Settings { data: Some(folder.path().join("data")), ..Settings::default() }).unwrap();
@@ -190,15 +190,15 @@ async fn an_embedder_can_count_what_its_tenants_do_and_no_tenant_and_no_model_ma
     say(&session, "bash_tool true").await;
     until("the other's spares are ready", || other.pools()[0].ready == 2).await;
     check(&of_pool("conjure_pool_ready", ""), 3.0);
-    check(r#"conjure_gate_admitted{gate="the sandboxes"}"#, 2.0);
+    check(r#"conjure_admission_admitted{gate="the sandboxes"}"#, 2.0);
     other.shutdown(soon()).await.unwrap();
     check(&of_pool("conjure_pool_ready", ""), 1.0);
-    check(r#"conjure_gate_admitted{gate="the sandboxes"}"#, 1.0);
+    check(r#"conjure_admission_admitted{gate="the sandboxes"}"#, 1.0);
 
     runtime.shutdown(soon()).await.unwrap();
     check(r#"conjure_sessions_live{tenant="acme"}"#, 0.0);
     check(r#"conjure_sessions_live{tenant="globex"}"#, 0.0);
-    check(r#"conjure_gate_admitted{gate="the sandboxes"}"#, 0.0);
+    check(r#"conjure_admission_admitted{gate="the sandboxes"}"#, 0.0);
     check(&of_pool("conjure_pool_ready", ""), 0.0);
     check(&of_pool("conjure_pool_starting", ""), 0.0);
 }

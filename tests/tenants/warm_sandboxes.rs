@@ -145,16 +145,16 @@ async fn who_tidies_makes_no_folder_of_a_tenant_that_goes() {
     runtime.open(spec("globex")).await.unwrap();
     // As another process has them while it deletes a tenant.
     let (folder, note) = (host.data().join("tenants/acme"), host.data().join("deleting/acme"));
-    fs::create_dir_all(folder.join("under-way")).unwrap();
-    fs::write(folder.join("under-way").join(conjure::SessionId::random().unwrap().stored_name()), "").unwrap();
+    fs::create_dir_all(folder.join("pending")).unwrap();
+    fs::write(folder.join("pending").join(conjure::SessionId::random().unwrap().stored_name()), "").unwrap();
     fs::create_dir_all(host.data().join("deleting")).unwrap();
     fs::write(&note, "").unwrap();
     assert_eq!(runtime.maintenance().run("folders", soon()).await, Ok(1));
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing was made beside what was left");
-    assert_eq!(fs::read_dir(folder.join("under-way")).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(folder.join("pending")).unwrap().count(), 1);
     fs::remove_file(&note).unwrap();
     assert_eq!(runtime.maintenance().run("folders", soon()).await, Ok(2));
-    assert_eq!(fs::read_dir(folder.join("under-way")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(folder.join("pending")).unwrap().count(), 0);
 
     for round in 0..20 {
         let session = runtime.open(spec("acme")).await.unwrap();

@@ -250,12 +250,12 @@ impl Inner {
     fn report(&self, state: &mut GateState) {
         let GateState { scheduler, reported, .. } = state;
         let admitted = usize::try_from(scheduler.admitted()).unwrap_or(usize::MAX);
-        reported.admitted.set(admitted, || gauge!(names::GATE_ADMITTED, "gate" => self.what));
-        reported.waiting.set(scheduler.waiting(), || gauge!(names::GATE_WAITING, "gate" => self.what));
+        reported.admitted.set(admitted, || gauge!(names::ADMISSION_ADMITTED, "gate" => self.what));
+        reported.waiting.set(scheduler.waiting(), || gauge!(names::ADMISSION_WAITING, "gate" => self.what));
     }
 
     fn count_refusal(&self) {
-        counter!(names::GATE_REFUSED, "gate" => self.what).increment(1);
+        counter!(names::ADMISSION_REFUSED, "gate" => self.what).increment(1);
     }
 
     fn overloaded(&self, state: &GateState, tenant: &TenantId) -> Overloaded {

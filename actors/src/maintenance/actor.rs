@@ -102,7 +102,7 @@ impl MaintenanceActor {
             Err(reason) => tracing::warn!(task, reason, "a maintenance task failed"),
         }
         let label = if outcome.is_ok() { "ok" } else { "failed" };
-        metrics::counter!(names::CHORES, "chore" => task, "outcome" => label).increment(1);
+        metrics::counter!(names::MAINTENANCE_RUNS, "task" => task, "outcome" => label).increment(1);
         self.board.record(index, outcome.clone());
         let state = &mut self.states[index];
         for reply in state.waiting.drain(..) {

@@ -1,129 +1,125 @@
-//! The metrics, by name. Durations are seconds, as histograms; `_total` are counters; the rest are gauges.
+//! The names of the metrics. Durations are histograms in seconds, names with `_total` are counters, the others are gauges.
 //!
-//! `tenant` is the tenant's id, or `other` beyond [`MetricsOptions::tenants`](super::MetricsOptions::tenants). Where a label has a
-//! closed set of values, they are listed.
+//! The label `tenant` is the tenant's id, or `other` beyond [`MetricsOptions::tenants`](super::MetricsOptions::tenants). Where a label
+//! has a closed set of values, they are listed.
 //!
-//! All runtimes of a process count together: a series is the sum of what they have of it, gauges too, so also where two have gates or
-//! pools of one name. Apart they are told by themselves (`Runtime::pools`, a host's own gates by names of its own). A recorder is to be
-//! installed before they start.
+//! All runtimes of a process share one recorder, so each series is the sum over them. This holds for gauges too, also where two
+//! runtimes have admission gates or pools of the same name. `Runtime::pools` reports the pools of one runtime. An embedder can name its
+//! own gates differently. Install the recorder before the runtimes start.
 
 /// Turns that ended. `tenant`; `stop`: `answered`, `cut`, `refused`, `limit`, `model_failed`, `interrupted`, `deadline`.
 pub const TURNS: &str = "conjure_turns_total";
 
-/// How long turns took, from their beginning to their end, waiting for people included. `tenant`.
+/// Duration of turns, including the time they waited for people. `tenant`.
 pub const TURN_DURATION: &str = "conjure_turn_duration_seconds";
 
-/// Model calls that ended. `tenant`; `outcome`: `ok`, `abandoned` (its driver ended in between), or the class of the failure, as
-/// `rate_limit_error`, `connection`, `overloaded`.
+/// Model calls that ended. `tenant`; `outcome`: `ok`, `abandoned` (its driver stopped during the call), or the class of the failure,
+/// such as `rate_limit_error`, `connection`, `overloaded`.
 pub const MODEL_CALLS: &str = "conjure_model_calls_total";
 
-/// How long model calls took that were answered. `tenant`.
+/// Duration of model calls with a complete response. `tenant`.
 pub const MODEL_CALL_DURATION: &str = "conjure_model_call_duration_seconds";
 
-/// Compactions of long histories that ended. `tenant`; `outcome`: `ok`, `unchanged` (there was no summary, or none that is smaller),
+/// Compactions of long histories that ended. `tenant`; `outcome`: `ok`, `unchanged` (there was no summary, or it was not smaller),
 /// `abandoned`.
 pub const COMPACTIONS: &str = "conjure_compactions_total";
 
-/// Tokens of answers and of summaries. `tenant`; `kind`: `input`, `output`, `cache_creation`, `cache_read`.
+/// Tokens of responses and of summaries. `tenant`; `kind`: `input`, `output`, `cache_creation`, `cache_read`.
 pub const TOKENS: &str = "conjure_tokens_total";
 
-/// What answers and summaries cost, in millionths of a dollar, where the price is known. `tenant`.
+/// Cost of responses and summaries in millionths of a dollar, where the price is known. `tenant`.
 pub const COST: &str = "conjure_cost_micro_dollars_total";
 
-/// Tool calls that ran, or were denied. `tenant`; `tool`: its name, or `other` beyond a few; `outcome`: as in the audit log
+/// Tool calls that ran or were denied. `tenant`; `tool`: its name, or `other` beyond a few; `outcome`: as in the audit log
 /// (`ok`, `error`, `rejected`, `denied`, `cancelled`, `timed_out`, `lost`, `crashed`, `unknown`).
 pub const TOOL_CALLS: &str = "conjure_tool_calls_total";
 
-/// How long tool calls took. `tenant`, `tool`.
+/// Duration of tool calls. `tenant`, `tool`.
 pub const TOOL_CALL_DURATION: &str = "conjure_tool_call_duration_seconds";
 
-/// Sessions that are live: idle or at work, not put away. `tenant`.
+/// Live sessions: their actor runs, idle or in a turn. Passivated sessions are not counted. `tenant`.
 pub const SESSIONS_LIVE: &str = "conjure_sessions_live";
 
-/// Sessions that came to be live: opened, found, revived, or started again after a failure. `tenant`.
+/// Sessions that became live: opened, revived, or restarted after a failure. `tenant`.
 pub const SESSION_STARTS: &str = "conjure_session_starts_total";
 
 /// Sandboxes that serve calls. `tenant`.
 pub const SANDBOXES_LIVE: &str = "conjure_sandboxes_live";
 
-/// Sandboxes in which everything stands still until the next call, as nobody uses them; they are among those that serve calls. `tenant`.
+/// Sandboxes that are paused because nobody uses them. They are a part of the live ones. `tenant`.
 pub const SANDBOXES_PAUSED: &str = "conjure_sandboxes_paused";
 
-/// Sandboxes that were to be made. `tenant`; `outcome`: `ok`, `overloaded`, `failed`.
+/// Attempts to create a sandbox. `tenant`; `outcome`: `ok`, `overloaded`, `failed`.
 pub const SANDBOX_STARTS: &str = "conjure_sandbox_starts_total";
 
-/// How long sandboxes took that came to serve calls, waiting at gates included. `tenant`.
+/// Duration of successful sandbox starts, including the wait for admission. `tenant`.
 pub const SANDBOX_START_DURATION: &str = "conjure_sandbox_start_duration_seconds";
 
-/// Sandboxes that ended without having been told to. `tenant`.
+/// Sandboxes that ended although nobody had stopped them. `tenant`.
 pub const SANDBOXES_LOST: &str = "conjure_sandboxes_lost_total";
 
-/// Events that were recorded and are durable. No labels.
+/// Events that are recorded and durable. No labels.
 pub const JOURNAL_EVENTS: &str = "conjure_journal_events_total";
 
-/// How long it took until events were durable, from their being sent, waiting for others included. No labels.
+/// Time from the submission of events until they are durable, including the wait for other appends. No labels.
 pub const JOURNAL_APPEND_DURATION: &str = "conjure_journal_append_duration_seconds";
 
-/// Chores of the janitor that were done or not. `chore`; `outcome`: `ok`, `failed`.
-pub const CHORES: &str = "conjure_chores_total";
+/// Runs of maintenance tasks. `task`; `outcome`: `ok`, `failed`.
+pub const MAINTENANCE_RUNS: &str = "conjure_maintenance_runs_total";
 
-/// Files at models' services that were to be deleted there with their sessions. `outcome`: `deleted`, `absent` (they were gone),
-/// `given_up` (they stay: the log says which).
+/// Files at model services whose sessions were deleted. `outcome`: `deleted`, `absent` (the service had removed them),
+/// `given_up` (the files stay; the log names them).
 pub const SERVICE_FILES: &str = "conjure_service_files_total";
 
-/// What a gate has admitted at the moment. `gate`.
-pub const GATE_ADMITTED: &str = "conjure_gate_admitted";
+/// Requests that an admission gate has let in and that have not ended. `gate`.
+pub const ADMISSION_ADMITTED: &str = "conjure_admission_admitted";
 
-/// Who waits at a gate at the moment. `gate`.
-pub const GATE_WAITING: &str = "conjure_gate_waiting";
+/// Requests that wait at an admission gate. `gate`.
+pub const ADMISSION_WAITING: &str = "conjure_admission_waiting";
 
-/// What a gate has refused. `gate`.
-pub const GATE_REFUSED: &str = "conjure_gate_refused_total";
+/// Requests that an admission gate refused. `gate`.
+pub const ADMISSION_REFUSED: &str = "conjure_admission_refused_total";
 
-/// Sessions that a pool of spares could serve or not. `pool`: its name; `outcome`: `hit` (it got a spare), `miss` (one had to be made).
+/// Sessions that asked a pool for a warm sandbox. `pool`: its name; `outcome`: `hit` (it got one), `miss` (one had to be created).
 pub const POOL_CLAIMS: &str = "conjure_pool_claims_total";
 
-/// Spares. `pool`; `outcome`: `ready` (made), `failed` (not made), `died` (ended while it waited), `retired` (too old).
-pub const POOL_SPARES: &str = "conjure_pool_spares_total";
+/// Warm sandboxes of a pool. `pool`; `outcome`: `ready` (created), `failed` (not created), `died` (ended unused), `retired` (too old).
+pub const POOL_ITEMS: &str = "conjure_pool_items_total";
 
-/// Spares that are ready at the moment. `pool`.
+/// Warm sandboxes that are ready. `pool`.
 pub const POOL_READY: &str = "conjure_pool_ready";
 
-/// Spares that are being started at the moment, or wait for that. `pool`.
+/// Warm sandboxes that are starting, or waiting to start. `pool`.
 pub const POOL_STARTING: &str = "conjure_pool_starting";
 
-/// Says of each metric what it is and in which unit, to the recorder that is installed: once, after it was.
+/// Describes each metric and its unit to the installed recorder. Call it once, after a recorder was installed.
 pub fn describe() {
     use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
     describe_counter!(TURNS, Unit::Count, "Turns that ended");
-    describe_histogram!(TURN_DURATION, Unit::Seconds, "How long turns took");
+    describe_histogram!(TURN_DURATION, Unit::Seconds, "Duration of turns");
     describe_counter!(COMPACTIONS, Unit::Count, "Compactions of long histories that ended");
     describe_counter!(MODEL_CALLS, Unit::Count, "Model calls that ended");
-    describe_histogram!(MODEL_CALL_DURATION, Unit::Seconds, "How long model calls took that were answered");
-    describe_counter!(TOKENS, Unit::Count, "Tokens of answers");
-    describe_counter!(COST, Unit::Count, "What answers cost, in millionths of a dollar");
+    describe_histogram!(MODEL_CALL_DURATION, Unit::Seconds, "Duration of model calls with a complete response");
+    describe_counter!(TOKENS, Unit::Count, "Tokens of responses and summaries");
+    describe_counter!(COST, Unit::Count, "Cost of responses and summaries in millionths of a dollar");
     describe_counter!(TOOL_CALLS, Unit::Count, "Tool calls that ran or were denied");
-    describe_histogram!(TOOL_CALL_DURATION, Unit::Seconds, "How long tool calls took");
-    describe_gauge!(SESSIONS_LIVE, Unit::Count, "Sessions that are live");
-    describe_counter!(SESSION_STARTS, Unit::Count, "Sessions that came to be live");
+    describe_histogram!(TOOL_CALL_DURATION, Unit::Seconds, "Duration of tool calls");
+    describe_gauge!(SESSIONS_LIVE, Unit::Count, "Live sessions");
+    describe_counter!(SESSION_STARTS, Unit::Count, "Sessions that became live");
     describe_gauge!(SANDBOXES_LIVE, Unit::Count, "Sandboxes that serve calls");
-    describe_gauge!(SANDBOXES_PAUSED, Unit::Count, "Sandboxes in which everything stands still");
-    describe_counter!(SANDBOX_STARTS, Unit::Count, "Sandboxes that were to be made");
-    describe_histogram!(SANDBOX_START_DURATION, Unit::Seconds, "How long sandboxes took to serve calls");
-    describe_counter!(SANDBOXES_LOST, Unit::Count, "Sandboxes that ended without having been told to");
-    describe_counter!(JOURNAL_EVENTS, Unit::Count, "Events that were recorded and are durable");
-    describe_histogram!(JOURNAL_APPEND_DURATION, Unit::Seconds, "How long it took until events were durable");
-    describe_counter!(CHORES, Unit::Count, "Chores of the janitor that were done or not");
-    describe_counter!(
-        SERVICE_FILES,
-        Unit::Count,
-        "Files at services that were to be deleted with their sessions"
-    );
-    describe_gauge!(GATE_ADMITTED, Unit::Count, "What a gate has admitted at the moment");
-    describe_gauge!(GATE_WAITING, Unit::Count, "Who waits at a gate at the moment");
-    describe_counter!(GATE_REFUSED, Unit::Count, "What a gate has refused");
-    describe_counter!(POOL_CLAIMS, Unit::Count, "Sessions that got a spare or not");
-    describe_counter!(POOL_SPARES, Unit::Count, "Spares that were made, or were not, or are gone unused");
-    describe_gauge!(POOL_READY, Unit::Count, "Spares that are ready at the moment");
-    describe_gauge!(POOL_STARTING, Unit::Count, "Spares that are being started at the moment");
+    describe_gauge!(SANDBOXES_PAUSED, Unit::Count, "Paused sandboxes");
+    describe_counter!(SANDBOX_STARTS, Unit::Count, "Attempts to create a sandbox");
+    describe_histogram!(SANDBOX_START_DURATION, Unit::Seconds, "Duration of successful sandbox starts");
+    describe_counter!(SANDBOXES_LOST, Unit::Count, "Sandboxes that ended although nobody had stopped them");
+    describe_counter!(JOURNAL_EVENTS, Unit::Count, "Events that are recorded and durable");
+    describe_histogram!(JOURNAL_APPEND_DURATION, Unit::Seconds, "Time until submitted events are durable");
+    describe_counter!(MAINTENANCE_RUNS, Unit::Count, "Runs of maintenance tasks");
+    describe_counter!(SERVICE_FILES, Unit::Count, "Files at model services whose sessions were deleted");
+    describe_gauge!(ADMISSION_ADMITTED, Unit::Count, "Requests that an admission gate has let in");
+    describe_gauge!(ADMISSION_WAITING, Unit::Count, "Requests that wait at an admission gate");
+    describe_counter!(ADMISSION_REFUSED, Unit::Count, "Requests that an admission gate refused");
+    describe_counter!(POOL_CLAIMS, Unit::Count, "Sessions that asked a pool for a warm sandbox");
+    describe_counter!(POOL_ITEMS, Unit::Count, "Warm sandboxes that were created, failed, died or were retired");
+    describe_gauge!(POOL_READY, Unit::Count, "Warm sandboxes that are ready");
+    describe_gauge!(POOL_STARTING, Unit::Count, "Warm sandboxes that are starting");
 }

@@ -76,10 +76,10 @@ impl PoolMetrics {
         let (metric, outcome) = match event {
             PoolEvent::Hit => (names::POOL_CLAIMS, "hit"),
             PoolEvent::Miss => (names::POOL_CLAIMS, "miss"),
-            PoolEvent::Ready => (names::POOL_SPARES, "ready"),
-            PoolEvent::Failed => (names::POOL_SPARES, "failed"),
-            PoolEvent::Died => (names::POOL_SPARES, "died"),
-            PoolEvent::Retired => (names::POOL_SPARES, "retired"),
+            PoolEvent::Ready => (names::POOL_ITEMS, "ready"),
+            PoolEvent::Failed => (names::POOL_ITEMS, "failed"),
+            PoolEvent::Died => (names::POOL_ITEMS, "died"),
+            PoolEvent::Retired => (names::POOL_ITEMS, "retired"),
         };
         counter!(metric, "pool" => self.pool.clone(), "outcome" => outcome).increment(1);
     }

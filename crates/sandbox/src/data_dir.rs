@@ -318,7 +318,7 @@ impl DataDir {
             if self.is_collected(now) {
                 return Ok(());
             }
-            let mark = self.inner.path.join(COLLECTED);
+            let mark = self.inner.path.join(LAST_GC);
             File::create(&mark).map_err(|error| unusable("write", &mark, &error))?;
             // Content of a sandbox or a session is in use however old it is: the next sandbox of the session gets it
             // again.
@@ -334,14 +334,14 @@ impl DataDir {
 
     /// Whether the last garbage collection was recent.
     fn is_collected(&self, now: Timestamp) -> bool {
-        let date = fs::metadata(self.inner.path.join(COLLECTED)).and_then(|found| found.modified());
+        let date = fs::metadata(self.inner.path.join(LAST_GC)).and_then(|found| found.modified());
         let since = date.ok().and_then(|date| date.duration_since(UNIX_EPOCH).ok());
         since.is_some_and(|since| since.as_millis() > u128::from(before(now, COLLECTED_EVERY).millis()))
     }
 }
 
 const WORKSPACES: &str = "workspaces";
-const COLLECTED: &str = "collected";
+const LAST_GC: &str = "last-gc";
 
 /// Whether a relative path is `workspaces/NAME/workspace` or beneath it.
 #[cfg(feature = "jail")]

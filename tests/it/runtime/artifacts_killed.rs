@@ -231,7 +231,7 @@ fn age(fixture: &Fixture) {
         let long_ago = FileTimes::new().set_accessed(UNIX_EPOCH);
         File::open(path).unwrap().set_times(long_ago).unwrap();
     }
-    let _ = std::fs::remove_file(folder.join("collected"));
+    let _ = std::fs::remove_file(folder.join("last-gc"));
 }
 
 /// Whose bytes the tenant's store has.

@@ -99,7 +99,7 @@ async fn a_deletion_that_broke_off_is_completed_by_the_next_start() {
     runtime.shutdown(soon()).await.unwrap();
     assert_eq!(on_disk(&fixture), [3, 2, 0]);
     let journal = SqliteJournal::open(&fixture.data().join("journal"), SqliteOptions::default()).unwrap();
-    let marks = fixture.data().join("tenants/acme/under-way");
+    let marks = fixture.data().join("tenants/acme/pending");
     for session in [&gone, &alone] {
         journal.delete_session(&SessionKey::new(tenant("acme"), session.id())).await.unwrap();
         std::fs::write(marks.join(session.id().stored_name()), "").unwrap();

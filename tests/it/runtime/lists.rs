@@ -33,7 +33,7 @@ async fn a_session_of_a_dead_process_is_not_listed_as_running() {
     assert_eq!(held_by, Some(owner("killed")));
     assert!(matches!(contents.status, SessionStatus::Running(_)), "{:?}", contents.status);
     // As it is left by a host that is killed: nobody holds its mark.
-    let mark = fixture.data().join("hosts").join(Digest::of_bytes(b"killed").to_hex());
+    let mark = fixture.data().join("processes").join(Digest::of_bytes(b"killed").to_hex());
     std::fs::write(mark, "").unwrap();
     let (held_by, contents) = listed(&other, session.id()).await;
     assert_eq!(held_by, None);

@@ -16,7 +16,7 @@ async fn what_a_process_leaves_that_dies_later_is_removed_without_a_start() {
     ask(&session, "$ echo kept > note").await;
     assert_eq!(runtime.maintenance().run("dead-hosts", soon()).await, Ok(0));
     // As one leaves it that was killed: a mark, and a place of a process that is no more.
-    let mark = fixture.data().join("hosts").join(conjure::artifact::Digest::of_bytes(b"killed").to_hex());
+    let mark = fixture.data().join("processes").join(conjure::artifact::Digest::of_bytes(b"killed").to_hex());
     std::fs::write(&mark, "").unwrap();
     let place = fixture.data().join("tenants/acme/sandboxes/4194304999-0");
     std::fs::create_dir_all(place.join("output")).unwrap();
@@ -37,14 +37,14 @@ async fn what_broke_off_is_completed_without_a_start() {
     // As a host leaves it that was killed before it had recorded what it opened.
     let lost = conjure::SessionId::random().unwrap().stored_name();
     let folder = fixture.data().join("tenants/acme");
-    std::fs::write(folder.join("under-way").join(&lost), "").unwrap();
+    std::fs::write(folder.join("pending").join(&lost), "").unwrap();
     let workspace = folder.join("workspaces").join(&lost).join("workspace");
     std::fs::create_dir_all(&workspace).unwrap();
     for chore in ["folders", "journal"] {
         runtime.maintenance().run(chore, soon()).await.unwrap();
     }
     assert!(!workspace.exists());
-    assert_eq!(std::fs::read_dir(folder.join("under-way")).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(folder.join("pending")).unwrap().count(), 0);
     assert_eq!(ask(&session, "hello").await, "heard: hello");
     let done = runtime.maintenance().tasks();
     let folders = done.iter().find(|chore| chore.name == "folders").unwrap();
@@ -59,7 +59,7 @@ async fn who_keeps_nothing_completes_nothing_of_those_who_do() {
     let keeping = fixture.start().await;
     let session = keeping.open(spec()).await.unwrap();
     ask(&session, "$ echo kept > note").await;
-    let mark = fixture.data().join("tenants/acme/under-way").join(session.id().stored_name());
+    let mark = fixture.data().join("tenants/acme/pending").join(session.id().stored_name());
     std::fs::write(&mark, "").unwrap();
     let ephemeral = Runtime::spawn(fixture.options().ephemeral()).await.unwrap();
     ephemeral.maintenance().run("folders", soon()).await.unwrap();

@@ -111,7 +111,7 @@ pub(crate) async fn pause() {
 
 /// What there is of the tenant's sessions on the disk: workspaces, kept skills, marks of what is under way.
 pub(crate) fn on_disk(fixture: &Fixture) -> [usize; 3] {
-    ["workspaces", "skills", "under-way"].map(|name| {
+    ["workspaces", "skills", "pending"].map(|name| {
         let folder = fixture.data().join("tenants/acme").join(name);
         std::fs::read_dir(folder).map_or(0, Iterator::count)
     })
@@ -119,7 +119,7 @@ pub(crate) fn on_disk(fixture: &Fixture) -> [usize; 3] {
 
 /// Whether somebody opens or deletes sessions of the tenant.
 pub(crate) fn is_busy(fixture: &Fixture) -> bool {
-    let lock = std::fs::File::open(fixture.data().join("tenants/acme/gate.lock"));
+    let lock = std::fs::File::open(fixture.data().join("tenants/acme/tenant.lock"));
     lock.is_ok_and(|lock| lock.try_lock().is_err())
 }
 

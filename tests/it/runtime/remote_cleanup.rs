@@ -79,7 +79,7 @@ pub(crate) fn is_down() -> Option<Reply> {
 }
 
 pub(crate) fn notes(fixture: &Fixture) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(fixture.data().join("remains")).into_iter().flatten();
+    let entries = std::fs::read_dir(fixture.data().join("remote-cleanup")).into_iter().flatten();
     let paths = entries.map(|entry| entry.unwrap().path());
     paths.filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect()
 }
@@ -351,7 +351,7 @@ async fn a_session_that_is_not_deleted_keeps_its_files() {
     // A note of a session that is recorded counts for nothing.
     let note = serde_json::json!({"format": 1, "tenant": "acme", "since": 0, "refusals": 0, "left": [
         {"session": session.id(), "model": "m", "account": null, "files": fake.files()}]});
-    let path = fixture.data().join("remains").join(format!("{}.json", session.id().stored_name()));
+    let path = fixture.data().join("remote-cleanup").join(format!("{}.json", session.id().stored_name()));
     std::fs::write(&path, note.to_string()).unwrap();
     assert_eq!(carried(&second).await, Ok(0));
     assert_eq!((files(&fake).len(), deletions(&fake)), (2, 0));

@@ -251,7 +251,7 @@ async fn the_lease_of_a_process_that_was_killed_is_not_waited_for() {
     // Nothing is known of it: it may live.
     let error = runtime.session(&key.tenant, key.session).await.unwrap_err();
     assert!(error.to_string().contains("leased by `killed`"), "{error}");
-    let hosts = fixture.data().join("hosts");
+    let hosts = fixture.data().join("processes");
     let mark = hosts.join(conjure::artifact::Digest::of_bytes(b"killed").to_hex());
     // It lives: its mark is locked.
     let lock = std::fs::File::create(&mark).unwrap();

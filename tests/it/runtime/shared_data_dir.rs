@@ -84,12 +84,61 @@ async fn who_keeps_nothing_takes_no_skill_from_who_does() {
     assert_eq!(on_disk(&fixture), [0; 3]);
 }
 
+/// The names that this version gave to files and directories of earlier versions.
+const FORMER_NAMES: [(&str, &str); 4] = [
+    ("remains", "remote-cleanup"),
+    ("tenants/acme/under-way", "tenants/acme/pending"),
+    ("tenants/acme/gate.lock", "tenants/acme/tenant.lock"),
+    ("hosts", "processes"),
+];
+
+/// Gives the names of the version before to everything in this data directory.
+fn with_former_names(data: &Path) {
+    std::fs::remove_file(data.join("hosts")).unwrap();
+    std::fs::create_dir(data.join("remote-cleanup")).unwrap();
+    for (former, current) in FORMER_NAMES {
+        std::fs::rename(data.join(current), data.join(former)).unwrap();
+    }
+    std::fs::rename(data.join("hosts/startup.lock"), data.join("hosts/begin.turn")).unwrap();
+}
+
+#[tokio::test]
+async fn a_data_directory_of_an_earlier_version_opens_and_its_sessions_resume() {
+    let fixture = Fixture::new(ExecutorKind::Local);
+    let runtime = fixture.start().await;
+    let session = runtime.open(spec()).await.unwrap();
+    ask(&session, "$ echo mine > note").await;
+    let id = session.id();
+    runtime.shutdown(soon()).await.unwrap();
+    drop((session, runtime));
+    with_former_names(&fixture.data());
+    // An operation that a process of that version had begun.
+    let interrupted = conjure::SessionId::random().unwrap().stored_name();
+    std::fs::write(fixture.data().join("tenants/acme/under-way").join(&interrupted), "").unwrap();
+    // That process lives.
+    let lives = std::fs::File::create(fixture.data().join("hosts/former")).unwrap();
+    lives.try_lock().unwrap();
+    let error = Runtime::spawn(fixture.options()).await.unwrap_err();
+    assert!(error.to_string().contains("a process of an earlier version of Conjure uses it"), "{error}");
+    drop(lives);
+
+    let runtime = fixture.start().await;
+    let again = runtime.session(&tenant("acme"), id).await.unwrap();
+    assert!(ask(&again, "$ cat note").await.ends_with("mine\n"));
+    assert!(!fixture.data().join("tenants/acme/pending").join(interrupted).exists());
+    for (former, current) in FORMER_NAMES {
+        assert!(!fixture.data().join(former).is_dir(), "{former}");
+        assert!(fixture.data().join(current).exists(), "{current}");
+    }
+    runtime.shutdown(soon()).await.unwrap();
+}
+
 /// What a host that keeps nothing left when it was killed is swept like that of any other.
 #[tokio::test]
 async fn a_process_that_keeps_nothing_is_announced_as_well() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let marks = || {
-        let mut names = names(&fixture.data().join("hosts"));
+        let mut names = names(&fixture.data().join("processes"));
         names.retain(|name| !name.contains('.'));
         names.len()
     };
@@ -99,7 +148,7 @@ async fn a_process_that_keeps_nothing_is_announced_as_well() {
     assert_eq!(marks(), 0);
     // As one leaves it that was killed: a mark, and a place of a process that is no more.
     std::fs::write(
-        fixture.data().join("hosts").join(conjure::artifact::Digest::of_bytes(b"killed").to_hex()),
+        fixture.data().join("processes").join(conjure::artifact::Digest::of_bytes(b"killed").to_hex()),
         "",
     )
     .unwrap();

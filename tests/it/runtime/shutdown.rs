@@ -282,12 +282,12 @@ fn folders(plan: &Plan) -> Vec<String> {
     let mut left = entries(&data.join("sandboxes"));
     for tenant in plan.tenants() {
         let own = data.join("tenants").join(tenant.as_str());
-        left.extend(["sandboxes", "under-way"].iter().flat_map(|name| entries(&own.join(name))));
+        left.extend(["sandboxes", "pending"].iter().flat_map(|name| entries(&own.join(name))));
         left.extend(entries(&own.join("workspaces")).into_iter().filter(|path| !path.contains("/ses_")));
     }
     // That one died is remembered.
-    let is_kept = |path: &String| [".turn", ".dead"].iter().any(|ending| path.ends_with(ending));
-    left.extend(entries(&data.join("hosts")).into_iter().filter(|path| !is_kept(path)));
+    let is_kept = |path: &String| [".lock", ".dead"].iter().any(|ending| path.ends_with(ending));
+    left.extend(entries(&data.join("processes")).into_iter().filter(|path| !is_kept(path)));
     left
 }
 

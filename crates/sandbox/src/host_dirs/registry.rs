@@ -39,7 +39,10 @@ const DEAD: &str = "dead-";
 const LOCK: &CStr = c"lock";
 
 /// The file that marks a directory as kept.
-const KEPT: &CStr = c"kept";
+const KEEP: &CStr = c"keep";
+
+/// The name that earlier versions gave to [`KEEP`].
+const FORMER_KEEP: &CStr = c"kept";
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -327,13 +330,15 @@ fn is_sandbox_dir_name(name: &str) -> bool {
 }
 
 fn is_kept(folder: &OwnedFd) -> bool {
-    rustix::fs::statat(folder, KEPT, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    [KEEP, FORMER_KEEP]
+        .iter()
+        .any(|name| rustix::fs::statat(folder, *name, AtFlags::SYMLINK_NOFOLLOW).is_ok())
 }
 
 /// Marks a directory as kept.
 pub(super) fn keep(folder: &OwnedFd) -> Result<(), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(folder, KEPT, flags, Mode::RUSR | Mode::WUSR).map(drop)
+    rustix::fs::openat(folder, KEEP, flags, Mode::RUSR | Mode::WUSR).map(drop)
 }
 
 /// The error for a directory that cannot be used.

@@ -9,7 +9,7 @@
 //!
 //! <dir>/lock
 //! <dir>/workspace/  the workspace of a session
-//! <dir>/kept        marks a directory that no sweep removes
+//! <dir>/keep        marks a directory that no sweep removes
 //! ```
 //!
 //! State: the directory. It is removed when the value is dropped, and after a crash by [`super::SandboxDirs::sweep`].

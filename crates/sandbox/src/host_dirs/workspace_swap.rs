@@ -5,10 +5,10 @@
 //!
 //! ```text
 //! <dir>/workspace/   where the session works
-//! <dir>/incoming/    exists only during the swap: its files belong in the workspace
+//! <dir>/staging/     exists only during the swap: its files belong in the workspace
 //! ```
 //!
-//! State: `incoming`, the record of a swap under way. It exists before the two directories change places, and is
+//! State: `staging`, the record of a swap under way. It exists before the two directories change places, and is
 //! removed when all files are in the workspace. After a crash in between, the next user of the workspace first moves
 //! the remaining files ([`finish_swap`]). Each step is one rename, so a file is always in one of the two directories. A
 //! kernel lock on the directory keeps others out meanwhile; it ends with the process.
@@ -33,7 +33,7 @@ use super::rename::rename_new_at;
 use crate::error::{SandboxError, SandboxErrorKind};
 
 const WORKSPACE: &str = "workspace";
-const INCOMING: &str = "incoming";
+const STAGING: &str = "staging";
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -80,11 +80,11 @@ pub(crate) fn swap_workspace(
         Err(Errno::NOTEMPTY | Errno::EXIST) => {}
         Err(errno) => return Err(there(errno)),
     }
-    renameat_with(&warm_parent, name, &target.folder, INCOMING, RenameFlags::NOREPLACE).map_err(there)?;
-    let exchanged = renameat_with(&target.folder, INCOMING, &target.folder, WORKSPACE, RenameFlags::EXCHANGE);
+    renameat_with(&warm_parent, name, &target.folder, STAGING, RenameFlags::NOREPLACE).map_err(there)?;
+    let exchanged = renameat_with(&target.folder, STAGING, &target.folder, WORKSPACE, RenameFlags::EXCHANGE);
     if let Err(errno) = exchanged {
         // The session still has its own directory.
-        let _ = unlinkat(&target.folder, INCOMING, AtFlags::REMOVEDIR);
+        let _ = unlinkat(&target.folder, STAGING, AtFlags::REMOVEDIR);
         return Err(there(errno));
     }
     let notified = on_moved();
@@ -144,32 +144,32 @@ impl<'a> LockedDir<'a> {
         }
     }
 
-    /// Moves the files of `incoming` into the workspace.
+    /// Moves the files of `staging` into the workspace.
     fn finish_swap(&self) -> Result<(), SandboxError> {
         let failed = |errno| unavailable("bring files back into", self.workspace, errno);
-        let incoming = match rustix::fs::openat(&self.folder, INCOMING, FOLDER, Mode::empty()) {
+        let staging = match rustix::fs::openat(&self.folder, STAGING, FOLDER, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(()),
             // Commands may have removed the permissions of their own workspace.
-            Err(Errno::ACCESS) => self.open_closed(INCOMING).map_err(failed)?,
+            Err(Errno::ACCESS) => self.open_closed(STAGING).map_err(failed)?,
             other => other.map_err(failed)?,
         };
-        let before = fstat(&incoming).map_err(failed)?;
-        self.open_writable(&incoming).map_err(failed)?;
+        let before = fstat(&staging).map_err(failed)?;
+        self.open_writable(&staging).map_err(failed)?;
         let workspace = match rustix::fs::openat(&self.folder, WORKSPACE, FOLDER, Mode::empty()) {
             Err(Errno::ACCESS) => self.open_closed(WORKSPACE),
             other => other,
         };
         let workspace = workspace.map_err(failed)?;
-        for name in names(&incoming).map_err(failed)? {
+        for name in names(&staging).map_err(failed)? {
             let name = name.map_err(failed)?;
-            match move_files(&incoming, &workspace, &name) {
+            match move_files(&staging, &workspace, &name) {
                 Ok(()) => {}
                 Err(Errno::EXIST | Errno::NOTEMPTY) => return Err(self.name_taken(&name)),
                 Err(errno) => return Err(failed(errno)),
             }
         }
         self.restore_permissions(&before);
-        match unlinkat(&self.folder, INCOMING, AtFlags::REMOVEDIR) {
+        match unlinkat(&self.folder, STAGING, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(failed(errno)),
         }
@@ -202,10 +202,10 @@ impl<'a> LockedDir<'a> {
 
     fn name_taken(&self, name: &CStr) -> SandboxError {
         let (name, workspace) = (name.to_string_lossy(), self.workspace.display());
-        let incoming = self.workspace.with_file_name(INCOMING);
+        let staging = self.workspace.with_file_name(STAGING);
         let message = format!(
             "`{name}` is in the workspace `{workspace}` and in `{}`, from where it was to be moved there; keep one of them",
-            incoming.display()
+            staging.display()
         );
         SandboxError::new(SandboxErrorKind::Exists, message)
     }
@@ -354,19 +354,19 @@ mod tests {
         for on_moved in [None, Some(0), Some(1), Some(2), Some(3)] {
             let Two { warm_parent, workspace, _folder } = two();
             let had = fill(&workspace);
-            let incoming = workspace.with_file_name(INCOMING);
-            fs::rename(&warm_parent, &incoming).unwrap();
+            let staging = workspace.with_file_name(STAGING);
+            fs::rename(&warm_parent, &staging).unwrap();
             if let Some(on_moved) = on_moved {
                 let by = RenameFlags::EXCHANGE;
-                renameat_with(CWD, &incoming, CWD, &workspace, by).unwrap();
+                renameat_with(CWD, &staging, CWD, &workspace, by).unwrap();
                 for name in had.iter().take(on_moved) {
-                    move_file(&incoming.join(name), &workspace.join(name));
+                    move_file(&staging.join(name), &workspace.join(name));
                 }
             }
             finish_swap(&workspace).unwrap();
             assert_eq!(names_in(&workspace), had, "{on_moved:?}");
             assert_eq!(fs::read_to_string(workspace.join("a/b/file")).unwrap(), "deep");
-            assert!(!incoming.exists());
+            assert!(!staging.exists());
             finish_swap(&workspace).unwrap();
         }
     }
@@ -375,12 +375,12 @@ mod tests {
     fn what_would_hide_a_file_is_refused_and_both_stay() {
         let Two { warm_parent, workspace, _folder } = two();
         fs::write(workspace.join("file"), "new").unwrap();
-        let incoming = workspace.with_file_name(INCOMING);
-        fs::rename(&warm_parent, &incoming).unwrap();
-        fs::write(incoming.join("file"), "old").unwrap();
+        let staging = workspace.with_file_name(STAGING);
+        fs::rename(&warm_parent, &staging).unwrap();
+        fs::write(staging.join("file"), "old").unwrap();
         let error = finish_swap(&workspace).unwrap_err();
         assert_eq!(error.kind(), SandboxErrorKind::Exists, "{error}");
-        assert_eq!(fs::read_to_string(incoming.join("file")).unwrap(), "old");
+        assert_eq!(fs::read_to_string(staging.join("file")).unwrap(), "old");
         fs::remove_file(workspace.join("file")).unwrap();
         finish_swap(&workspace).unwrap();
         assert_eq!(fs::read_to_string(workspace.join("file")).unwrap(), "old");

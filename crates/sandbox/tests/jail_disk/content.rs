@@ -266,7 +266,7 @@ async fn what_a_sandbox_has_is_not_collected_as_unused() {
         fs::File::open(path).unwrap().set_times(long_ago).unwrap();
     }
     // As on another day.
-    fs::remove_file(bed.data.path().join("collected")).unwrap();
+    fs::remove_file(bed.data.path().join("last-gc")).unwrap();
     bed.data.sweep();
     let left = [given, unused].map(|digest| store.contains(&digest, FileMode::Plain).unwrap());
     assert_eq!(left, [true, false]);

@@ -38,12 +38,12 @@ pub(crate) fn check(folder: &Path, living: &[Identity], quiet: Quiet, findings: 
                 .into_iter()
                 .filter(|path| name_of(path).starts_with("draft-"));
             findings.leftover.extend(drafts.map(|path| format!("half a skill in `{}`", path.display())));
-            let marks = entries(&tenant.join("under-way")).into_iter();
+            let marks = entries(&tenant.join("pending")).into_iter();
             findings.leftover.extend(marks.map(|path| format!("`{}`, of what broke off", path.display())));
         }
     }
-    for path in entries(&data_folder(folder).join("hosts")) {
-        let is_remembered = [".dead", ".turn"].iter().any(|ending| name_of(&path).ends_with(ending));
+    for path in entries(&data_folder(folder).join("processes")) {
+        let is_remembered = [".dead", ".lock"].iter().any(|ending| name_of(&path).ends_with(ending));
         // It is locked as long as its process lives.
         let is_abandoned = || File::open(&path).is_ok_and(|file| file.try_lock_shared().is_ok());
         if !is_remembered && is_abandoned() {

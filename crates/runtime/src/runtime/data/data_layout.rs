@@ -2,17 +2,18 @@
 //!
 //! ```text
 //! <data>/journal/                     the event logs of sessions
-//! <data>/hosts/                       the lock files of processes
+//! <data>/processes/                   the lock files of processes
+//! <data>/hosts                        a file that keeps earlier versions out (`former_names`)
 //! <data>/deleting/TENANT              a tenant that is being deleted
-//! <data>/remains/                     notes of what is to be deleted at models' services
+//! <data>/remote-cleanup/              notes of what is to be deleted at models' services
 //! <data>/containers                   exists if sessions had containers, so that each start sweeps them
 //! <data>/pool/                        the folders of warm sandboxes, and of those that sessions claimed
 //! <data>/tenants/TENANT/              the data folder of a tenant: its store, its sandboxes, its workspaces
 //! <data>/tenants/TENANT/workspaces/SESSION/workspace   the folder that a session works in
 //! <data>/tenants/TENANT/skills/DIGEST/NAME/            a pinned skill
 //! <data>/tenants/TENANT/artifacts/SESSION/             the pins of a session's artifacts
-//! <data>/tenants/TENANT/under-way/SESSION              the intent record of a session that is being opened or deleted
-//! <data>/tenants/TENANT/gate.lock                      the lock of the tenant
+//! <data>/tenants/TENANT/pending/SESSION                the intent record of a session that is being opened or deleted
+//! <data>/tenants/TENANT/tenant.lock                    the lock of the tenant
 //! ```
 //!
 //! State: all of this on the disk; in memory, which folders are open. A tenant's folder is open while a session of the
@@ -30,6 +31,7 @@ use conjure_base::{SessionId, TenantId};
 use conjure_sandbox::{Connector, DataDir, DirId, SandboxError, remove_tree};
 
 use crate::config::ExecutorKind;
+use crate::runtime::data::former_names;
 use crate::runtime::data::intents::SessionIntents;
 use crate::runtime::data::pinned_skills::PinnedSkills;
 use crate::runtime::data::temp_data_dir::TempDataDir;
@@ -75,6 +77,7 @@ impl RuntimeDir {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
         let path =
             made.and_then(|()| path.canonicalize()).map_err(|error| RuntimeError::data(path, &error))?;
+        former_names::migrate(&path)?;
         Self::at(path, record, None)
     }
 
@@ -248,7 +251,7 @@ impl TenantDir {
     fn open(path: &Path, record: JournalLocation, lease: EntryGuard<Self>) -> Result<Self, RuntimeError> {
         let refused = |error: &dyn std::fmt::Display| RuntimeError::data(path, &error);
         let data = DataDir::open_without_sweep(path).map_err(|error| refused(&error))?;
-        let gate = TenantLock::new(&data.path().join("gate.lock"));
+        let gate = TenantLock::new(&data.path().join("tenant.lock"));
         let pins = match record {
             JournalLocation::OnDisk => PinnedSkills::open(&data).map_err(|error| refused(&error))?,
             // Skills pinned by other processes are neither used nor counted here.

@@ -1,7 +1,7 @@
 //! Intent records of the sessions that are being opened or deleted. They are written before anything is done.
 //!
 //! ```text
-//! <tenant>/under-way/SESSION    empty
+//! <tenant>/pending/SESSION    empty
 //! ```
 //!
 //! State: these files. One that was not removed tells the next start that the operation was interrupted (`recovery`).
@@ -23,7 +23,7 @@ pub(crate) struct SessionIntents {
 impl SessionIntents {
     /// The intent records in a tenant's folder. Reads nothing.
     pub(crate) fn new(tenant: &Path) -> Self {
-        Self { folder: tenant.join("under-way") }
+        Self { folder: tenant.join("pending") }
     }
 
     /// The folder of the records.

@@ -2,9 +2,9 @@
 //! their leases to end.
 //!
 //! ```text
-//! <data>/hosts/NAME        locked while the process lives; the name is the digest of its owner's name
-//! <data>/hosts/NAME.dead   the process was found dead recently, and its leftovers are swept
-//! <data>/hosts/begin.turn  locked by a process that is starting
+//! <data>/processes/NAME          locked while the process lives; the name is the digest of its owner's name
+//! <data>/processes/NAME.dead     the process was found dead recently, and its leftovers are swept
+//! <data>/processes/startup.lock  locked by a process that is starting
 //! ```
 //!
 //! State: these files. A process that has stopped everything removes its own. The kernel unlocks the file of a process
@@ -23,7 +23,7 @@ use conjure_journal::LeaseOwner;
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The lock file of a process that is starting.
-const STARTUP_LOCK: &str = "begin.turn";
+const STARTUP_LOCK: &str = "startup.lock";
 
 /// This process among those that use the data folder. It counts as alive until this is dropped, and as dead then,
 /// unless it was released.
@@ -53,11 +53,11 @@ impl ProcessLock {
     /// once their leftovers are removed; until then every process that starts finds them, too. Blocks while other
     /// processes that start at the same time do this.
     pub(crate) fn acquire(data: &Path, owner: &LeaseOwner) -> io::Result<(Self, DeadProcesses)> {
-        let folder = data.join("hosts");
+        let folder = data.join("processes");
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         // Held until this function returns: nobody scans who could take the new file for that of a dead process.
-        let turn = open(&folder.join(STARTUP_LOCK))?;
-        turn.lock()?;
+        let startup = open(&folder.join(STARTUP_LOCK))?;
+        startup.lock()?;
         let name = name_of(owner);
         let (draft, own) = (folder.join(format!("{name}.new")), folder.join(&name));
         // The file gets its name when it is locked, so a check of one process needs no startup lock.
@@ -71,16 +71,16 @@ impl ProcessLock {
 
     /// Scans for dead processes, as [`ProcessLock::acquire`] does. Blocks as that does.
     pub(crate) fn scan(&self) -> io::Result<DeadProcesses> {
-        let turn = open(&self.folder.join(STARTUP_LOCK))?;
-        turn.lock()?;
+        let startup = open(&self.folder.join(STARTUP_LOCK))?;
+        startup.lock()?;
         self.scan_locked()
     }
 
     /// Marks these processes as swept, so that nobody sweeps after them again. Blocks as [`ProcessLock::acquire`]
     /// does.
     pub(crate) fn mark_swept(&self, dead: &DeadProcesses) -> io::Result<()> {
-        let turn = open(&self.folder.join(STARTUP_LOCK))?;
-        turn.lock()?;
+        let startup = open(&self.folder.join(STARTUP_LOCK))?;
+        startup.lock()?;
         for path in &dead.marks {
             // Another process was faster, or a new process uses this name.
             let Ok(file) = File::open(path) else { continue };
@@ -115,7 +115,7 @@ impl ProcessLock {
             let path = entry?.path();
             match path.extension().and_then(|extension| extension.to_str()) {
                 Some("dead") if is_old(&path) => remove(&path),
-                Some("dead" | "turn") => {}
+                Some("dead" | "lock") => {}
                 _ if path == self.own => {}
                 extension => {
                     let Ok(file) = File::open(&path) else { continue };

@@ -1,8 +1,8 @@
 //! A temporary data folder, for a runtime without a configured one. It is removed with its runtime, and after a crash
 //! by the next runtime that creates one.
 //!
-//! State: `conjure-…` in the machine's temporary folder, with a file `home.lock` that is locked as long as the
-//! runtime lives. A folder without such a file, or of another user, is not touched. Neither are the kept files of a
+//! State: `conjure-…` in the machine's temporary folder, with a file `data-dir.lock` that is locked as long as
+//! the runtime lives; earlier versions named it `home.lock`. A folder without such a file, or of another user, is not touched. Neither are the kept files of a
 //! session.
 
 use std::fs::{self, File, OpenOptions};
@@ -18,7 +18,13 @@ use tempfile::TempDir;
 use crate::runtime::error::RuntimeError;
 
 const PREFIX: &str = "conjure-";
-const LOCK: &str = "home.lock";
+const LOCK: &str = "data-dir.lock";
+
+/// The name of the lock in folders of earlier versions.
+const FORMER_LOCK: &str = "home.lock";
+
+/// The files that mark a kept workspace: the current name, and that of earlier versions.
+const KEPT_MARKERS: [&str; 2] = ["keep", "kept"];
 
 /// A folder that is removed when this is dropped.
 #[derive(Debug)]
@@ -38,7 +44,7 @@ impl TempDataDir {
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(around).map_err(unusable)?;
         let path = folder.path().canonicalize().map_err(unusable)?;
         // The file gets its name when it is locked: an unlocked one is abandoned.
-        let draft = path.join("home.new");
+        let draft = path.join("data-dir.new");
         let made = || -> io::Result<(File, u32)> {
             let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
             lock.try_lock()?;
@@ -81,7 +87,8 @@ fn sweep(around: &Path, owner: u32) {
         }
         let path = entry.path();
         let is_ours = fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir() && found.uid() == owner);
-        let Some(_lock) = is_ours.then(|| abandoned(&path.join(LOCK))).flatten() else { continue };
+        let locks = [LOCK, FORMER_LOCK].map(|name| path.join(name));
+        let Some(_lock) = locks.iter().filter(|_| is_ours).find_map(|lock| abandoned(lock)) else { continue };
         let removed = match has_kept(&path) {
             true => remove_all_but_kept(&path),
             false => remove(&path),
@@ -112,7 +119,11 @@ fn remove(path: &Path) -> Result<(), RuntimeError> {
 /// Whether files of a session in it were kept.
 fn has_kept(path: &Path) -> bool {
     entries(&path.join("tenants"))
-        .any(|tenant| entries(&tenant.join("workspaces")).any(|workspace| workspace.join("kept").exists()))
+        .any(|tenant| entries(&tenant.join("workspaces")).any(|workspace| is_kept(&workspace)))
+}
+
+fn is_kept(workspace: &Path) -> bool {
+    KEPT_MARKERS.iter().any(|name| workspace.join(name).exists())
 }
 
 /// Removes all but the kept workspaces. The folder is an ordinary one then.
@@ -123,7 +134,7 @@ fn remove_all_but_kept(path: &Path) -> Result<(), RuntimeError> {
         for inner in entries(&tenant).filter(|inner| *inner != workspaces) {
             clear(&inner)?;
         }
-        for workspace in entries(&workspaces).filter(|workspace| !workspace.join("kept").exists()) {
+        for workspace in entries(&workspaces).filter(|workspace| !is_kept(workspace)) {
             clear(&workspace)?;
         }
     }

@@ -154,7 +154,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lock_that_is_let_go_of_soon_is_waited_for_and_another_runtime_is_not() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("gate.lock");
+        let path = folder.path().join("tenant.lock");
         let (gate, other) = (TenantLock::new(&path), TenantLock::new(&path));
         // As a process that is being started holds it.
         let inherited = other.shared(soon()).await.unwrap();

@@ -1,9 +1,9 @@
 //! The storage of cleanup notes.
 //!
 //! ```text
-//! <data>/remains/SESSION.json    the files of a session, and of others of its tenant that were deleted with it
-//! <data>/remains/skills-….json   the skills of a tenant
-//! <data>/remains/lock            locked by a process that changes a note
+//! <data>/remote-cleanup/SESSION.json    the files of a session, and of others of its tenant that were deleted with it
+//! <data>/remote-cleanup/skills-….json   the skills of a tenant
+//! <data>/remote-cleanup/lock            locked by a process that changes a note
 //! ```
 //!
 //! State: these files, each replaced atomically; in memory, if sessions are recorded in memory. A note outlives the
@@ -75,7 +75,7 @@ impl NoteStore {
     /// The notes of this data folder. Reads nothing.
     pub(crate) fn new(home: &RuntimeDir) -> Self {
         match home.record() {
-            JournalLocation::OnDisk => Self::on_disk(home.path().join("remains")),
+            JournalLocation::OnDisk => Self::on_disk(home.path().join("remote-cleanup")),
             JournalLocation::InMemory => Self::Memory(Arc::default()),
         }
     }
@@ -345,10 +345,10 @@ mod tests {
     #[tokio::test]
     async fn a_note_is_changed_as_it_is_and_goes_with_its_last_file() {
         let folder = tempfile::tempdir().unwrap();
-        for shelf in [NoteStore::Memory(Arc::default()), NoteStore::on_disk(folder.path().join("remains"))] {
+        for shelf in [NoteStore::Memory(Arc::default()), NoteStore::on_disk(folder.path().join("remote-cleanup"))] {
             assert!(shelf.names().await.unwrap().is_empty());
             shelf.remove_session(SessionId::from_bits(3)).await.unwrap();
-            assert!(!folder.path().join("remains").exists(), "who looks makes nothing");
+            assert!(!folder.path().join("remote-cleanup").exists(), "who looks makes nothing");
             let name = shelf.put(sample_note(1, &["a", "b"])).await.unwrap().unwrap();
             assert_eq!(
                 shelf.put(sample_note(2, &[])).await.unwrap().map(|name| name.len()),
