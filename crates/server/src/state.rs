@@ -1,5 +1,8 @@
 //! What all handlers share.
 
+use std::sync::Arc;
+
+use conjure_journal::Records;
 use conjure_runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
@@ -10,6 +13,8 @@ use crate::options::ServerOptions;
 #[derive(Debug)]
 pub(crate) struct ServerState {
     pub(crate) runtime: Runtime,
+    /// The rows of agents, environments, sessions and keys.
+    pub(crate) records: Arc<dyn Records>,
     pub(crate) options: ServerOptions,
     pub(crate) keys: Keys,
     /// Cancelled when the server stops: streams end with a last event.

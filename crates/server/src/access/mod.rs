@@ -3,6 +3,6 @@
 mod caller;
 mod keys;
 
-pub use caller::Scope;
 pub(crate) use caller::Caller;
+pub use caller::Scope;
 pub(crate) use keys::Keys;

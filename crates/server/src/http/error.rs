@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use conjure_api::{ErrorBody, ErrorKind, RequestId};
 
 /// A refusal with the API's status, type and message.
 ///
@@ -13,86 +13,84 @@ use serde_json::{Value, json};
 #[error("{message}")]
 pub struct ApiError {
     status: StatusCode,
-    kind: &'static str,
+    kind: ErrorKind,
     message: String,
-    details: Option<Value>,
+    code: Option<&'static str>,
     retry_after: Option<Duration>,
 }
 
 impl ApiError {
-    fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
-        Self { status, kind, message: message.into(), details: None, retry_after: None }
+    /// An error of this kind, with the kind's status.
+    #[must_use]
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        let status = StatusCode::from_u16(kind.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Self { status, kind, message: message.into(), code: None, retry_after: None }
     }
 
     /// 400: the request is wrong, and stays wrong.
     #[must_use]
     pub fn invalid(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", message)
+        Self::new(ErrorKind::InvalidRequest, message)
     }
 
     /// 401: no key, or a wrong one.
     #[must_use]
     pub fn authentication(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "authentication_error", message)
+        Self::new(ErrorKind::Authentication, message)
     }
 
     /// 403: the key may not do this.
     #[must_use]
     pub fn permission(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::FORBIDDEN, "permission_error", message)
+        Self::new(ErrorKind::Permission, message)
     }
 
     /// 404: there is no such thing, or it belongs to another tenant.
     #[must_use]
     pub fn not_found(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "not_found_error", message)
+        Self::new(ErrorKind::NotFound, message)
     }
 
     /// 405: the path has no such method.
     #[must_use]
     pub fn method_not_allowed(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", message)
+        Self { status: StatusCode::METHOD_NOT_ALLOWED, ..Self::invalid(message) }
     }
 
     /// 409: the request does not fit the state.
     #[must_use]
     pub fn conflict(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::CONFLICT, "invalid_request_error", message)
+        Self::new(ErrorKind::Conflict, message)
     }
 
     /// 413: the body is too large.
     #[must_use]
     pub fn too_large(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", message)
+        Self::new(ErrorKind::TooLarge, message)
     }
 
     /// 429: a limit of the tenant or the key was reached.
     #[must_use]
     pub fn rate_limited(message: impl Into<String>, retry_after: Duration) -> Self {
-        Self {
-            retry_after: Some(retry_after),
-            ..Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message)
-        }
+        Self { retry_after: Some(retry_after), ..Self::new(ErrorKind::RateLimit, message) }
     }
 
     /// 500: a defect, or a part that failed.
     #[must_use]
     pub fn internal(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "api_error", message)
+        Self::new(ErrorKind::Internal, message)
     }
 
     /// 529: the server has too much to do.
     #[must_use]
     pub fn overloaded(message: impl Into<String>, retry_after: Duration) -> Self {
-        let status = StatusCode::from_u16(529).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
-        Self { retry_after: Some(retry_after), ..Self::new(status, "overloaded_error", message) }
+        Self { retry_after: Some(retry_after), ..Self::new(ErrorKind::Overloaded, message) }
     }
 
-    /// Adds the object `details`.
+    /// Adds the API's stable code of the cause.
     #[must_use]
-    pub fn with_details(mut self, details: Value) -> Self {
-        self.details = Some(details);
-        self
+    pub fn with_code(self, code: Option<&'static str>) -> Self {
+        Self { code, ..self }
     }
 
     /// The HTTP status.
@@ -101,14 +99,11 @@ impl ApiError {
         self.status
     }
 
-    /// The JSON body for the request of this id.
+    /// The body for the request of this id.
     #[must_use]
-    pub fn body(&self, request_id: &str) -> Value {
-        let mut error = json!({"type": self.kind, "message": self.message});
-        if let (Some(details), Some(error)) = (&self.details, error.as_object_mut()) {
-            error.insert("details".to_owned(), details.clone());
-        }
-        json!({"type": "error", "error": error, "request_id": request_id})
+    pub fn body(&self, request: Option<RequestId>) -> ErrorBody {
+        let request = request.map(|id| id.to_string());
+        ErrorBody::new(self.kind, self.message.as_str(), self.code, request)
     }
 }
 

@@ -48,7 +48,14 @@ mod tests {
         for good in ["localhost", "localhost:8400", "127.0.0.1:1", "[::1]:80", "[::1]"] {
             assert!(is_loopback(good), "{good}");
         }
-        for bad in ["", "localhost.example.com", "127.0.0.1.nip.io:80", "example.com", "localhost:80.example.com", "10.0.0.1"] {
+        for bad in [
+            "",
+            "localhost.example.com",
+            "127.0.0.1.nip.io:80",
+            "example.com",
+            "localhost:80.example.com",
+            "10.0.0.1",
+        ] {
             assert!(!is_loopback(bad), "{bad}");
         }
     }
@@ -65,6 +72,9 @@ mod tests {
         };
         assert!(headers("localhost:80", None) && headers("127.0.0.1", Some("http://localhost:3000")));
         assert!(!headers("localhost", Some("https://example.com")) && !headers("localhost", Some("null")));
-        assert!(!headers("rebound.example.com", None) && !headers("localhost", Some("http://localhost.example.com")));
+        assert!(
+            !headers("rebound.example.com", None)
+                && !headers("localhost", Some("http://localhost.example.com"))
+        );
     }
 }

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, Method, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use conjure_api::RequestId;
 use conjure_base::{Clock as _, SystemClock};
 
 use crate::access::Caller;
 use crate::http::error::ApiError;
 use crate::http::origin::check_loopback;
-use crate::http::request_id::RequestId;
 use crate::state::ServerState;
 
 /// The paths that need no key: probes of the machine that runs the server.
@@ -24,24 +24,24 @@ pub(crate) async fn request_scope(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let id = RequestId::random();
+    // Without entropy, requests have no ids, and are answered all the same.
+    let id = RequestId::random().ok();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let started = SystemClock.timestamp();
-    let caller = admit(&state, &request).await;
+    let caller = admit(&state, &path, request.headers()).await;
     let who = caller.as_ref().ok().map(|caller| caller.describe());
     let response = match caller {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
-            request.extensions_mut().insert(id.clone());
             next.run(request).await
         }
         Err(refused) => refused.into_response(),
     };
-    let response = finish(response, &id);
+    let response = finish(response, id);
     let (tenant, key) = who.unwrap_or_default();
     tracing::info!(
         target: "conjure::audit",
-        request = id.as_str(),
+        request = id.map(|id| id.to_string()),
         %method,
         path,
         status = response.status().as_u16(),
@@ -54,26 +54,26 @@ pub(crate) async fn request_scope(
 }
 
 /// Who asks, or why nobody may ask so.
-async fn admit(state: &ServerState, request: &Request) -> Result<Caller, ApiError> {
-    if OPEN_PATHS.contains(&request.uri().path()) {
+async fn admit(state: &ServerState, path: &str, headers: &HeaderMap) -> Result<Caller, ApiError> {
+    if OPEN_PATHS.contains(&path) {
         return Ok(Caller::nobody(state.options.tenant.clone()));
     }
     if !state.keys.is_required() {
-        check_loopback(request.headers())?;
+        check_loopback(headers)?;
     }
-    state.keys.admit(request.headers()).await
+    state.keys.admit(headers).await
 }
 
 /// Adds the request's id, and writes the body of an error.
-fn finish(mut response: Response, id: &RequestId) -> Response {
+fn finish(mut response: Response, id: Option<RequestId>) -> Response {
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
         let headers = std::mem::take(response.headers_mut());
-        response = (error.status(), Json(error.body(id.as_str()))).into_response();
+        response = (error.status(), Json(error.body(id))).into_response();
         for (name, value) in headers.iter().filter(|(name, _)| !response_body_header(name.as_str())) {
             response.headers_mut().insert(name.clone(), value.clone());
         }
     }
-    if let Ok(value) = HeaderValue::from_str(id.as_str()) {
+    if let Some(Ok(value)) = id.map(|id| HeaderValue::from_str(&id.to_string())) {
         response.headers_mut().insert("request-id", value);
     }
     response

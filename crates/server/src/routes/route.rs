@@ -67,7 +67,9 @@ impl Route {
     pub(crate) fn add_to(self, router: Router<Arc<ServerState>>) -> Router<Arc<ServerState>> {
         let handler = match self.scope {
             None => self.handler,
-            Some(scope) => self.handler.route_layer(from_fn(move |request, next| check(scope, request, next))),
+            Some(scope) => {
+                self.handler.route_layer(from_fn(move |request, next| check(scope, request, next)))
+            }
         };
         router.route(self.path, handler)
     }

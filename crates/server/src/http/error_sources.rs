@@ -1,0 +1,106 @@
+//! What the errors of the parts below are to a client.
+
+use std::time::Duration;
+
+use conjure_actors::session::SessionError;
+use conjure_api::{ApiIdError, RequestError};
+use conjure_journal::{JournalError, RecordError, RecordErrorKind};
+use conjure_runtime::RuntimeError;
+
+use crate::http::error::ApiError;
+
+/// When to try again, where a part does not say so.
+const RETRY: Duration = Duration::from_secs(1);
+
+impl From<RequestError> for ApiError {
+    fn from(error: RequestError) -> Self {
+        Self::invalid(error.to_string()).with_code(error.code())
+    }
+}
+
+/// An id that no object can have: there is no such object.
+impl From<ApiIdError> for ApiError {
+    fn from(error: ApiIdError) -> Self {
+        Self::not_found(error.to_string())
+    }
+}
+
+impl From<RecordError> for ApiError {
+    fn from(error: RecordError) -> Self {
+        let message = error.to_string();
+        match error.kind() {
+            RecordErrorKind::NotFound => Self::not_found(message),
+            RecordErrorKind::Exists | RecordErrorKind::NameTaken | RecordErrorKind::VersionConflict => {
+                Self::conflict(message)
+            }
+            RecordErrorKind::WrongCursor | RecordErrorKind::Invalid => Self::invalid(message),
+            _ if error.is_retryable() => Self::overloaded(message, error.retry_after().unwrap_or(RETRY)),
+            _ => internal(&message),
+        }
+    }
+}
+
+impl From<JournalError> for ApiError {
+    fn from(error: JournalError) -> Self {
+        if error.is_retryable() {
+            Self::overloaded(error.to_string(), error.retry_after().unwrap_or(RETRY))
+        } else {
+            internal(&error)
+        }
+    }
+}
+
+impl From<SessionError> for ApiError {
+    fn from(error: SessionError) -> Self {
+        let message = error.to_string();
+        let wait = error.retry_after().unwrap_or(RETRY);
+        match error {
+            SessionError::NotFound { .. } => Self::not_found(message),
+            SessionError::Rejected(_)
+            | SessionError::ModelRefused { .. }
+            | SessionError::Unsupported { .. } => Self::invalid(message),
+            SessionError::NotRunning => Self::conflict(message),
+            SessionError::Quota(_) => Self::rate_limited(message, wait),
+            SessionError::Overloaded { .. }
+            | SessionError::Draining
+            | SessionError::ShuttingDown
+            | SessionError::TakenOver { .. }
+            | SessionError::DeadlinePassed => Self::overloaded(message, wait),
+            SessionError::Artifact(failure) if !failure.error().is_retryable() => Self::invalid(message),
+            _ => internal(&message),
+        }
+    }
+}
+
+impl From<RuntimeError> for ApiError {
+    fn from(error: RuntimeError) -> Self {
+        let wait = error.retry_after().unwrap_or(RETRY);
+        let retryable = error.is_retryable();
+        let message = match error.hint() {
+            Some(hint) => format!("{error}; {hint}"),
+            None => error.to_string(),
+        };
+        match error {
+            RuntimeError::NotFound { .. } => Self::not_found(message),
+            RuntimeError::Session(error) => error.into(),
+            RuntimeError::Quota(_) => Self::rate_limited(message, wait),
+            RuntimeError::Draining => Self::overloaded(message, wait),
+            RuntimeError::UnknownSkills { .. }
+            | RuntimeError::UnknownCatalog { .. }
+            | RuntimeError::UnknownModel { .. }
+            | RuntimeError::UnknownExecutor { .. }
+            | RuntimeError::NoModel
+            | RuntimeError::Client { .. }
+            | RuntimeError::NotHosting { .. }
+            | RuntimeError::Inputs { .. } => Self::invalid(message),
+            _ if retryable => Self::overloaded(message, wait),
+            _ => internal(&message),
+        }
+    }
+}
+
+/// 500. The log has the cause, and the client the request's id to ask for it.
+fn internal(cause: &dyn std::fmt::Display) -> ApiError {
+    tracing::error!(%cause, "a request failed");
+    ApiError::internal("the server failed; its log has the cause under the id of this request")
+}
