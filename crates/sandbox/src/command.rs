@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 pub use conjure_guest::protocol::{DiskUsage, ProcessLimits, QuotaExcess, ReachedLimits};
 
 /// A program to run.
@@ -95,6 +97,18 @@ pub enum CommandEnd {
     /// The workspace exceeded its disk quota. Everything that ran in the sandbox was ended. Until something is removed,
     /// no file can be written.
     QuotaExceeded(QuotaExcess),
+}
+
+/// An event of a running program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "the large one comes once, and none is kept")]
+pub enum RunEvent {
+    /// It wrote this to its standard output.
+    Stdout(Bytes),
+    /// It wrote this to its standard error.
+    Stderr(Bytes),
+    /// It ended; nothing follows. Head and tail of the outcome's output are empty, the totals exact.
+    Ended(CommandOutcome),
 }
 
 /// One output stream: all of it, or its head and tail.

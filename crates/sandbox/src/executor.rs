@@ -6,11 +6,10 @@ use std::path::PathBuf;
 use std::pin::Pin;
 
 use bytes::Bytes;
-use conjure_base::Deadline;
 use futures_util::Stream;
 use futures_util::future::{self, BoxFuture};
-use tokio_util::sync::CancellationToken;
 
+use crate::call_options::CallOptions;
 use crate::command::{Command, CommandOutcome};
 #[cfg(target_os = "linux")]
 use crate::content::{ContentDir, ContentItem};
@@ -18,26 +17,10 @@ use crate::error::{SandboxError, SandboxErrorKind};
 use crate::files::{CopyOutReport, LineRange, Listing, View, WriteResult};
 use crate::isolation::Isolation;
 use crate::layout::{HostAccess, Layout};
+use crate::process::Process;
 
 /// Bytes in chunks, with flow control. A stream that is not polled delays only itself.
 pub type ContentStream = Pin<Box<dyn Stream<Item = Result<Bytes, SandboxError>> + Send>>;
-
-/// The deadline and the cancellation of one call.
-#[derive(Debug, Clone)]
-pub struct CallOptions {
-    /// The point in time at which the call ends, done or not. Everything that it started ends with it.
-    pub deadline: Deadline,
-    /// Cancels the call. The call still returns soon, with what it knows. Dropping its future cancels it too.
-    pub cancel: CancellationToken,
-}
-
-impl CallOptions {
-    /// A call that ends at `deadline` and is not cancelled before.
-    #[must_use]
-    pub fn until(deadline: Deadline) -> Self {
-        Self { deadline, cancel: CancellationToken::new() }
-    }
-}
 
 /// A sandbox in which tool calls run. Calls may overlap; each is independent.
 ///
@@ -63,6 +46,22 @@ pub trait Executor: Send + Sync + fmt::Debug {
         command: Command,
         options: CallOptions,
     ) -> BoxFuture<'a, Result<CommandOutcome, SandboxError>>;
+
+    /// Starts a program that lives between calls, such as a shell or a server. The options are about the start alone:
+    /// the program has no deadline. Its standard input begins with `command.input` and stays open; `keep_head`,
+    /// `keep_tail` and `spill` do not apply.
+    ///
+    /// # Errors
+    /// `Unsupported` when this executor runs no such programs; `TimedOut` and `Cancelled`; `Lost` when the sandbox has
+    /// ended. Why the program itself cannot be started is an error of [`Process::next_event`].
+    fn start(
+        &self,
+        command: Command,
+        options: CallOptions,
+    ) -> BoxFuture<'_, Result<Box<dyn Process>, SandboxError>> {
+        let _ = (command, options);
+        unsupported("start programs that live between calls")
+    }
 
     /// Shows a file or directory. Content beyond `max_bytes` is cut; an image beyond it is `TooLarge`.
     fn view<'a>(

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use conjure_guest::protocol::{
     CaptureLimits, CapturedOutput, ErrorCode, ExecEnd, ExecReply, ExecRequest, GuestError, OutputMode,
-    Request, StdinMode, StreamId, ViewReply,
+    ProgramLifetime, Request, StdinMode, StreamId, ViewReply,
 };
 use futures_util::{StreamExt, stream};
 
@@ -117,12 +117,31 @@ pub(crate) fn streamed(command: Command) -> (Request, ContentSender) {
     exec(command, OutputMode::Stream)
 }
 
-fn exec(command: Command, output: OutputMode) -> (Request, ContentSender) {
-    let (stdin, pump) = match command.input {
+/// The request for a program that lives between calls, and the first bytes of its input.
+pub(crate) fn started(mut command: Command) -> (Request, Vec<u8>) {
+    let first = match std::mem::replace(&mut command.input, Input::Empty) {
+        Input::Empty => Vec::new(),
+        Input::Bytes(bytes) => bytes,
+    };
+    let request = exec_request(command, StdinMode::Stream, OutputMode::Stream, ProgramLifetime::Session);
+    (request, first)
+}
+
+fn exec(mut command: Command, output: OutputMode) -> (Request, ContentSender) {
+    let (stdin, pump) = match std::mem::replace(&mut command.input, Input::Empty) {
         Input::Empty => (StdinMode::Null, ContentSender::none()),
         Input::Bytes(bytes) => (StdinMode::Stream, ContentSender::bytes(Bytes::from(bytes))),
     };
-    let request = Request::Exec(ExecRequest {
+    (exec_request(command, stdin, output, ProgramLifetime::Call), pump)
+}
+
+fn exec_request(
+    command: Command,
+    stdin: StdinMode,
+    output: OutputMode,
+    lifetime: ProgramLifetime,
+) -> Request {
+    Request::Exec(ExecRequest {
         argv: command.argv,
         env: command.env,
         cwd: command.cwd,
@@ -130,8 +149,8 @@ fn exec(command: Command, output: OutputMode) -> (Request, ContentSender) {
         output,
         merge_stderr: command.merge_stderr,
         limits: command.limits,
-    });
-    (request, pump)
+        lifetime,
+    })
 }
 
 /// How a program ended; `None` when the counts are not those of the bytes that came.

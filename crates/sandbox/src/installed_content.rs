@@ -14,10 +14,10 @@ use conjure_base::Digest;
 use conjure_store::FileMode;
 use tokio::sync::{Mutex, MutexGuard};
 
+use crate::call_options::CallOptions;
 use crate::content::{CancelOnDrop, CommitToken, ContentDir, ContentInstaller, ContentItem, ItemContent};
 use crate::context::ExecutionContext;
 use crate::error::{SandboxError, SandboxErrorKind};
-use crate::executor::CallOptions;
 use crate::sandbox::Sandbox;
 
 /// The content of one sandbox by directory and name.

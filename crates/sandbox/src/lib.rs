@@ -10,6 +10,7 @@ compile_error!(
      run the host in a Linux machine or container"
 );
 
+mod call_options;
 #[cfg(all(feature = "jail", target_os = "linux"))]
 mod cgroup;
 mod command;
@@ -44,15 +45,17 @@ mod limits;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local;
 mod mux;
+mod process;
 mod sandbox;
 #[cfg(all(feature = "jail", target_os = "linux"))]
 mod warm_sandbox;
 
+pub use call_options::CallOptions;
 #[cfg(all(feature = "jail", target_os = "linux"))]
 pub use cgroup::{Cgroup, Cgroups, MissingController};
 pub use command::{
     Command, CommandEnd, CommandOutcome, CommandOutput, DiskUsage, Input, ProcessLimits, QuotaExcess,
-    ReachedLimits,
+    ReachedLimits, RunEvent,
 };
 #[cfg(target_os = "linux")]
 pub use connector::WorkspaceListener;
@@ -71,7 +74,7 @@ pub use docker::{
     ImageProgress, ImageSource, build_image, seccomp_profile,
 };
 pub use error::{SandboxError, SandboxErrorKind};
-pub use executor::{CallOptions, ContentStream, Executor};
+pub use executor::{ContentStream, Executor};
 pub use files::{
     CopyOutReport, DirectoryEntry, EntryKind, LineRange, Listing, SkippedFile, View, WriteResult,
 };
@@ -85,7 +88,8 @@ pub use layout::{ArtifactDir, HostAccess, Layout};
 pub use limits::{DiskLimit, LimitError, Limits};
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub use local::Local;
-pub use sandbox::{RunEvent, RunStream, Sandbox};
+pub use process::{Process, ProcessCall};
+pub use sandbox::{RunStream, Sandbox};
 #[cfg(all(feature = "jail", target_os = "linux"))]
 pub use warm_sandbox::{WarmSandbox, WarmSpec};
 // What a connector of one's own says to the guest.

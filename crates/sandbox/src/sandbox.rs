@@ -5,6 +5,7 @@
 
 mod executor_impl;
 mod run_stream;
+mod sandbox_process;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::call_options::CallOptions;
 use crate::command::Command;
 #[cfg(target_os = "linux")]
 use crate::connector::WorkspaceListener;
@@ -28,7 +30,6 @@ use crate::context::ExecutionContext;
 #[cfg(all(feature = "local", target_os = "linux"))]
 use crate::copy::GuestCopier;
 use crate::error::{SandboxError, SandboxErrorKind};
-use crate::executor::CallOptions;
 #[cfg(all(feature = "local", target_os = "linux"))]
 use crate::executor::Executor as _;
 use crate::files::WriteResult;
@@ -40,7 +41,7 @@ use crate::layout::Layout;
 use crate::limits::{DiskLimit, Limits};
 use crate::mux::{Call, Event, GRACE, HandshakeError, SharedMux, TunnelPolicy, run_tasks, shake_hands};
 
-pub use run_stream::{RunEvent, RunStream};
+pub use run_stream::RunStream;
 
 /// A sandbox after the handshake with its guest.
 ///

@@ -18,12 +18,13 @@ use std::time::Duration;
 use conjure_base::{Clock, Deadline, Digest};
 use futures_util::future::BoxFuture;
 
+use crate::call_options::CallOptions;
 use crate::command::Command;
 use crate::connector::Connector;
 use crate::context::{ExecutionContext, NetworkPolicy};
 use crate::data_dir::DataDir;
 use crate::error::{SandboxError, SandboxErrorKind};
-use crate::executor::{CallOptions, Executor as _};
+use crate::executor::Executor as _;
 use crate::guest_process::unavailable;
 use crate::host_dirs::{SessionFiles, swap_workspace};
 use crate::isolation::Isolation;

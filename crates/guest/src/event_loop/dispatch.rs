@@ -49,6 +49,10 @@ impl EventLoop {
             }
             FrameKind::Data => {
                 let (_, content) = frame.data()?;
+                let channel = self.channels.get(&channel_id);
+                if channel.is_some_and(|channel| channel.job.lives_between_calls()) {
+                    self.resume();
+                }
                 let taken = self.with_job(channel_id, |job, cx| match job {
                     Job::Exec(job) => job.data(content, cx),
                     Job::File(job) => job.data(content, cx),
@@ -99,6 +103,7 @@ impl EventLoop {
         // Only a guest after the handshake gets here.
         let Some(session) = &mut self.config else { return Ok(()) };
         let now = clock::now();
+        let has_output = self.channels.values().any(|channel| !channel.job.lives_between_calls());
         let mut credit = u64::from(open.credit);
         let mut cx = JobContext {
             channel: channel_id,
@@ -122,7 +127,7 @@ impl EventLoop {
                 confinement: &session.command_confinement,
                 oom_score: &self.oom_score,
                 null: self.null.as_fd(),
-                footprint: if self.channels.is_empty() && !cx.frames.is_large() {
+                footprint: if !has_output && !cx.frames.is_large() {
                     MemoryFootprint::Small
                 } else {
                     MemoryFootprint::Large

@@ -47,6 +47,11 @@ impl Job {
         }
     }
 
+    /// Whether it is a program that lives between calls. Such a job holds no captured output.
+    pub(super) fn lives_between_calls(&self) -> bool {
+        matches!(self, Self::Exec(job) if job.lives_between_calls())
+    }
+
     /// Takes the shim that this job no longer needs.
     pub(super) fn take_idle_shim(&mut self) -> Option<Shim> {
         match self {

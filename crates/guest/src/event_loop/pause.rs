@@ -26,8 +26,9 @@ impl EventLoop {
     }
 
     fn pause(&mut self) -> Result<Reply, GuestError> {
-        let is_running = |job: &Job| matches!(job, Job::Exec(job) if job.is_running());
-        if self.channels.values().any(|channel| is_running(&channel.job)) {
+        let is_call =
+            |job: &Job| matches!(job, Job::Exec(job) if job.is_running() && !job.lives_between_calls());
+        if self.channels.values().any(|channel| is_call(&channel.job)) {
             let message = "cannot pause while a program runs; wait for its end, or cancel it";
             return Err(error::error(ErrorCode::BadRequest, message));
         }
@@ -48,7 +49,8 @@ impl EventLoop {
         }
     }
 
-    fn resume(&mut self) -> u64 {
+    /// Resumes what a pause request stopped, and returns how many processes that were.
+    pub(super) fn resume(&mut self) -> u64 {
         let children = &self.children;
         self.pause_in_force.take().map_or(0, |pause| pause.end(|pid| children.contains_key(&pid)))
     }

@@ -40,7 +40,7 @@ impl ExecJob {
         if is_cancelled {
             // The host wants no more than it has room for.
             for output in &mut self.outputs {
-                output.read(cx);
+                output.read(u64::MAX, cx);
                 output.discard(cx.scratch);
             }
             return true;
@@ -49,7 +49,7 @@ impl ExecJob {
             // The guest may have been busy, so it reads once more what is there now.
             let mut moved = false;
             for output in &mut self.outputs {
-                moved |= output.read(cx);
+                moved |= output.read(u64::MAX, cx);
             }
             if !moved && !self.outputs.iter().any(OutputStream::is_blocked) {
                 return true;

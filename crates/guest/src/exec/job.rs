@@ -12,7 +12,8 @@ use rustix::event::PollFlags;
 use rustix::process::{Pid, Rlimit};
 
 use conjure_guest::protocol::{
-    ExecEnd, ExecReply, ExecRequest, GuestError, ProcessLimits, ReachedLimits, Reply, StdinMode, StreamId,
+    ExecEnd, ExecReply, ExecRequest, GuestError, ProcessLimits, ProgramLifetime, ReachedLimits, Reply,
+    StdinMode, StreamId,
 };
 
 use crate::confinement::{CommandConfinement, EventCounts, OomScore};
@@ -24,7 +25,7 @@ use crate::job::{
 use crate::pipe_writer::{PipeFraming, PipeWriter};
 use crate::sys;
 
-use super::output_stream::OutputStream;
+use super::output_stream::{OutputStream, read_output};
 use super::shim::{self, ShimLaunch};
 use super::shim_pool::{MemoryFootprint, Shim, ShimPool};
 use super::shim_protocol::{LaunchRequest, Leftovers, ShimExit, ShimReport, channel};
@@ -109,6 +110,7 @@ pub(crate) struct ExecJob {
     idle: Option<Shim>,
     pub(super) stdin: Option<PipeWriter>,
     pub(super) outputs: [OutputStream; 2],
+    lifetime: ProgramLifetime,
     pub(super) phase: Phase,
     started: Duration,
     pub(super) ended: Option<Duration>,
@@ -159,6 +161,7 @@ impl ExecJob {
                 OutputStream::new(StreamId::Stdout, Some(stdout), request.output),
                 OutputStream::new(StreamId::Stderr, stderr.map(|(from, _)| from), request.output),
             ],
+            lifetime: request.lifetime,
             phase: Phase::Running,
             started: cx.now,
             ended: None,
@@ -194,12 +197,10 @@ impl ExecJob {
                 }
             }
             JobFd::Output(stream) => {
-                for output in self.outputs.iter_mut().filter(|output| output.stream() == stream) {
-                    if output.read(cx)
-                        && let Phase::Draining { last, .. } = &mut self.phase
-                    {
-                        *last = cx.now;
-                    }
+                if read_output(&mut self.outputs, stream, cx)
+                    && let Phase::Draining { last, .. } = &mut self.phase
+                {
+                    *last = cx.now;
                 }
             }
         }
@@ -287,6 +288,11 @@ impl ExecJob {
     /// Whether the program runs, and nothing is ending it.
     pub(crate) const fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Running)
+    }
+
+    /// Whether it lives between the host's calls, so that it can be paused.
+    pub(crate) fn lives_between_calls(&self) -> bool {
+        self.lifetime == ProgramLifetime::Session
     }
 
     /// Whether its shim was killed by a process other than the guest.

@@ -25,6 +25,35 @@ pub(super) struct OutputStream {
     sent_tail: u64,
     /// After the program's exit: how many bytes it had written that were not read yet.
     pending: u64,
+    /// How many bytes in the pipe may be read before the other stream is looked at again. See [`read_output`].
+    turn: u64,
+}
+
+/// Reads what a stream has, and returns whether there was anything. Streamed standard error waits for what standard
+/// output held before: a reader that knows from standard error that something is over has all output of it.
+pub(super) fn read_output(
+    outputs: &mut [OutputStream; 2],
+    stream: StreamId,
+    cx: &mut JobContext<'_>,
+) -> bool {
+    let [stdout, stderr] = outputs;
+    if stream != StreamId::Stderr {
+        return stdout.read(u64::MAX, cx);
+    }
+    if stderr.capture.is_some() {
+        return stderr.read(u64::MAX, cx);
+    }
+    if stderr.turn == 0 {
+        // In this order: what was written to standard output before these bytes is in its pipe now.
+        stderr.turn = stderr.in_pipe();
+        stdout.turn = stdout.in_pipe();
+    }
+    let mut moved = stdout.turn > 0 && stdout.read(stdout.turn, cx);
+    if stdout.turn == 0 || stdout.is_closed() {
+        // Where there is nothing, the stream may have ended.
+        moved |= stderr.read(stderr.turn.max(1), cx);
+    }
+    moved
 }
 
 impl OutputStream {
@@ -33,7 +62,7 @@ impl OutputStream {
             OutputMode::Stream => None,
             OutputMode::Capture(limits) => Some(Capture::new(limits)),
         };
-        Self { stream, pipe, capture, total: 0, sent_head: 0, sent_tail: 0, pending: 0 }
+        Self { stream, pipe, capture, total: 0, sent_head: 0, sent_tail: 0, pending: 0, turn: 0 }
     }
 
     pub(super) fn stream(&self) -> StreamId {
@@ -45,12 +74,13 @@ impl OutputStream {
         self.pipe.as_ref().filter(|_| self.capture.is_some() || room > 0).map(AsFd::as_fd)
     }
 
-    /// Reads available bytes, and returns whether there were any.
-    pub(super) fn read(&mut self, cx: &mut JobContext<'_>) -> bool {
+    /// Reads available bytes, at most this many, and returns whether there were any.
+    pub(super) fn read(&mut self, mut limit: u64, cx: &mut JobContext<'_>) -> bool {
         let mut moved = false;
         for _ in 0..READS {
             let Some(pipe) = &self.pipe else { break };
             let room = if self.capture.is_some() { cx.scratch.len() } else { cx.room() };
+            let room = room.min(usize::try_from(limit).unwrap_or(usize::MAX));
             let Some(buffer) = cx.scratch.get_mut(..room).filter(|buffer| !buffer.is_empty()) else { break };
             let length = match read(pipe, buffer) {
                 ReadOutcome::Bytes(length) => length,
@@ -61,6 +91,7 @@ impl OutputStream {
                 }
             };
             moved = true;
+            limit -= length as u64;
             self.count(length);
             if let Some(capture) = &mut self.capture {
                 capture.push(buffer.get(..length).unwrap_or_default(), cx.spill.as_deref_mut());
@@ -79,6 +110,7 @@ impl OutputStream {
     fn count(&mut self, length: usize) {
         self.total += length as u64;
         self.pending = self.pending.saturating_sub(length as u64);
+        self.turn = self.turn.saturating_sub(length as u64);
     }
 
     /// Records the program's exit: the bytes in the pipe now are still its own.

@@ -25,6 +25,21 @@ pub struct ExecRequest {
     /// Resource limits. Where a limit is not set, that of the handshake's rules applies.
     #[serde(default)]
     pub limits: ProcessLimits,
+    /// Whether the program lives between the host's calls.
+    #[serde(default)]
+    pub lifetime: ProgramLifetime,
+}
+
+/// How a program relates to the host's calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProgramLifetime {
+    /// It is one call: nothing is paused while it runs.
+    #[default]
+    Call,
+    /// It lives between calls. [`super::Request::Pause`] stops it like processes that programs left running. Data for
+    /// its standard input resumes everything.
+    Session,
 }
 
 /// Where standard input comes from.
@@ -41,7 +56,8 @@ pub enum StdinMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputMode {
-    /// Sent while it is written. The program blocks when the host grants no credit.
+    /// Sent while it is written. The program blocks when the host grants no credit. What it wrote to standard output
+    /// before it wrote to standard error is sent first.
     Stream,
     /// Head and tail are kept, and sent just before `Done`. The program never blocks.
     Capture(CaptureLimits),

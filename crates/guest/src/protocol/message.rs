@@ -118,8 +118,9 @@ pub enum Request {
         /// The maximum number of bytes. `None`: to the end.
         length: Option<u64>,
     },
-    /// Stops all processes that programs left running, until [`Request::Resume`] or the next program. They keep
-    /// their memory and open files. File operations remain possible. Refused while a program runs. After a
+    /// Stops all processes that programs left running, and programs that live between calls, until
+    /// [`Request::Resume`], the next program or the next input of a program. They keep their memory and open files.
+    /// File operations remain possible. Refused while a program runs that is one call. After a
     /// failure, all processes run. A repeated request stops what was resumed since. Replies [`Reply::Pause`].
     Pause,
     /// Resumes the processes that [`Request::Pause`] stopped, but not those that were stopped before. Replies

@@ -42,7 +42,9 @@ pub use content_archive::{
     ARCHIVE_HEADER_LEN, ARCHIVE_PATH_MAX, ArchiveHeader, ArchiveHeaderStart, ArchiveKind, FileMode,
 };
 pub use error::{ErrorCode, GuestError};
-pub use exec::{CaptureLimits, CapturedOutput, ExecEnd, ExecReply, ExecRequest, OutputMode, StdinMode};
+pub use exec::{
+    CaptureLimits, CapturedOutput, ExecEnd, ExecReply, ExecRequest, OutputMode, ProgramLifetime, StdinMode,
+};
 pub use files::{Access, EntryKind, FileEntry, LineRange, UnlistedEntry, ViewReply};
 pub use frame::{
     DATA_MAX, Decoder, Frame, FrameError, FrameKind, HEADER_LEN, PAYLOAD_MAX, StreamId, encode_data_into,

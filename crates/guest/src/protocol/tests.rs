@@ -160,6 +160,7 @@ proptest! {
             output: OutputMode::Capture(CaptureLimits { head: limits.0, tail: limits.1, spill: limits.2 }),
             merge_stderr: false,
             limits: ProcessLimits { cpu_seconds: timeout_ms, ..ProcessLimits::default() },
+            lifetime: if limits.0 % 2 == 0 { ProgramLifetime::Call } else { ProgramLifetime::Session },
         });
         let open = Open { request, credit: limits.0, timeout_ms };
         let payload = serde_json::to_vec(&open).expect("JSON");

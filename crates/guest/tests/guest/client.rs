@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use conjure_guest::protocol::{
     Access, CaptureLimits, CommandRules, Decoder, DirId, DiskUsage, END_TIMEOUT, EnforcedRules, ExecEnd,
     ExecReply, ExecRequest, Frame, FrameKind, GuestError, Hello, Open, OpenedRoots, OutputMode,
-    PROTOCOL_VERSION, ProcessLimits, ProxySpec, Quota, QuotaBasis, Reply, Request, Root, StdinMode, StreamId,
-    Welcome, encode_data_into, encode_into,
+    PROTOCOL_VERSION, ProcessLimits, ProgramLifetime, ProxySpec, Quota, QuotaBasis, Reply, Request, Root,
+    StdinMode, StreamId, Welcome, encode_data_into, encode_into,
 };
 
 /// Nothing here takes longer, unless it hangs.
@@ -477,6 +477,7 @@ pub(crate) fn exec_request(argv: &[&str]) -> ExecRequest {
         output: CAPTURE,
         merge_stderr: false,
         limits: ProcessLimits::default(),
+        lifetime: ProgramLifetime::Call,
     }
 }
 

@@ -27,6 +27,8 @@ mod protocol;
 #[cfg(test)]
 mod quota;
 #[cfg(test)]
+mod sessions;
+#[cfg(test)]
 mod shim_reuse;
 #[cfg(test)]
 mod tunnels;

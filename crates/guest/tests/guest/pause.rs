@@ -31,7 +31,7 @@ fn wait_until_counting(guest: &Guest) {
 const TRIES: u32 = 50;
 
 #[track_caller]
-fn pause(guest: &mut Guest) -> u64 {
+pub(crate) fn pause(guest: &mut Guest) -> u64 {
     let mut result = guest.call(Request::Pause).result;
     for _ in 1..TRIES {
         match &result {
@@ -72,7 +72,7 @@ fn states_of(pid: &str) -> String {
 }
 
 #[track_caller]
-fn assert_all_stopped(guest: &Guest) {
+pub(crate) fn assert_all_stopped(guest: &Guest) {
     let states = states(guest);
     assert!(states.contains('T') && states.chars().all(|state| matches!(state, 'T' | 'Z' | 'D')), "{states}");
 }

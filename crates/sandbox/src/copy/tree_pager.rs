@@ -2,8 +2,8 @@
 
 use conjure_guest::protocol::{Reply, Request};
 
+use crate::call_options::CallOptions;
 use crate::error::SandboxError;
-use crate::executor::CallOptions;
 use crate::files::{DirectoryEntry, SkippedFile};
 use crate::guest_ops::ContentSender;
 use crate::sandbox::{Sandbox, wrong_reply};

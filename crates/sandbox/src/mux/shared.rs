@@ -19,8 +19,8 @@ use super::multiplexer::{Multiplexer, Violation};
 use super::tasks::GRACE;
 use super::tunnel_stream::TunnelStream;
 pub(crate) use super::tunnels::TunnelPolicy;
+use crate::call_options::CallOptions;
 use crate::error::{SandboxError, SandboxErrorKind};
-use crate::executor::CallOptions;
 
 /// What calls and tasks of one sandbox share.
 #[derive(Debug)]
@@ -211,6 +211,11 @@ impl Call {
             }
         }
         event.await
+    }
+
+    /// Why the sandbox is lost; `None` while it is not.
+    pub(crate) fn failure(&self) -> Option<SandboxError> {
+        self.link.failure()
     }
 
     /// Lets the guest send this much more.

@@ -9,11 +9,12 @@ use futures_util::future::BoxFuture;
 
 use super::run_stream::{RunItem, RunStreamState};
 use super::{Sandbox, wrong_reply};
+use crate::call_options::CallOptions;
 use crate::command::{Command, CommandOutcome};
 #[cfg(target_os = "linux")]
 use crate::content::{ContentDir, ContentItem};
 use crate::error::SandboxError;
-use crate::executor::{CallOptions, ContentStream, Executor};
+use crate::executor::{ContentStream, Executor};
 #[cfg(all(feature = "local", target_os = "linux"))]
 use crate::files::CopyOutReport;
 use crate::files::{LineRange, Listing, View, WriteResult};
@@ -23,6 +24,7 @@ use crate::isolation::Isolation;
 use crate::layout::HostAccess;
 use crate::layout::Layout;
 use crate::mux::{Event, GRACE};
+use crate::process::Process;
 
 /// The most bytes that a view takes into memory, whatever the caller asks for.
 const VIEW_MAX: u32 = 64 * 1024 * 1024;
@@ -69,6 +71,14 @@ impl Executor for Sandbox {
                 (call, ..) => Err(wrong_reply(&call)),
             }
         })
+    }
+
+    fn start(
+        &self,
+        command: Command,
+        options: CallOptions,
+    ) -> BoxFuture<'_, Result<Box<dyn Process>, SandboxError>> {
+        Box::pin(self.start_process(command, options))
     }
 
     fn view<'a>(

@@ -8,26 +8,14 @@ use conjure_guest::protocol::{Reply, Request, StreamId};
 use futures_util::{Stream, StreamExt as _, stream};
 
 use super::{Sandbox, SandboxCore, wrong_reply};
-use crate::command::{Command, CommandOutcome};
+use crate::call_options::CallOptions;
+use crate::command::{Command, RunEvent};
 use crate::error::SandboxError;
-use crate::executor::CallOptions;
 use crate::guest_ops::{self, ContentSender};
 use crate::mux::{Call, Event};
 
 /// How many bytes of a file or of a program's output wait for a reader that does not read.
-const WINDOW: u32 = 512 * 1024;
-
-/// An event of a running program.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "the large one comes once, and none is kept")]
-pub enum RunEvent {
-    /// It wrote this to its standard output.
-    Stdout(Bytes),
-    /// It wrote this to its standard error.
-    Stderr(Bytes),
-    /// It ended; nothing follows. Head and tail of the outcome's output are empty, the totals exact.
-    Ended(CommandOutcome),
-}
+pub(super) const WINDOW: u32 = 512 * 1024;
 
 /// The events of a running program.
 pub type RunStream = Pin<Box<dyn Stream<Item = Result<RunEvent, SandboxError>> + Send>>;

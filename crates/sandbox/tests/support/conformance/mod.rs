@@ -14,6 +14,7 @@ pub(crate) mod files;
 pub(crate) mod limits;
 pub(crate) mod links;
 pub(crate) mod pauses;
+pub(crate) mod started;
 pub(crate) mod usability;
 
 /// Makes tests of the functions.
@@ -51,6 +52,12 @@ macro_rules! conformance {
             pauses::a_paused_sandbox_is_cleaned_up,
             pauses::a_paused_sandbox_that_is_dropped_leaves_nothing,
             pauses::a_killed_guest_of_a_paused_sandbox_is_noticed_and_leaves_nothing,
+            started::a_started_program_lives_between_calls_and_beside_them,
+            started::a_started_program_is_paused_and_goes_on_with_its_next_call,
+            started::a_started_program_ends_with_its_handle_and_all_that_it_started,
+            started::a_started_program_ends_with_its_sandbox,
+            started::a_started_program_that_nobody_reads_or_that_reads_nothing_delays_no_other,
+            started::a_program_that_cannot_be_started_says_why,
         }
         $crate::conformance! { named_tests: $kind;
             bulk::memory_is_flat_whatever_passes_through,

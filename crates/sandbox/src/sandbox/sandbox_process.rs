@@ -1,0 +1,113 @@
+//! [`Process`] over one channel of the guest's protocol.
+//!
+//! It does not keep the sandbox alive: when the sandbox is dropped, the program ends with it.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bytes::Bytes;
+use conjure_base::Deadline;
+use conjure_guest::protocol::{Reply, StreamId};
+use futures_util::future::BoxFuture;
+
+use super::run_stream::WINDOW;
+use super::{Sandbox, wrong_reply};
+use crate::call_options::CallOptions;
+use crate::command::{Command, RunEvent};
+use crate::error::{SandboxError, SandboxErrorKind};
+use crate::guest_ops;
+use crate::mux::{Call, Event};
+use crate::process::{Process, ProcessCall};
+
+/// A program that lives between calls.
+#[derive(Debug)]
+struct SandboxProcess {
+    call: Call,
+    /// Bytes that were taken and that are not granted to the guest again yet.
+    taken: AtomicU32,
+}
+
+impl Sandbox {
+    /// Starts a program that lives between calls.
+    pub(super) async fn start_process(
+        &self,
+        command: Command,
+        options: CallOptions,
+    ) -> Result<Box<dyn Process>, SandboxError> {
+        let (request, input) = guest_ops::started(self.with_environment(command));
+        let mux = &self.core.mux;
+        check_bounds(&options, mux.clock().remaining(options.deadline).is_zero())?;
+        // The options are about the start alone.
+        let call = Call::open(mux.clone(), request, WINDOW, CallOptions::until(Deadline::NEVER))?;
+        let process = SandboxProcess { call, taken: AtomicU32::new(0) };
+        tokio::select! {
+            biased;
+            () = process.write(input) => {}
+            () = options.cancel.cancelled() => check_bounds(&options, false)?,
+            () = mux.clock().sleep_until(options.deadline) => check_bounds(&options, true)?,
+        }
+        Ok(Box::new(process))
+    }
+}
+
+fn check_bounds(options: &CallOptions, is_late: bool) -> Result<(), SandboxError> {
+    let (kind, message) = if options.cancel.is_cancelled() {
+        (SandboxErrorKind::Cancelled, "it was cancelled before the program was started")
+    } else if is_late {
+        (SandboxErrorKind::TimedOut, "its time was up before the program was started")
+    } else {
+        return Ok(());
+    };
+    Err(SandboxError::new(kind, message))
+}
+
+impl Process for SandboxProcess {
+    /// The guest has everything go on by itself when it gets input.
+    fn begin_call(&self, options: CallOptions) -> BoxFuture<'_, Result<ProcessCall, SandboxError>> {
+        Box::pin(async move {
+            check_bounds(&options, false)?;
+            self.call.failure().map_or(Ok(ProcessCall::new()), Err)
+        })
+    }
+
+    fn write(&self, bytes: Vec<u8>) -> BoxFuture<'_, ()> {
+        let mut bytes = Bytes::from(bytes);
+        Box::pin(async move {
+            while !bytes.is_empty() {
+                self.call.send(&mut bytes).await;
+            }
+        })
+    }
+
+    fn close_input(&self) {
+        self.call.finish();
+    }
+
+    fn next_event(&self) -> BoxFuture<'_, Result<RunEvent, SandboxError>> {
+        Box::pin(async {
+            if self.taken.load(Ordering::Relaxed) >= WINDOW / 4 {
+                self.call.grant(self.taken.swap(0, Ordering::Relaxed));
+            }
+            match self.call.next().await {
+                Event::Data(StreamId::Content, _) => {
+                    Err(self.call.protocol_error("a program has no content"))
+                }
+                Event::Data(stream, bytes) => {
+                    // A frame's content is far below four gigabytes.
+                    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                    self.taken.fetch_add(length, Ordering::Relaxed);
+                    Ok(if stream == StreamId::Stdout {
+                        RunEvent::Stdout(bytes)
+                    } else {
+                        RunEvent::Stderr(bytes)
+                    })
+                }
+                Event::Done(Ok(Reply::Exec(reply))) => guest_ops::streamed_outcome(reply)
+                    .map(RunEvent::Ended)
+                    .ok_or_else(|| self.call.protocol_error("its counts of output are wrong")),
+                Event::Done(Ok(_)) => Err(wrong_reply(&self.call)),
+                Event::Done(Err(error)) => Err(guest_ops::failure(error)),
+                Event::Lost(error) => Err(error),
+            }
+        })
+    }
+}
