@@ -1,9 +1,11 @@
-//! The actor of a session: it owns the conversation, or has sent it on an errand.
+//! The actor of a session.
 //!
-//! Home, the conversation lies in its state and nothing is under way. Away, an errand has it (`work`), and gives it back by a
-//! message with the errand's number; what arrives meanwhile goes into the errand's inbox, is kept here, or acts at once.
-//! The actor never awaits the journal, a model or a tool, but in its start and its last words. When it ends in whatever
-//! way, nothing that was acknowledged is lost: the next incarnation takes the lease anew and loads what is recorded.
+//! While nothing is under way, the actor owns the conversation. To do anything with it, the actor moves the
+//! conversation to a task ([`conversation_task`](super::conversation_task)), which gives it back in a message with the
+//! task's number. Messages that arrive meanwhile go to the task's inbox, wait here, or act at once.
+//!
+//! The actor awaits no journal, model or tool, except while it starts and stops. However it ends, acknowledged messages
+//! survive: the next incarnation takes a new lease and loads what is recorded.
 
 mod assets;
 mod start;
@@ -36,35 +38,35 @@ use crate::supervision::{Context, Failure, Flow, Job, Worker};
 pub(crate) struct SessionActor {
     entry: Arc<SessionEntry>,
     components: Arc<SessionComponents>,
-    /// Where what takes long is done for the session's artifacts.
+    /// Starts the registry that does the slow work for the session's artifacts.
     registry: LazyRegistry,
-    /// Who sees to it that the contents of its artifacts stay, where it may have some.
+    /// Pins the contents of the session's artifacts, if the session may have artifacts.
     pinning: Option<Arc<ContentPinning>>,
     limits: Limits,
     owner: ConversationOwner,
-    /// Until when what is in the sandbox may be brought to the host, when the actor ends.
+    /// The time limit for copying files from the sandbox to the host when the actor stops.
     copy_out_deadline: Deadline,
     task_count: u64,
     retry: JournalRetry,
-    /// What waits for the errand's end. What is left when the actor ends goes back to whoever sent it.
+    /// Requests that wait for the task's end. Those that remain when the actor stops are returned to their senders.
     pending: VecDeque<ReturnableRequest>,
-    /// Listings under way, and openings of files.
+    /// Tasks that list or open files.
     listings: Vec<Job>,
-    /// Whether it was not recorded before the start which files the last turn produced.
+    /// Set if the files of the last turn were not recorded before the start.
     has_unrecorded_files: bool,
     _counted: GaugeGuard,
 }
 
-/// Where the conversation is.
+/// Who owns the conversation.
 enum ConversationOwner {
     Actor(Box<Conversation>),
     Task(RunningTask),
-    /// Nowhere: the actor is about to end.
+    /// Nobody: the actor is about to stop.
     None,
 }
 
 impl SessionActor {
-    /// Takes the lease, loads the conversation, and has its parts made.
+    /// Takes the lease, loads the conversation and builds its components.
     pub(crate) async fn start(
         entry: Arc<SessionEntry>,
         context: Context<ActorMessage>,
@@ -87,7 +89,7 @@ impl SessionActor {
         self.entry.services.draining.is_cancelled()
     }
 
-    /// Takes up a message of a host.
+    /// Handles a request of a handle.
     fn receive(&mut self, request: ReturnableRequest, context: &Context<ActorMessage>) -> Flow {
         let Some((message, back)) = request.take() else { return Flow::Continue };
         match message {
@@ -149,7 +151,7 @@ impl SessionActor {
         }
     }
 
-    /// Home, nothing under way.
+    /// Executes a command while the actor owns the conversation.
     fn execute(
         &mut self,
         message: SessionRequest,
@@ -206,7 +208,7 @@ impl SessionActor {
         Flow::Continue
     }
 
-    /// Keeps a message until the conversation is back.
+    /// Keeps a request until the conversation is back.
     fn enqueue(&mut self, message: SessionRequest, back: ReturnChannel) {
         if self.pending.len() < INBOX_CAPACITY {
             self.pending.push_back(ReturnableRequest::requeue(message, back));
@@ -215,7 +217,8 @@ impl SessionActor {
         reject(message, SessionError::overloaded("what waits for the running turn"));
     }
 
-    /// The actor ends in order: whoever wanted that has it, all others are served by the next incarnation.
+    /// Returns all waiting requests to their senders, which send them to the next incarnation. A waiting request to
+    /// close succeeds.
     fn return_pending(&mut self) {
         for request in self.pending.drain(..) {
             match request.take() {
@@ -226,15 +229,15 @@ impl SessionActor {
         }
     }
 
-    /// The errand that all this waited for came to nothing: whoever sent it hears that now, and not when the journal is tried again,
-    /// which may be long after they have stopped waiting.
+    /// Fails all waiting requests with the error of the task that they waited for. Their senders should not wait until
+    /// the journal is tried again.
     fn reject_pending(&mut self, error: &SessionError) {
         for (message, _) in self.pending.drain(..).filter_map(ReturnableRequest::take) {
             reject(message, error.clone());
         }
     }
 
-    /// Somebody else has the session, or may have it soon: nothing more is written, and the actor ends.
+    /// Another process has the session, or may have it soon. Nothing more is written, and the actor stops.
     fn stop_on_lease_loss(&mut self, why: &LeaseLoss) -> Flow {
         tracing::warn!(session = %self.entry.key, %why, "a session is given up");
         self.owner = ConversationOwner::None;
@@ -269,7 +272,8 @@ impl Worker for SessionActor {
         }
     }
 
-    /// Interrupts the turn that runs, and waits until its end is recorded. The lease is given back behind the sandbox.
+    /// Interrupts the running turn and waits until its end is recorded. The lease is released after the sandbox has
+    /// stopped.
     async fn stop(&mut self, _: &Context<ActorMessage>) -> Result<(), Failure> {
         self.return_pending();
         if let ConversationOwner::Task(task) = std::mem::replace(&mut self.owner, ConversationOwner::None) {

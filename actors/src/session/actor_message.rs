@@ -1,4 +1,4 @@
-//! What is in the mailbox of a session's actor.
+//! The messages in the mailbox of a session's actor.
 
 use conjure_base::Deadline;
 use tokio::sync::oneshot;
@@ -9,12 +9,12 @@ use super::lease::LeaseLoss;
 use super::message::SessionRequest;
 use crate::supervision::Address;
 
-/// What is in the actor's mailbox.
+/// A message to a session's actor.
 pub(crate) enum ActorMessage {
     Request(ReturnableRequest),
-    /// Somebody attached: what was under way goes on.
+    /// A handle attached: interrupted work continues.
     Attached,
-    /// What the journal failed is tried again.
+    /// It is time to try again what the journal failed to do.
     Retry,
     TaskFinished {
         task: u64,
@@ -23,13 +23,13 @@ pub(crate) enum ActorMessage {
     LeaseLost(LeaseLoss),
 }
 
-/// A message on its way. One that nobody took up, because the actor that it waited for ended, goes back to whoever sent it
-/// and is sent again: nothing was done with it.
+/// A request on its way to the actor. If the actor ends before it handles the request, the request is returned to its
+/// sender, which sends it again. Nothing was done with it.
 pub(crate) struct ReturnableRequest {
     content: Option<(SessionRequest, ReturnChannel)>,
 }
 
-/// Where a message goes back to.
+/// The channel that returns a request to its sender.
 pub(crate) struct ReturnChannel(oneshot::Sender<SessionRequest>);
 
 impl ReturnableRequest {
@@ -38,7 +38,7 @@ impl ReturnableRequest {
         (Self::requeue(message, ReturnChannel(back)), returned)
     }
 
-    /// One that was opened, and cannot be taken up yet.
+    /// Wraps a request that the actor has unwrapped and cannot handle yet.
     pub(crate) const fn requeue(message: SessionRequest, back: ReturnChannel) -> Self {
         Self { content: Some((message, back)) }
     }
@@ -57,7 +57,7 @@ impl Drop for ReturnableRequest {
     }
 }
 
-/// Sends to the actor itself, waiting for room; not while the actor stops, when it takes nothing any more.
+/// Sends a message to this actor itself and waits for room in its mailbox. A stopping actor accepts none.
 pub(crate) async fn send_to_self(
     address: &Address<ActorMessage>,
     stopping: &CancellationToken,

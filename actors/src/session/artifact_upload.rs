@@ -1,11 +1,11 @@
-//! Giving a session's artifacts to the service that runs its hosted skills: before the model is called, each once.
+//! Uploads a session's artifacts to the service that runs its hosted skills, each once, before the model is called.
 //!
-//! The turn's driver asks what there is to give, and submits what comes of it ([`PreCallHook`]). What a URL leads to is fetched for it, as it
-//! is for a tool, and recorded as that is.
+//! The turn driver asks which artifacts must be uploaded, and submits the results ([`PreCallHook`]). For a URL, the
+//! resource is fetched first and the fetch is recorded, as for a tool.
 //!
-//! What was given is recorded. What a crash cuts off is given again, so a file may lie with the service that no session names. What
-//! fails is told to the model once; it is tried again in the next turn, but for what is never going to succeed. Which that is, the
-//! incarnation of the session remembers.
+//! A finished upload is recorded. An upload that a crash interrupts is repeated, so the service may have a file that no
+//! session names. The model is told of a failure once. The next turn tries it again, unless it can never succeed; the
+//! incarnation remembers those in memory.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,19 +23,20 @@ use futures_util::stream::{self, BoxStream};
 use futures_util::{Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
 
-/// How long all that is given at a time may take together.
+/// How long all uploads before one model call may take together.
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(600);
-/// How many artifacts are on their way at a time.
+/// How many artifacts are uploaded at a time.
 const CONCURRENCY: usize = 4;
 
-/// Gives what the service was not given yet, in one drive of a turn. Clones are the same.
+/// Uploads the artifacts that the service does not have yet, during one drive of a turn. Clones share their state.
 #[derive(Clone)]
 pub(crate) struct ArtifactUploadHook {
     key: Arc<SessionKey>,
     uploads: ArtifactUploader,
     resolver: ReferenceResolver,
     cancel: CancellationToken,
-    /// Each is tried once in a drive: what the service refuses over and over would keep the model from ever being called.
+    /// Artifacts that this drive has tried. Each is tried once, so a service that refuses one cannot block the model
+    /// call for ever.
     attempted: Arc<Mutex<Vec<Arc<Artifact>>>>,
 }
 
@@ -76,7 +77,7 @@ impl ArtifactUploadHook {
         stream::iter(due).map(upload).buffer_unordered(CONCURRENCY).flat_map(stream::iter)
     }
 
-    /// Gives one. What is to be recorded of it, in this order.
+    /// Uploads one artifact. Returns the commands to record, in order.
     async fn upload(self, mut artifact: Arc<Artifact>, deadline: Deadline) -> Vec<CommandKind> {
         let mut commands = Vec::new();
         if artifact.content.is_none() {
@@ -104,7 +105,7 @@ impl ArtifactUploadHook {
         commands
     }
 
-    /// What the artifact's URL leads to.
+    /// Fetches the artifact's URL.
     async fn fetch(
         &self,
         artifact: &Arc<Artifact>,
@@ -123,7 +124,7 @@ impl ArtifactUploadHook {
         }
     }
 
-    /// What the model is told of a failure; nothing where it was told before.
+    /// The command that records a failure for the model, or `None` if the model was told before.
     fn record_failure(
         &self,
         artifact: &Artifact,
@@ -177,7 +178,7 @@ fn with_content(artifact: &Artifact, fetched: &FetchedArtifact) -> Artifact {
     }
 }
 
-/// What the model is told of a URL that led nowhere: the same as where it names the artifact in a call.
+/// The text for the model about a URL that cannot be fetched: the same as for an artifact that a tool call names.
 fn fetch_error_text(error: &ArtifactError) -> String {
     match error.kind() {
         ArtifactErrorKind::Store | ArtifactErrorKind::Unreadable => {
@@ -187,7 +188,8 @@ fn fetch_error_text(error: &ArtifactError) -> String {
     }
 }
 
-/// What the model is told of an artifact that was not taken: neither addresses nor words of the service's.
+/// The text for the model about an artifact that the service refused. It contains no address and no text of the
+/// service.
 fn upload_error_text(error: &ArtifactError) -> &'static str {
     match error.kind() {
         ArtifactErrorKind::TooLarge => "it is larger than the service takes",

@@ -1,11 +1,12 @@
-//! The audit log (specification 15): one event of `tracing` for each tool call of a session that ran or was denied, under the
-//! target `conjure::audit`; and one for each grant, which lets later calls run without a question.
+//! The audit log (specification 15). It emits one `tracing` event, with the target `conjure::audit`, for each tool call
+//! that ran or was denied, and one for each grant that lets later calls run without a question.
 //!
-//! It follows the record: a call is told of when its end is recorded, so each is told of once, whatever ended it, a panic, a
-//! cancellation or a crash of the host; then the next incarnation of the session records that its outcome is unknown, and tells
-//! so. A call that never ran is not told of. State: the calls of the last answer, in memory. After a crash of the host the
-//! conversation has them; when they had begun is not known any more, and one whose end was recorded in the moment of the crash
-//! is told of by the record alone.
+//! An entry is emitted when the end of the call is recorded. So each call has one entry, also after a panic, a
+//! cancellation or a crash of the process: the next incarnation records that its outcome is unknown, and emits the
+//! entry. A call that never ran has no entry.
+//!
+//! State: the calls of the last response, in memory. After a crash they are read from the conversation, without their
+//! start times. A crash between the record of a call's end and its entry loses the entry.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,7 +23,7 @@ use conjure_sandbox::{Boundary, Executor};
 use super::redaction::redact_json;
 use crate::metrics::RuntimeMetrics;
 
-/// Bytes of an input, and of a name, that are told.
+/// How many bytes of an input, and of a name, an entry contains.
 const INPUT: usize = 2_048;
 const NAME: usize = 128;
 
@@ -37,15 +38,15 @@ struct AuditState {
     turn: Option<TurnId>,
     /// The calls without a result.
     open: BTreeMap<CallId, AuditedCall>,
-    /// Told of as soon as it is known what must not leave.
+    /// Finished calls whose entries wait until the secrets are known.
     pending: Vec<FinishedCall>,
     granted: Vec<GrantRecord>,
     facts: Option<AuditFacts>,
 }
 
-/// What is known when the session's parts are made.
+/// Facts that are known when the session's components are built.
 struct AuditFacts {
-    /// Of the tools: it learns what they learn.
+    /// The redactor of the tools. It learns the secrets that they learn.
     redactor: Redactor,
     sandbox: &'static str,
 }
@@ -59,11 +60,11 @@ struct AuditedCall {
 enum RunState {
     NotStarted,
     Started(Timestamp),
-    /// Before the session was loaded.
+    /// It started before the session was loaded.
     StartedEarlier,
 }
 
-/// What a person allowed beyond one call.
+/// A grant of a person for more than one call.
 struct GrantRecord {
     turn: Option<TurnId>,
     call: CallId,
@@ -71,7 +72,7 @@ struct GrantRecord {
     at: Timestamp,
 }
 
-/// A call that has ended.
+/// A finished call.
 struct FinishedCall {
     turn: Option<TurnId>,
     open: AuditedCall,
@@ -81,7 +82,7 @@ struct FinishedCall {
 }
 
 impl AuditLog {
-    /// An empty one; what it tells of is counted, too.
+    /// An empty audit log that also counts its entries as metrics.
     pub(crate) fn with_metrics(metrics: RuntimeMetrics) -> Self {
         Self { metrics, state: Mutex::default() }
     }
@@ -90,7 +91,7 @@ impl AuditLog {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The conversation was read from the record, and goes on from there.
+    /// The conversation was loaded from the journal and continues.
     pub(crate) fn on_loaded(&self, conversation: &SessionState) {
         let mut state = self.state();
         let mut known = std::mem::take(&mut state.open);
@@ -118,7 +119,7 @@ impl AuditLog {
         state.turn = conversation.turn().map(conjure_conversation::RunningTurn::id);
     }
 
-    /// The session's parts are made.
+    /// The session's components were built.
     pub(crate) fn set_facts(&self, key: &SessionKey, redactor: &Redactor, executor: Option<&dyn Executor>) {
         let sandbox = match executor.map(Executor::isolation) {
             None => "none",
@@ -130,7 +131,7 @@ impl AuditLog {
         state.emit(key, &self.metrics);
     }
 
-    /// This was recorded.
+    /// This event was recorded.
     pub(crate) fn on_recorded(&self, key: &SessionKey, event: &Event) {
         let mut state = self.state();
         match &event.kind {
@@ -176,7 +177,8 @@ impl AuditLog {
 }
 
 impl AuditState {
-    /// What has begun has ended, and that was recorded when nobody could be told, as the journal failed.
+    /// Finishes the calls that had started and whose end was recorded without a notification, because the journal
+    /// failed.
     fn finish_open_calls(&mut self) {
         for (_, open) in std::mem::take(&mut self.open) {
             if open.run != RunState::NotStarted {
@@ -233,7 +235,7 @@ impl GrantRecord {
 }
 
 impl FinishedCall {
-    /// When it began, where that is known.
+    /// When the call started, if that is known.
     const fn began(&self) -> Option<Timestamp> {
         match self.open.run {
             RunState::Started(at) => Some(at),
@@ -270,7 +272,7 @@ impl FinishedCall {
     }
 }
 
-/// How a call ended; `None` when it never ran and nobody denied it.
+/// The label of a call's outcome; `None` if the call neither ran nor was denied.
 const fn outcome_label(outcome: CallOutcome, result: &ToolResult) -> Option<&'static str> {
     Some(match (outcome, result.ending) {
         (CallOutcome::Denied, _) => "denied",
@@ -287,7 +289,7 @@ const fn outcome_label(outcome: CallOutcome, result: &ToolResult) -> Option<&'st
     })
 }
 
-/// How much of a result the model is told.
+/// The size of a result as the model gets it, in bytes.
 fn bytes(result: &ToolResult) -> usize {
     let part = |part: &ResultContent| match part {
         ResultContent::Text { text } => text.len(),

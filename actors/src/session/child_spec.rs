@@ -1,6 +1,6 @@
-//! What a session is in the tree: its actor, one child of its tenant's supervisor.
+//! The child spec of a session: its actor is one child of its tenant's supervisor.
 //!
-//! State: none. It is made anew whenever the session is started where nothing of it runs.
+//! State: none. The spec is created each time the session starts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,11 +15,11 @@ use crate::supervision::{
 };
 use crate::tenants::LiveSessionGuard;
 
-/// The actor of a session, and its address. It is forgotten when it has ended for good.
+/// The spec of a session's actor, and the actor's address. The supervisor forgets a child that has ended for good.
 ///
-/// What it needs besides stands below it, started by the first call that wants it: the supervisor of its sandbox, and the
-/// registry of its artifacts. They are stopped behind the actor, so that a turn that is interrupted ends its tools in order. A
-/// crash of the actor takes them along: the next incarnation, which begins when nothing of them is left, has a sandbox of its own.
+/// The first call that needs them starts two children below the actor: the supervisor of its sandbox, and the registry
+/// of its artifacts. They stop after the actor, so that an interrupted turn can end its tools in order. A crash of the
+/// actor ends them as well: the next incarnation starts once nothing of them is left, and has its own sandbox.
 pub(crate) fn session_child_spec(
     entry: &Arc<SessionEntry>,
     present: LiveSessionGuard,
@@ -45,11 +45,11 @@ pub(crate) fn session_child_spec(
         .build())
 }
 
-/// Dropped with the spec: nothing of the session's tree is left then, where there was one.
+/// Dropped with the spec, when nothing of the session's tree is left.
 struct DownGuard {
     entry: Arc<SessionEntry>,
     used: AtomicBool,
-    /// The session counts as live for as long.
+    /// Counts the session as live until it is dropped.
     _present: LiveSessionGuard,
 }
 

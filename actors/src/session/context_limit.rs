@@ -1,4 +1,4 @@
-//! When a session's history is compacted so that it fits into its model's context.
+//! Decides when a session's history is compacted so that it fits into its model's context.
 //!
 //! State: none.
 
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use conjure_conversation::{Compaction, CompactionPolicy, Model, Summarizer};
 
-/// Which part of a context a history may fill before it is compacted, in fifths. The rest is for what comes next.
+/// How much of a context a history may fill before it is compacted, in fifths. The rest is for the next messages.
 const FILLED_FIFTHS: u64 = 4;
 
 /// The compaction of a session with this model: as configured, but no later than the model's context needs.

@@ -1,8 +1,8 @@
-//! An errand: the task that owns the conversation while something is done with it.
+//! The task that owns the conversation while it changes.
 //!
-//! It is given the conversation by move, carries out one order, drives the turn that is then due, takes in what comes
-//! meanwhile, and gives the conversation back. A crash of it loses the conversation's copy and nothing else: its actor
-//! fails, and the next incarnation loads what is recorded.
+//! The actor moves the conversation to the task. The task executes one command, drives the turn that is due, takes
+//! messages from its inbox, and gives the conversation back. If the task crashes, only this copy of the conversation is
+//! lost: the actor fails, and its next incarnation loads what is recorded.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use super::turn_outputs::{RecordTrigger, record_outputs};
 use crate::artifacts::{ArtifactServices, have_expired};
 use crate::tenants::{ReserveError, estimate};
 
-/// What an errand is sent for.
+/// What a task is started for.
 pub(crate) enum TaskCommand {
     Start {
         input: Vec<Block>,
@@ -39,7 +39,7 @@ pub(crate) enum TaskCommand {
         reply: ReplyTo<Accepted>,
     },
     StartQueued {
-        /// Where what waits says nothing else.
+        /// The limits for queued messages that have none of their own.
         limits: Limits,
     },
     Queue {
@@ -71,7 +71,7 @@ pub(crate) enum TaskCommand {
         model: String,
         reply: ReplyTo<()>,
     },
-    /// Nothing but to drive on.
+    /// Only drive the turn.
     Resume,
 }
 
@@ -83,46 +83,46 @@ pub(crate) struct ConversationTask {
     pub(crate) components: Arc<SessionComponents>,
     pub(crate) entry: Arc<SessionEntry>,
     pub(crate) grace: Duration,
-    /// Whether what waits for its turn goes on waiting: it does not fit into the tenant's budget, or somebody is to look first
-    /// at what the last turn came to.
+    /// Whether queued messages must wait: the tenant's budget has no room, or a person should look at the end of the
+    /// last turn first.
     pub(crate) hold_queue: bool,
     pub(crate) model_change: ModelChange,
 }
 
-/// Whether it is known which model the session has.
+/// Whether the session's model is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ModelChange {
     Known,
-    /// The journal failed while it recorded a change.
+    /// It is not known: the journal failed while it recorded a change.
     Unknown,
 }
 
-/// What comes back of an errand, and the parts that the session has now.
+/// The result of a task, with the session's current components.
 pub(crate) struct FinishedTask {
     pub(crate) outcome: TaskOutcome,
     pub(crate) components: Arc<SessionComponents>,
 }
 
-/// What comes back of an errand.
+/// How a task ended.
 pub(crate) enum TaskOutcome {
     Done(Box<Conversation>),
-    /// What waits for its turn goes on waiting, for the tenant's budget or for somebody who says that it may begin.
+    /// Queued messages must wait for the tenant's budget or for a decision of the user.
     QueueHeld(Box<Conversation>),
-    /// The journal failed; the conversation loads itself anew before its next command.
+    /// The journal failed. The conversation is loaded again before its next command.
     JournalFailed(Box<Conversation>, EventLogError),
-    /// The machine or the driver did what it must not. The conversation is gone.
+    /// The state machine or the driver panicked. This copy of the conversation is lost.
     Crashed(String),
 }
 
 impl TaskOutcome {
-    /// Whether it is sure that no turn is under way.
+    /// Whether certainly no turn is under way.
     pub(crate) fn has_no_turn(&self) -> bool {
         matches!(self, Self::Done(conversation) | Self::QueueHeld(conversation) if conversation.state().turn().is_none())
     }
 }
 
-/// Whether what waits for its turn is not begun by itself: nobody knows what the service did in the last one. It is with the next message,
-/// or when one is taken back.
+/// Whether queued messages wait for the user because it is not known what the service did in the last turn. The next
+/// message, or removing one from the queue, starts them.
 pub(crate) fn needs_user_decision(state: &SessionState) -> bool {
     let stop = state.last_turn().map(|last| &last.stop);
     state.turn().is_none()
@@ -170,7 +170,7 @@ impl ConversationTask {
         result
     }
 
-    /// Drives the turn on, where one runs that waits for nobody.
+    /// Drives a running turn until it ends or waits for somebody.
     async fn drive(&mut self) -> Result<(), EventLogError> {
         let state = self.conversation.state();
         match next(state) {
@@ -220,13 +220,13 @@ impl ConversationTask {
         }
     }
 
-    /// Records the files of the turn before, where that did not come about behind it.
+    /// Records the files of the last turn, if that failed after the turn.
     async fn retry_record_outputs(&mut self) -> Result<(), EventLogError> {
         let (entry, outputs) = (&self.entry, &self.components.outputs);
         record_outputs(&mut self.conversation, entry, outputs, RecordTrigger::Retry).await
     }
 
-    /// What is to be recorded before anybody uses the session again.
+    /// Records the changes that must be recorded before the session is used again.
     async fn record_due_changes(&mut self) -> Result<(), EventLogError> {
         self.retry_record_outputs().await?;
         let options = self.components.artifacts.as_ref().map(ArtifactServices::options);
@@ -322,7 +322,7 @@ impl ConversationTask {
         }
     }
 
-    /// Whoever lists what the turn produces is told that it begins, where it does.
+    /// Notifies those who list the turn's output files that a turn starts, if one does.
     fn notify_turn_start(&self) {
         let Some(turn) = self.conversation.state().turn() else { return };
         for store in &self.components.outputs {
@@ -331,7 +331,7 @@ impl ConversationTask {
         }
     }
 
-    /// Whether the tenant's budget has room for a turn that begins so.
+    /// Checks that the tenant's budget has room for a turn that starts with this input.
     async fn check_budget(&self, input: &[Block]) -> Result<(), SessionError> {
         let account = &self.entry.account;
         if account.limits().budget.allowances().is_empty() {
@@ -355,7 +355,7 @@ impl ConversationTask {
         self.conversation.seq().saturating_sub(1)
     }
 
-    /// A command, refused or carried out; only the ledger's failure ends the errand.
+    /// Submits a command. A rejected command is a value; only a failure of the event log ends the task.
     pub(super) async fn submit(&mut self, kind: CommandKind) -> Result<Result<(), Rejection>, EventLogError> {
         match self.conversation.submit(kind).await {
             Ok(()) => Ok(Ok(())),
@@ -383,7 +383,7 @@ impl ConversationTask {
     }
 }
 
-/// Whether a tool of it was ever started.
+/// Whether a tool of the session has ever started.
 pub(crate) fn has_run_tools(state: &SessionState) -> bool {
     let is_result = |block: &Block| matches!(block.kind(), BlockKind::ToolResult { .. });
     let is_begun =
@@ -392,7 +392,7 @@ pub(crate) fn has_run_tools(state: &SessionState) -> bool {
         || state.open_calls().iter().any(is_begun)
 }
 
-/// Tells everybody who waits for the same.
+/// Sends the same result to all who wait.
 pub(crate) fn reply_all(replies: Vec<ReplyTo<()>>, result: &Result<(), SessionError>) {
     for reply in replies {
         reply.send(result.clone());

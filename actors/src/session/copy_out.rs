@@ -1,11 +1,11 @@
-//! Bringing what a session's commands wrote to the host, where its sandbox has a workspace of its own
-//! ([`HostAccess::Copied`]): after each turn, and before the session is put away.
+//! Copies what a session's commands wrote to the host, if its sandbox has a workspace of its own
+//! ([`HostAccess::Copied`]). This happens after each turn, and before the session is passivated.
 //!
-//! Until that is over, nobody hears of the turn's end: whoever does finds its files. Only where that takes too long, fails, or is
-//! interrupted, it is told without; the log says so.
+//! The end of the turn is reported afterwards, so whoever receives it finds the files. If the copy takes too long,
+//! fails or is interrupted, the end is reported without it, and the log says so.
 //!
-//! It keeps no state: the executor knows what was brought. What fails is logged and tried again after the next turn; a crash
-//! of the host, or a sandbox that is lost in the middle of a turn, loses what was changed since.
+//! State: none. The executor knows what it has copied. A failed copy is logged and tried again after the next turn. A
+//! crash of the process, or of the sandbox during a turn, loses the changes since the last copy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +17,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::session_entry::SessionEntry;
 
-/// How long it may take after a turn. Its end is told then at the latest; calls of the session's handles wait meanwhile; an interruption ends it.
+/// How long a copy after a turn may take. Then the turn's end is reported without it. Meanwhile calls of the session's
+/// handles wait; an interruption ends the copy.
 const TURN_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How long it may take where somebody waits for the session's end, or has interrupted its turn.
+/// How long a copy may take when the session stops or its turn was interrupted.
 pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many files that stay behind are logged by name.
+/// How many files that were not copied the log names.
 const LOGGED_FILES: usize = 10;
 
-/// Holds back the end of the turn that runs, for as long as it is there.
+/// Holds back the end of the running turn until it is dropped.
 pub(crate) struct TurnEndHold(Arc<SessionEntry>);
 
 impl TurnEndHold {
@@ -42,7 +43,8 @@ impl Drop for TurnEndHold {
     }
 }
 
-/// Brings back what there is. `cancel` ends it; one that is cancelled already makes it hurry instead.
+/// Copies the changed files to the host. `cancel` ends the copy; if it is already cancelled, the copy uses the shorter
+/// time limit.
 pub(crate) async fn copy_out(key: &SessionKey, executor: Option<&dyn Executor>, cancel: &CancellationToken) {
     let Some(executor) = executor.filter(|executor| executor.host_access() == HostAccess::Copied) else {
         return;

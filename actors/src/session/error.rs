@@ -1,4 +1,4 @@
-//! Why a session did not do what it was asked.
+//! The errors of a session.
 
 use std::time::Duration;
 
@@ -11,119 +11,120 @@ use crate::artifacts::SharedArtifactError;
 use crate::supervision::{CallError, RequestError, StartError};
 use crate::tenants::QuotaExceeded;
 
-/// A failure of a session, as its host sees it.
+/// Why a session did not do what was requested.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
     /// The tenant has no such session.
     #[error("there is no session {session}")]
     NotFound {
-        /// What was asked for.
+        /// The id in the request.
         session: SessionId,
     },
-    /// The conversation does not allow it.
+    /// The conversation's rules do not allow it.
     #[error(transparent)]
     Rejected(#[from] Rejection),
-    /// No turn runs that could be steered; the message may be sent instead.
+    /// No turn runs that could be steered. Send the message instead.
     #[error("no turn is running any more; send the message instead")]
     NotRunning,
-    /// Too much waits already. Nothing was done.
+    /// A queue is full. Nothing was done.
     #[error("{what} is full{}; try again in {retry_after:?}", limit_text(*limit))]
     Overloaded {
-        /// What is full.
+        /// The queue that is full.
         what: &'static str,
-        /// How many it has room for, where that is a number which somebody has set.
+        /// Its capacity, if somebody has set one.
         limit: Option<usize>,
-        /// When it is worth another try.
+        /// When another attempt makes sense.
         retry_after: Duration,
     },
-    /// The tenant has as much as it may, or what is asked for does not fit. Nothing was done.
+    /// The tenant's quota is used up, or the request does not fit in it. Nothing was done.
     #[error(transparent)]
     Quota(#[from] QuotaExceeded),
-    /// What the tenant has on the disk is limited, and cannot be measured. Nothing was done.
+    /// The tenant has a disk quota, and its disk usage cannot be measured. Nothing was done.
     #[error(
         "the tenant `{tenant}` gets no more of the disk, since its data folder cannot be measured: {reason}"
     )]
     UsageUnknown {
-        /// Whose.
+        /// The tenant.
         tenant: TenantId,
-        /// What is in the way.
+        /// What prevents the measurement.
         reason: &'static str,
     },
-    /// The runtime takes no new work.
+    /// The runtime is draining and accepts no new work.
     #[error("the runtime is being emptied and begins no turns")]
     Draining,
-    /// The runtime has ended, or is about to.
+    /// The runtime has stopped or is about to.
     #[error("the runtime is shutting down")]
     ShuttingDown,
-    /// The journal did not record it, or it is not known whether it did. The session is loaded anew before the next
+    /// The journal did not record it, or it is unknown whether it did. The session is loaded again before the next
     /// message.
     #[error("the journal did not record it: {reason}")]
     Journal {
-        /// What it said.
+        /// The journal's error.
         reason: String,
     },
-    /// Another host writes the session now.
+    /// Another process has taken over the session.
     #[error("the session was taken over: {reason}")]
     TakenOver {
-        /// What the journal said.
+        /// The journal's error.
         reason: String,
     },
-    /// The session ended before it answered. Whether it was recorded is not known; its events say it.
+    /// The session ended before it answered. It is unknown whether the request was recorded; the session's events tell.
     #[error("the session ended before it answered; what it recorded is in its events")]
     Lost,
-    /// There was no answer in time. It may still happen.
+    /// There was no answer before the deadline. The request may still be carried out.
     #[error("the session did not answer before the deadline")]
     DeadlinePassed,
-    /// It could not be started.
+    /// The session could not be started.
     #[error("the session did not start: {reason}")]
     NotStarted {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// It failed so often in a row that it is left alone. `Session::clear_quarantine` has it tried again.
+    /// The session failed so often in a row that it is not started any more. `Session::clear_quarantine` allows it
+    /// again.
     #[error(
         "the session is in quarantine after {failures} failures in a row, the last: {last}; mend the cause, then \
          lift the quarantine"
     )]
     Quarantined {
-        /// How many.
+        /// The number of failures.
         failures: u32,
-        /// The last of them.
+        /// The last failure.
         last: String,
     },
-    /// What is needed for it was not given.
+    /// The session lacks what the request needs.
     #[error("the session has {what}")]
     Unsupported {
         /// What is missing.
         what: &'static str,
     },
-    /// The session cannot have this model, and keeps the one that it has.
+    /// The session cannot have this model, and keeps its current one.
     #[error("the session cannot use the model `{model}`: {reason}")]
     ModelRefused {
-        /// The name that was asked for.
+        /// The name of the requested model.
         model: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Its files could not be listed.
+    /// The session's files could not be listed.
     #[error("the session's files cannot be listed: {reason}")]
     Files {
-        /// Of which kind.
+        /// The kind of the failure.
         kind: SandboxErrorKind,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A file that it produced is not to be had.
+    /// A produced file cannot be read.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// An artifact is not to be had, or not registered.
+    /// An artifact cannot be read, or was not registered.
     #[error(transparent)]
     Artifact(#[from] SharedArtifactError),
 }
 
 impl SessionError {
-    /// Whether nothing was done, so that the same message may be sent again a little later.
+    /// Whether certainly nothing was done, so that the same request may be sent again later.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -134,7 +135,7 @@ impl SessionError {
         }
     }
 
-    /// When it is worth another try, where something was too full for this one.
+    /// How long to wait before another attempt, if a queue or a quota was full.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -147,7 +148,7 @@ impl SessionError {
         Self::Overloaded { what, limit: None, retry_after: Duration::from_millis(250) }
     }
 
-    /// As many messages as may wait for their turn.
+    /// The error for a full message queue.
     pub(crate) const fn queue_full(limit: usize, retry_after: Duration) -> Self {
         Self::Overloaded {
             what: "the queue of messages that wait for their turn",

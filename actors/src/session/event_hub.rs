@@ -1,8 +1,8 @@
-//! What a session tells those who listen: a bounded ring of what was recorded last and of previews.
+//! The ring buffer of a session: its last recorded events, and previews.
 //!
-//! It is shared by the session's owner, who writes, and by any number of subscriptions, which read at their own pace and
-//! keep nothing here. What has left the ring is read from the journal, so a slow reader costs nothing. State: the ring;
-//! losing it costs previews only.
+//! The session's owner writes it. Any number of subscriptions read it at their own pace and keep nothing here. Events
+//! that have left the ring are read from the journal, so a slow reader costs nothing. State: the ring. Its loss costs
+//! only previews.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,26 +13,26 @@ use tokio::sync::watch;
 
 use super::error::SessionError;
 
-/// How many entries a ring has, and how many bytes of previews and blocks it roughly holds.
+/// The capacity of a ring: entries, and the approximate bytes of previews and blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RingLimits {
     pub(crate) entries: usize,
     pub(crate) bytes: usize,
 }
 
-/// Something that happened, in the order in which it did.
+/// An entry of the ring, in the order of occurrence.
 #[derive(Debug, Clone)]
 pub(crate) enum RingEntry {
     Recorded(u64, Arc<Event>),
     Preview(Arc<ModelEvent>),
 }
 
-/// Whether a session goes on.
+/// Whether more entries can follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum HubState {
-    /// It does, or will with the next message.
+    /// More can follow, perhaps only after the next message.
     Open,
-    /// Not by itself, for this reason.
+    /// None follows without a new message, for this reason.
     Closed(SessionError),
 }
 
@@ -46,38 +46,38 @@ pub(crate) struct EventHub {
 struct Ring {
     entries: VecDeque<(RingEntry, usize)>,
     bytes: usize,
-    /// How many entries were there before the first of these.
+    /// How many entries have left the ring.
     first: u64,
     /// How many events are recorded.
     recorded: u64,
-    /// Before so many events were recorded, no preview is of a call that is under way.
+    /// Previews at earlier positions belong to calls that have ended. Counted in recorded events.
     preview_floor: u64,
-    /// The place of the entry with which the last call, or what is between calls, began.
+    /// The position of the entry that started the current model call, or the current gap between two calls.
     call_start: u64,
     state: HubState,
     turn_ends: TurnEndDelivery,
 }
 
-/// How the end of a turn is told.
+/// When the end of a turn is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TurnEndDelivery {
     /// As soon as it is recorded.
     Immediate,
-    /// Later, when its files are on the host.
+    /// Later, when the turn's files are on the host.
     Deferred,
-    /// This one is recorded, and held back.
+    /// The end with this sequence number is recorded and held back.
     Pending(u64),
 }
 
-/// What a reader finds.
+/// What a reader gets.
 pub(crate) enum HubRead {
-    /// The next entry; the place after it.
+    /// The next entry, and the position after it.
     Entry(RingEntry, u64),
-    /// The event that is wanted has left the ring, or never was in it: it is in the journal, as all before this one are.
+    /// The wanted event is not in the ring. The journal has it, and all events before `until`.
     InJournal { until: u64 },
     /// Nothing yet.
     Empty,
-    /// Nothing more.
+    /// No more entries.
     Closed(SessionError),
 }
 
@@ -104,7 +104,7 @@ impl EventHub {
         self.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
     }
 
-    /// So many events are recorded: what this ring did not hear of is in the journal.
+    /// Sets the number of recorded events after a load. Events that this ring has not seen are read from the journal.
     pub(crate) fn reset_to(&self, recorded: u64) {
         let mut ring = self.ring();
         if ring.recorded != recorded {
@@ -117,12 +117,12 @@ impl EventHub {
         self.notify();
     }
 
-    /// From now on the end of a turn is held back.
+    /// Holds back the ends of turns from now on.
     pub(crate) fn defer_turn_ends(&self) {
         self.ring().turn_ends = TurnEndDelivery::Deferred;
     }
 
-    /// It is told.
+    /// Reports a held-back end, and stops holding them back.
     pub(crate) fn release_turn_ends(&self) {
         self.ring().turn_ends = TurnEndDelivery::Immediate;
         self.notify();
@@ -133,12 +133,12 @@ impl EventHub {
         self.ring().turn_ends != TurnEndDelivery::Immediate
     }
 
-    /// The session was given up; whoever waits for more is told.
+    /// Closes the ring because the session was given up, and wakes the readers.
     pub(crate) fn close_failed(&self, reason: String) {
         self.close(SessionError::NotStarted { reason });
     }
 
-    /// Nothing more comes by itself; whoever waits for more is told why. The first reason stands.
+    /// Closes the ring and wakes the readers with this reason. The first reason is kept.
     pub(crate) fn close(&self, reason: SessionError) {
         let mut ring = self.ring();
         if ring.state == HubState::Open {
@@ -148,7 +148,7 @@ impl EventHub {
         self.notify();
     }
 
-    /// Why nothing more comes by itself, where that is so.
+    /// Why the ring is closed, or `None` while it is open.
     pub(crate) fn closed_reason(&self) -> Option<SessionError> {
         match &self.ring().state {
             HubState::Open => None,
@@ -160,7 +160,7 @@ impl EventHub {
         self.ring().recorded
     }
 
-    /// Where whoever listens from now on begins.
+    /// The position at which a new subscription starts.
     pub(crate) fn position(&self) -> u64 {
         let ring = self.ring();
         ring.first + ring.entries.len() as u64
@@ -170,8 +170,9 @@ impl EventHub {
         self.changes.subscribe()
     }
 
-    /// What there is for a reader who is at this place of the ring, has read all from the place `since` on, and wants the event
-    /// `next`. Previews of a call that the reader has not heard from its beginning are left out: what is secret could not be told.
+    /// Reads the next entry for a reader at `position` of the ring that has seen everything since `complete_from` and
+    /// wants the event `next`. Previews of a call are left out if the reader missed the call's beginning, because a
+    /// secret could not be redacted then.
     pub(crate) fn read(&self, position: u64, complete_from: &mut u64, next: u64) -> HubRead {
         let ring = self.ring();
         if position < ring.first {
@@ -242,7 +243,7 @@ impl EventHub {
     }
 }
 
-/// Whether a model call, or a summary, begins or ends with it.
+/// Whether this event starts or ends a model call or a summary.
 const fn bounds_call(kind: &EventKind) -> bool {
     matches!(
         kind,
@@ -270,7 +271,7 @@ impl Ring {
         }
     }
 
-    /// Whether the call that the entry of this number is of began at this place or later.
+    /// Whether the call of this entry started at `complete_from` or later.
     fn is_complete(&self, number: usize, complete_from: u64) -> bool {
         let bounds =
             |entry: &RingEntry| matches!(entry, RingEntry::Recorded(_, event) if bounds_call(&event.kind));
@@ -279,7 +280,7 @@ impl Ring {
         complete_from == 0 || (complete_from..=self.first + number as u64).contains(&began)
     }
 
-    /// How many events were recorded before the entry of this number.
+    /// How many events were recorded before this entry.
     fn recorded_before(&self, number: usize) -> u64 {
         let later = self
             .entries
@@ -348,7 +349,7 @@ mod tests {
             Self { hub, position: 0, complete_from: 0, next }
         }
 
-        /// All that there is for it: numbers of events, and texts.
+        /// Reads everything available: numbers of events, and texts.
         fn read(&mut self) -> String {
             let mut all = String::new();
             while let HubRead::Entry(entry, position) =

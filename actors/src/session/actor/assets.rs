@@ -1,6 +1,6 @@
-//! What is asked of a session's files and artifacts beside its conversation: tracked tasks of its actor, which goes on meanwhile.
+//! Requests about a session's files and artifacts that need no conversation. Each is a tracked task beside the actor.
 //!
-//! State: none that lasts; what is under way ends with the actor.
+//! State: none that lasts. Running tasks end with the actor.
 
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ impl SessionActor {
         self.components.executor.clone().ok_or(SessionError::Unsupported { what: "no sandbox with files" })
     }
 
-    /// Whether one more may be listed or opened.
+    /// Whether another list or open task may start.
     fn has_room(&mut self) -> bool {
         self.listings.retain(|job| !job.is_finished());
         self.listings.len() < INBOX_CAPACITY
     }
 
-    /// Where a file lies that the session produced. Only what is its own: a file that somebody else produced may have the same name
+    /// The store that has a produced file. It refuses files of other sessions: one of theirs may have the same name
     /// here.
     fn store_of(&self, file: &SessionFile) -> Result<Arc<dyn OutputStore>, SessionError> {
         let store = self.components.outputs.iter().find(|store| store.source() == file.source);
@@ -36,7 +36,7 @@ impl SessionActor {
         store.ok_or_else(|| OutputError::NotFound { name: file.name.clone() }.into())
     }
 
-    /// Has the registry of artifacts do what takes long.
+    /// Forwards a slow request to the registry of artifacts.
     pub(super) fn forward_to_registry(&mut self, request: ArtifactRequest, context: &Context<ActorMessage>) {
         let deps = match self.registry_deps(context) {
             Ok(deps) => deps,
@@ -58,7 +58,7 @@ impl SessionActor {
         Ok(RegistryDeps { services, entry: Arc::clone(&self.entry), pinning, session })
     }
 
-    /// Has the bytes of a produced file put into the tenant's store.
+    /// Copies the bytes of a produced file into the tenant's store.
     pub(super) fn store_file(
         &mut self,
         file: SessionFile,
@@ -90,7 +90,7 @@ impl SessionActor {
         }));
     }
 
-    /// Sees to it that the contents of the session's artifacts stay, and no others.
+    /// Pins the contents of the session's artifacts, and unpins all others.
     pub(super) fn update_pins(&self, context: &Context<ActorMessage>) {
         let Some(pinning) = self.pinning.as_ref().filter(|pinning| pinning.needs_sync()) else { return };
         let pinning = Arc::clone(pinning);
@@ -141,7 +141,7 @@ impl SessionActor {
     }
 }
 
-/// Passes a request to the registry, which is started where none runs.
+/// Sends a request to the registry, and starts the registry if it does not run.
 async fn send_to_registry(registry: &LazyRegistry, deps: &RegistryDeps, request: ArtifactRequest) {
     match registry.get_or_start(deps, request.deadline()).await {
         Ok(address) => {

@@ -1,4 +1,4 @@
-//! Handing the conversation to a task, taking it back, and deciding what continues by itself.
+//! Moves the conversation to a task, takes it back, and decides which work continues without a message.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,16 +19,16 @@ use crate::session::running_task::{DrivenTurn, INBOX_CAPACITY, RunningTask};
 use crate::session::session_projection::TurnActivity;
 use crate::supervision::{Context, Failure, Flow};
 
-/// Whether what waits for its turn may begin.
+/// Whether queued messages may start a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Queued {
     Begins,
-    /// Until somebody says something ([`needs_user_decision`]).
+    /// They wait until the user sends something ([`needs_user_decision`]).
     Stays,
 }
 
 impl SessionActor {
-    /// Sends the conversation on an errand.
+    /// Starts a task that takes the conversation and executes this command.
     pub(super) fn spawn_task(&mut self, command: TaskCommand, context: &Context<ActorMessage>) {
         let conversation = match std::mem::replace(&mut self.owner, ConversationOwner::None) {
             ConversationOwner::Actor(conversation) => conversation,
@@ -89,7 +89,7 @@ impl SessionActor {
         });
     }
 
-    /// The conversation is back, or what had it has crashed.
+    /// Takes the conversation back, or handles the crash of its task.
     pub(super) fn task_finished(
         &mut self,
         id: u64,
@@ -161,7 +161,7 @@ impl SessionActor {
         Ok(Flow::Continue)
     }
 
-    /// Nobody has said anything, but what was under way goes on.
+    /// Continues interrupted work without a message of the user.
     pub(super) fn continue_turn(&mut self, context: &Context<ActorMessage>) -> Flow {
         let needs_decision = matches!(&self.owner, ConversationOwner::Actor(conversation)
             if conversation.is_fresh() && needs_user_decision(conversation.state()));
@@ -169,7 +169,7 @@ impl SessionActor {
         Flow::Continue
     }
 
-    /// Drives on what was under way, or begins what waits.
+    /// Drives an interrupted turn, or starts a queued one.
     fn resume(&mut self, queued: Queued, context: &Context<ActorMessage>) {
         let ConversationOwner::Actor(conversation) = &self.owner else { return };
         match next(conversation.state()) {
