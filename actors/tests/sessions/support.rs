@@ -7,9 +7,9 @@ use conjure_actors::journal::{JournalHandle, OpenJournal, journal_actor};
 use conjure_actors::supervision::{Backoff, ChildId, Intensity, Root, Strategy, SupervisorSpec};
 use conjure_base::{Clock, Deadline, SessionId, SystemClock, TenantId};
 use conjure_journal::{
-    CounterIncrement, Epoch, EventPage, FoundInstead, Journal, JournalError, JournalFuture, Lease,
-    LeaseOwner, ListCursor, MemoryJournal, NewEvent, PageLimit, SessionInfo, SessionKey, SessionPage,
-    Snapshot, SqliteJournal, SqliteOptions, SweepReport, TenantWeights,
+    AppendBatch, CounterIncrement, Epoch, EventPage, FoundInstead, Journal, JournalError, JournalFuture,
+    Lease, LeaseOwner, ListCursor, MemoryJournal, PageLimit, Records, RunningPage, SessionInfo, SessionKey,
+    SessionPage, SessionQuery, Snapshot, SqliteJournal, SqliteOptions, SweepReport, TenantWeights,
 };
 use tokio::sync::watch;
 
@@ -199,13 +199,12 @@ fn away() -> JournalError {
 }
 
 impl Journal for Faulty {
-    fn append_with_counters(
+    fn append_batch(
         &self,
         key: &SessionKey,
         expected_seq: u64,
         epoch: Epoch,
-        events: Vec<NewEvent>,
-        charges: Vec<CounterIncrement>,
+        batch: AppendBatch,
     ) -> JournalFuture<u64> {
         let mut fault = self.fault.lock().unwrap();
         if fault.is_away {
@@ -221,7 +220,7 @@ impl Journal for Faulty {
                 let lost = JournalError::Lost { part: "writer", reason: "the test ended it".to_owned() };
                 let recorded = fault
                     .records_what_it_loses
-                    .then(|| self.inner.append_with_counters(key, expected_seq, epoch, events, charges));
+                    .then(|| self.inner.append_batch(key, expected_seq, epoch, batch));
                 return Box::pin(async move {
                     if let Some(recorded) = recorded {
                         recorded.await?;
@@ -235,10 +234,10 @@ impl Journal for Faulty {
             let (inner, key) = (self.inner.clone(), key.clone());
             return Box::pin(async move {
                 door.pass().await;
-                inner.append_with_counters(&key, expected_seq, epoch, events, charges).await
+                inner.append_batch(&key, expected_seq, epoch, batch).await
             });
         }
-        self.inner.append_with_counters(key, expected_seq, epoch, events, charges)
+        self.inner.append_batch(key, expected_seq, epoch, batch)
     }
 
     fn increment_counters(&self, tenant: &TenantId, charges: Vec<CounterIncrement>) -> JournalFuture<()> {
@@ -310,13 +309,16 @@ impl Journal for Faulty {
         self.inner.session(key)
     }
 
-    fn sessions(
-        &self,
-        tenant: &TenantId,
-        after: Option<ListCursor>,
-        limit: u32,
-    ) -> JournalFuture<SessionPage> {
-        self.inner.sessions(tenant, after, limit)
+    fn query_sessions(&self, tenant: &TenantId, query: SessionQuery) -> JournalFuture<SessionPage> {
+        self.inner.query_sessions(tenant, query)
+    }
+
+    fn running_sessions(&self, after: Option<ListCursor>, limit: u32) -> JournalFuture<RunningPage> {
+        self.inner.running_sessions(after, limit)
+    }
+
+    fn records(&self) -> Arc<dyn Records> {
+        self.inner.records()
     }
 
     fn tenants(&self, after: Option<&TenantId>, limit: u32) -> JournalFuture<Vec<TenantId>> {

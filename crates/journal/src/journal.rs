@@ -1,6 +1,7 @@
 //! The trait of all journals.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::TenantId;
@@ -11,8 +12,10 @@ use crate::error::JournalError;
 use crate::event::{EventPage, NewEvent, PageLimit, RecordedEvent};
 use crate::key::{Epoch, SessionKey};
 use crate::lease::{Lease, LeaseOwner};
+use crate::record::Records;
 use crate::session::Snapshot;
 use crate::session::{ListCursor, SessionInfo, SessionPage};
+use crate::session_row::{AppendBatch, RunningPage, SessionQuery};
 use crate::weights::TenantWeights;
 
 /// The future of a call. It borrows nothing, so an actor may keep it in its state.
@@ -41,7 +44,7 @@ pub trait Journal: Send + Sync + fmt::Debug {
         epoch: Epoch,
         events: Vec<NewEvent>,
     ) -> JournalFuture<u64> {
-        self.append_with_counters(key, expected_seq, epoch, events, Vec::new())
+        self.append_batch(key, expected_seq, epoch, AppendBatch::new(events))
     }
 
     /// Like [`Journal::append`], and increments counters of the session's tenant in the same transaction. A counter stops at
@@ -56,6 +59,22 @@ pub trait Journal: Send + Sync + fmt::Debug {
         epoch: Epoch,
         events: Vec<NewEvent>,
         increments: Vec<CounterIncrement>,
+    ) -> JournalFuture<u64> {
+        let batch = AppendBatch::new(events).with_increments(increments);
+        self.append_batch(key, expected_seq, epoch, batch)
+    }
+
+    /// Like [`Journal::append_with_counters`], and stores the session's row in the same transaction. Without events it stores the row alone,
+    /// under the same conditions, if there is one.
+    ///
+    /// # Errors
+    /// As for [`Journal::append`].
+    fn append_batch(
+        &self,
+        key: &SessionKey,
+        expected_seq: u64,
+        epoch: Epoch,
+        batch: AppendBatch,
     ) -> JournalFuture<u64>;
 
     /// Increments counters of the tenant without an append: all of them or none, and before all later calls of the tenant. The tenant needs
@@ -151,7 +170,22 @@ pub trait Journal: Send + Sync + fmt::Debug {
         tenant: &TenantId,
         after: Option<ListCursor>,
         limit: u32,
-    ) -> JournalFuture<SessionPage>;
+    ) -> JournalFuture<SessionPage> {
+        self.query_sessions(tenant, SessionQuery { after, limit, ..SessionQuery::default() })
+    }
+
+    /// Lists those of the tenant's sessions that match. A session that exists all the time and keeps its status is on exactly one page.
+    ///
+    /// # Errors
+    /// As for [`Journal::sessions`].
+    fn query_sessions(&self, tenant: &TenantId, query: SessionQuery) -> JournalFuture<SessionPage>;
+
+    /// Lists the sessions of all tenants whose row has the status [`RowStatus::Running`](crate::RowStatus::Running), the oldest first, at most
+    /// `limit` (1 to 1,000) of them. Other sessions cost nothing.
+    ///
+    /// # Errors
+    /// Disk errors.
+    fn running_sessions(&self, after: Option<ListCursor>, limit: u32) -> JournalFuture<RunningPage>;
 
     /// Lists the tenants with sessions, sorted, those after `after`, at most `limit` (1 to 1,000) of them.
     ///
@@ -182,6 +216,9 @@ pub trait Journal: Send + Sync + fmt::Debug {
     /// # Errors
     /// Disk errors; a part may have been freed.
     fn sweep(&self) -> JournalFuture<SweepReport>;
+
+    /// The records of the same database.
+    fn records(&self) -> Arc<dyn Records>;
 
     /// Sets the weights by which tenants share the journal when calls wait. Later changes of the weights apply too.
     ///

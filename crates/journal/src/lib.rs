@@ -6,9 +6,12 @@
 //! - **Atomicity**: an append stores all of its events or none, at the sequence number that the writer expected, under its epoch
 //!   ([`Journal::append`]). A dropped future may have appended all or nothing.
 //! - **Counters**: an append may increment counters of its tenant in the same transaction ([`Journal::append_with_counters`]).
+//! - **Rows**: an append may store a row of its session in the same transaction, by which sessions are listed ([`Journal::append_batch`]).
 //! - **One writer at a time**: each lease has a new epoch, which makes the earlier one stale ([`Journal::acquire_lease`]).
 //! - **Tenant isolation**: every call names a tenant with the session, and never finds data of another tenant. Waiting calls share the
 //!   journal by their tenants' weights ([`Journal::set_weights`]).
+//!
+//! [`Records`] are in the same database: small rows that are no events, written by compare-and-set and found by name and index.
 //!
 //! [`MemoryJournal`] is in memory. `SqliteJournal` (feature `sqlite`) has one database in a directory. Large bodies are in a
 //! content-addressed store of their tenant beside it.
@@ -36,6 +39,7 @@ mod event;
 mod key;
 mod lease;
 mod session;
+mod session_row;
 mod weights;
 
 mod journal;
@@ -63,6 +67,7 @@ pub use record::{
     RecordOrder, RecordPage, RecordQuery, RecordScope, RecordWrite, Records,
 };
 pub use session::{ListCursor, SessionInfo, SessionPage, Snapshot};
+pub use session_row::{AppendBatch, MAX_SESSION_ROW_BYTES, RowStatus, RunningPage, SessionQuery, SessionRow};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteJournal, SqliteOptions};
 pub use upcast::{UpcastingJournal, Upcasts};

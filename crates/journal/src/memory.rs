@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::RangeBounds as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,9 +17,10 @@ use crate::event::{EventPage, MAX_KIND_BYTES, NewEvent, PageLimit, ROW_BYTES, Re
 use crate::journal::{Journal, JournalFuture, SweepReport};
 use crate::key::{Epoch, SessionKey};
 use crate::lease::{Lease, LeaseOwner};
-use crate::record::MemoryRecords;
+use crate::record::{Direction, MemoryRecords, Records};
 use crate::session::Snapshot;
 use crate::session::{ListCursor, MAX_LIST_ENTRIES, SessionInfo, SessionPage};
+use crate::session_row::{AppendBatch, RowStatus, RunningPage, SessionQuery, SessionRow};
 use crate::weights::TenantWeights;
 
 /// A journal in memory. Clones share it.
@@ -45,6 +47,7 @@ struct MemorySession {
     snapshot: Option<Snapshot>,
     created: Timestamp,
     updated: Timestamp,
+    row: Option<SessionRow>,
 }
 
 impl MemoryJournal {
@@ -59,12 +62,6 @@ impl MemoryJournal {
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         let records = MemoryRecords::with_clock(Arc::clone(&clock));
         Self { clock, state: Arc::default(), records }
-    }
-
-    /// The records beside the journal. They are deleted with their tenant.
-    #[must_use]
-    pub fn records(&self) -> MemoryRecords {
-        self.records.clone()
     }
 
     /// Runs the call at once and returns a ready future.
@@ -118,6 +115,9 @@ impl MemoryState {
         if sessions.contains_key(&key.session) {
             return Err(JournalError::Exists { session: key.clone() });
         }
+        // A clock that jumps back must not change the order of the sessions.
+        let last = sessions.values().max_by_key(|session| session.number);
+        let now = last.map_or(now, |last| last.created.max(now));
         self.created += 1;
         let session = MemorySession {
             number: self.created,
@@ -127,6 +127,7 @@ impl MemoryState {
             snapshot: None,
             created: now,
             updated: now,
+            row: None,
         };
         sessions.insert(key.session, session);
         Ok(())
@@ -174,6 +175,7 @@ impl MemorySession {
         expected: u64,
         epoch: Epoch,
         events: Vec<NewEvent>,
+        row: Option<SessionRow>,
         now: Timestamp,
     ) -> Result<u64, JournalError> {
         self.check_epoch(epoch)?;
@@ -183,6 +185,9 @@ impl MemorySession {
         }
         if !events.is_empty() {
             self.updated = now;
+        }
+        if !events.is_empty() || row.is_some() {
+            self.row = row;
         }
         let recorded = events.into_iter().zip(found..).map(|(event, seq)| {
             let NewEvent { kind, version, body } = event;
@@ -235,6 +240,18 @@ impl MemorySession {
         Ok(())
     }
 
+    fn matches(&self, query: &SessionQuery) -> bool {
+        let status = self.row.as_ref().map(|row| row.status);
+        let is_behind = query.after.is_none_or(|after| match query.direction {
+            Direction::Ascending => self.number > after.number(),
+            Direction::Descending => self.number < after.number(),
+        });
+        is_behind
+            && query.created.contains(&self.created)
+            && query.updated.contains(&self.updated)
+            && (query.statuses.is_empty() || status.is_some_and(|status| query.statuses.contains(&status)))
+    }
+
     fn info(&self, session: SessionId) -> SessionInfo {
         SessionInfo {
             session,
@@ -244,6 +261,7 @@ impl MemorySession {
             snapshot: self.snapshot.as_ref().map(|snapshot| snapshot.seq),
             created: self.created,
             updated: self.updated,
+            row: self.row.clone(),
         }
     }
 }
@@ -251,6 +269,14 @@ impl MemorySession {
 fn after(now: Timestamp, time: Duration) -> Timestamp {
     let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     Timestamp::from_millis(now.millis().saturating_add(millis))
+}
+
+/// Cuts a list to its limit. Returns the cursor of the next page.
+fn truncate<T>(found: &mut Vec<(u64, T)>, limit: u32) -> Option<ListCursor> {
+    let limit = limit.clamp(1, MAX_LIST_ENTRIES) as usize;
+    let is_cut = found.len() > limit;
+    found.truncate(limit);
+    found.last().filter(|_| is_cut).map(|(number, _)| ListCursor::from_number(*number))
 }
 
 /// Checks the limits of all implementations.
@@ -268,20 +294,21 @@ impl Journal for MemoryJournal {
         self.call(|state| state.create(key, self.clock.timestamp()))
     }
 
-    fn append_with_counters(
+    fn append_batch(
         &self,
         key: &SessionKey,
         expected_seq: u64,
         epoch: Epoch,
-        events: Vec<NewEvent>,
-        increments: Vec<CounterIncrement>,
+        batch: AppendBatch,
     ) -> JournalFuture<u64> {
         self.call(|state| {
             let session = state.session(key)?;
+            batch.check_row()?;
+            let AppendBatch { events, increments, row } = batch;
             check_events(&events)?;
             check_increments(&increments)?;
             let has_events = !events.is_empty();
-            let total = session.append(expected_seq, epoch, events, self.clock.timestamp())?;
+            let total = session.append(expected_seq, epoch, events, row, self.clock.timestamp())?;
             if has_events {
                 state.increment(&key.tenant, increments);
             }
@@ -362,29 +389,44 @@ impl Journal for MemoryJournal {
         self.call_session(key, |session| Ok(session.info(key.session)))
     }
 
-    fn sessions(
-        &self,
-        tenant: &TenantId,
-        after: Option<ListCursor>,
-        limit: u32,
-    ) -> JournalFuture<SessionPage> {
+    fn query_sessions(&self, tenant: &TenantId, query: SessionQuery) -> JournalFuture<SessionPage> {
         self.call(|state| {
-            let before = after.map_or(u64::MAX, ListCursor::number);
             let mut found: Vec<(u64, SessionInfo)> = state
                 .tenants
                 .get(tenant)
                 .into_iter()
                 .flatten()
-                .filter(|(_, session)| session.number < before)
+                .filter(|(_, session)| session.matches(&query))
                 .map(|(id, session)| (session.number, session.info(*id)))
                 .collect();
-            found.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
-            let limit = limit.clamp(1, MAX_LIST_ENTRIES) as usize;
-            let is_cut = found.len() > limit;
-            found.truncate(limit);
-            let next = found.last().filter(|_| is_cut).map(|(number, _)| ListCursor::from_number(*number));
+            found.sort_by_key(|(number, _)| *number);
+            if query.direction == Direction::Descending {
+                found.reverse();
+            }
+            let next = truncate(&mut found, query.limit);
             Ok(SessionPage { sessions: found.into_iter().map(|(_, info)| info).collect(), next })
         })
+    }
+
+    fn running_sessions(&self, after: Option<ListCursor>, limit: u32) -> JournalFuture<RunningPage> {
+        self.call(|state| {
+            let after = after.map_or(0, ListCursor::number);
+            let all = state.tenants.iter().flat_map(|(tenant, sessions)| {
+                sessions.iter().map(move |(id, session)| (SessionKey::new(tenant.clone(), *id), session))
+            });
+            let is_running = |session: &MemorySession| {
+                session.row.as_ref().is_some_and(|row| row.status == RowStatus::Running)
+            };
+            let running = all.filter(|(_, session)| session.number > after && is_running(session));
+            let mut found: Vec<_> = running.map(|(key, session)| (session.number, key)).collect();
+            found.sort_by_key(|(number, _)| *number);
+            let next = truncate(&mut found, limit);
+            Ok(RunningPage { sessions: found.into_iter().map(|(_, key)| key).collect(), next })
+        })
+    }
+
+    fn records(&self) -> Arc<dyn Records> {
+        Arc::new(self.records.clone())
     }
 
     fn tenants(&self, after: Option<&TenantId>, limit: u32) -> JournalFuture<Vec<TenantId>> {

@@ -4,6 +4,7 @@ use conjure_base::{SessionId, Timestamp};
 
 use crate::key::Epoch;
 use crate::lease::Lease;
+use crate::session_row::SessionRow;
 
 /// The description of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct SessionInfo {
     pub created: Timestamp,
     /// When events were last appended, or when it was created.
     pub updated: Timestamp,
+    /// What its last append says of it; `None` if that stored no row, or if the row is damaged.
+    pub row: Option<SessionRow>,
 }
 
 /// The start of the next page of a list.
@@ -42,7 +45,7 @@ impl ListCursor {
     }
 }
 
-/// A page of a tenant's sessions, the newest first.
+/// A page of a tenant's sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionPage {
     /// The sessions.

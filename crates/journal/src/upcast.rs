@@ -12,12 +12,14 @@ use futures_util::FutureExt as _;
 
 use crate::counter::CounterIncrement;
 use crate::error::JournalError;
-use crate::event::{EventPage, NewEvent, PageLimit, RecordedEvent};
+use crate::event::{EventPage, PageLimit, RecordedEvent};
 use crate::journal::{Journal, JournalFuture, SweepReport};
 use crate::key::{Epoch, SessionKey};
 use crate::lease::{Lease, LeaseOwner};
+use crate::record::Records;
 use crate::session::Snapshot;
 use crate::session::{ListCursor, SessionInfo, SessionPage};
+use crate::session_row::{AppendBatch, RunningPage, SessionQuery};
 use crate::weights::TenantWeights;
 
 /// Converts a body to the next version.
@@ -131,15 +133,14 @@ impl Journal for UpcastingJournal {
         self.journal.create(key)
     }
 
-    fn append_with_counters(
+    fn append_batch(
         &self,
         key: &SessionKey,
         expected_seq: u64,
         epoch: Epoch,
-        events: Vec<NewEvent>,
-        increments: Vec<CounterIncrement>,
+        batch: AppendBatch,
     ) -> JournalFuture<u64> {
-        self.journal.append_with_counters(key, expected_seq, epoch, events, increments)
+        self.journal.append_batch(key, expected_seq, epoch, batch)
     }
 
     fn increment_counters(&self, tenant: &TenantId, increments: Vec<CounterIncrement>) -> JournalFuture<()> {
@@ -190,13 +191,16 @@ impl Journal for UpcastingJournal {
         self.journal.session(key)
     }
 
-    fn sessions(
-        &self,
-        tenant: &TenantId,
-        after: Option<ListCursor>,
-        limit: u32,
-    ) -> JournalFuture<SessionPage> {
-        self.journal.sessions(tenant, after, limit)
+    fn query_sessions(&self, tenant: &TenantId, query: SessionQuery) -> JournalFuture<SessionPage> {
+        self.journal.query_sessions(tenant, query)
+    }
+
+    fn running_sessions(&self, after: Option<ListCursor>, limit: u32) -> JournalFuture<RunningPage> {
+        self.journal.running_sessions(after, limit)
+    }
+
+    fn records(&self) -> Arc<dyn Records> {
+        self.journal.records()
     }
 
     fn tenants(&self, after: Option<&TenantId>, limit: u32) -> JournalFuture<Vec<TenantId>> {

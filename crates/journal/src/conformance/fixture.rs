@@ -6,7 +6,7 @@ use std::sync::Arc;
 use conjure_base::{SessionId, TenantId};
 use futures_util::future::BoxFuture;
 
-use super::{counters, events, leases, sessions, snapshots, weights};
+use super::{counters, events, leases, rows, sessions, snapshots, weights};
 use crate::error::{JournalError, JournalErrorKind};
 use crate::event::NewEvent;
 use crate::journal::Journal;
@@ -73,6 +73,9 @@ pub const CASES: &[Case] = cases![
     leases::an_owner_may_take_its_own_lease_again,
     leases::a_lease_is_renewed_by_its_epoch_only,
     leases::a_released_lease_is_free_and_its_epoch_stale,
+    rows::a_row_is_stored_with_its_append,
+    rows::sessions_are_listed_by_status_and_time,
+    rows::running_sessions_of_all_tenants_are_found,
     snapshots::a_snapshot_replaces_the_one_before,
     snapshots::a_snapshot_needs_its_events_and_the_epoch,
     snapshots::a_large_snapshot_is_read_as_it_was,

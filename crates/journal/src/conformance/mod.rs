@@ -29,6 +29,7 @@ mod leases;
 mod record_queries;
 mod records;
 mod records_fixture;
+mod rows;
 mod sessions;
 mod snapshots;
 mod weights;

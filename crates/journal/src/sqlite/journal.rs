@@ -26,13 +26,15 @@ use super::tx::Tx;
 use super::writer::Writer;
 use crate::counter::{CounterIncrement, check_increments};
 use crate::error::JournalError;
-use crate::event::{EventPage, NewEvent, PageLimit};
+use crate::event::{EventPage, PageLimit};
 use crate::journal::{Journal, JournalFuture, SweepReport};
 use crate::key::{Epoch, SessionKey};
 use crate::lease::{Lease, LeaseOwner};
 use crate::memory::check_events;
+use crate::record::Records;
 use crate::session::Snapshot;
 use crate::session::{ListCursor, SessionInfo, SessionPage};
+use crate::session_row::{AppendBatch, RunningPage, SessionQuery};
 use crate::weights::TenantWeights;
 
 /// The journal in an SQLite database in a directory. Clones share it.
@@ -264,25 +266,23 @@ impl Journal for SqliteJournal {
         self.submit_write(Some(&key.tenant), 0, move |tx| tx.create(&owned))
     }
 
-    fn append_with_counters(
+    fn append_batch(
         &self,
         key: &SessionKey,
         expected_seq: u64,
         epoch: Epoch,
-        events: Vec<NewEvent>,
-        increments: Vec<CounterIncrement>,
+        batch: AppendBatch,
     ) -> JournalFuture<u64> {
-        let checked = check_events(&events)
-            .and_then(|()| check_increments(&increments))
-            .and_then(|()| events.iter().try_for_each(|event| self.check_body_size(&event.body)));
+        let checked = check_events(&batch.events)
+            .and_then(|()| check_increments(&batch.increments))
+            .and_then(|()| batch.check_row())
+            .and_then(|()| batch.events.iter().try_for_each(|event| self.check_body_size(&event.body)));
         if let Err(error) = checked {
             return ready_error(error);
         }
-        let bytes = events.iter().map(|event| event.body.len()).sum();
+        let bytes = batch.events.iter().map(|event| event.body.len()).sum();
         let owned = key.clone();
-        self.submit_write(Some(&key.tenant), bytes, move |tx| {
-            tx.append(&owned, expected_seq, epoch, &events, &increments)
-        })
+        self.submit_write(Some(&key.tenant), bytes, move |tx| tx.append(&owned, expected_seq, epoch, &batch))
     }
 
     fn read(&self, key: &SessionKey, from: u64, limit: PageLimit) -> JournalFuture<EventPage> {
@@ -325,14 +325,17 @@ impl Journal for SqliteJournal {
         self.submit_read(Some(&key.tenant), move |tx| tx.session(&owned))
     }
 
-    fn sessions(
-        &self,
-        tenant: &TenantId,
-        after: Option<ListCursor>,
-        limit: u32,
-    ) -> JournalFuture<SessionPage> {
+    fn query_sessions(&self, tenant: &TenantId, query: SessionQuery) -> JournalFuture<SessionPage> {
         let owned = tenant.clone();
-        self.submit_read(Some(tenant), move |tx| tx.sessions(&owned, after, limit))
+        self.submit_read(Some(tenant), move |tx| tx.query_sessions(&owned, &query))
+    }
+
+    fn running_sessions(&self, after: Option<ListCursor>, limit: u32) -> JournalFuture<RunningPage> {
+        self.submit_read(None, move |tx| tx.running_sessions(after, limit))
+    }
+
+    fn records(&self) -> Arc<dyn Records> {
+        Arc::new(self.clone())
     }
 
     fn tenants(&self, after: Option<&TenantId>, limit: u32) -> JournalFuture<Vec<TenantId>> {

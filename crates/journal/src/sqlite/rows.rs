@@ -12,6 +12,7 @@ use crate::error::{DamagedPart, JournalError};
 use crate::event::RecordedEvent;
 use crate::key::{Epoch, SessionKey};
 use crate::session::Snapshot;
+use crate::session_row::{RowStatus, SessionRow};
 
 /// An inline body, or the digest of a body in the store.
 pub(crate) enum BodyRef<'a> {
@@ -59,6 +60,42 @@ pub(crate) fn checksum(key: &SessionKey, numbers: [u64; 3], kind: &str, stored: 
     let digest = hasher.finish();
     let (first, _) = digest.as_bytes().split_at(8);
     i64::from_le_bytes(first.try_into().unwrap_or_default())
+}
+
+/// The value of the column `status`.
+pub(crate) const fn status_number(status: RowStatus) -> i64 {
+    match status {
+        RowStatus::Idle => 0,
+        RowStatus::Running => 1,
+        RowStatus::AwaitingAction => 2,
+    }
+}
+
+/// The checksum of a session's row.
+pub(crate) fn row_checksum(key: &SessionKey, row: &SessionRow) -> i64 {
+    let numbers = [status_number(row.status).unsigned_abs(), 0, u64::from(row.version)];
+    checksum(key, numbers, "row", &BodyRef::Inline(&row.body))
+}
+
+/// The row in the columns `status, row_version, row, row_checksum`, the first of which is `column`. A damaged one is left out: it only says
+/// what the events say.
+pub(crate) fn session_row(
+    key: &SessionKey,
+    row: &Row<'_>,
+    column: usize,
+) -> rusqlite::Result<Option<SessionRow>> {
+    let (status, version): (Option<i64>, Option<u32>) = (row.get(column)?, row.get(column + 1)?);
+    let status = [RowStatus::Idle, RowStatus::Running, RowStatus::AwaitingAction]
+        .into_iter()
+        .find(|known| status == Some(status_number(*known)));
+    let (body, checksum): (Option<Vec<u8>>, Option<i64>) = (row.get(column + 2)?, row.get(column + 3)?);
+    let (Some(status), Some(version), Some(body)) = (status, version, body) else { return Ok(None) };
+    let found = SessionRow { status, version, body };
+    if checksum != Some(row_checksum(key, &found)) {
+        tracing::warn!(session = %key, "the row of a session is damaged; it is made again from the events");
+        return Ok(None);
+    }
+    Ok(Some(found))
 }
 
 /// Reads an integer column without negative numbers.

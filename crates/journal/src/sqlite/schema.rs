@@ -116,7 +116,7 @@ const FORMAT_4: &str = "
     ) AS ordered WHERE ordered.id = sessions.id AND ordered.created > sessions.created;
     CREATE INDEX sessions_by_time ON sessions (tenant, created, id);
     CREATE INDEX sessions_by_status ON sessions (tenant, status, id) WHERE status IS NOT NULL;
-    CREATE INDEX sessions_at_work ON sessions (tenant, id) WHERE status = 1;
+    CREATE INDEX sessions_at_work ON sessions (id) WHERE status = 1;
 ";
 
 /// Migrates the database to the current format.

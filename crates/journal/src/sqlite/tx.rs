@@ -7,12 +7,12 @@ use rusqlite::{Connection, OptionalExtension as _, named_params, params};
 
 use super::blobs::BlobStores;
 use super::error_map::TxError;
-use super::rows::{self, BodyRef, RowError, checksum, read_u64, to_i64};
-use crate::counter::CounterIncrement;
+use super::rows::{self, BodyRef, RowError, checksum, read_u64, row_checksum, status_number, to_i64};
 use crate::error::{DamagedPart, JournalError};
 use crate::event::{EventPage, NewEvent, PageLimit, ROW_BYTES, RecordedEvent};
 use crate::key::{Epoch, SessionKey};
 use crate::session::Snapshot;
+use crate::session_row::{AppendBatch, SessionRow};
 
 /// The database's clock, in milliseconds since 1970.
 pub(crate) const NOW: &str = "CAST(round(unixepoch('subsec') * 1000) AS INTEGER)";
@@ -99,15 +99,18 @@ impl Tx<'_> {
         key: &SessionKey,
         expected: u64,
         epoch: Epoch,
-        events: &[NewEvent],
-        increments: &[CounterIncrement],
+        batch: &AppendBatch,
     ) -> Result<u64, TxError> {
+        let AppendBatch { events, increments, row } = batch;
         let head = self.head(key)?;
         head.check_epoch(epoch)?;
         if head.events != expected {
             return Err(JournalError::Conflict { expected, found: head.events }.into());
         }
         if events.is_empty() {
+            if let Some(row) = row {
+                self.save_row(key, head.id, row)?;
+            }
             return Ok(expected);
         }
         // Bodies are stored before the first row, so a failure of the store leaves nothing to roll back.
@@ -117,11 +120,33 @@ impl Tx<'_> {
             self.insert_event(key, head.id, epoch, seq, event, stored)?;
         }
         let total = expected + events.len() as u64;
-        let sql = format!("UPDATE sessions SET events = ?, bytes = bytes + ?, updated = {NOW} WHERE id = ?");
+        let sql = format!(
+            "UPDATE sessions SET events = ?, bytes = bytes + ?, updated = {NOW}, status = ?, row_version = ?, row = ?,
+                row_checksum = ?
+             WHERE id = ?"
+        );
         let bytes = events.iter().zip(&stored).map(|(event, stored)| row_bytes(event, stored)).sum();
-        self.connection.prepare_cached(&sql)?.execute(params![to_i64(total), to_i64(bytes), head.id])?;
+        let row = row.as_ref();
+        self.connection.prepare_cached(&sql)?.execute(params![
+            to_i64(total),
+            to_i64(bytes),
+            row.map(|row| status_number(row.status)),
+            row.map(|row| row.version),
+            row.map(|row| &row.body),
+            row.map(|row| row_checksum(key, row)),
+            head.id
+        ])?;
         self.increment_counters(&key.tenant, increments)?;
         Ok(total)
+    }
+
+    /// Stores the row of a session whose events stay as they are.
+    fn save_row(&self, key: &SessionKey, id: i64, row: &SessionRow) -> Result<(), TxError> {
+        const SQL: &str =
+            "UPDATE sessions SET status = ?, row_version = ?, row = ?, row_checksum = ? WHERE id = ?";
+        let (status, checksum) = (status_number(row.status), row_checksum(key, row));
+        self.connection.prepare_cached(SQL)?.execute(params![status, row.version, row.body, checksum, id])?;
+        Ok(())
     }
 
     fn insert_event(

@@ -67,7 +67,7 @@ impl JournalFixture for OnDisk {
 
 impl RecordsFixture for InMemory {
     fn open(&self) -> BoxFuture<'_, Result<RecordsUnderTest, CaseError>> {
-        let (records, journal) = (Arc::new(self.0.records()), Arc::new(self.0.clone()));
+        let (records, journal) = (self.0.records(), Arc::new(self.0.clone()));
         std::future::ready(Ok(RecordsUnderTest { records, journal })).boxed()
     }
 }
