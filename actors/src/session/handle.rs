@@ -1,4 +1,4 @@
-//! What a host holds of a session: good over its restarts, over its being put away, and over a restart of the process.
+//! The handle of a session. It stays valid when the session's actor restarts or is passivated.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use super::subscription::{Answer, Subscription, TurnHandle};
 use crate::artifacts::Artifacts;
 use crate::supervision::{Reply, SendError, Supervisor};
 
-/// A session, whichever incarnation of its actor runs, or none: the next message starts one. Cheap to clone; dropping it
-/// ends nothing.
+/// A handle of a session. Cheap to clone. If no actor of the session runs, the next message starts one. Dropping the
+/// handle does not end the session.
 #[derive(Clone)]
 pub struct Session {
     entry: Arc<SessionEntry>,
@@ -27,7 +27,7 @@ pub struct Session {
     _attached: Arc<()>,
 }
 
-/// What a user says: text, or blocks of content.
+/// A user's input: text, or content blocks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input(Vec<Block>);
 
@@ -50,8 +50,8 @@ impl From<Vec<Block>> for Input {
 }
 
 impl Session {
-    /// A session that is in the journal, under this dynamic supervisor. One process has one such handle of a session and
-    /// clones of it: a runtime's index sees to that.
+    /// A handle of a session that is in the journal, under this dynamic supervisor. A process must have only one such
+    /// handle of a session, and clones of it; the runtime's index ensures this.
     #[must_use]
     pub fn new(key: SessionKey, services: SessionServices, parent: Supervisor) -> Self {
         Self::from_entry(SessionEntry::new(key, services, parent))
@@ -62,29 +62,29 @@ impl Session {
         Self { entry, deadline: None, _attached: attached }
     }
 
-    /// Its id.
+    /// The session's id.
     #[must_use]
     pub fn id(&self) -> SessionId {
         self.entry.key.session
     }
 
-    /// Whose it is.
+    /// The tenant that owns the session.
     #[must_use]
     pub fn tenant(&self) -> &TenantId {
         &self.entry.key.tenant
     }
 
-    /// The same session, whose calls wait until then and not for the usual time.
+    /// The same session with this deadline for its calls, instead of the usual timeout.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Deadline) -> Self {
         self.deadline = Some(deadline);
         self
     }
 
-    /// Has the session started where it is not, and a turn that was under way driven on.
+    /// Starts the session's actor if none runs, and continues an interrupted turn.
     ///
     /// # Errors
-    /// Why it cannot be started.
+    /// When the session cannot be started.
     pub async fn attach(&self) -> Result<(), SessionError> {
         let address = self.entry.revive(self.call_deadline()).await?;
         match address.send(ActorMessage::Attached) {
@@ -94,10 +94,10 @@ impl Session {
         }
     }
 
-    /// Says something: a turn begins, now or when those before it are over. Returns when that is recorded.
+    /// Sends a message. Its turn starts now, or after the turns before it. Returns when the message is recorded.
     ///
     /// # Errors
-    /// [`SessionError`] says why it was not recorded, or that this is not known.
+    /// When the message was not recorded, or when this is unknown.
     pub async fn send(&self, input: impl Into<Input> + Send) -> Result<TurnHandle, SessionError> {
         self.send_with_limits(input, None).await
     }
@@ -127,28 +127,29 @@ impl Session {
         Ok(TurnHandle::new(self.subscription(accepted.seq()), accepted))
     }
 
-    /// Adds something to the turn that runs: the model reads it after the next results. Returns the sequence number under
-    /// which it is recorded.
+    /// Adds a message to the running turn. The model reads it after the next tool results. Returns the sequence number
+    /// under which it is recorded.
     ///
     /// # Errors
-    /// [`SessionError::NotRunning`] where no turn runs, or the turn ended before it took the message: send it instead.
+    /// [`SessionError::NotRunning`] if no turn runs, or if the turn ended before it took the message. Use
+    /// [`Session::send`] then.
     pub async fn steer(&self, input: impl Into<Input> + Send) -> Result<u64, SessionError> {
         let Input(input) = input.into();
         self.request(|reply| SessionRequest::Steer { input, reply }).await
     }
 
-    /// Takes back what waits for its turn.
+    /// Removes a message from the queue.
     ///
     /// # Errors
-    /// When it does not wait any more.
+    /// When the message is not queued any more.
     pub async fn unqueue(&self, id: QueueId) -> Result<(), SessionError> {
         self.request(|reply| SessionRequest::Unqueue { id, reply }).await
     }
 
-    /// Ends the turn that runs or waits for a person; returns when the end is recorded.
+    /// Ends the turn that runs or waits for a person. Returns when the end is recorded.
     ///
     /// # Errors
-    /// When that is not known.
+    /// When it is unknown whether the end was recorded.
     pub async fn interrupt(&self) -> Result<(), SessionError> {
         self.request(|reply| SessionRequest::Interrupt { reply }).await
     }
@@ -156,7 +157,7 @@ impl Session {
     /// Decides on a tool call that waits for a person.
     ///
     /// # Errors
-    /// When it does not wait.
+    /// When the call does not wait.
     pub async fn decide(&self, call: CallId, decision: Decision) -> Result<(), SessionError> {
         self.request(|reply| SessionRequest::Decide { call, decision, reply }).await
     }
@@ -176,7 +177,7 @@ impl Session {
         self.request(|reply| SessionRequest::SetModel { model, reply }).await
     }
 
-    /// Listens from this event on.
+    /// Subscribes to the session's events, from the event with this sequence number on.
     ///
     /// # Errors
     /// When the session cannot be started.
@@ -184,17 +185,17 @@ impl Session {
         self.request(|reply| SessionRequest::Subscribe { from_seq, reply }).await
     }
 
-    /// All that lies in its workspace now, whoever put it there.
+    /// Lists all files that are in the session's workspace now, whoever wrote them.
     ///
     /// # Errors
-    /// When it has none, or it cannot be listed.
+    /// When the session has no workspace, or when it cannot be listed.
     pub async fn list_files(&self) -> Result<Listing, SessionError> {
         self.request(|reply| SessionRequest::ListFiles { reply }).await
     }
 
-    /// The files that its turns created or changed, in its workspace and with whoever ran its hosted skills, with their sizes, types and
-    /// digests as they were when the turn ended. Whoever has heard of a turn's end finds its files here, unless they could not be listed
-    /// then; turns that ran no tools have none.
+    /// The files that the session's turns created or changed, in its workspace and at the service that runs its hosted
+    /// skills. Sizes, types and digests are those at the end of the turn. Once the end of a turn is reported, its files
+    /// are listed here, unless listing them failed. Turns that ran no tools have no files.
     ///
     /// # Errors
     /// When the session cannot be started.
@@ -202,53 +203,55 @@ impl Session {
         self.request(|reply| SessionRequest::Files { reply }).await
     }
 
-    /// Opens one of them, as it is now. The stream is good for as long as the session is live; one that breaks off ends with an error.
+    /// Opens a produced file in its current form. The stream is valid while the session is live; a broken stream ends
+    /// with an error.
     ///
     /// # Errors
-    /// [`SessionError::Output`]: the session has produced no such file, or it is gone or changed into something else.
+    /// [`SessionError::Output`]: the session has produced no such file, or it was removed, or it is no regular file any
+    /// more.
     pub async fn open_file(&self, file: &SessionFile) -> Result<OutputContent, SessionError> {
         let file = Box::new(file.clone());
         self.request(|reply| SessionRequest::OpenFile { file, reply }).await
     }
 
-    /// The files and data that it is given, by name.
+    /// The session's artifacts: files and data that it was given by name.
     #[must_use]
     pub fn artifacts(&self) -> Artifacts {
         Artifacts::new(self.clone())
     }
 
-    /// One of its produced files as the source of an artifact of another session of the same tenant: its bytes, as they are now, are put
+    /// Makes a produced file the source of an artifact for another session of the same tenant. Copies its current bytes
     /// into the tenant's store.
     ///
     /// # Errors
-    /// As for [`Session::open_file`]; [`SessionError::Artifact`] when it cannot be kept, [`SessionError::Quota`] when it does not fit on what
-    /// its tenant may have on the disk.
+    /// As for [`Session::open_file`]; [`SessionError::Artifact`] when the file cannot be stored,
+    /// [`SessionError::Quota`] when it does not fit in the tenant's disk quota.
     pub async fn artifact_of(&self, file: &SessionFile) -> Result<RegistrationSource, SessionError> {
         let file = Box::new(file.clone());
         self.request(|reply| SessionRequest::StoreFile { file, reply }).await
     }
 
-    /// What its tools run in: to look at its files, to know what it keeps apart, to bring
-    /// back what was produced in it. It is good for as long as the session is live.
+    /// The executor of the session's tools, to look at its files, at the boundaries that it enforces, and to copy files
+    /// out of it. It is valid while the session is live.
     ///
     /// # Errors
-    /// When it has none, or cannot be started.
+    /// When the session has no executor, or cannot be started.
     pub async fn executor(&self) -> Result<Arc<dyn Executor>, SessionError> {
         self.request(|reply| SessionRequest::Executor { reply }).await
     }
 
-    /// How far it is.
+    /// The session's current state.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// When the session cannot be started.
     pub async fn snapshot(&self) -> Result<SessionSnapshot, SessionError> {
         self.request(|reply| SessionRequest::Snapshot { reply }).await
     }
 
-    /// Puts it away when its turn is over. The next message revives it, also one that waited behind this.
+    /// Passivates the session when its turn is over. The next message revives it, also a message that waited meanwhile.
     ///
     /// # Errors
-    /// When it did not answer. A runtime that shuts down puts it away, too.
+    /// When the session did not answer. A runtime that shuts down passivates it as well.
     pub async fn close(&self) -> Result<(), SessionError> {
         match self.request(|reply| SessionRequest::Close { reply }).await {
             Err(SessionError::ShuttingDown) => Ok(()),
@@ -256,18 +259,20 @@ impl Session {
         }
     }
 
-    /// What this knows must not leave either, from now on: not through anybody who listens already, nor in results, the audit
-    /// log and snapshots, for as long as the session is live or held here. What was told before is told.
+    /// Redacts these secrets as well, from now on: in events for all subscribers, in tool results, in the audit log and
+    /// in snapshots. This holds while the session is live or has a handle in this process. What was sent before is not
+    /// changed.
     pub fn add_secrets(&self, secrets: &Redactor) {
         self.entry.add_secrets(secrets);
     }
 
-    /// Lets a session be tried again that failed too often.
+    /// Allows a session in quarantine to be started again.
     pub fn clear_quarantine(&self) {
         self.entry.revival.reset_failures();
     }
 
-    /// Ends its actor at whatever it awaits, without asking; its supervisor starts it again, and what is recorded goes on.
+    /// Kills the session's actor, whatever it awaits. Its supervisor starts it again, and it continues with what is
+    /// recorded.
     pub fn kill(&self) {
         if let Some(address) = self.entry.revival.address() {
             address.kill();

@@ -1,7 +1,8 @@
-//! The journal as a session's ledger: a conversation's events under the epoch of the lease that this actor holds.
+//! The journal as the event log of a session. It appends the conversation's events under the epoch of the actor's
+//! lease.
 //!
-//! It keeps no state: what was acknowledged is in the journal. An append under a stale epoch says that the session was taken
-//! over, which is final; a journal that fails is a value, after which the conversation is loaded anew.
+//! State: none. Acknowledged events are in the journal. An append under a stale epoch means that another process took
+//! the session over, which is final. A failure of the journal is a value; the conversation is loaded again afterwards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,43 +20,43 @@ use crate::journal::{JournalCallError, JournalHandle};
 use crate::metrics::names;
 use crate::tenants::{LogGuard, Spend, TenantAccount, is_undone};
 
-/// What the events of conversations are called in the journal.
+/// The kind of a conversation's events in the journal.
 pub const EVENT_KIND: &str = "conversation";
 
-/// For how long an append is tried again that a busy journal has refused: a result that is not recorded is lost.
+/// How long an append is retried while the journal is busy. A result that is not recorded would be lost.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// No append is measured beyond this.
+/// Longer appends are measured as this.
 const LONGEST_APPEND: Duration = Duration::from_secs(3_600);
 
-/// When for the first time; twice as long after each refusal, up to the other.
+/// The first pause between two attempts. It doubles after each one.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// The ledger of one session under one lease.
+/// The event log of one session under one lease.
 #[derive(Debug, Clone)]
 pub struct JournalEventLog {
     journal: JournalHandle,
     key: Arc<SessionKey>,
     epoch: Epoch,
-    /// Who pays for what is recorded; `None`: nobody.
+    /// Charges the tenant for what is recorded; `None`: nobody is charged.
     payer: Option<Arc<LogGuard>>,
 }
 
 impl JournalEventLog {
-    /// The ledger of this session, for whoever holds the lease of `epoch`.
+    /// The event log of this session, for the holder of the lease with this `epoch`.
     #[must_use]
     pub const fn new(journal: JournalHandle, key: Arc<SessionKey>, epoch: Epoch) -> Self {
         Self { journal, key, epoch, payer: None }
     }
 
-    /// The same, which charges this account of the session's tenant for the answers that it records.
+    /// The same event log, which charges this account for the responses that it records.
     pub(crate) fn with_account(mut self, account: Arc<TenantAccount>) -> Self {
         self.payer = Some(Arc::new(LogGuard { account, session: self.key.session }));
         self
     }
 
-    /// A page of events, from the sequence number `from` on, and how many there are in all.
+    /// A page of events, starting with the sequence number `from`, and the number of all events.
     pub(crate) async fn page(
         journal: &JournalHandle,
         key: &SessionKey,
@@ -68,13 +69,13 @@ impl JournalEventLog {
     }
 }
 
-/// So many events are durable, after so long.
+/// Measures an append of `count` events that took this long.
 fn record_append(count: u64, took: Duration) {
     metrics::counter!(names::JOURNAL_EVENTS).increment(count);
     metrics::histogram!(names::JOURNAL_APPEND_DURATION).record(took);
 }
 
-/// Events as the journal has them.
+/// The events in the journal's form.
 pub(crate) fn encoded(events: &[Event]) -> Result<Vec<NewEvent>, EventLogError> {
     events
         .iter()
@@ -93,12 +94,12 @@ fn read(key: &SessionKey, recorded: &RecordedEvent) -> Result<Event, EventLogErr
     serde_json::from_slice(&recorded.body).map_err(|error| failed(error.to_string()))
 }
 
-/// Whether the journal surely did nothing, and may do the same in a moment.
+/// Whether the journal certainly did nothing and may accept the same append soon.
 const fn is_busy(error: &JournalError) -> bool {
     matches!(error, JournalError::Overloaded { .. } | JournalError::Locked { .. })
 }
 
-/// Whether the events were surely not recorded, and will not be.
+/// Whether the events are certainly not recorded and never will be.
 const fn is_refused(failure: &JournalCallError) -> bool {
     let JournalCallError::Journal(error) = failure else { return true };
     is_undone(error)
@@ -111,12 +112,13 @@ const fn is_refused(failure: &JournalCallError) -> bool {
         )
 }
 
-/// What an append charges. Dropped while the journal surely has nothing of it, it is owed: what was said was said.
+/// The charge for an append. If it is dropped before the journal may have the events, the amount becomes a debt,
+/// because the service has been paid for the response.
 struct AppendCharge<'a> {
     payer: Option<&'a LogGuard>,
     amount: Spend,
     charges: Vec<CounterIncrement>,
-    /// Whether the journal has it, or may have.
+    /// Whether the journal has the events, or may have them.
     is_submitted: AtomicBool,
 }
 
@@ -130,7 +132,7 @@ impl Drop for AppendCharge<'_> {
     }
 }
 
-/// What a conversation is told of the journal's failures.
+/// The error for the conversation.
 pub(crate) fn to_log_error(failure: JournalCallError) -> EventLogError {
     match failure {
         JournalCallError::Journal(JournalError::Conflict { expected, found }) => {

@@ -1,9 +1,9 @@
-//! When a session tries again what the journal failed: a little later, and then less and less often, as an answer of the model
-//! that could not be recorded was paid for.
+//! Decides when a session tries again what the journal failed to do: after a second, and then less and less often. A
+//! response of the model that could not be recorded was paid for, so it is worth trying.
 //!
-//! One try is due at a time. Those who say something meanwhile are served at once; that their messages fail too neither brings
-//! further tries about nor puts this one off. State: how often it failed, and the task that waits for the moment. Both end with
-//! the actor, whose next incarnation begins with what is recorded.
+//! One attempt is scheduled at a time. New messages are handled at once. Their failures neither add attempts nor delay
+//! the scheduled one. State: the number of attempts, and the timer task. Both end with the actor; its next incarnation
+//! starts with what is recorded.
 
 use std::time::Duration;
 
@@ -12,21 +12,21 @@ use conjure_base::{Clock as _, SystemClock};
 use super::actor_message::{ActorMessage, send_to_self};
 use crate::supervision::{Context, Job};
 
-/// When for the first time; twice as long after each further failure, up to the other.
+/// The first pause. It doubles after each failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 
-/// The tries of one session.
+/// The attempts of one session.
 #[derive(Default)]
 pub(crate) struct JournalRetry {
-    /// How many tries in a row were due.
+    /// How many attempts in a row were scheduled.
     tries: u32,
-    /// The one that is due, dropped when it begins or nobody needs it any more.
+    /// The scheduled attempt. Dropped when it starts or when it is not needed any more.
     due: Option<Job>,
 }
 
 impl JournalRetry {
-    /// The journal failed: a try is due later, where none is yet.
+    /// The journal failed: schedules an attempt, unless one is scheduled.
     pub(crate) fn scheduler(&mut self, context: &Context<ActorMessage>) {
         if self.due.is_some() {
             return;
@@ -40,12 +40,12 @@ impl JournalRetry {
         }));
     }
 
-    /// The one that was due begins.
+    /// The scheduled attempt starts.
     pub(crate) fn start(&mut self) {
         self.due = None;
     }
 
-    /// The journal does its work again.
+    /// The journal works again.
     pub(crate) fn reset(&mut self) {
         *self = Self::default();
     }

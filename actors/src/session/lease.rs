@@ -1,9 +1,9 @@
-//! The right to write a session, and to work in its workspace: for as long as its actor lives, and its sandbox.
+//! The lease of a session: the exclusive right to write it and to work in its workspace.
 //!
-//! The lease is taken when the actor starts, under an epoch of its own, renewed at a third of its time (and sooner where that failed), and given back when
-//! nothing of the session's sandbox is left, whatever ended the actor: both belong to lasting work of it. Where renewals
-//! fail, the owner stops before the lease ends, so that it never writes at the same time as its successor; a lease that somebody
-//! else took ends it at once. After a crash of the process it ends by its time.
+//! The actor acquires the lease when it starts, with a new epoch, and renews it after a third of its duration, sooner
+//! after a failure. The lease is released when the actor has ended and nothing of its sandbox is left. If renewals
+//! fail, the owner stops before the lease ends, so two owners never write at the same time. If another process takes
+//! the lease, the owner stops at once. After a crash of the process, the lease ends by its duration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,33 +17,33 @@ use super::journal_event_log::to_log_error;
 use crate::executors::SandboxLifecycle;
 use crate::journal::{JournalCallError, JournalHandle};
 
-/// A lease that is held.
+/// An acquired lease.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionLease {
     journal: JournalHandle,
     key: Arc<SessionKey>,
     epoch: Epoch,
     time: Duration,
-    /// Until when it surely holds, by this machine's clock: counted from before it was asked for.
+    /// The time until which the lease certainly holds, by this machine's clock. It counts from before the request.
     until: Deadline,
 }
 
-/// Why a lease is held no more.
+/// Why a lease was lost.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LeaseLoss {
     #[error("the session was taken over: {0}")]
     TakenOver(String),
     #[error("the lease could not be renewed before its end: {last}")]
     Expired {
-        /// Why not, the last time.
+        /// The last error.
         last: String,
-        /// Until when it holds even so.
+        /// The time until which it holds nevertheless.
         until: Deadline,
     },
 }
 
 impl SessionLease {
-    /// Takes the lease.
+    /// Acquires the lease.
     pub(crate) async fn acquire(
         journal: JournalHandle,
         key: Arc<SessionKey>,
@@ -59,7 +59,8 @@ impl SessionLease {
         self.epoch
     }
 
-    /// Keeps it until its owner is over and the sandbox is gone, and gives it back. Where it ends before, `tell` tells its owner.
+    /// Renews the lease until its owner has ended and the sandbox is gone, then releases it. `tell` notifies the owner
+    /// if the lease is lost before.
     pub(crate) async fn renew_until<F>(
         self,
         lifecycle: Arc<SandboxLifecycle>,
@@ -91,7 +92,7 @@ impl SessionLease {
         }
     }
 
-    /// Renews it for ever; returns when that is over, in time for the owner to stop before the lease ends.
+    /// Renews the lease until it is lost. Returns early enough for the owner to stop before the lease ends.
     async fn renew_loop(mut self) -> LeaseLoss {
         let mut last = String::new();
         let mut pause = self.time / 3;
@@ -123,7 +124,7 @@ impl SessionLease {
         }
     }
 
-    /// Renews it once; nothing when the journal does not answer in time.
+    /// Renews the lease once. Returns `None` if the journal does not answer in time.
     async fn renew(&self, stop_by: Deadline) -> Option<Result<(), EventLogError>> {
         let (epoch, time) = (self.epoch, self.time);
         let renewal = self.journal.call(|journal| journal.renew_lease(&self.key, epoch, time));
@@ -134,13 +135,13 @@ impl SessionLease {
         }
     }
 
-    /// Gives it back.
+    /// Releases the lease.
     async fn release(&self) -> Result<(), EventLogError> {
         self.journal.call(|journal| journal.release_lease(&self.key, self.epoch)).await.map_err(to_log_error)
     }
 }
 
-/// The moment so long before a deadline; now where that has passed.
+/// This long before a deadline; now if that has passed.
 fn earlier(deadline: Deadline, time: Duration) -> Deadline {
     SystemClock.deadline(SystemClock.remaining(deadline).saturating_sub(time))
 }

@@ -1,4 +1,4 @@
-//! All that a session understands. The methods of [`super::Session`] are sugar for these.
+//! The requests to a session. The methods of [`super::Session`] send these.
 
 use std::sync::Arc;
 
@@ -15,155 +15,154 @@ use super::subscription::{Accepted, Subscription};
 use crate::artifacts::ArtifactRequest;
 use crate::supervision::Reply;
 
-/// An answer of a session.
+/// The reply of a session.
 pub type ReplyTo<T> = Reply<Result<T, SessionError>>;
 
-/// A message to a session. What changes the conversation is answered when that is recorded.
+/// A request to a session. A request that changes the conversation is answered when the change is recorded.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SessionRequest {
-    /// The user says something: it is a turn, now, or after those before it.
+    /// Sends a message of the user. It starts a turn, now or after the turns before it.
     Send {
-        /// What.
+        /// The content of the message.
         input: Vec<Block>,
-        /// What its turn may consume, also where it waits in the queue before; those of the session's profile where none are
-        /// given.
+        /// What the turn may consume, also if it is queued first; `None`: the limits of the session's profile.
         limits: Option<Limits>,
-        /// Told where it is recorded.
+        /// Answered when the message is recorded.
         reply: ReplyTo<Accepted>,
     },
-    /// The user adds something to the turn that runs.
+    /// Adds a message of the user to the running turn.
     Steer {
-        /// What.
+        /// The content of the message.
         input: Vec<Block>,
-        /// Told at which sequence number it is recorded.
+        /// Answered with the sequence number of the recorded message.
         reply: ReplyTo<u64>,
     },
-    /// The user takes back what was queued.
+    /// Removes a message from the queue.
     Unqueue {
-        /// Which.
+        /// The message's id in the queue.
         id: QueueId,
-        /// Told when it is recorded.
+        /// Answered when this is recorded.
         reply: ReplyTo<()>,
     },
-    /// The turn that runs, or waits for a person, ends. What is queued is not touched.
+    /// Ends the turn that runs or waits for a person. Queued messages stay.
     Interrupt {
-        /// Told when the end is recorded; at once when no turn runs.
+        /// Answered when the end is recorded; at once if no turn runs.
         reply: ReplyTo<()>,
     },
-    /// A person decides on a tool call.
+    /// Decides on a tool call that waits for a person.
     Decide {
-        /// Which call.
+        /// The tool call.
         call: CallId,
-        /// What.
+        /// The decision.
         decision: Decision,
-        /// Told when it is recorded.
+        /// Answered when the decision is recorded.
         reply: ReplyTo<()>,
     },
-    /// The session uses another model from its next turn on.
+    /// Changes the session's model, from its next turn on.
     SetModel {
         /// The name of the model.
         model: String,
-        /// Told when it is recorded.
+        /// Answered when the result is recorded.
         reply: ReplyTo<()>,
     },
-    /// Somebody listens from this event on.
+    /// Subscribes to the session's events.
     Subscribe {
-        /// The first event that is told.
+        /// The first event of the subscription.
         from_seq: u64,
-        /// Given the subscription.
+        /// Answered with the subscription.
         reply: ReplyTo<Subscription>,
     },
-    /// Somebody asks for all that lies in the session's workspace.
+    /// Lists all files in the session's workspace.
     ListFiles {
-        /// Given the listing.
+        /// Answered with the listing.
         reply: ReplyTo<Listing>,
     },
-    /// Somebody asks for the files that its turns produced.
+    /// Lists the files that the session's turns produced.
     Files {
-        /// Given them, by where they lie.
+        /// Answered with the files, grouped by their store.
         reply: ReplyTo<Vec<SessionFile>>,
     },
-    /// Somebody wants to read one of them.
+    /// Opens a produced file.
     OpenFile {
-        /// Which.
+        /// The file.
         file: Box<SessionFile>,
-        /// Given its bytes.
+        /// Answered with its content.
         reply: ReplyTo<OutputContent>,
     },
-    /// Somebody wants the bytes of one of them for another session of the tenant.
+    /// Makes a produced file the source of an artifact for another session of the tenant.
     StoreFile {
-        /// Which.
+        /// The file.
         file: Box<SessionFile>,
-        /// Given the source of an artifact.
+        /// Answered with the source.
         reply: ReplyTo<RegistrationSource>,
     },
-    /// Somebody asks for the session's artifacts.
+    /// Lists the session's artifacts.
     ListArtifacts {
-        /// Given them.
+        /// Answered with the artifacts.
         reply: ReplyTo<Arc<[Arc<Artifact>]>>,
     },
-    /// The session's artifacts change.
+    /// Changes the session's artifacts.
     ChangeArtifacts {
-        /// How.
+        /// The change.
         change: ArtifactChange,
-        /// Told when it is recorded.
+        /// Answered when the change is recorded.
         reply: ReplyTo<()>,
     },
-    /// Something is asked of its artifacts that takes longer.
+    /// A request about artifacts that takes longer.
     Artifacts(ArtifactRequest),
-    /// Somebody asks for what its tools run in.
+    /// Asks for the executor of the session's tools.
     Executor {
-        /// Given it.
+        /// Answered with the executor.
         reply: ReplyTo<Arc<dyn Executor>>,
     },
-    /// Somebody asks how far the session is.
+    /// Asks for the session's current state.
     Snapshot {
-        /// Told so.
+        /// Answered with the state.
         reply: ReplyTo<SessionSnapshot>,
     },
-    /// The session is to be put away: when its turn is over it stops, and the next message revives it.
+    /// Passivates the session: it stops when its turn is over, and the next message revives it.
     Close {
-        /// Told when it is about to stop.
+        /// Answered when the session is about to stop.
         reply: ReplyTo<()>,
     },
 }
 
-/// How far a session is.
+/// The state of a session.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct SessionSnapshot {
-    /// How many events are recorded.
+    /// The number of recorded events.
     pub events: u64,
-    /// What it does.
+    /// What the session does now.
     pub status: SessionStatus,
     /// The calls that wait for a person.
     pub approvals: Vec<Approval>,
     /// The active skills, the most recent last.
     pub active_skills: Vec<PinnedSkill>,
-    /// What was granted for longer than one call, and holds.
+    /// The grants for more than one call that hold now.
     pub grants: Vec<Grant>,
-    /// What waits for its turn.
+    /// The queued messages.
     pub queue: Vec<QueueId>,
-    /// How the last turn ended.
+    /// The end of the last turn.
     pub last_turn: Option<FinishedTurn>,
-    /// What all its model calls consumed, as far as their turns are over.
+    /// The usage of all model calls in turns that have ended.
     pub usage: Usage,
-    /// The text of the last answer.
+    /// The text of the last response.
     pub last_text: String,
-    /// The name of its model; `None`: it names none.
+    /// The name of the session's model; `None`: the default model.
     pub model: Option<String>,
 }
 
-/// What a session does.
+/// What a session does now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionStatus {
-    /// Nothing.
+    /// It does nothing.
     Idle,
-    /// A turn runs.
+    /// This turn runs.
     Running(TurnId),
     /// A turn waits for a person.
     AwaitingApproval(TurnId),
-    /// A turn was running when the session's owner ended, and is driven on once somebody attaches.
+    /// This turn was running when the session's owner ended. It continues once a handle attaches.
     Interrupted(TurnId),
 }

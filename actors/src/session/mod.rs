@@ -1,8 +1,8 @@
-//! A session: a conversation that has one owner at a time, is durable, and can be spoken to from many places.
+//! A session: a durable conversation with one owner at a time and any number of clients.
 //!
-//! [`Session`] is its handle. The actor behind it owns the conversation, or has sent it on an errand: a task that records
-//! commands in the journal and drives turns. What the handle promises: a message that was acknowledged is recorded, and a
-//! turn that was under way when anything ended goes on from what is recorded, repeating no effect.
+//! [`Session`] is its handle. The actor behind it owns the conversation, or has moved it to a task that records
+//! commands in the journal and drives turns. The handle guarantees two things. An acknowledged message is recorded. And
+//! a turn that was running when anything ended continues from what is recorded, and repeats no effect.
 
 mod error;
 mod message;

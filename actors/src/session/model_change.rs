@@ -1,10 +1,10 @@
-//! The change of a session's model between two turns.
+//! Changes a session's model between two turns.
 //!
-//! The session's factory makes the parts for the new model first, so a model that cannot be had changes nothing. Then the change is
-//! recorded, and then the parts are replaced.
+//! The session's factory builds the components for the new model first, so a model that cannot be used changes nothing.
+//! Then the change is recorded, and then the components are replaced.
 //!
-//! State: none. If the journal fails while it records the change, it is not known which model the session has. The actor is started anew
-//! then, and reads it.
+//! State: none. If the journal fails while it records the change, it is unknown which model the session has. The actor
+//! restarts then and reads it.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl ConversationTask {
         self.send_reply(reply, submitted, Ok(()))
     }
 
-    /// The session's parts with the model of this profile.
+    /// The session's components with the model of this profile.
     async fn components_for(
         &self,
         profile: &SessionProfile,

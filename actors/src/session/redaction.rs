@@ -1,7 +1,7 @@
-//! Keeping secrets out of the events that leave a session.
+//! Redacts secrets in the events that leave a session.
 //!
-//! Content is raw JSON, in which a secret may be written in many ways: so each text in it is read, redacted, and written
-//! anew only where something was in it. Everything else stays as it was, to the byte.
+//! Content is raw JSON, in which a secret can be written in several ways. So each string in it is decoded, redacted,
+//! and written again only if it contained a secret. All other bytes stay as they were.
 
 use std::borrow::Cow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use conjure_base::Redactor;
 use conjure_conversation::{ApiErrorKind, Event, ModelErrorKind, StopReason, TurnStop};
 
-/// The event without secrets. One that cannot be read back, which valid JSON cannot be, is withheld.
+/// The redacted event. Returns `None` if the redacted JSON cannot be parsed, which is impossible for valid JSON.
 #[must_use]
 pub fn redact_event(redactor: &Redactor, event: &Event) -> Option<Event> {
     let json = serde_json::to_string(event).ok()?;
@@ -19,7 +19,7 @@ pub fn redact_event(redactor: &Redactor, event: &Event) -> Option<Event> {
     }
 }
 
-/// Why a turn ended, without secrets: the words of a service may quote what was sent to it.
+/// The redacted reason of a turn's end. An error text of a service may quote what was sent to it.
 #[must_use]
 pub fn redact_stop(redactor: &Redactor, stop: &TurnStop) -> TurnStop {
     let redact = |text: &mut String| {
@@ -45,7 +45,7 @@ pub fn redact_stop(redactor: &Redactor, stop: &TurnStop) -> TurnStop {
     stop
 }
 
-/// JSON with each of its texts redacted.
+/// The JSON text with each string redacted.
 pub(crate) fn redact_json<'j>(redactor: &Redactor, json: &'j str) -> Cow<'j, str> {
     let mut result = String::new();
     let mut copied = 0;
@@ -113,18 +113,18 @@ impl SessionRedactors {
     }
 }
 
-/// Pieces of a text that is still being written, redacted: the end of what is there is held back for as long as it may
-/// be the beginning of a secret.
+/// Redacts a text that arrives in pieces. It holds back the end of the text while that may be the beginning of a
+/// secret.
 #[derive(Debug, Default)]
 pub(crate) struct StreamingRedactor {
     pending: String,
 }
 
-/// The longest end of a text that is ever held back.
+/// The maximum length of the text that is held back.
 const LONGEST_HELD: usize = 64 << 10;
 
 impl StreamingRedactor {
-    /// What can be shown now that this piece came.
+    /// The text that can be shown after this piece.
     pub(crate) fn push(&mut self, redactor: &Redactor, piece: &str) -> Option<String> {
         self.pending.push_str(piece);
         let redacted = redactor.redact(&self.pending);

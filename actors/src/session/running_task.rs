@@ -1,8 +1,8 @@
-//! The conversation is away: what becomes of messages meanwhile.
+//! Routes messages while a task has the conversation.
 //!
-//! What is meant for the running turn goes into the errand's bounded inbox, with its reply inside; an interruption acts at
-//! once; all else waits for the errand's end. State: the inbox's end and those who wait, gone with the actor; a post that
-//! is lost with it tells its sender so.
+//! Messages for the running turn go to the task's bounded inbox, with their replies. An interruption acts at once. All
+//! other messages wait for the end of the task. State: the inbox's sender and the waiting messages. They end with the
+//! actor, and the senders of lost messages get an error.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -19,20 +19,20 @@ use super::session_entry::SessionEntry;
 use super::subscription::Accepted;
 use crate::supervision::Job;
 
-/// How many posts wait for a turn, and how many messages for an errand's end.
+/// How many messages the inbox of a turn holds, and how many may wait for the end of a task.
 pub(crate) const INBOX_CAPACITY: usize = 64;
 
-/// An errand that is under way, as its actor sees it.
+/// A running task, as the actor sees it.
 pub(crate) struct RunningTask {
     pub(crate) id: u64,
     pub(crate) cancel: CancellationToken,
     pub(crate) inbox: mpsc::Sender<InboxMessage>,
     pub(crate) job: Job,
-    /// Whoever waits for the end that was asked for.
+    /// The callers that wait for the end of an interrupted turn.
     pub(crate) interrupts: Vec<ReplyTo<()>>,
-    /// Set by the errand when it ends with no turn under way, and all of that recorded.
+    /// Set by the task when no turn is under way any more and everything is recorded.
     pub(crate) turn_ended: Arc<AtomicBool>,
-    /// Whether it drives a turn.
+    /// Whether the task drives a turn.
     pub(crate) turn: DrivenTurn,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct RunningTask {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DrivenTurn {
     None,
-    /// It drives the turn after this one; `None`: the session's first.
+    /// It drives the turn after this one; `None`: the session's first turn.
     After(Option<TurnId>),
 }
 
@@ -155,7 +155,7 @@ fn delivery_error(receipt: Receipt, entry: &SessionEntry) -> SessionError {
     }
 }
 
-/// Answers a message that is not taken up.
+/// Answers a message that is not handled with this error.
 pub(crate) fn reject(message: SessionRequest, error: SessionError) {
     fn send_error<T: Send + 'static>(reply: ReplyTo<T>, error: SessionError) {
         reply.send(Err(error));

@@ -1,4 +1,4 @@
-//! What a session is made of, and how it is treated.
+//! The components, factory and options of sessions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,26 +21,28 @@ use crate::metrics::RuntimeMetrics;
 use crate::supervision::Failure;
 use crate::tenants::TenantAccounts;
 
-/// What a session's owner works with. Made anew for each incarnation.
+/// The components of a session's actor. The factory builds them for each incarnation.
 #[derive(Clone)]
 pub struct SessionComponents {
-    /// Who answers.
+    /// The model that answers.
     pub model: Arc<dyn Model>,
-    /// Who writes the summary of a history that does not fit into the model's context: the model before, after a change.
+    /// Writes the summary of a history that does not fit into the model's context: the former model, after a change of
+    /// the model.
     pub summarizer: Option<Arc<dyn Summarizer>>,
-    /// Who says what the model is told beside the messages.
+    /// Composes the instructions and tool definitions of each model call.
     pub composer: Arc<dyn Composer>,
-    /// Who runs the tools, and asks whether they may run.
+    /// Runs the tools and decides whether they may run.
     pub tools: Arc<dyn ToolRunner>,
-    /// What must not leave. Clones of it, as tools have them, learn what is said to be secret later.
+    /// Redacts secrets in everything that leaves the session. The tools have clones of it, which share the secrets
+    /// added later.
     pub redactor: Redactor,
-    /// Where the tools' files lie, where they lie somewhere.
+    /// The sandbox of the tools, if they have one.
     pub executor: Option<Arc<dyn Executor>>,
-    /// Where the files lie that its turns produce. Each is asked behind every turn that ran tools.
+    /// The stores of files that turns produce. Each is listed after every turn that ran tools.
     pub outputs: Vec<Arc<dyn OutputStore>>,
-    /// What its artifacts are worked with, where it may have some.
+    /// The services behind the session's artifacts, if it may have any.
     pub artifacts: Option<ArtifactServices>,
-    /// What gives its artifacts to the service that runs its hosted skills, where one does.
+    /// Uploads artifacts to the service that runs the session's hosted skills, if there is one.
     pub uploads: Option<ArtifactUploader>,
 }
 
@@ -50,88 +52,89 @@ impl fmt::Debug for SessionComponents {
     }
 }
 
-/// What a session's parts are made from.
+/// The input for building a session's components.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct SessionSetup<'a> {
-    /// Which session.
+    /// The session.
     pub key: &'a SessionKey,
-    /// What it was opened with.
+    /// The settings with which it was opened.
     pub profile: &'a SessionProfile,
-    /// Where its sandboxes are supervised, for tools that have one.
+    /// Builds supervised executors for tools that run in a sandbox.
     pub executors: SupervisedExecutorBuilder,
 }
 
-/// What a session's parts are changed from, when it gets another model.
+/// The input for changing a session's model.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ModelSetup<'a> {
-    /// Which session.
+    /// The session.
     pub key: &'a SessionKey,
-    /// Its profile, with the new model.
+    /// Its profile with the new model.
     pub profile: &'a SessionProfile,
-    /// Its parts, as the factory made them. Only the model is wrapped.
+    /// Its components, as the factory built them. Only the model is wrapped.
     pub components: &'a SessionComponents,
 }
 
-/// Makes the parts of sessions from what is recorded of them. The host gives it.
+/// Builds the components of sessions from their recorded profiles. The embedder implements it.
 pub trait SessionFactory: Send + Sync + 'static {
-    /// The parts of this session. Called at each start of its actor, on the actor's own task, within its time to start.
+    /// Builds the components of this session. Called at each start of its actor, on the actor's own task, within its
+    /// start timeout.
     ///
     /// # Errors
-    /// Whatever is missing; the session does not start then, and is tried again with the next message.
+    /// If something is missing. The session does not start then; the next message tries again.
     fn build<'a>(&'a self, setup: SessionSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>>;
 
-    /// The same parts with another model, and with what depends on the model. Called between two turns. A factory without this has sessions
-    /// that keep their models.
+    /// Builds the same components with another model, and with what depends on the model. Called between two turns. The
+    /// default implementation refuses the change.
     ///
     /// # Errors
-    /// Why the session cannot have this model. It keeps the one that it has.
+    /// Why the session cannot have this model. It keeps its current one.
     fn with_model<'a>(&'a self, _setup: ModelSetup<'a>) -> BoxFuture<'a, Result<SessionComponents, Failure>> {
         Box::pin(std::future::ready(Err("its model cannot be changed".into())))
     }
 }
 
-/// When a turn that was under way is driven on.
+/// When an interrupted turn continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Resume {
-    /// Once somebody holds a handle of the session.
+    /// When a handle of the session attaches.
     #[default]
     WhenAttached,
     /// As soon as the session's actor starts.
     AtStart,
 }
 
-/// How sessions are treated.
+/// Options of all sessions of a runtime.
 #[derive(Debug, Clone)]
 pub struct SessionOptions {
-    /// Under whose name leases are taken. A process that takes the name of one that is dead need not wait for its leases.
+    /// The owner of the leases. A process that uses the name of a dead one need not wait for its leases.
     pub owner: LeaseOwner,
-    /// For how long a lease is taken. After a crash of the process, so long those of other names wait.
+    /// The duration of a lease. After a crash of the process, other owners wait this long.
     pub lease: Duration,
-    /// When an idle session is put away.
+    /// The idle time after which a session is passivated.
     pub idle_after: Duration,
-    /// How long a call of a handle waits, unless the handle says otherwise.
+    /// How long a call of a handle waits, unless the handle has its own deadline.
     pub deadline: Duration,
-    /// How long the tools of a turn that is interrupted may take to end what they started.
+    /// How long the tools of an interrupted turn may take to finish what they have started.
     pub grace: Duration,
-    /// How a history that has grown long is compacted; none: never. A model that writes summaries in place of the session's own is the
-    /// host's, and passes no gate or budget by itself; what its summaries used is charged all the same.
+    /// How a long history is compacted; `None`: never. If the embedder gives a model for summaries, it passes no
+    /// admission and no budget; what its summaries used is charged nevertheless.
     pub compaction: Option<Compaction>,
-    /// When a turn that was under way is driven on.
+    /// When an interrupted turn continues.
     pub resume: Resume,
-    /// How a session's sandbox is treated.
+    /// Options of a session's sandbox.
     pub executors: ExecutorOptions,
     /// How many messages may wait for a session.
     pub queue: usize,
-    /// How often in a row a session may fail before it is left alone.
+    /// After how many failures in a row a session goes into quarantine.
     pub quarantine_after: u32,
-    /// How many events and previews are kept in memory for those who listen, and how many bytes of them.
+    /// The maximum number of events and previews in a session's ring, and of their bytes.
     pub ring: (usize, usize),
 }
 
 impl SessionOptions {
-    /// Leases of a minute, 15 minutes until a session is put away, 30 seconds for a call.
+    /// Options with leases of one minute, passivation after 15 minutes, and 30 seconds for a call.
     #[must_use]
     pub fn new(owner: LeaseOwner) -> Self {
         Self {
@@ -150,20 +153,20 @@ impl SessionOptions {
     }
 }
 
-/// What all sessions of a runtime have in common.
+/// The services that all sessions of a runtime share.
 #[derive(Clone)]
 pub struct SessionServices {
-    /// Where they are recorded.
+    /// The journal of the sessions.
     pub journal: JournalHandle,
-    /// Who makes their parts.
+    /// Builds their components.
     pub session_factory: Arc<dyn SessionFactory>,
-    /// How they are treated.
+    /// Their options.
     pub options: Arc<SessionOptions>,
-    /// What they are counted with.
+    /// Their metrics.
     pub metrics: RuntimeMetrics,
-    /// Cancelled when no turn is to begin any more.
+    /// Cancelled when no new turn may start.
     pub draining: CancellationToken,
-    /// What their tenants may have.
+    /// The accounts of their tenants: quotas and budgets.
     pub accounts: TenantAccounts,
 }
 

@@ -1,8 +1,9 @@
-//! Listening to a session: from any event on, at one's own pace.
+//! A subscription to a session's events, from any sequence number on, at the reader's own pace.
 //!
-//! A subscription is pulled. It holds the sequence number that it wants next, reads the session's ring, and where it fell
-//! behind that, pages from the journal until it has caught up: it costs bounded memory, and misses nothing that is
-//! recorded. Previews may be missed, which a mark says. Everything is redacted here, where it leaves.
+//! The reader pulls. A subscription holds the next sequence number that it wants. It reads the session's ring; if it
+//! has fallen behind the ring, it reads pages of the journal until it has caught up. So it needs bounded memory and
+//! misses no recorded event. It may miss previews, and reports that. Everything is redacted here, where it leaves the
+//! session.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -21,19 +22,20 @@ use super::redaction::{StreamingRedactor, redact_event, redact_stop};
 use super::session_entry::SessionEntry;
 use crate::journal::JournalHandle;
 
-/// How much is read from the journal at once.
+/// The size of a page that is read from the journal.
 const PAGE: PageLimit = PageLimit { events: 64, bytes: 1 << 20 };
 
-/// What a subscription tells.
+/// An update of a subscription.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Update {
-    /// Something that is recorded. A reader that has seen all of a `seq` can go on after it with
-    /// `Session::subscribe(seq + 1)`.
+    /// A recorded event. One record can become several events with the same `seq`. A reader that has all of them can
+    /// resume with `Session::subscribe(seq + 1)`.
     Recorded(SessionEvent),
-    /// What the model is saying. Only the recorded answer counts; texts are redacted and may come late for that.
+    /// A preview of a response that is still being generated. Only the recorded response is final. Texts are redacted
+    /// and may be delayed because of that.
     Preview(ModelEvent),
-    /// Previews were missed: this reader was slower than the session.
+    /// The reader was too slow and missed previews.
     Lagged,
 }
 
@@ -45,19 +47,19 @@ pub(crate) enum SubscriptionItem {
     Lagged,
 }
 
-/// Listens to a session. Dropping it changes nothing for the session.
+/// A subscription to a session. Dropping it does not affect the session.
 pub struct Subscription {
-    /// As long as somebody listens, the session has one hub, over its being put away and coming back.
+    /// Keeps the session's hub while the subscription exists, also while the session is passivated.
     entry: Arc<SessionEntry>,
     hub: Arc<EventHub>,
     journal: JournalHandle,
     key: Arc<SessionKey>,
-    /// Where it is in the ring, and which event it wants next.
+    /// The position in the ring.
     position: u64,
     next: u64,
-    /// From which place of the ring on it has read all; 0 where nothing was lost.
+    /// The position in the ring since which everything was read; 0 if nothing was missed.
     complete_from: u64,
-    /// Of the journal, when it is behind.
+    /// Events from the journal, if the reader is behind.
     page: VecDeque<Event>,
     redactors: HashMap<usize, StreamingRedactor>,
     ready: VecDeque<SessionEvent>,
@@ -83,17 +85,16 @@ impl Subscription {
         }
     }
 
-    /// The sequence number of the next event that it tells.
+    /// The sequence number of the next event.
     #[must_use]
     pub const fn next_seq(&self) -> u64 {
         self.next
     }
 
-    /// The next update; waits until there is one. A future that is dropped loses nothing. `None` after an error.
+    /// Waits for the next update. Cancel safe: dropping the future loses nothing. Returns `None` after an error.
     ///
     /// # Errors
-    /// When the journal cannot be read where it must be, the session was given up or deleted, or the runtime has ended. A
-    /// reader that kept up has heard everything by then.
+    /// When the journal cannot be read, when the session was given up or deleted, or when the runtime has stopped.
     pub async fn next(&mut self) -> Result<Update, SessionError> {
         loop {
             if let Some(event) = self.ready.pop_front() {
