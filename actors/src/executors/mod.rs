@@ -32,6 +32,7 @@ mod sandbox_slot;
 mod source;
 mod spec;
 mod supervised;
+mod supervised_process;
 mod usage;
 
 pub(crate) use sandbox_slot::SandboxLifecycle;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_sandbox::{
     CallOptions, Command, CommandOutcome, ContentStream, CopyOutReport, Executor, HostAccess, Isolation,
-    Layout, LineRange, Listing, SandboxError, SandboxErrorKind, View, WriteResult,
+    Layout, LineRange, Listing, Process, SandboxError, SandboxErrorKind, View, WriteResult,
 };
 #[cfg(target_os = "linux")]
 use conjure_sandbox::{ContentDir, ContentItem};
@@ -22,6 +22,7 @@ use super::live_sandbox::UseGuard;
 use super::options::ExecutorOptions;
 use super::sandbox_slot::SandboxSlot;
 use super::source::ExecutorSource;
+use super::supervised_process::SupervisedProcess;
 use super::usage::IdlePolicy;
 use crate::supervision::{
     ChildId, ChildSpec, Exit, RequestError, Restart, StartError, StartFailure, Supervisor, WorkerSpec,
@@ -246,6 +247,19 @@ impl Executor for SupervisedExecutor {
         Box::pin(async move {
             let sandbox = self.acquire(&options).await?;
             sandbox.run_call(sandbox.executor.run(command, options)).await
+        })
+    }
+
+    /// The program ends with the sandbox that it was started in; the next sandbox does not have it.
+    fn start(
+        &self,
+        command: Command,
+        options: CallOptions,
+    ) -> BoxFuture<'_, Result<Box<dyn Process>, SandboxError>> {
+        Box::pin(async move {
+            let sandbox = self.acquire(&options).await?;
+            let process = sandbox.run_call(sandbox.executor.start(command, options)).await?;
+            Ok(Box::new(SupervisedProcess::new(process, sandbox.sandbox())) as Box<dyn Process>)
         })
     }
 

@@ -3,7 +3,6 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use conjure_guest::protocol::{Reply, Request, StreamId};
 use futures_util::{Stream, StreamExt as _, stream};
 

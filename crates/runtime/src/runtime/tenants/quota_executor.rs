@@ -12,7 +12,8 @@ use conjure_actors::executors::ExecutorSource;
 use conjure_base::{Clock as _, Deadline, SystemClock, TenantId};
 use conjure_sandbox::{
     CallOptions, Command, CommandOutcome, ContentDir, ContentItem, ContentStream, CopyOutReport, Executor,
-    HostAccess, Isolation, Layout, LineRange, Listing, SandboxError, SandboxErrorKind, View, WriteResult,
+    HostAccess, Isolation, Layout, LineRange, Listing, Process, ProcessCall, RunEvent, SandboxError,
+    SandboxErrorKind, View, WriteResult,
 };
 use futures_util::future::BoxFuture;
 
@@ -28,6 +29,12 @@ pub(crate) struct QuotaSource {
 /// A sandbox that checks the tenant's disk quota.
 struct QuotaExecutor {
     executor: Box<dyn Executor>,
+    quota: QuotaCheck,
+}
+
+/// A program in it. Each of its calls checks the quota.
+struct QuotaProcess {
+    process: Box<dyn Process>,
     quota: QuotaCheck,
 }
 
@@ -119,6 +126,18 @@ impl Executor for QuotaExecutor {
         Box::pin(async move {
             self.quota.check_call(&options).await?;
             self.executor.run(command, options).await
+        })
+    }
+
+    fn start(
+        &self,
+        command: Command,
+        options: CallOptions,
+    ) -> BoxFuture<'_, Result<Box<dyn Process>, SandboxError>> {
+        Box::pin(async move {
+            self.quota.check_call(&options).await?;
+            let process = self.executor.start(command, options).await?;
+            Ok(Box::new(QuotaProcess { process, quota: self.quota.clone() }) as Box<dyn Process>)
         })
     }
 
@@ -234,6 +253,33 @@ impl Executor for QuotaExecutor {
         options: CallOptions,
     ) -> BoxFuture<'a, Result<(), SandboxError>> {
         self.executor.remove_content(shelf, name, options)
+    }
+}
+
+impl Process for QuotaProcess {
+    fn begin_call(&self, options: CallOptions) -> BoxFuture<'_, Result<ProcessCall, SandboxError>> {
+        Box::pin(async move {
+            self.quota.check_call(&options).await?;
+            self.process.begin_call(options).await
+        })
+    }
+
+    fn write(&self, bytes: Vec<u8>) -> BoxFuture<'_, ()> {
+        self.process.write(bytes)
+    }
+
+    fn close_input(&self) {
+        self.process.close_input();
+    }
+
+    fn next_event(&self) -> BoxFuture<'_, Result<RunEvent, SandboxError>> {
+        self.process.next_event()
+    }
+}
+
+impl fmt::Debug for QuotaProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuotaProcess").field("process", &self.process).finish_non_exhaustive()
     }
 }
 
