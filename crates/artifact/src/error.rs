@@ -8,6 +8,7 @@ use std::io;
 use std::time::Duration;
 
 use conjure_conversation::{ArtifactName, ArtifactNameError};
+use conjure_fs::BlockingError;
 use conjure_store::{StoreError, StoreErrorKind};
 
 /// Why an artifact was not registered, or a reference not resolved.
@@ -209,6 +210,15 @@ impl PanicMessage {
     }
 }
 
+impl From<BlockingError> for ArtifactError {
+    fn from(error: BlockingError) -> Self {
+        match error {
+            BlockingError::Panicked(message) => Self::Panicked(PanicMessage::new(message)),
+            BlockingError::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
 /// The kinds of [`ArtifactError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -356,6 +366,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_panic_is_an_error_that_hides_its_message() {
+        let error = ArtifactError::from(BlockingError::Panicked("no /home/host/secret".to_owned()));
+        assert_eq!((error.kind(), error.is_retryable()), (ArtifactErrorKind::Panicked, false));
+        assert!(error.to_string().contains("panicked") && !error.to_string().contains("secret"), "{error}");
+        assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "no /home/host/secret");
+        assert_eq!(ArtifactError::from(BlockingError::Cancelled).kind(), ArtifactErrorKind::Cancelled);
+    }
 
     #[test]
     fn an_excerpt_hides_credentials_and_queries() {

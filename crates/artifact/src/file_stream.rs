@@ -3,16 +3,15 @@
 //! Memory: one chunk at a time. Reads run on blocking threads; a dropped stream ends after the current chunk. Holes of a sparse
 //! file are yielded as zeros without being read.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
 use bytes::Bytes;
+use conjure_fs::{RegularFile, run_blocking};
 use futures_util::stream;
-use rustix::fs::{SeekFrom, Stat};
+use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-use crate::blocking::run_blocking;
 use crate::output::{ContentStream, OutputError};
 
 /// Bytes per read.
@@ -23,10 +22,8 @@ static ZEROS: [u8; CHUNK] = [0; CHUNK];
 
 /// The state of the stream.
 struct FileStream {
-    file: File,
+    file: RegularFile,
     name: String,
-    /// The metadata when it was opened.
-    stat_at_open: Stat,
     /// How many bytes were yielded.
     offset: u64,
     size: u64,
@@ -42,10 +39,9 @@ enum Extent {
 }
 
 /// Streams an open regular file from its start. If the file changes meanwhile, the stream ends with an error.
-pub(crate) fn stream_file(file: File, stat: Stat, name: String) -> ContentStream {
-    let size = u64::try_from(stat.st_size).unwrap_or(0);
-    let reading =
-        FileStream { file, name, stat_at_open: stat, offset: 0, size, extent: Extent::Hole { end: 0 } };
+pub(crate) fn stream_file(file: RegularFile, name: String) -> ContentStream {
+    let size = file.size();
+    let reading = FileStream { file, name, offset: 0, size, extent: Extent::Hole { end: 0 } };
     Box::pin(stream::unfold(Some(reading), |reading| async move {
         let reading = reading?;
         let name = reading.name.clone();
@@ -89,11 +85,11 @@ impl FileStream {
         if self.offset < end {
             return;
         }
-        self.extent = match rustix::fs::seek(&self.file, SeekFrom::Data(self.offset)) {
+        self.extent = match rustix::fs::seek(self.file.file(), SeekFrom::Data(self.offset)) {
             Ok(data) if data > self.offset => Extent::Hole { end: data },
             // The rest is a hole.
             Err(Errno::NXIO) => Extent::Hole { end: self.size },
-            Ok(_) => match rustix::fs::seek(&self.file, SeekFrom::Hole(self.offset)) {
+            Ok(_) => match rustix::fs::seek(self.file.file(), SeekFrom::Hole(self.offset)) {
                 Ok(end) if end > self.offset => Extent::Data { end },
                 _ => Extent::Data { end: self.size },
             },
@@ -105,7 +101,7 @@ impl FileStream {
     fn read(&self, length: usize) -> Result<Bytes, OutputError> {
         let mut piece = vec![0; length];
         let length = loop {
-            match self.file.read_at(&mut piece, self.offset) {
+            match self.file.file().read_at(&mut piece, self.offset) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => break other.map_err(|error| self.failed(error.to_string()))?,
             }
@@ -118,13 +114,10 @@ impl FileStream {
     }
 
     fn finish(&self) -> Result<(), OutputError> {
-        let now =
-            rustix::fs::fstat(&self.file).map_err(|errno| self.failed(io::Error::from(errno).to_string()))?;
-        let facts = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
-        if facts(&now) == facts(&self.stat_at_open) {
-            Ok(())
-        } else {
-            Err(self.failed("it was changed while it was read"))
+        match self.file.is_unchanged() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(self.failed("it was changed while it was read")),
+            Err(errno) => Err(self.failed(io::Error::from(errno).to_string())),
         }
     }
 
@@ -151,8 +144,8 @@ mod tests {
         let mut expected = vec![0; 5 << 20];
         expected[..4].copy_from_slice(b"head");
         expected[3 << 20..][..4].copy_from_slice(b"tail");
-        let then = rustix::fs::fstat(&file).unwrap();
-        let pieces: Vec<_> = stream_file(file, then, "file".to_owned()).map(Result::unwrap).collect().await;
+        let file = RegularFile::from_open(file.into()).unwrap();
+        let pieces: Vec<_> = stream_file(file, "file".to_owned()).map(Result::unwrap).collect().await;
         assert_eq!(pieces.concat(), expected);
         let of_holes = pieces.iter().filter(|piece| ZEROS.as_ptr_range().contains(&piece.as_ptr())).count();
         // Both holes, but for what the file system has around the data.

@@ -13,17 +13,16 @@ use std::sync::Arc;
 use conjure_base::Digest;
 use conjure_conversation::{Artifact, ArtifactContent, ArtifactName, ArtifactSource, ContentTypeOrigin};
 use conjure_egress::EgressPolicy;
+use conjure_fs::{DirHandle, Links, OpenError, RegularFile, read_head, run_blocking};
 use conjure_store::{FileMode, InsertResult, Store, StoreError, Verify};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::blocking::run_blocking;
 use crate::error::ArtifactError;
 use crate::fetch::{Fetch, NetworkPolicyFn, full_network};
 use crate::media::{HEAD_BYTES, content_type_of, is_content_type, is_known_name};
 use crate::options::{ArtifactOptions, UrlFetch};
 use crate::registration::{Registration, RegistrationSource, StorageMode};
-use crate::regular_file::{DirHandle, LinkResolution, OpenError, RegularFile, open_anywhere, read_head};
 use crate::uri::ArtifactUri;
 
 /// The most bytes of an artifact's metadata, as JSON.
@@ -255,11 +254,13 @@ impl IngestJob {
     fn open_file(&self, path: PathBuf, storage: StorageMode) -> Result<ByteSource, ArtifactError> {
         let path = std::path::absolute(&path).unwrap_or(path);
         let file = match &self.options.allowed_dirs {
-            None => open_anywhere(&path).map_err(|unopened| self.open_error(unopened))?,
+            None => {
+                RegularFile::open(&path, Links::Followed).map_err(|unopened| self.open_error(unopened))?
+            }
             Some(folders) => self.open_allowed(&path, folders)?,
         };
         let file_name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-        let media = self.content_type(None, file_name.as_deref(), || file.head())?;
+        let media = self.content_type(None, file_name.as_deref(), || read_head(file.file(), HEAD_BYTES))?;
         Ok(ByteSource::File { file, path, storage, media })
     }
 
@@ -289,7 +290,7 @@ impl IngestJob {
                 let inserted = inserted.map_err(|error| self.store_error(error))?;
                 let media = self.content_type(content_type, None, || {
                     let content = self.store.get(&digest, Verify::No).map_err(io::Error::other)?;
-                    read_head(&content.into_file())
+                    read_head(&content.into_file(), HEAD_BYTES)
                 })?;
                 Ok(self.artifact(ArtifactSource::Content, media, inserted))
             }
@@ -310,7 +311,8 @@ impl IngestJob {
                     let Ok(relative) = path.strip_prefix(folder) else { continue };
                     let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
                     match DirHandle::open(folder)
-                        .and_then(|folder| folder.open_file(relative, LinkResolution::Within))
+                        .map_err(OpenError::from)
+                        .and_then(|folder| folder.open_file(relative, Links::Followed))
                     {
                         Ok(file) => return Ok(file),
                         Err(unopened) => found = found.or(unopened),
@@ -352,11 +354,11 @@ impl IngestJob {
     fn open_error(&self, unopened: OpenError) -> ArtifactError {
         let name = self.name.to_string();
         match unopened {
-            OpenError::NotFound => ArtifactError::FileNotFound { name },
-            OpenError::NotRegular => ArtifactError::NotAFile { name },
+            OpenError::NotFound(_) => ArtifactError::FileNotFound { name },
+            OpenError::NotRegular | OpenError::Link => ArtifactError::NotAFile { name },
             OpenError::EscapesRoot => ArtifactError::PathTraversal { path: name },
-            OpenError::PermissionDenied => ArtifactError::PermissionDenied { name },
-            OpenError::Failed(error) => ArtifactError::unread(name, &error),
+            OpenError::PermissionDenied(_) => ArtifactError::PermissionDenied { name },
+            OpenError::Failed(errno) => ArtifactError::unread(name, &errno.into()),
         }
     }
 

@@ -43,10 +43,8 @@ mod media;
 mod output;
 mod service_files;
 
-mod blocking;
 mod dir_walk;
 mod file_stream;
-mod regular_file;
 
 mod fetch;
 mod ingest;

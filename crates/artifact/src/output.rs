@@ -6,11 +6,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use conjure_base::{Timestamp, TurnId};
 use conjure_conversation::{ArtifactContent, Completeness, FileSource, Message, SessionFile};
+use conjure_fs::run_blocking;
 use conjure_store::{FileMode, Store, StoreError};
 use futures_util::future::BoxFuture;
 use futures_util::{Stream, StreamExt as _};
 
-use crate::blocking::run_blocking;
 use crate::error::ArtifactError;
 
 /// A stream of chunks.

@@ -11,18 +11,17 @@ use std::sync::Arc;
 use conjure_base::{Deadline, TenantId};
 use conjure_conversation::{Artifact, ArtifactContent, ArtifactName, ArtifactSource, FetchedArtifact};
 use conjure_egress::EgressPolicy;
+use conjure_fs::{DirHandle, Links, OpenError, RegularFile, read_head, run_blocking};
 use conjure_skill::{Skill, SkillName};
 use conjure_store::{Store, StoreError, Verify};
 use tokio_util::sync::CancellationToken;
 
-use crate::blocking::run_blocking;
 use crate::error::ArtifactError;
 use crate::fetch::{Fetch, FetchRequest, FetchedContent, NetworkPolicyFn, full_network};
 use crate::file_stream::stream_file;
-use crate::media::content_type_of;
+use crate::media::{HEAD_BYTES, content_type_of};
 use crate::options::{ArtifactOptions, UrlFetch};
 use crate::output::OutputContent;
-use crate::regular_file::{DirHandle, LinkResolution, OpenError, RegularFile};
 use crate::uri::{ArtifactUri, SkillPath};
 
 /// The most names that an error lists.
@@ -195,19 +194,24 @@ impl ReferenceResolver {
         run_blocking(move || {
             let (name, file) = match &resolved.location {
                 ResolvedLocation::Stored { name, content } => {
-                    (name.to_string(), store.get(&content.digest, Verify::No)?.into_file())
+                    let file = store.get(&content.digest, Verify::No)?.into_file();
+                    (
+                        name.to_string(),
+                        RegularFile::from_open(file.into()).map_err(|error| ArtifactError::Unreadable {
+                            what: resolved.uri.to_string(),
+                            reason: error.to_string(),
+                        })?,
+                    )
                 }
                 ResolvedLocation::SkillFile { skill, path } => {
                     let file = open_in_skill(skill, path, &resolved.uri)?;
                     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                    (name, file.into_file())
+                    (name, file)
                 }
             };
-            let stat = rustix::fs::fstat(&file)
-                .map_err(|errno| ArtifactError::unread(&resolved.uri, &errno.into()))?;
-            let size = u64::try_from(stat.st_size).ok();
+            let size = Some(file.size());
             let content_type = resolved.content_type;
-            Ok(OutputContent { stream: stream_file(file, stat, name.clone()), name, content_type, size })
+            Ok(OutputContent { stream: stream_file(file, name.clone()), name, content_type, size })
         })
         .await?
     }
@@ -239,7 +243,8 @@ impl ReferenceResolver {
         let (skill, path, uri) = (Arc::clone(skill), path.as_path().to_owned(), uri.clone());
         let open = run_blocking(move || {
             let file = open_in_skill(&skill, &path, &uri)?;
-            let head = file.head().map_err(|error| ArtifactError::unread(&uri, &error))?;
+            let head =
+                read_head(file.file(), HEAD_BYTES).map_err(|error| ArtifactError::unread(&uri, &error))?;
             let content_type = content_type_of(&path.to_string_lossy(), &head);
             let size = file.size();
             let place = ResolvedLocation::SkillFile { skill, path };
@@ -329,18 +334,19 @@ fn open_in_skill(
     path: &std::path::Path,
     uri: &ArtifactUri,
 ) -> Result<RegularFile, ArtifactError> {
-    let opened =
-        DirHandle::open(skill.root_dir()).and_then(|folder| folder.open_file(path, LinkResolution::Within));
+    let opened = DirHandle::open(skill.root_dir())
+        .map_err(OpenError::from)
+        .and_then(|folder| folder.open_file(path, Links::Followed));
     opened.map_err(|unopened| {
         let shown = path.to_string_lossy().into_owned();
         match unopened {
-            OpenError::NotFound => {
+            OpenError::NotFound(_) => {
                 ArtifactError::AssetNotFound { skill: skill.name().to_string(), path: shown }
             }
             OpenError::EscapesRoot => ArtifactError::PathTraversal { path: shown },
-            OpenError::NotRegular => ArtifactError::NotAFile { name: uri.to_string() },
-            OpenError::PermissionDenied => ArtifactError::PermissionDenied { name: uri.to_string() },
-            OpenError::Failed(error) => ArtifactError::unread(uri, &error),
+            OpenError::NotRegular | OpenError::Link => ArtifactError::NotAFile { name: uri.to_string() },
+            OpenError::PermissionDenied(_) => ArtifactError::PermissionDenied { name: uri.to_string() },
+            OpenError::Failed(errno) => ArtifactError::unread(uri, &errno.into()),
         }
     })
 }

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use conjure_base::Digest;
 use conjure_conversation::{Artifact, ArtifactName, ArtifactSource, Block, HostedFiles};
+use conjure_fs::run_blocking;
 use conjure_store::{Store, Verify};
 use futures_util::future::BoxFuture;
 
-use crate::blocking::run_blocking;
 use crate::error::{ArtifactError, Retryable};
 use crate::output::OutputStore;
 

@@ -22,7 +22,6 @@
 //! State: the start of the last turn, in memory; after a crash the recorded start is used.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::ops::ControlFlow;
 use std::os::fd::AsFd as _;
@@ -32,17 +31,16 @@ use std::time::Duration;
 
 use conjure_base::{Digest, DigestHasher, Timestamp, TurnId};
 use conjure_conversation::{Completeness, FILE_LIMIT, FileChange, FileSource, SessionFile};
+use conjure_fs::{DirHandle, Links, OpenError, RegularFile, read_head, run_blocking};
 use futures_util::future::BoxFuture;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, Stat, Statx, StatxFlags, StatxTimestamp};
+use rustix::fs::{Statx, StatxFlags, StatxTimestamp};
 use rustix::time::{ClockId, clock_gettime};
 use tokio_util::sync::CancellationToken;
 
-use crate::blocking::run_blocking;
 use crate::dir_walk::{WalkBounds, WalkCoverage, walk};
 use crate::file_stream::stream_file;
 use crate::media::{HEAD_BYTES, content_type_of};
 use crate::output::{FinishedTurnInfo, OutputContent, OutputError, OutputStore, TurnOutputs};
-use crate::regular_file::{DirHandle, LinkResolution, OpenError, RegularFile};
 use crate::workspace::shallowest::{CandidateFile, OutputListLimits, ShallowestFiles, WriteEvidence};
 
 /// How many bytes of a turn's files are hashed in total: 256 MiB. Further files have no digest.
@@ -95,9 +93,7 @@ impl WorkspaceOutputs {
 
     fn open_dir(&self) -> Result<DirHandle, OutputError> {
         // Refusing links matters where another session's workspace contains this one: its commands could plant a link.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat2(CWD, &*self.path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
-        opened.map(DirHandle::from).map_err(|errno| open_error(WORKSPACE, errno.into()))
+        DirHandle::open_direct(&self.path).map_err(|errno| open_error(WORKSPACE, errno.into()))
     }
 }
 
@@ -132,12 +128,11 @@ impl OutputStore for WorkspaceOutputs {
             let (outputs, id, name) = (self.clone(), file.id.clone(), file.name.clone());
             run_blocking_for(&file.name, move || {
                 let file = open_file(&outputs.open_dir()?, &id, &name)?;
-                let head = file.head().map_err(|error| read_error(&name, &error))?;
+                let head = read_head(file.file(), HEAD_BYTES).map_err(|error| read_error(&name, &error))?;
                 let content_type = content_type_of(&id, &head);
                 let size = Some(file.size());
-                let stat = *file.stat();
                 let short = Path::new(&id).file_name().unwrap_or_default().to_string_lossy().into_owned();
-                let stream = stream_file(file.into_file(), stat, name);
+                let stream = stream_file(file, name);
                 Ok(OutputContent { name: short, content_type, size, stream })
             })
             .await
@@ -195,7 +190,7 @@ impl OutputScan {
         let folder = self.outputs.open_dir()?;
         let mut completeness = Completeness::Complete;
         let mut touched = ShallowestFiles::new(self.outputs.list_limits);
-        let walked = walk(folder.handle().as_fd(), self.outputs.bounds, |path, stat| {
+        let walked = walk(folder.as_fd(), self.outputs.bounds, |path, stat| {
             if self.call.is_cancelled() {
                 return ControlFlow::Break(());
             }
@@ -254,14 +249,16 @@ impl OutputScan {
     fn inspect(&self, folder: &DirHandle, touched: CandidateFile, left: &mut u64) -> ScanVerdict {
         let CandidateFile { id, mut size, evidence, change } = touched;
         let (mut head, mut digest) = (Vec::new(), None);
-        match folder.open_file(Path::new(&id), LinkResolution::Refused) {
-            Err(OpenError::NotFound) => return ScanVerdict::Unchanged,
-            Err(OpenError::NotRegular | OpenError::EscapesRoot) => return ScanVerdict::Unreachable,
+        match folder.open_file(Path::new(&id), Links::Refused) {
+            Err(OpenError::NotFound(_)) => return ScanVerdict::Unchanged,
+            Err(OpenError::NotRegular | OpenError::Link | OpenError::EscapesRoot) => {
+                return ScanVerdict::Unreachable;
+            }
             // It exists and belongs to another user: only its metadata is known.
-            Err(OpenError::PermissionDenied | OpenError::Failed(_)) => {}
+            Err(OpenError::PermissionDenied(_) | OpenError::Failed(_)) => {}
             Ok(file) => {
                 size = file.size();
-                head = file.head().unwrap_or_default();
+                head = read_head(file.file(), HEAD_BYTES).unwrap_or_default();
                 if let Some(rest) = left.checked_sub(size) {
                     *left = rest;
                     digest = self.digest(&file);
@@ -310,13 +307,8 @@ impl OutputScan {
                 Err(_) => return None,
             }
         }
-        (read == plain.size() && is_unchanged(plain.stat(), file)).then(|| hasher.finish())
+        (read == plain.size() && plain.is_unchanged().unwrap_or(false)).then(|| hasher.finish())
     }
-}
-
-fn is_unchanged(then: &Stat, file: &File) -> bool {
-    let facts = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
-    rustix::fs::fstat(file).is_ok_and(|now| facts(&now) == facts(then))
 }
 
 /// Opens a file by its recorded path.
@@ -326,16 +318,18 @@ fn open_file(folder: &DirHandle, id: &str, name: &str) -> Result<RegularFile, Ou
     if !is_plain || path.as_os_str().is_empty() {
         return Err(OutputError::NotFound { name: name.to_owned() });
     }
-    folder.open_file(path, LinkResolution::Refused).map_err(|error| open_error(name, error))
+    folder.open_file(path, Links::Refused).map_err(|error| open_error(name, error))
 }
 
 fn open_error(name: &str, error: OpenError) -> OutputError {
     let name = name.to_owned();
     match error {
-        OpenError::NotFound => OutputError::NotFound { name },
-        OpenError::NotRegular | OpenError::EscapesRoot => OutputError::NotAFile { name },
-        OpenError::PermissionDenied => OutputError::Failed { name, reason: "it may not be read".to_owned() },
-        OpenError::Failed(error) => read_error(&name, &error),
+        OpenError::NotFound(_) => OutputError::NotFound { name },
+        OpenError::NotRegular | OpenError::Link | OpenError::EscapesRoot => OutputError::NotAFile { name },
+        OpenError::PermissionDenied(_) => {
+            OutputError::Failed { name, reason: "it may not be read".to_owned() }
+        }
+        OpenError::Failed(errno) => read_error(&name, &errno.into()),
     }
 }
 

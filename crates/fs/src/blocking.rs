@@ -5,8 +5,8 @@ use std::any::Any;
 /// Why blocking work has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BlockingError {
-    /// The work panicked. The message may contain paths of the host.
-    #[error("the work panicked: {0}")]
+    /// The work panicked, with this message. It may contain secrets, so it is not part of the error's text.
+    #[error("the work panicked")]
     Panicked(String),
     /// The runtime was shut down before the work began.
     #[error("the runtime was shut down")]

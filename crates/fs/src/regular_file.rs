@@ -52,6 +52,12 @@ pub enum OpenError {
     /// The path leads out of the directory.
     #[error("it leads out of its directory")]
     EscapesRoot,
+    /// It does not exist, or no file can have that path.
+    #[error("{}", io::Error::from(*.0))]
+    NotFound(Errno),
+    /// This process may not read it.
+    #[error("{}", io::Error::from(*.0))]
+    PermissionDenied(Errno),
     /// Another error of the system.
     #[error("{}", io::Error::from(*.0))]
     Failed(Errno),
@@ -248,6 +254,8 @@ impl From<Errno> for OpenError {
             Errno::XDEV => Self::EscapesRoot,
             Errno::LOOP => Self::Link,
             Errno::NXIO | Errno::NODEV | Errno::ISDIR => Self::NotRegular,
+            Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL => Self::NotFound(errno),
+            Errno::ACCESS | Errno::PERM => Self::PermissionDenied(errno),
             other => Self::Failed(other),
         }
     }
@@ -288,7 +296,7 @@ mod tests {
             ("loop", Links::Followed, OpenError::Link),
             ("inner", Links::Followed, OpenError::NotRegular),
             ("pipe", Links::Followed, OpenError::NotRegular),
-            ("none", Links::Followed, OpenError::Failed(Errno::NOENT)),
+            ("none", Links::Followed, OpenError::NotFound(Errno::NOENT)),
         ] {
             assert_eq!(root.open_file(Path::new(path), links).unwrap_err(), error, "{path}");
         }

@@ -17,9 +17,10 @@ mod removal;
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use conjure_base::FileFingerprint;
 
 use crate::catalog::Catalog;
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
@@ -219,44 +220,24 @@ struct SkillFingerprint {
     folder: Option<FileFingerprint>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileFingerprint {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    /// Also changes when the modification time is reset.
-    changed: (i64, i64),
-}
-
 impl SkillFingerprint {
     /// Reads the fingerprint of a candidate. `None` when that fails, or when it is no skill.
     fn of(candidate: &SkillCandidate) -> Option<Self> {
         match candidate.kind {
             CandidateKind::Package => {
-                Some(Self { content: FileFingerprint::of(&candidate.path)?, manifest: None, folder: None })
+                Some(Self { content: fingerprint(&candidate.path)?, manifest: None, folder: None })
             }
             CandidateKind::Folder => {
-                let content =
-                    SKILL_FILES.iter().find_map(|name| FileFingerprint::of(&candidate.path.join(name)))?;
-                let manifest = FileFingerprint::of(&candidate.path.join(SIDECAR_FILE));
-                Some(Self { content, manifest, folder: Some(FileFingerprint::of(&candidate.path)?) })
+                let content = SKILL_FILES.iter().find_map(|name| fingerprint(&candidate.path.join(name)))?;
+                let manifest = fingerprint(&candidate.path.join(SIDECAR_FILE));
+                Some(Self { content, manifest, folder: Some(fingerprint(&candidate.path)?) })
             }
         }
     }
 }
 
-impl FileFingerprint {
-    fn of(path: &Path) -> Option<Self> {
-        let metadata = std::fs::metadata(path).ok()?;
-        Some(Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        })
-    }
+fn fingerprint(path: &Path) -> Option<FileFingerprint> {
+    std::fs::metadata(path).ok().map(|metadata| FileFingerprint::from(&metadata))
 }
 
 /// The result of checking a candidate.

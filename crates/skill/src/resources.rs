@@ -195,7 +195,7 @@ impl Skill {
             }
         }
         bytes.truncate(filled);
-        Ok(ResourceStart { bytes, size: file.size(), is_executable: file.is_executable()? })
+        Ok(ResourceStart { bytes, size: file.size(), is_executable: file.is_executable() })
     }
 
     /// Digests all its files as they are now, except for version control (`.git`). A link to a regular file within
@@ -264,8 +264,8 @@ pub(crate) fn walk(
             }
             let path = folder.join(&entry.name);
             match entry.kind {
-                EntryKind::Folder if skipped.iter().any(|skipped| entry.name == *skipped) => {}
-                EntryKind::Folder => pending.push((path, depth + 1)),
+                EntryKind::Dir if skipped.iter().any(|skipped| entry.name == *skipped) => {}
+                EntryKind::Dir => pending.push((path, depth + 1)),
                 kind => visit(path, kind)?,
             }
         }

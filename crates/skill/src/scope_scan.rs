@@ -241,7 +241,7 @@ impl<T: Send, F: Fn(&SkillCandidate) -> Result<Option<T>, SkillError> + Sync> Sc
             }
             let child = path.join(&entry.name);
             let kind = match entry.kind {
-                EntryKind::Folder => CandidateKind::Folder,
+                EntryKind::Dir => CandidateKind::Folder,
                 EntryKind::File if is_package_name(&entry.name) => CandidateKind::Package,
                 EntryKind::Link => {
                     match self.follow_link(&child, entry.name) {

@@ -34,8 +34,12 @@ impl SourceFile {
     /// Checks that the open file is regular and has at most `limit` bytes. It must have been opened with `O_NONBLOCK`.
     pub(crate) fn new(file: OwnedFd, path: &Path, limit: u64) -> Result<Self, StoreError> {
         let file = RegularFile::from_open(file).map_err(|error| match error {
-            OpenError::Failed(errno) => StoreError::from_errno(errno, "read", path),
-            _ => StoreError::NotRegularFile { path: path.to_owned() },
+            OpenError::NotFound(errno) | OpenError::PermissionDenied(errno) | OpenError::Failed(errno) => {
+                StoreError::from_errno(errno, "read", path)
+            }
+            OpenError::NotRegular | OpenError::Link | OpenError::EscapesRoot => {
+                StoreError::NotRegularFile { path: path.to_owned() }
+            }
         })?;
         let source = Self { file, path: path.to_owned() };
         if source.size() > limit {

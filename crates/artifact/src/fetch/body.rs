@@ -4,13 +4,13 @@
 //! after a crash the store's sweep removes it.
 
 use conjure_conversation::ArtifactContent;
+use conjure_fs::run_blocking;
 use conjure_store::{ContentWriter, FileMode, Store};
 use reqwest::Response;
 use tokio_util::sync::CancellationToken;
 
 use super::pinned_client::connection_error;
 use super::web_url::WebUrl;
-use crate::blocking::run_blocking;
 use crate::error::ArtifactError;
 use crate::media::HEAD_BYTES;
 

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, TenantId};
 use conjure_egress::{Egress, EgressPolicy, Host, HostError};
+use conjure_fs::run_blocking;
 use conjure_store::{FileMode, Store};
 
 use super::cache::{Cache, CacheEntry, CacheKey};
@@ -28,7 +29,6 @@ use super::single_flight::SingleFlight;
 use super::url_rules::UrlRules;
 use super::web_url::WebUrl;
 use super::{Fetch, FetchFuture, FetchRequest, FetchedContent};
-use crate::blocking::run_blocking;
 use crate::error::ArtifactError;
 use crate::options::{ArtifactOptions, UrlCache, UrlFetch};
 

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use conjure_fs::run_blocking;
 use reqwest::Response;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderValue};
@@ -20,7 +21,6 @@ use rustls_platform_verifier::Verifier;
 use tokio::sync::OnceCell;
 
 use super::web_url::WebUrl;
-use crate::blocking::run_blocking;
 use crate::error::{ArtifactError, Retryable};
 
 /// The most headers of a response. The HTTP parser bounds their bytes at about 400 KiB.

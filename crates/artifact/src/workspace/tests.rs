@@ -1,11 +1,12 @@
 //! What turns do to real folders, and what of it is told.
 
-use std::fs::{self, FileTimes};
+use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::time::{Duration, UNIX_EPOCH};
 
 use conjure_base::{Clock as _, SystemClock};
 use futures_util::StreamExt as _;
+use rustix::fs::{CWD, Mode, OFlags};
 use tempfile::TempDir;
 
 use super::*;

@@ -7,7 +7,6 @@
 //! uses another crate.
 
 mod archive;
-mod atomic_file;
 mod byte_reader;
 mod entry_path;
 mod extract;

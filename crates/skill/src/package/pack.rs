@@ -1,14 +1,15 @@
 //! Packing a skill's folder into a package that every reader understands.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+use conjure_fs::StagedFile;
 
 use crate::beneath::{DirHandle, EntryKind};
 use crate::error::SkillError;
 use crate::frontmatter::Mode;
 use crate::package::archive::ZipEntryKind;
-use crate::package::atomic_file::{AtomicFile, check_replaceable};
 use crate::package::layout::PathTree;
 use crate::package::limits::PackageLimits;
 use crate::package::problem::{PackageEntryError, PackageProblem};
@@ -23,6 +24,9 @@ const SKIPPED_FOLDERS: [&str; 3] = [".git", "__pycache__", "node_modules"];
 const SKIPPED_AT_ROOT: &str = "evals";
 const SKIPPED_FILE: &str = ".DS_Store";
 const SKIPPED_EXTENSION: &str = "pyc";
+
+/// All users may read a package, subject to the umask.
+const OUTPUT_MODE: rustix::fs::Mode = rustix::fs::Mode::from_raw_mode(0o666);
 
 /// The result of packing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +65,7 @@ pub fn pack(
 /// Packs a skill into a file, which is there whole or not at all, also when the process is killed meanwhile; a plain file
 /// that was there is replaced, a link, a device or a pipe is not. `output` may be a folder: then the file is named as
 /// the skill, with the ending `.skill`. File systems without nameless files, such as NFS, may keep a file
-/// `.conjure-pack-…` of a process that was killed.
+/// `.conjure-….tmp` of a process that was killed.
 ///
 /// ```
 /// use conjure_skill::{Mode, PackageLimits, load_skill_file, pack_file};
@@ -102,13 +106,27 @@ pub fn pack_file(
     }
     // Check it before anything is compressed.
     check_replaceable(&output).map_err(failed)?;
-    let mut file = AtomicFile::create_in(&parent).map_err(failed)?;
+    let folder = conjure_fs::DirHandle::open(&parent).map_err(|errno| failed(errno.into()))?;
+    let mut file = StagedFile::create_unnamed(folder, OUTPUT_MODE).map_err(failed)?;
     let packed = plan.write(&mut file).map_err(|error| match error {
         SkillError::Write { source, .. } => failed(source),
         other => other,
     })?;
-    file.publish(&output).map_err(failed)?;
+    let published = check_replaceable(&output).and_then(|()| file.sync());
+    let name = output.file_name().unwrap_or_default();
+    published.and_then(|()| file.replace(name)).map_err(failed)?;
     Ok(PackReport { output: Some(output), ..packed })
+}
+
+/// Checks that a path is a regular file or does not exist. Nothing else is replaced.
+fn check_replaceable(path: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(metadata) if !metadata.is_file() => {
+            Err(io::Error::other("a link, a device or anything else that is no plain file is not replaced"))
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// The files of a package, all valid.
@@ -178,7 +196,7 @@ impl PackPlan {
                 other => other,
             })?;
             total_bytes += content.len() as u64;
-            let permission = if file.is_executable()? { Permission::Executable } else { Permission::Plain };
+            let permission = if file.is_executable() { Permission::Executable } else { Permission::Plain };
             writer
                 .add(entry, &content, permission, &limits)
                 .map_err(|source| SkillError::Write { path: path.clone(), source })?;
