@@ -1,4 +1,5 @@
-//! A gate: waits until the schedule admits, within a deadline, and gives back when what was admitted is over.
+//! The admission gate: requests wait, with a deadline, until the scheduler admits them, and release their permit when
+//! they end.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,30 +13,30 @@ use tokio::sync::oneshot;
 use super::fair_scheduler::{AdmissionDecision, FairScheduler, Requester, Share, Ticket};
 use crate::metrics::{GaugeShare, names};
 
-/// What is told to whoever is refused before anybody was admitted long enough to learn from.
+/// The advised retry time as long as nothing has been measured.
 const FIRST_GUESS: Duration = Duration::from_millis(250);
 
-/// No advice is longer, whatever was measured.
+/// The longest advised retry time, whatever was measured.
 const LONGEST_ADVICE: Duration = Duration::from_secs(60);
 
-/// No admission is measured beyond this.
+/// Longer admissions are measured as this.
 const LONGEST_HOLD: Duration = Duration::from_secs(3_600);
 
-/// Too much is asked for at once. Nothing was begun; the same may be asked again.
+/// The error of a request that was not admitted. Nothing was started, and the same request may be sent again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} of the tenant `{tenant}` are {admitted}, and {waiting} more wait: {}", advice(*retry_after))]
 #[non_exhaustive]
 pub struct Overloaded {
-    /// What was asked for, as the gate is named.
+    /// What was requested, in the gate's words.
     pub what: &'static str,
-    /// Whose share is used up.
+    /// The tenant whose share is used up.
     pub tenant: TenantId,
-    /// How many of the tenant are at work.
+    /// How many requests of the tenant are admitted.
     pub admitted: u32,
-    /// How many of the tenant wait.
+    /// How many requests of the tenant wait.
     pub waiting: usize,
-    /// When it may be worth to ask again, from how long those who were admitted before took. `None`: never, the tenant's share
-    /// is nothing.
+    /// When another attempt makes sense, estimated from how long earlier admissions lasted. `None`: never, because the
+    /// tenant's share is zero.
     pub retry_after: Option<Duration>,
 }
 
@@ -46,20 +47,20 @@ fn advice(retry_after: Option<Duration>) -> String {
     }
 }
 
-/// How full a gate is.
+/// The load of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdmissionLoad {
-    /// How many are admitted at a time.
+    /// How many requests it admits at a time.
     pub capacity: u32,
-    /// How many are.
+    /// How many are admitted now.
     pub admitted: u32,
-    /// How many wait.
+    /// How many wait now.
     pub waiting: usize,
 }
 
-/// Admits so many at a time to something that tenants share, each tenant as its [`Share`] says. Cheap to clone: the clones are
-/// one gate.
+/// Limits how many requests use a shared thing at a time, and gives each tenant its [`Share`]. Cheap to clone; clones
+/// are the same gate.
 ///
 /// ```
 /// use std::time::Duration;
@@ -89,30 +90,30 @@ struct Inner {
 
 struct GateState {
     scheduler: FairScheduler,
-    /// Those who wait; each is sent its permit.
+    /// The waiting requests. Each gets its permit through its sender.
     waiting: HashMap<Ticket, oneshot::Sender<Permit>>,
-    /// How long an admission takes, on a sliding average. `None`: none is over yet.
+    /// The moving average of how long an admission lasts. `None`: none has ended yet.
     usual_hold: Option<Duration>,
     reported: ReportedLoad,
 }
 
-/// What was told of it to whoever records metrics.
+/// The load that was last reported as metrics.
 #[derive(Default)]
 struct ReportedLoad {
     admitted: GaugeShare,
     waiting: GaugeShare,
 }
 
-/// That somebody was admitted. Dropping it makes room for the next one.
+/// The permit of an admitted request. Dropping it admits the next one.
 #[must_use = "dropping it gives the place back at once"]
 pub struct Permit {
     gate: Arc<Inner>,
     requester: Requester,
-    /// When it is as old as an admission is measured.
+    /// The time at which the permit has the longest measured age.
     aged: Deadline,
 }
 
-/// Somebody who waits, and may stop waiting at any time.
+/// A waiting request. Dropping it gives up its place in the queue.
 struct WaitGuard<'a> {
     gate: &'a Arc<Inner>,
     requester: &'a Requester,
@@ -121,8 +122,8 @@ struct WaitGuard<'a> {
 }
 
 impl AdmissionGate {
-    /// A gate in front of `what` (as in "the sandboxes", for messages) that admits `capacity` at a time; each tenant has the
-    /// share `standard` unless it is given its own.
+    /// A gate for `what` (for messages, such as "the sandboxes") that admits `capacity` requests at a time. Each tenant
+    /// has `default_share` until it gets a share of its own.
     #[must_use]
     pub fn new(what: &'static str, capacity: u32, default_share: Share) -> Self {
         let scheduler = FairScheduler::new(capacity, default_share);
@@ -135,16 +136,18 @@ impl AdmissionGate {
         Self { inner: Arc::new(Inner { what, state }) }
     }
 
-    /// Waits until there is room for one more of this tenant. Dropping the future gives up the place in the queue.
+    /// Waits until one more request of this tenant is admitted. Cancel safe: dropping the future gives up the place in
+    /// the queue.
     ///
     /// # Errors
-    /// When as many of the tenant wait as its share allows, or nothing of it is ever admitted; when the deadline passed.
+    /// When the tenant has as many waiting requests as its share allows, when its share is zero, or when the deadline
+    /// passed.
     pub async fn admit(&self, tenant: &TenantId, deadline: Deadline) -> Result<Permit, Overloaded> {
         self.wait(&tenant.into(), deadline, |state| self.inner.overloaded(state, tenant)).await
     }
 
-    /// Waits until there is room that no tenant waits for, for what is done before any of them needs it. It is nobody's by name, and
-    /// never refused. Dropping the future gives up the place in the queue.
+    /// Waits for room that no tenant waits for, for work that is done in advance. It belongs to no tenant and is never
+    /// refused. Cancel safe: dropping the future gives up the place in the queue.
     pub(crate) async fn admit_background(&self) -> Permit {
         match self.wait(&Requester::Background, Deadline::NEVER, |_| ()).await {
             Ok(permit) => permit,
@@ -193,34 +196,34 @@ impl AdmissionGate {
         Err(refusal)
     }
 
-    /// How many it admits at a time, from now on. Nobody who is admitted is put out.
+    /// Changes how many requests are admitted at a time. Admitted requests stay.
     pub fn set_capacity(&self, capacity: u32) {
         self.inner.change(|scheduler| scheduler.set_capacity(capacity));
     }
 
-    /// What the tenant may have, from now on; `None`: what every tenant may. Nobody who is admitted or waits is put out.
+    /// Changes the share of a tenant; `None`: the default share. Admitted and waiting requests stay.
     pub fn set_share(&self, tenant: &TenantId, share: Option<Share>) {
         self.inner.change(|scheduler| scheduler.set_share(&tenant.into(), share));
     }
 
-    /// What every tenant may have that was given no share of its own, from now on.
+    /// Changes the share of all tenants that have none of their own.
     pub fn set_default_share(&self, share: Share) {
         self.inner.change(|scheduler| scheduler.set_default_share(share));
     }
 
-    /// What every tenant may have that was given no share of its own.
+    /// The share of all tenants that have none of their own.
     #[must_use]
     pub fn default_share(&self) -> Share {
         self.inner.lock().scheduler.default_share()
     }
 
-    /// What the tenant may have.
+    /// The share of a tenant.
     #[must_use]
     pub fn share(&self, tenant: &TenantId) -> Share {
         self.inner.lock().scheduler.share(&tenant.into())
     }
 
-    /// How full it is.
+    /// The load of the gate.
     #[must_use]
     pub fn load(&self) -> AdmissionLoad {
         let state = self.inner.lock();
@@ -231,7 +234,7 @@ impl AdmissionGate {
         }
     }
 
-    /// How full it is with this tenant's. The capacity is what its share allows.
+    /// The load by this tenant's requests. The capacity is that of its share.
     #[must_use]
     pub fn tenant_load(&self, tenant: &TenantId) -> AdmissionLoad {
         let (state, requester) = (self.inner.lock(), tenant.into());
@@ -246,7 +249,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells how full it is. Under the lock, so that what was told last is true.
+    /// Reports the load as metrics. It runs under the lock, so the last report is the true one.
     fn report(&self, state: &mut GateState) {
         let GateState { scheduler, reported, .. } = state;
         let admitted = usize::try_from(scheduler.admitted()).unwrap_or(usize::MAX);
@@ -274,7 +277,7 @@ impl Inner {
         }
     }
 
-    /// Changes the schedule, and admits whoever may then be.
+    /// Changes the scheduler, and admits the requests that may be admitted now.
     fn change(self: &Arc<Self>, change: impl FnOnce(&mut FairScheduler)) {
         let mut state = self.lock();
         change(&mut state.scheduler);
@@ -303,7 +306,7 @@ impl Permit {
         Self { gate: Arc::clone(gate), requester, aged: SystemClock.deadline(LONGEST_HOLD) }
     }
 
-    /// Whose it is; `None`: no tenant's, but the host's own.
+    /// The tenant of the permit; `None`: it belongs to background work.
     #[must_use]
     pub const fn tenant(&self) -> Option<&TenantId> {
         self.requester.tenant()

@@ -1,4 +1,4 @@
-//! A model whose calls pass a gate.
+//! A model whose calls pass an admission gate.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use futures_util::{FutureExt as _, StreamExt as _, stream};
 
 use super::admission_gate::{AdmissionGate, Overloaded};
 
-/// A model whose calls wait until the gate admits one more of the tenant. A call is admitted from before its request is sent
-/// until its stream has ended or is dropped.
+/// A model whose calls wait until the gate admits one more call of the tenant. The permit is held until the response's
+/// stream has ended or is dropped.
 pub struct AdmittedModel {
     model: Arc<dyn Model>,
     gate: AdmissionGate,
@@ -23,7 +23,7 @@ pub struct AdmittedModel {
 }
 
 impl AdmittedModel {
-    /// This model behind this gate, for this tenant. A call that is not admitted within `timeout` fails as
+    /// Puts this gate in front of this model, for this tenant. A call that is not admitted within `timeout` fails with
     /// [`ModelErrorKind::Overloaded`].
     #[must_use]
     pub fn new(model: Arc<dyn Model>, gate: AdmissionGate, tenant: TenantId, timeout: Duration) -> Self {

@@ -1,4 +1,4 @@
-//! Sandboxes that pass a gate.
+//! A source of sandboxes that pass an admission gate.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use futures_util::future::BoxFuture;
 use super::admission_gate::{AdmissionGate, Overloaded, Permit};
 use crate::executors::ExecutorSource;
 
-/// A source whose sandboxes wait until the gate admits one more of the tenant. A sandbox is admitted from before it is made until
-/// nothing of it is left.
+/// A source whose sandboxes wait until the gate admits one more sandbox of the tenant. The permit is held until nothing
+/// of the sandbox is left.
 #[derive(Debug)]
 pub struct AdmittedSource {
     source: Arc<dyn ExecutorSource>,
@@ -19,7 +19,7 @@ pub struct AdmittedSource {
 }
 
 impl AdmittedSource {
-    /// This source behind this gate, for this tenant.
+    /// Puts this gate in front of this source, for this tenant.
     #[must_use]
     pub fn new(source: Arc<dyn ExecutorSource>, gate: AdmissionGate, tenant: TenantId) -> Self {
         Self { source, gate, tenant }
@@ -47,8 +47,8 @@ impl ExecutorSource for AdmittedSource {
     }
 }
 
-/// Until when the turn of a start is waited for that is to be over by then: a tenth of the time is left to make what it is about,
-/// or to say that it was not its turn before whoever asked has given up.
+/// The deadline for the wait for admission, if the start must be over by `deadline`. A tenth of the time remains for
+/// the start itself, or for an error that still reaches the caller.
 pub(crate) fn deadline_before(deadline: Deadline) -> Deadline {
     let left = SystemClock.remaining(deadline);
     SystemClock.deadline(left.saturating_sub(left / 10)).min(deadline)

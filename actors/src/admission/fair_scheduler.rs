@@ -1,34 +1,35 @@
-//! The order in which those who wait are admitted: weighted max-min fairness, as a machine without a clock.
+//! The order of admission: weighted max-min fairness, as a pure state machine without a clock.
 //!
-//! Room goes to the tenant that has the least of it now in relation to its weight; among equals to the one that was given
-//! the least since it waits (start-time fair queueing: a tenant that begins to wait begins where the others are, and has
-//! saved up nothing). Within a tenant, first in, first out. So a larger share is not had by being early, by asking often, or
-//! by holding for long.
+//! The next permit goes to the tenant that has the least now in relation to its weight. Among equals it goes to the one
+//! that was given the least since it waits (start-time fair queueing: a tenant that begins to wait starts where the
+//! others are, without savings). Within a tenant the order is first in, first out. So a tenant gains nothing by being
+//! early, by asking often, or by holding permits for long.
 //!
-//! What is done before any tenant needs it (by the house) has a lane beside theirs, and room that no tenant waits for: what it makes
-//! is for whoever comes next, so a part of the room for it would be had by whoever comes often.
+//! Background work, which is done before a tenant needs it, has its own lane. It gets only room that no tenant waits
+//! for. Otherwise a part of the room would go to whoever comes often.
 //!
-//! A tenant that neither holds anything nor waits is forgotten.
+//! A tenant that holds nothing and does not wait is forgotten.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU32;
 
 use conjure_base::TenantId;
 
-/// What a tenant may have of what a [`Gate`](super::AdmissionGate) admits to, at a time.
+/// The share of a tenant at an [`AdmissionGate`](super::AdmissionGate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// Its part in relation to other tenants' when not all find room: one of weight 3 gets three times what one of weight 1
-    /// gets. At most [`Share::HEAVIEST`]; what is more counts as that.
+    /// The tenant's weight in relation to others when there is not enough room: weight 3 gets three times as much as
+    /// weight 1. Larger weights than [`Share::HEAVIEST`] count as that.
     pub weight: NonZeroU32,
-    /// How many of its are admitted at a time, however much room there is. 0: none ever, each is refused at once.
+    /// How many requests of the tenant are admitted at a time, however much room there is. 0: each request is refused
+    /// at once.
     pub admitted: u32,
-    /// How many of its wait at a time; a further one is refused at once. 0: none waits.
+    /// How many requests of the tenant may wait. One more is refused at once. 0: none waits.
     pub waiting: u32,
 }
 
 impl Share {
-    /// No weight beyond this is told apart.
+    /// The largest weight.
     pub const HEAVIEST: u32 = 1_000;
 
     pub(super) fn weight(&self) -> u64 {
@@ -37,17 +38,17 @@ impl Share {
 }
 
 impl Default for Share {
-    /// The weight 1, as many admitted as there is room for, 1,000 waiting.
+    /// Weight 1, no limit of admitted requests, 1,000 waiting ones.
     fn default() -> Self {
         Self { weight: NonZeroU32::MIN, admitted: u32::MAX, waiting: 1_000 }
     }
 }
 
-/// Whose a place at a gate is, and who waits for one.
+/// Who asks for a permit.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Requester {
     Tenant(TenantId),
-    /// No tenant's: what is done before any of them needs it.
+    /// Background work, which belongs to no tenant.
     Background,
 }
 
@@ -66,26 +67,27 @@ impl From<&TenantId> for Requester {
     }
 }
 
-/// What one admission costs at weight 1. Divisible by every weight up to 10, and precise to a millionth for all of them.
+/// The cost of one admission at weight 1. It is divisible by every weight up to 10, and precise to a millionth for all
+/// others.
 const UNIT: u64 = 2_520 * 1_000_000;
 
-/// What the house may have, whatever tenants may: it is never refused.
+/// The share of background work, whatever tenants have: it is never refused.
 const BACKGROUND: Share = Share { weight: NonZeroU32::MIN, admitted: u32::MAX, waiting: u32::MAX };
 
-/// A place among those who wait.
+/// The place of a waiting request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Ticket(u64);
 
-/// What becomes of who asks.
+/// The scheduler's answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AdmissionDecision {
     Admitted,
     Waiting(Ticket),
-    /// As many of the party wait as may, or nothing of it is ever admitted.
+    /// The requester has as many waiting requests as it may, or its share is zero.
     Refused,
 }
 
-/// Who is admitted, and who waits.
+/// The admitted and the waiting requests.
 #[derive(Debug)]
 pub(super) struct FairScheduler {
     capacity: u32,
@@ -93,24 +95,24 @@ pub(super) struct FairScheduler {
     default_share: Share,
     shares: BTreeMap<Requester, Share>,
     lanes: BTreeMap<Requester, Lane>,
-    /// The parties that wait and may have more, the next one first.
+    /// The requesters that wait and may have more, the next one first.
     ready: BTreeSet<Rank>,
-    /// The most that anybody had been given before they were admitted: where those begin who begin to wait.
+    /// The virtual time: requesters that begin to wait start here.
     virtual_time: u64,
     tickets: u64,
 }
 
-/// A party that holds something, or waits.
+/// The state of a requester that holds a permit or waits.
 #[derive(Debug)]
 struct Lane {
     share: Share,
     admitted: u32,
     waiting: VecDeque<Ticket>,
-    /// What it was given in relation to its weight.
+    /// What the requester was given, divided by its weight.
     served: u64,
 }
 
-/// Lower is sooner.
+/// The order of requesters; lower ranks come first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     load: u64,
@@ -119,7 +121,7 @@ struct Rank {
 }
 
 impl Lane {
-    /// `None`: nobody of it waits, or it has all it may have.
+    /// The rank of a requester; `None`: it does not wait, or it has all it may have.
     fn rank(&self, requester: &Requester) -> Option<Rank> {
         let is_ready = !self.waiting.is_empty() && self.admitted < self.share.admitted;
         let load = match requester {
@@ -144,7 +146,7 @@ impl FairScheduler {
         }
     }
 
-    /// Somebody of the party asks. Whoever waits is told by [`FairScheduler::next`].
+    /// Requests a permit. [`FairScheduler::next`] returns the tickets that are admitted later.
     pub(super) fn request(&mut self, requester: &Requester) -> AdmissionDecision {
         let share = self.share(requester);
         let has_room = self.admitted < self.capacity;
@@ -175,7 +177,7 @@ impl FairScheduler {
         decision
     }
 
-    /// Admits the next one, where there is room.
+    /// Admits the next waiting request, if there is room.
     pub(super) fn next(&mut self) -> Option<(Requester, Ticket)> {
         if self.admitted >= self.capacity {
             return None;
@@ -191,23 +193,23 @@ impl FairScheduler {
         Some((requester, ticket))
     }
 
-    /// Somebody who was admitted is done.
+    /// Releases a permit.
     pub(super) fn release(&mut self, requester: &Requester) {
         self.admitted = self.admitted.saturating_sub(1);
         self.change(requester, |lane, _| lane.admitted = lane.admitted.saturating_sub(1));
     }
 
-    /// Somebody does not wait any more; nothing happens when they were admitted before.
+    /// Cancels a waiting request. Nothing happens if it was admitted before.
     pub(super) fn cancel_wait(&mut self, requester: &Requester, ticket: Ticket) {
         self.change(requester, |lane, _| lane.waiting.retain(|waiting| *waiting != ticket));
     }
 
-    /// How much there is from now on. Where it is less than what is admitted, nobody is admitted until it is not.
+    /// Changes the capacity. If more requests are admitted than that, none is admitted until enough have ended.
     pub(super) const fn set_capacity(&mut self, capacity: u32) {
         self.capacity = capacity;
     }
 
-    /// What the party may have from now on; `None`: what every tenant may. Those who are admitted or wait stay.
+    /// Changes the share of a requester; `None`: the default share. Admitted and waiting requests stay.
     pub(super) fn set_share(&mut self, requester: &Requester, share: Option<Share>) {
         match share {
             Some(share) => drop(self.shares.insert(requester.clone(), share)),
@@ -217,7 +219,7 @@ impl FairScheduler {
         self.change(requester, |lane, _| lane.share = share);
     }
 
-    /// What those may have from now on that have no share of their own.
+    /// Changes the share of those that have none of their own.
     pub(super) fn set_default_share(&mut self, share: Share) {
         self.default_share = share;
         let lanes: Vec<Requester> = self.lanes.keys().cloned().collect();
@@ -242,22 +244,22 @@ impl FairScheduler {
         self.capacity
     }
 
-    /// How many are admitted of all parties.
+    /// How many requests are admitted in all.
     pub(super) const fn admitted(&self) -> u32 {
         self.admitted
     }
 
-    /// How many of the party are admitted, and how many wait.
+    /// How many requests of this requester are admitted, and how many wait.
     pub(super) fn load(&self, requester: &Requester) -> (u32, usize) {
         self.lanes.get(requester).map_or((0, 0), |lane| (lane.admitted, lane.waiting.len()))
     }
 
-    /// How many wait of all parties.
+    /// How many requests wait in all.
     pub(super) fn waiting(&self) -> usize {
         self.lanes.values().map(|lane| lane.waiting.len()).sum()
     }
 
-    /// Changes a lane, and puts it where it then belongs.
+    /// Changes a lane, and sorts it in again.
     fn change<T>(&mut self, requester: &Requester, change: impl FnOnce(&mut Lane, u64) -> T) -> T {
         let share = self.share(requester);
         let lane = self.lanes.entry(requester.clone()).or_insert_with(|| Lane {

@@ -1,9 +1,9 @@
-//! Who is next: what many tenants share of a host (sandboxes, calls of a model), each gets its share of.
+//! Admission: what many tenants share on one machine (sandboxes, model calls) is divided between them by shares.
 //!
-//! A [`AdmissionGate`] stands in front of one such thing. It is busy without being crowded: while there is room, whoever asks is
-//! admitted at once; else those who wait are admitted in the order of their tenants' [`Share`]s, not in the order in which
-//! they came, so that a tenant that asks a thousand times waits behind itself. The order is a pure machine
-//! (`scheduler`). [`AdmittedModel`] and [`AdmittedSource`] put a model and sandboxes behind one.
+//! An [`AdmissionGate`] stands in front of one such thing. While there is room, each request is admitted at once.
+//! Otherwise requests are admitted in the order of their tenants' [`Share`]s and not of their arrival, so a tenant with
+//! a thousand requests waits behind itself. A pure state machine (`fair_scheduler`) decides the order.
+//! [`AdmittedModel`] and [`AdmittedSource`] put a model and sandboxes behind a gate.
 
 mod admission_gate;
 mod fair_scheduler;

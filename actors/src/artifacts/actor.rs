@@ -1,8 +1,8 @@
-//! The actor that does for a session's artifacts what takes long, and has the session's actor record what came of it.
+//! The actor that does the slow work for a session's artifacts, and has the session's actor record the results.
 //!
-//! Each request is a tracked task of its own: it ends when nobody waits for it any more, at its deadline, and with the actor. Only a
-//! registration that is being recorded goes on until it is known what came of it. State: which names are being taken in, so that no file
-//! is read for a name that somebody else is about to have.
+//! Each request is a tracked task. It ends when nobody waits for it any more, at its deadline, and with the actor. Only
+//! a registration that is being recorded continues until its outcome is known. State: the names of registrations in
+//! progress, so that no file is read for a name that is about to be taken.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -22,16 +22,16 @@ use crate::session::{
 };
 use crate::supervision::{Address, Context, Failure, Flow, Job, Reply, SendError, Worker};
 
-/// How many requests may be under way.
+/// How many requests may run at a time.
 const MAX_REQUESTS: usize = 32;
 
-/// What it is made of.
+/// The services of the registry.
 #[derive(Clone)]
 pub(crate) struct RegistryDeps {
     pub(crate) services: ArtifactServices,
     pub(crate) entry: Arc<SessionEntry>,
     pub(crate) pinning: Arc<ContentPinning>,
-    /// Who records.
+    /// The session's actor, which records the results.
     pub(crate) session: Address<ActorMessage>,
 }
 
@@ -102,7 +102,7 @@ impl Worker for ArtifactRegistryActor {
     }
 }
 
-/// Does the work until nobody wants it any more, and answers.
+/// Runs the work and answers, unless the caller stops waiting before.
 async fn run_and_reply<T, F, W>(reply: ReplyTo<T>, work: F)
 where
     T: Send + 'static,
@@ -115,7 +115,7 @@ where
     }
 }
 
-/// Does the work until nobody wants it any more. Where it is not done, whoever waits is told why.
+/// Runs the work until nobody waits for it. If it is not done by then, the caller gets an error.
 async fn until_abandoned<T: Send + 'static, D>(
     mut reply: ReplyTo<T>,
     work: impl Future<Output = Result<D, SessionError>>,
@@ -136,7 +136,8 @@ async fn until_abandoned<T: Send + 'static, D>(
     }
 }
 
-/// Answers with what comes of it, in time. It comes to its end even so, as what is on its way cannot be called back.
+/// Answers with the result, if there is one in time. The work itself runs to its end, because a message on its way
+/// cannot be recalled.
 async fn to_result<T: Send + 'static>(
     reply: ReplyTo<T>,
     work: impl Future<Output = Result<T, SessionError>>,
@@ -155,8 +156,8 @@ async fn to_result<T: Send + 'static>(
 }
 
 impl RegistryDeps {
-    /// Takes it in, where there is room, holds its content, has it recorded, in this order. What is held is let go when it is known what was
-    /// recorded.
+    /// Registers an artifact: ingests its content, if there is room; pins it; has it recorded. The temporary pin is
+    /// released when the outcome is known.
     async fn register(&self, registration: Registration, reply: ReplyTo<Artifact>) {
         let deadline = reply.deadline();
         let holding = async {
@@ -226,7 +227,7 @@ impl RegistryDeps {
         Ok(self.services.resolver.open(&resolved).await?)
     }
 
-    /// Returns when it is known whether the session has recorded it: by then, it is not sent any more.
+    /// Has a change recorded. Returns when the outcome is known; by then no attempt is on its way.
     async fn record(&self, change: ArtifactChange, deadline: Deadline) -> Result<(), SessionError> {
         let (reply, answer) = Reply::new(deadline);
         tokio::pin!(answer);
@@ -249,7 +250,7 @@ impl RegistryDeps {
     }
 }
 
-/// A name that is being taken in, until this is dropped.
+/// Reserves a name for a registration until it is dropped.
 struct NameReservation {
     name: ArtifactName,
     names: Arc<Mutex<BTreeSet<ArtifactName>>>,

@@ -1,4 +1,4 @@
-//! What a host does with a session's artifacts.
+//! The handle of a session's artifacts.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::session::{Session, SessionError, SessionRequest};
 
 use super::request::ArtifactRequest;
 
-/// The artifacts of a session: files and data that it is given, by name. Cheap to clone; calls revive the session.
+/// The artifacts of a session: files and data that it was given by name. Cheap to clone; calls revive the session.
 ///
-/// Names are texts here, and checked: what is no name of an artifact is a typed error.
+/// Names are plain text here and are checked: an invalid name is a typed error.
 #[derive(Debug, Clone)]
 pub struct Artifacts {
     session: Session,
@@ -24,18 +24,19 @@ impl Artifacts {
         Self { session }
     }
 
-    /// Gives the session this under this name: tools see it from their next call on, also in a turn that runs. A file is taken in as it
-    /// is now; a URL is fetched when somebody first wants what it leads to. Returns when it is recorded.
+    /// Registers an artifact under this name. Tools see it from their next call on, also in a running turn. A file is
+    /// copied as it is now; a URL is fetched when it is first needed. Returns when the artifact is recorded.
     ///
     /// # Errors
-    /// [`SessionError::Artifact`] says what is wrong with the name or the source, and that there is one of this name already.
-    /// [`SessionError::Quota`]: its tenant has as much on the disk as it may, or would have more with it; nothing is left of it then.
+    /// [`SessionError::Artifact`] if the name or the source is invalid, or if the name is taken.
+    /// [`SessionError::Quota`] if the tenant's disk quota is used up, or would be exceeded; nothing of the artifact is
+    /// left then.
     pub async fn register(&self, name: &str, source: RegistrationSource) -> Result<Artifact, SessionError> {
         let name = ArtifactName::new(name).map_err(ArtifactError::from)?;
         self.register_with(Registration::new(name, source)).await
     }
 
-    /// The same with what else is known of it.
+    /// Registers an artifact with more options.
     ///
     /// # Errors
     /// As for [`Artifacts::register`].
@@ -45,17 +46,17 @@ impl Artifacts {
         self.session.request(message).await
     }
 
-    /// What a reference stands for: a file of a skill, an artifact, what a URL leads to. URLs are fetched for that, where what was
-    /// fetched before is not good any more.
+    /// Resolves a reference: a file of a skill, an artifact, or the content of a URL. URLs are fetched if the content
+    /// that was fetched before is stale.
     ///
     /// # Errors
-    /// [`SessionError::Artifact`] says why it is not to be had.
+    /// [`SessionError::Artifact`] if the reference cannot be resolved.
     pub async fn resolve(&self, uri: &str) -> Result<ResolvedReference, SessionError> {
         let uri = ArtifactUri::parse(uri)?;
         self.session.request(|reply| SessionRequest::Artifacts(ArtifactRequest::Resolve { uri, reply })).await
     }
 
-    /// The bytes of what a reference stands for, as a stream.
+    /// Opens the content of a reference as a stream.
     ///
     /// # Errors
     /// As for [`Artifacts::resolve`].
@@ -64,7 +65,7 @@ impl Artifacts {
         self.session.request(|reply| SessionRequest::Artifacts(ArtifactRequest::Open { uri, reply })).await
     }
 
-    /// All of them, in the order in which they were registered. Nothing is fetched.
+    /// All artifacts of the session, in the order of registration. Nothing is fetched.
     ///
     /// # Errors
     /// When the session cannot be started.
@@ -72,7 +73,7 @@ impl Artifacts {
         Ok(self.all().await?.iter().map(|artifact| Artifact::clone(artifact)).collect())
     }
 
-    /// One of them. Nothing is fetched.
+    /// One artifact of the session. Nothing is fetched.
     ///
     /// # Errors
     /// When the session has none of this name.
@@ -85,7 +86,7 @@ impl Artifacts {
         })
     }
 
-    /// The session does not have it any more, from its tools' next call on. Who reads it just then goes on.
+    /// Removes an artifact from the session, from its tools' next call on. Running readers of it continue.
     ///
     /// # Errors
     /// When the session has none of this name.
@@ -94,10 +95,10 @@ impl Artifacts {
         self.change(ArtifactChange::Unregister(name)).await
     }
 
-    /// The session does not have any of them any more.
+    /// Removes all artifacts from the session.
     ///
     /// # Errors
-    /// When that was not recorded.
+    /// When the removal was not recorded.
     pub async fn cleanup(&self) -> Result<(), SessionError> {
         self.change(ArtifactChange::Clear).await
     }

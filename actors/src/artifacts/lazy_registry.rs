@@ -1,6 +1,7 @@
-//! Where the registry of a session's artifacts is: below the session's actor, started by the first request.
+//! The address of a session's artifact registry, which stands below the session's actor and is started by the first
+//! request.
 //!
-//! State: the address of the one that runs. It goes with the session's actor.
+//! State: the address of the running registry. It ends with the session's actor.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,28 +14,28 @@ use super::request::ArtifactRequest;
 use crate::session::SessionError;
 use crate::supervision::{Address, ChildId, ChildScope, Restart, WorkerSpec};
 
-/// After so long without a request it goes.
+/// The registry stops after this time without a request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How many requests may wait for it.
+/// How many requests may wait for the registry.
 const QUEUE_CAPACITY: usize = 64;
 
-/// Clones are the same place.
+/// Starts the registry on demand. Clones share it.
 #[derive(Clone)]
 pub(crate) struct LazyRegistry {
     child_scope: ChildScope,
-    /// Whoever starts one has this.
+    /// Held by the caller that starts the registry.
     address: Arc<tokio::sync::Mutex<Option<Address<ArtifactRequest>>>>,
 }
 
 impl LazyRegistry {
-    /// Below this incarnation of a session.
+    /// A registry below this incarnation of a session.
     pub(crate) fn new(child_scope: ChildScope) -> Self {
         Self { child_scope, address: Arc::default() }
     }
 
-    /// The registry, started where none runs. One that failed is started anew by the next request: requests that it had are lost, and
-    /// nothing that was recorded.
+    /// Returns the running registry, and starts it if none runs. If the registry fails, its waiting requests are lost,
+    /// nothing recorded is, and the next request starts it again.
     pub(crate) async fn get_or_start(
         &self,
         deps: &RegistryDeps,

@@ -1,23 +1,24 @@
-//! The artifacts of a session (ADR-0018, section 2): what it is given, by name, and what its host asks of them.
+//! The artifacts of a session (ADR-0018, section 2): what it is given by name, and the requests of its embedder.
 //!
-//! What a session has is recorded by its conversation, and its bytes lie in its tenant's store, where they are kept from before that is
-//! recorded until after it is recorded that the session has them no more ([`ContentPinner`]): a crash loses nothing. The
-//! `ArtifactRegistryActor` does what takes long, beside the session's actor: it takes files in, resolves references, fetches URLs for
-//! the host; then the session's actor records what came of it, also while a turn runs: the next call of a tool sees it. It is started by
-//! the first request that needs it, stands below the session's actor, so that its death is not the session's, and goes when nobody asks
-//! anything for a while: a session without artifacts has none.
+//! The conversation records which artifacts a session has. Their bytes are in its tenant's store. They are pinned
+//! before the artifact is recorded and unpinned after its removal is recorded ([`ContentPinner`]), so a crash loses
+//! nothing. The `ArtifactRegistryActor` does the slow work beside the session's actor: it ingests files, resolves
+//! references and fetches URLs. The session's actor then records the result, also while a turn runs, and the next tool
+//! call sees it. The registry is started by the first request that needs it, stands below the session's actor, so its
+//! failure is not the session's, and stops after a while without requests. A session without artifacts has none.
 //!
-//! What a URL led to is only kept when it is recorded: what is lost of it is fetched again.
+//! The content of a URL is kept only when it is recorded. If it is lost, it is fetched again.
 //!
-//! Tools resolve references by themselves (`conjure_toolbox`): nothing of theirs passes through here.
+//! Tools resolve references by themselves (`conjure_toolbox`) and do not use this registry.
 //!
-//! **When artifacts go.** With the session; when they are unregistered; and when nothing was recorded in the session for
-//! [`ArtifactOptions::session_ttl`](conjure_artifact::ArtifactOptions::session_ttl), an hour unless the host says otherwise, and no turn
-//! runs or waits for a person ([`have_expired`]). That is seen when somebody uses the session again: from then on they are gone as if they
-//! were unregistered, and that is recorded. A host's janitor may see it before, and record the same of a session that is put away.
+//! **When artifacts end.** With the session; when they are unregistered; and when nothing was recorded in the session
+//! for [`ArtifactOptions::session_ttl`](conjure_artifact::ArtifactOptions::session_ttl) (one hour by default), and no
+//! turn runs or waits for a person. The next use of the session detects this. From then on the artifacts are treated as
+//! unregistered, and that is recorded. A maintenance task may detect it earlier, and records the same for a passivated
+//! session.
 //!
-//! State: requests under way, in memory. They end as lost with the actor or its session; what was recorded is recorded, and a content
-//! that was stored and not recorded is garbage of its store, when nobody keeps it any more.
+//! State: running requests, in memory. They are lost with the actor or its session. A content that was stored and not
+//! recorded is garbage of its store once nobody pins it.
 
 mod actor;
 mod handle;

@@ -1,9 +1,10 @@
-//! When the contents of a session's artifacts are kept: one for each incarnation of the session.
+//! Pins the contents of a session's artifacts. Each incarnation of the session has its own instance.
 //!
-//! A content is held before it is recorded that the session has it, and let go after it is recorded that it does not have it any more. So
-//! what was acknowledged is kept, whenever the host dies; what is kept besides is let go when the session is revived.
+//! A content is pinned before its artifact is recorded, and unpinned after the removal of its artifact is recorded. So
+//! acknowledged artifacts survive a crash at any time. Superfluous pins are removed when the session is revived.
 //!
-//! State, in memory: what is held for registrations under way, and what is kept. The next incarnation begins with what is recorded.
+//! State, in memory: the pins of registrations in progress, and the pinned contents. The next incarnation starts with
+//! what is recorded.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,29 +21,29 @@ pub(crate) struct ContentPinning {
     pinner: Arc<dyn ContentPinner>,
     entry: Arc<SessionEntry>,
     epoch: Epoch,
-    /// The keeper does one thing at a time.
+    /// Held while the pins are changed.
     exclusive: tokio::sync::Mutex<()>,
     state: Mutex<PinState>,
 }
 
 #[derive(Debug, Default)]
 struct PinState {
-    /// What registrations under way hold, by their numbers.
+    /// The contents that registrations in progress hold, by number.
     pins: BTreeMap<u64, ArtifactContent>,
     next_id: u64,
-    /// What is kept, and that it is all; `None` where that is not known.
+    /// The complete list of pinned contents; `None` if it is not known.
     pinned: Option<Vec<ArtifactContent>>,
-    /// Whether somebody is about to put it in order.
+    /// Whether a synchronisation is about to run.
     is_sync_pending: bool,
 }
 
 impl ContentPinning {
-    /// For the incarnation of this epoch. What those before it kept is not known.
+    /// The pins of the incarnation with this epoch. The pins of earlier ones are not known.
     pub(crate) fn new(pinner: Arc<dyn ContentPinner>, entry: Arc<SessionEntry>, epoch: Epoch) -> Self {
         Self { pinner, entry, epoch, exclusive: tokio::sync::Mutex::default(), state: Mutex::default() }
     }
 
-    /// Keeps this content until it is known whether it was recorded that the session has it, which is when what is returned may be dropped.
+    /// Pins this content until the outcome of its registration is known. The caller drops the guard then.
     pub(crate) async fn pin(self: &Arc<Self>, content: ArtifactContent) -> Result<PinGuard, ArtifactError> {
         let pins = PinGuard::new(self, content.clone());
         let _exclusive = self.exclusive.lock().await;
@@ -51,7 +52,7 @@ impl ContentPinning {
         Ok(pins)
     }
 
-    /// Whether somebody is to put in order what is kept: whoever is told so does it.
+    /// Whether the pins must be synchronised. A caller that gets `true` must call [`ContentPinning::sync`].
     pub(crate) fn needs_sync(&self) -> bool {
         let mut state = lock(&self.state);
         if state.is_sync_pending || state.pinned.as_ref() == Some(&self.wanted(&state)) {
@@ -61,7 +62,7 @@ impl ContentPinning {
         true
     }
 
-    /// Keeps what the session has and what is held, and nothing else.
+    /// Pins the contents that the session has and that are held, and unpins all others.
     pub(crate) async fn sync(&self) {
         let _exclusive = self.exclusive.lock().await;
         let wanted = {
@@ -77,7 +78,7 @@ impl ContentPinning {
         }
     }
 
-    /// What is to be kept by now, each content once.
+    /// The contents to pin now, each once.
     fn wanted(&self, state: &PinState) -> Vec<ArtifactContent> {
         let mut wanted = self.entry.observer.projection.artifact_contents();
         wanted.extend(state.pins.values().cloned());
@@ -87,7 +88,7 @@ impl ContentPinning {
     }
 }
 
-/// A content is kept, until this is dropped, whether the session has it or not.
+/// Keeps a content pinned until it is dropped, whether the session has it or not.
 pub(crate) struct PinGuard {
     pinning: Arc<ContentPinning>,
     id: u64,

@@ -1,4 +1,4 @@
-//! What is asked of a session's registry of artifacts.
+//! The requests to a session's artifact registry.
 
 use conjure_artifact::{ArtifactUri, OutputContent, Registration, RegistrationSource, ResolvedReference};
 use conjure_base::Deadline;
@@ -6,38 +6,38 @@ use conjure_conversation::{Artifact, SessionFile};
 
 use crate::session::{ReplyTo, SessionError};
 
-/// What a host asks of a session's artifacts and takes longer than a moment.
+/// A request about a session's artifacts that takes time.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ArtifactRequest {
-    /// The session is to have this artifact.
+    /// Registers an artifact.
     Register {
-        /// Which.
+        /// The artifact.
         registration: Box<Registration>,
-        /// Told what was recorded.
+        /// Answered with the recorded artifact.
         reply: ReplyTo<Artifact>,
     },
-    /// What does this reference stand for?
+    /// Resolves a reference.
     Resolve {
         /// The reference.
         uri: ArtifactUri,
-        /// Told.
+        /// Answered with what the reference leads to.
         reply: ReplyTo<ResolvedReference>,
     },
-    /// The bytes of what a reference stands for are wanted.
+    /// Opens the content of a reference.
     Open {
         /// The reference.
         uri: ArtifactUri,
-        /// Given them.
+        /// Answered with the content.
         reply: ReplyTo<OutputContent>,
     },
-    /// A file that the session produced is to be a content of its tenant's store, for other sessions to be given.
+    /// Copies a produced file into the tenant's store, so that other sessions can have it.
     Store {
-        /// Which, and its bytes.
+        /// The file.
         file: Box<SessionFile>,
-        /// Where it is read.
+        /// Its content.
         content: Box<OutputContent>,
-        /// Given the source of an artifact.
+        /// Answered with the source of an artifact.
         reply: ReplyTo<RegistrationSource>,
     },
 }
@@ -53,7 +53,7 @@ impl ArtifactRequest {
         }
     }
 
-    /// Until when somebody waits for the answer.
+    /// The time until which the caller waits.
     pub(crate) const fn deadline(&self) -> Deadline {
         match self {
             Self::Register { reply, .. } => reply.deadline(),

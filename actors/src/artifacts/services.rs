@@ -1,4 +1,4 @@
-//! What a session's artifacts are worked with.
+//! The services behind a session's artifacts.
 
 use std::any::Any;
 use std::fmt;
@@ -13,43 +13,43 @@ use futures_util::future::BoxFuture;
 use crate::session::SessionError;
 use crate::supervision::Failure;
 
-/// What a session's artifacts are taken in and found with. A session whose parts have none has no artifacts.
+/// The services with which a session's artifacts are ingested and resolved. A session whose components have none has no
+/// artifacts.
 #[derive(Clone)]
 pub struct ArtifactServices {
-    /// Takes sources in.
+    /// Ingests sources.
     pub ingestor: ArtifactIngestor,
-    /// Finds what references stand for; its store is the session's tenant's, and everything lies there.
+    /// Resolves references. Its store is the store of the session's tenant.
     pub resolver: ReferenceResolver,
-    /// Sees to it that contents stay for as long as the session has them.
+    /// Keeps contents alive while the session has them.
     pub pinner: Arc<dyn ContentPinner>,
-    /// Says whether there is room for more contents.
+    /// Checks the tenant's disk quota.
     pub quota: Arc<dyn StoreQuota>,
 }
 
-/// Says whether a session's tenant may have more in its store. It is asked before a content is stored that the host gives the session, or
-/// makes of what the session produced.
+/// Decides whether a session's tenant may have more in its store. It is asked before a content is stored for an
+/// artifact.
 pub trait StoreQuota: Send + Sync {
-    /// Sets so many bytes aside for a content that is about to be stored: whoever else asks meanwhile finds that much less. The future may
-    /// be dropped.
+    /// Reserves this many bytes for a content that is about to be stored. Others find that much less room. Cancel safe.
     ///
     /// # Errors
-    /// [`SessionError::Quota`] where the tenant has as much as it may, or would have more with these; [`SessionError::UsageUnknown`].
+    /// [`SessionError::Quota`] if the tenant's quota is used up, or would be exceeded; [`SessionError::UsageUnknown`].
     fn reserve(&self, bytes: u64) -> BoxFuture<'_, Result<SpaceReservation, SessionError>>;
 }
 
-/// Room that is set aside, until this is dropped: when the content is stored, or came to nothing.
+/// Reserved disk space. It is released when this is dropped: after the content was stored, or after it failed.
 #[must_use = "dropping it gives the room back"]
 pub struct SpaceReservation(
     #[expect(dead_code, reason = "it is there to be dropped")] Option<Box<dyn Any + Send>>,
 );
 
 impl SpaceReservation {
-    /// Gives the room back by dropping this.
+    /// A reservation that is released by dropping `guard`.
     pub fn with_guard(guard: impl Any + Send) -> Self {
         Self(Some(Box::new(guard)))
     }
 
-    /// Where nobody counts.
+    /// A reservation where nobody counts.
     pub const fn unlimited() -> Self {
         Self(None)
     }
@@ -61,29 +61,30 @@ impl fmt::Debug for SpaceReservation {
     }
 }
 
-/// There is room for everything.
+/// There is no quota.
 impl StoreQuota for () {
     fn reserve(&self, _: u64) -> BoxFuture<'_, Result<SpaceReservation, SessionError>> {
         Box::pin(std::future::ready(Ok(SpaceReservation::unlimited())))
     }
 }
 
-/// Sees to it that the contents of a session's artifacts stay in their store for as long as the session has them.
+/// Keeps the contents of a session's artifacts in their store while the session has them.
 ///
-/// Each incarnation of a session says which it is, by the epoch of its lease. Work of an earlier one may still be under way when a later
-/// one has begun: it takes nothing from that.
+/// Each incarnation of a session identifies itself by the epoch of its lease. Work of an earlier one may still run when
+/// a later one has started; it must not unpin anything of the later one.
 pub trait ContentPinner: Send + Sync {
-    /// Keeps this content, too. Called before it is recorded that the session has it. The future may be dropped.
+    /// Pins this content. Called before its artifact is recorded. The future may be dropped.
     ///
     /// # Errors
-    /// When it cannot be kept, or is not there any more: the session is not given it then.
+    /// When the content cannot be pinned, or does not exist any more. The session does not get the artifact then.
     fn pin(&self, epoch: Epoch, content: ArtifactContent) -> BoxFuture<'_, Result<(), ArtifactError>>;
 
-    /// Keeps these contents, and none that the session had before. Called when the session is revived, and after changes; never at the same
-    /// time as another call for one incarnation, but for one whose future was dropped. The future may be dropped.
+    /// Pins exactly these contents, and unpins what earlier incarnations pinned. Called when the session is revived,
+    /// and after changes. Calls of one incarnation do not overlap, except with a call whose future was dropped. The
+    /// future may be dropped.
     ///
     /// # Errors
-    /// Whatever went wrong; it is logged, and tried again at the next occasion.
+    /// Any failure. It is logged and tried again later.
     fn retain(&self, epoch: Epoch, contents: Vec<ArtifactContent>) -> BoxFuture<'_, Result<(), Failure>>;
 }
 
@@ -99,7 +100,7 @@ impl ContentPinner for () {
 }
 
 impl ArtifactServices {
-    /// What the host permits.
+    /// The options of artifacts.
     #[must_use]
     pub fn options(&self) -> &ArtifactOptions {
         self.resolver.options()
@@ -112,7 +113,8 @@ impl fmt::Debug for ArtifactServices {
     }
 }
 
-/// Whether a session has artifacts that expired as nobody used it for so long. A turn that runs, or waits for a person, uses it.
+/// Whether a session's artifacts have expired because nobody has used the session for so long. A turn that runs or
+/// waits for a person uses it.
 #[must_use]
 pub fn have_expired(state: &SessionState, options: &ArtifactOptions, now: Timestamp) -> bool {
     let is_used = state.turn().is_some() || state.view().artifacts().is_empty();

@@ -1,11 +1,11 @@
-//! An error of artifacts that many can be told of.
+//! An error about artifacts that can be sent to several callers.
 
 use std::fmt;
 use std::sync::Arc;
 
 use conjure_artifact::{ArtifactError, ArtifactErrorKind};
 
-/// An [`ArtifactError`] that can be cloned and compared: two are the same when they say the same.
+/// An [`ArtifactError`] that can be cloned and compared. Two are equal if their texts are.
 #[derive(Clone)]
 pub struct SharedArtifactError(Arc<ArtifactError>);
 

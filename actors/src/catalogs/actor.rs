@@ -1,6 +1,7 @@
-//! The registry's actor: it has catalogs loaded, one load of each at a time, and again when their files change.
+//! The actor of the catalog registry. It runs one load of each catalog at a time, and loads a catalog again when its
+//! files change.
 //!
-//! State: which loads are under way and who waits for them. In a crash those callers learn that it is lost, and the next
+//! State: the running loads and their waiting callers. After a crash these callers get an error, and the next
 //! incarnation loads everything.
 
 use std::collections::BTreeMap;
@@ -21,13 +22,13 @@ use super::watch_paths::watch_paths;
 use super::watcher::{ChangedCatalogs, CoverageChange, Watcher};
 use crate::supervision::{Context, Failure, Flow, Reply, Worker};
 
-/// So often is a catalog loaded again at once because there are folders that were not watched before.
+/// How often a catalog is loaded again at once because directories were found that were not watched before.
 #[cfg(target_os = "linux")]
 const MAX_RELOADS: usize = 3;
 
 pub(crate) type Loaded = Result<Reload, RegistryError>;
 
-/// What it understands.
+/// A message to the actor.
 pub(crate) enum CatalogMessage {
     Register {
         key: CatalogKey,
@@ -42,12 +43,12 @@ pub(crate) enum CatalogMessage {
         key: CatalogKey,
         reply: Reply<Loaded>,
     },
-    /// The files of these may have changed.
+    /// The files of these catalogs may have changed.
     #[cfg(target_os = "linux")]
     ChangedCatalogs(ChangedCatalogs),
-    /// It is time to look at what is not watched.
+    /// It is time to scan the catalogs that are not watched.
     Rescan,
-    /// A load is over; no outcome when it broke off.
+    /// A load has ended. It has no outcome if it panicked.
     LoadFinished {
         key: CatalogKey,
         entry: Arc<CatalogEntry>,
@@ -55,13 +56,13 @@ pub(crate) enum CatalogMessage {
     },
 }
 
-/// What came of a load.
+/// The result of a load.
 pub(crate) struct LoadResult {
     reload: Reload,
     watched: WatchCoverage,
 }
 
-/// Whether changes of a catalog are noticed by events.
+/// Whether file system events cover all directories of a catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WatchCoverage {
     Full,
@@ -76,15 +77,15 @@ pub(crate) struct CatalogActor {
     tasks: BTreeMap<CatalogKey, CatalogTask>,
 }
 
-/// What the actor knows of one catalog.
+/// The actor's state of one catalog.
 #[derive(Default)]
 struct CatalogTask {
     load: LoadState,
-    /// They wait for the load that is under way.
+    /// Callers that wait for the running load.
     waiting: Vec<Reply<Loaded>>,
-    /// They came later, and wait for the next one.
+    /// Callers that came later and wait for the next load.
     queued: Vec<Reply<Loaded>>,
-    /// It is to be looked at periodically.
+    /// Whether the catalog is scanned periodically.
     is_rescanned: bool,
 }
 
@@ -93,12 +94,12 @@ enum LoadState {
     #[default]
     Idle,
     Loading,
-    /// Another is to follow.
+    /// A load runs, and another must follow.
     LoadingStale,
 }
 
 impl CatalogActor {
-    /// Begins to watch, and to load all that is registered.
+    /// Starts watching, and loads all registered catalogs.
     pub(crate) fn start(
         entries: Arc<Entries>,
         options: RegistryOptions,
@@ -165,7 +166,7 @@ impl CatalogActor {
         self.load(&key, context);
     }
 
-    /// Begins a load, or has one follow the one that is under way.
+    /// Starts a load, or schedules one after the running load.
     fn load(&mut self, key: &CatalogKey, context: &Context<CatalogMessage>) {
         let Some(entry) = self.entry(key) else { return };
         let task = self.tasks.entry(key.clone()).or_default();
@@ -278,8 +279,8 @@ impl Worker for CatalogActor {
     }
 }
 
-/// Loads a catalog, and watches its folders: those that are found on the way may have changed before they were watched, so
-/// then it is loaded again.
+/// Loads a catalog and watches its directories. Directories that are found during the load may have changed before they
+/// were watched, so the catalog is loaded again then.
 #[cfg(target_os = "linux")]
 fn load_watched(key: &CatalogKey, entry: &CatalogEntry, watcher: Option<&Watcher>) -> LoadResult {
     let watch =
@@ -309,7 +310,7 @@ fn load_watched(key: &CatalogKey, entry: &CatalogEntry, watcher: Option<&Watcher
     LoadResult { reload: first.unwrap_or_else(|| entry.load()), watched: WatchCoverage::Partial }
 }
 
-/// Two reloads as one.
+/// Merges the reports of two reloads.
 #[cfg(target_os = "linux")]
 fn merge_reloads(before: Reload, now: Reload) -> Reload {
     let names = |of_before: Vec<_>, of_now: Vec<_>| {
@@ -348,7 +349,7 @@ fn schedule_rescan(options: RegistryOptions, context: &Context<CatalogMessage>) 
     waiting.detach();
 }
 
-/// Watches files, and tells the actor of changes when nothing more comes for a moment.
+/// Watches files, and sends the actor a message when changes have settled.
 #[cfg(target_os = "linux")]
 fn watch(options: RegistryOptions, context: &Context<CatalogMessage>) -> Option<Arc<Watcher>> {
     let watcher = match Watcher::new(options.max_watches) {
@@ -376,7 +377,7 @@ fn watch(options: RegistryOptions, context: &Context<CatalogMessage>) -> Option<
     Some(watcher)
 }
 
-/// What changed, once it has been quiet for a moment, or has not for long.
+/// Waits for changes until they have settled, or for the maximum time.
 #[cfg(target_os = "linux")]
 async fn debounced(watcher: &Watcher, options: RegistryOptions) -> std::io::Result<ChangedCatalogs> {
     let mut changed = watcher.changed().await?;

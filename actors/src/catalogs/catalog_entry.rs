@@ -1,6 +1,6 @@
-//! One catalog: what it is made of, what is known of its files, and the snapshot that lookups find.
+//! One catalog: its definition, its files, and the snapshot that lookups read.
 //!
-//! It lies beside the actor, so it outlives its crash.
+//! It is stored beside the actor, so it survives the actor's crash.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,21 +11,21 @@ use tokio::sync::watch;
 
 use super::catalog_key::CatalogKey;
 
-/// What a catalog is made of.
+/// The definition of a catalog.
 #[derive(Debug, Clone)]
 pub struct CatalogSpec {
-    /// Skills of the host's own. They stand before those that are found.
+    /// Skills of the embedder. They come before those that are found.
     pub skills: Vec<Arc<Skill>>,
-    /// Where skills are looked for, again whenever something changes there.
+    /// The scopes in which skills are searched. They are searched again after each change.
     pub scopes: Vec<Scope>,
-    /// How far.
+    /// The limits of the search.
     pub bounds: DiscoveryLimits,
-    /// How strictly.
+    /// How strictly skills are validated.
     pub mode: Mode,
 }
 
 impl Default for CatalogSpec {
-    /// Nothing, leniently, within the usual bounds.
+    /// No skills, lenient validation, the default limits.
     fn default() -> Self {
         Self {
             skills: Vec::new(),
@@ -43,8 +43,8 @@ impl CatalogSpec {
         Self { scopes: scopes.into_iter().collect(), ..Self::default() }
     }
 
-    /// The same, but no link leads out of its scopes: whoever writes there may not be trusted with all that this process may
-    /// read.
+    /// The same definition, except that links must not lead out of its scopes. Use it where the scopes' writers must
+    /// not read all files of this process.
     pub(crate) const fn within_scope_links(mut self) -> Self {
         self.bounds.links = LinkPolicy::WithinScope;
         self
@@ -54,9 +54,9 @@ impl CatalogSpec {
 /// One catalog.
 pub(crate) struct CatalogEntry {
     pub(crate) spec: CatalogSpec,
-    /// What is known of its files; `None` while it is under way, and after that broke off.
+    /// What is known of the catalog's files; `None` during a load, and after a load that panicked.
     reloader: Mutex<Option<Reloader>>,
-    /// What lookups find; `None` before the first load.
+    /// The snapshot for lookups; `None` before the first load.
     pub(crate) published: watch::Sender<Option<Arc<Catalog>>>,
 }
 
@@ -64,13 +64,13 @@ pub(crate) struct CatalogEntry {
 pub(crate) type Entries = RwLock<BTreeMap<CatalogKey, Arc<CatalogEntry>>>;
 
 impl CatalogEntry {
-    /// One that takes the place of `before`: who looks it up finds the old snapshot until there is a new one.
+    /// A catalog that replaces `before`. Lookups find the old snapshot until there is a new one.
     pub(crate) fn new(spec: CatalogSpec, before: Option<&Self>) -> Self {
         let published = before.map_or_else(|| watch::Sender::new(None), |before| before.published.clone());
         Self { reloader: Mutex::new(None), spec, published }
     }
 
-    /// Looks at all its skills, and publishes what it finds. Blocks; one at a time.
+    /// Loads all skills and publishes the snapshot. Blocks. Only one load may run at a time.
     pub(crate) fn load(&self) -> Reload {
         let CatalogSpec { skills, scopes, bounds, mode } = &self.spec;
         let known = self.reloader().take();

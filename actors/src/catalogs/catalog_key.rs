@@ -1,4 +1,4 @@
-//! Which catalog: by its name, and whose it is.
+//! The key of a catalog: its name and its owner.
 
 use std::fmt;
 
@@ -8,16 +8,16 @@ use conjure_base::TenantId;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CatalogName(String);
 
-/// A text that is no name of a catalog.
+/// The error for a text that is not a valid catalog name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{}` is not a catalog's name: it must be 1 to 64 of a-z, A-Z, 0-9, `-`, `_` and `.`", .0.escape_debug())]
 pub struct CatalogNameError(String);
 
 impl CatalogName {
-    /// Checks `text` and takes it as a catalog's name.
+    /// Checks `text` and makes a catalog name of it.
     ///
     /// # Errors
-    /// When it is empty, longer than 64 bytes, or holds another character.
+    /// When it is empty, longer than 64 bytes, or contains another character.
     pub fn new(text: impl Into<String>) -> Result<Self, CatalogNameError> {
         let text = text.into();
         let fits = (1..=64).contains(&text.len())
@@ -38,7 +38,7 @@ impl fmt::Display for CatalogName {
     }
 }
 
-/// Which catalog. One of a tenant is never found by the name alone, nor by another tenant.
+/// The key of a catalog. A catalog of a tenant is found neither by its name alone nor by another tenant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CatalogKey {
     tenant: Option<TenantId>,
@@ -46,13 +46,14 @@ pub struct CatalogKey {
 }
 
 impl CatalogKey {
-    /// One of the host's, for whomever it lets see it.
+    /// The key of a catalog of the embedder.
     #[must_use]
     pub const fn of_host(name: CatalogName) -> Self {
         Self { tenant: None, name }
     }
 
-    /// One of this tenant. Links in its folders are followed only to what lies in them ([`LinkPolicy::WithinScope`]).
+    /// The key of a catalog of this tenant. Links in its directories are followed only to what lies in them
+    /// ([`LinkPolicy::WithinScope`]).
     ///
     /// [`LinkPolicy::WithinScope`]: conjure_skill::LinkPolicy::WithinScope
     #[must_use]
@@ -60,7 +61,7 @@ impl CatalogKey {
         Self { tenant: Some(tenant), name }
     }
 
-    /// Whose it is; `None`: the host's.
+    /// The tenant that owns the catalog; `None`: the embedder owns it.
     #[must_use]
     pub const fn tenant(&self) -> Option<&TenantId> {
         self.tenant.as_ref()

@@ -1,4 +1,4 @@
-//! The handle of the registry, and what its place in the tree is made of.
+//! The handle of the catalog registry, and its child spec.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError};
@@ -13,7 +13,7 @@ use super::catalog_key::CatalogKey;
 use super::options::{RegistryError, RegistryOptions};
 use crate::supervision::{Address, Backoff, ChildId, ChildSpec, SpecError, WorkerSpec};
 
-/// The registry's place in the tree.
+/// The registry's child spec before it is part of a tree.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RegistrySpec {
     options: RegistryOptions,
@@ -26,7 +26,7 @@ impl RegistrySpec {
         Self::default()
     }
 
-    /// Notices changes so.
+    /// Sets how changes are noticed.
     #[must_use]
     pub fn options(mut self, options: RegistryOptions) -> Self {
         self.options = options;
@@ -50,7 +50,7 @@ impl RegistrySpec {
     }
 }
 
-/// The skills that are registered: named catalogs, kept as the folders are. Clones are the same.
+/// The registered skills: named catalogs that follow their directories. Cheap to clone; clones share one registry.
 #[derive(Clone)]
 pub struct CatalogRegistry {
     address: Address<CatalogMessage>,
@@ -58,8 +58,8 @@ pub struct CatalogRegistry {
 }
 
 impl CatalogRegistry {
-    /// Registers a catalog, in the place of one with this key, and loads it. What cannot be loaded is among the diagnostics.
-    /// When the deadline passes before, it stays registered.
+    /// Registers a catalog, replaces one with this key, and loads it. Skills that cannot be loaded are reported as
+    /// diagnostics. If the deadline passes before, the catalog stays registered.
     ///
     /// # Errors
     /// [`RegistryError::Call`], [`RegistryError::BrokeOff`].
@@ -72,7 +72,7 @@ impl CatalogRegistry {
         self.address.call(deadline, |reply| CatalogMessage::Register { key, spec, reply }).await?
     }
 
-    /// Forgets a catalog. Snapshots of it stay with those who hold them.
+    /// Removes a catalog. Existing snapshots of it stay valid.
     ///
     /// # Errors
     /// [`RegistryError::NotFound`], [`RegistryError::Call`].
@@ -80,8 +80,8 @@ impl CatalogRegistry {
         self.address.call(deadline, |reply| CatalogMessage::Unregister { key, reply }).await?
     }
 
-    /// Looks at all files of a catalog now, and says what is different and what is wrong. What was there before the call is
-    /// found.
+    /// Scans all files of a catalog now, and reports changes and errors. It finds everything that existed before the
+    /// call.
     ///
     /// # Errors
     /// [`RegistryError::NotFound`], [`RegistryError::Call`], [`RegistryError::BrokeOff`].
@@ -89,13 +89,13 @@ impl CatalogRegistry {
         self.address.call(deadline, |reply| CatalogMessage::Reload { key, reply }).await?
     }
 
-    /// The catalog as it was last published; `None` before it was loaded first. Asks no actor.
+    /// The last published snapshot of a catalog; `None` before its first load. Asks no actor.
     #[must_use]
     pub fn catalog(&self, key: &CatalogKey) -> Option<Arc<Catalog>> {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).get(key)?.published.borrow().clone()
     }
 
-    /// All skills of a catalog, in the order of names; none of one that there is not. Asks no actor.
+    /// All skills of a catalog in the order of their names; empty if the catalog does not exist. Asks no actor.
     #[must_use]
     pub fn list(&self, key: &CatalogKey) -> Vec<Arc<Skill>> {
         self.catalog(key).map(|catalog| catalog.iter().cloned().collect()).unwrap_or_default()
@@ -107,20 +107,20 @@ impl CatalogRegistry {
         self.catalog(key)?.get(name).cloned()
     }
 
-    /// The snapshots of a catalog, as they are published; `None` when there is no such catalog.
+    /// The snapshots of a catalog as they are published; `None` if there is no such catalog.
     #[must_use]
     pub fn subscribe(&self, key: &CatalogKey) -> Option<watch::Receiver<Option<Arc<Catalog>>>> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         Some(entries.get(key)?.published.subscribe())
     }
 
-    /// Which catalogs there are.
+    /// The keys of all catalogs.
     #[must_use]
     pub fn keys(&self) -> Vec<CatalogKey> {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
 
-    /// Ends the actor at whatever it awaits, without asking, as a crash of it would. Lookups go on.
+    /// Kills the actor, whatever it awaits, as a crash would. Lookups still work.
     pub fn kill(&self) {
         self.address.kill();
     }

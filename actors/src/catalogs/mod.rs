@@ -1,19 +1,21 @@
-//! The registry of skills: named catalogs, of all tenants or of one, kept as the folders are.
+//! The catalog registry: named catalogs of skills, for all tenants or for one, which follow their directories.
 //!
-//! A [`CatalogRegistry`] is the handle: looking up ([`CatalogRegistry::catalog`], [`CatalogRegistry::list`], [`CatalogRegistry::get`]) reads a snapshot that
-//! was published and asks no actor, so it goes on while the registry's actor is down. The actor loads
-//! ([`CatalogRegistry::register`], [`CatalogRegistry::reload`]), and loads again by itself when files change. What to rely on:
+//! A [`CatalogRegistry`] is the handle. Lookups ([`CatalogRegistry::catalog`], [`CatalogRegistry::list`],
+//! [`CatalogRegistry::get`]) read a published snapshot and ask no actor, so they work while the registry's actor is
+//! down. The actor loads catalogs ([`CatalogRegistry::register`], [`CatalogRegistry::reload`]), and loads them again
+//! when files change. The registry guarantees:
 //!
-//! - A snapshot never changes. Who holds one keeps it; the next lookup finds the next one.
-//! - A broken edit takes nothing away: the last good version stays, also over a crash of the actor
+//! - A snapshot never changes. The next lookup returns the next snapshot.
+//! - A broken edit removes nothing. The last good version of a skill stays, also over a crash of the actor
 //!   ([`conjure_skill::Reloader`]).
-//! - A change is noticed by events of the file system: in the folders of the scopes, in those above them, so that a scope that
-//!   is renamed or appears later is noticed too, and in those that links lead to. They are waited for until nothing more
-//!   comes for a moment. Where events were lost all is looked at again; where none can be had (watch limits, other
-//!   systems than Linux), it is looked at periodically.
+//! - Changes are noticed by file system events: in the directories of the scopes, in those above them (so that a scope
+//!   that appears later is noticed too), and in those that links lead to. The actor waits until changes have settled.
+//!   If events were lost, everything is scanned. If there are none (watch limits, systems other than Linux), catalogs
+//!   are scanned periodically.
 //!
-//! State: definitions, snapshots and what is known of the files, all in memory, and all beside the actor. In a crash of the
-//! actor its successor goes on with them, and looks at everything again; after one of the host they are registered anew.
+//! State: definitions, snapshots and what is known of the files, in memory and beside the actor. After a crash of the
+//! actor, the next incarnation continues with them and scans everything. After a crash of the process, the embedder
+//! registers them again.
 
 mod actor;
 mod catalog_entry;

@@ -1,4 +1,4 @@
-//! Options of the catalog registry, and why it did not load a catalog.
+//! The options and errors of the catalog registry.
 
 use std::time::Duration;
 
@@ -9,16 +9,17 @@ use crate::supervision::CallError;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct RegistryOptions {
-    /// How long nothing must change before it loads; ten times that, it waits at most.
+    /// How long files must be unchanged before a load. The registry waits at most ten times as long.
     pub debounce: Duration,
-    /// How often it looks at catalogs whose folders it cannot watch, or not all.
+    /// How often the registry scans catalogs whose directories it cannot watch completely.
     pub rescan_interval: Duration,
-    /// How many folders it watches at most; the system has a limit, too, for all of a user's programs together.
+    /// How many directories the registry watches at most. The system has a limit as well, for all programs of a user
+    /// together.
     pub max_watches: usize,
 }
 
 impl Default for RegistryOptions {
-    /// 100 ms, 10 s, 50,000 folders.
+    /// 100 ms, 10 s, 50,000 directories.
     fn default() -> Self {
         Self {
             debounce: Duration::from_millis(100),
@@ -32,13 +33,13 @@ impl Default for RegistryOptions {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryError {
-    /// Nobody registered it, or not any more.
+    /// No such catalog is registered.
     #[error("there is no catalog `{0}`; register it first")]
     NotFound(CatalogKey),
-    /// Looking at its files failed by a defect. The snapshot of before stays.
+    /// The load panicked, which is a defect. The last snapshot stays.
     #[error("the loading of catalog `{0}` broke off")]
     BrokeOff(CatalogKey),
-    /// The registry did not answer. What was asked for may still happen.
+    /// The registry did not answer. The request may still be carried out.
     #[error("the registry did not answer: {0}")]
     Call(#[from] CallError),
 }

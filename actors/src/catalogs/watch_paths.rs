@@ -1,6 +1,6 @@
-//! Which folders are to be watched, so that no change of a scope's skills goes unnoticed.
+//! Decides which directories must be watched so that no change of a scope's skills is missed.
 //!
-//! Pure, but for looking at the file system.
+//! It reads the file system and changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
@@ -9,21 +9,21 @@ use std::path::{Path, PathBuf};
 
 use conjure_skill::{DiscoveryLimits, Scope};
 
-/// What matters of a folder.
+/// Which changes in a directory matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum WatchInterest {
     Everything,
-    /// What has one of these names: a way to a scope.
+    /// Changes of entries with these names, which lead to a scope.
     Names(BTreeSet<OsString>),
 }
 
-/// The folders to watch, each by a path that leads to it.
+/// The directories to watch, each by a path that leads to it.
 pub(crate) type WatchPaths = BTreeMap<PathBuf, WatchInterest>;
 
-/// Folders that nobody looks into.
+/// Directories that are never searched.
 const SKIPPED: [&str; 2] = [".git", "node_modules"];
 
-/// The folders that matter for these scopes.
+/// The directories to watch for these scopes.
 pub(crate) fn watch_paths(scopes: &[Scope], bounds: DiscoveryLimits) -> WatchPaths {
     let mut watch_paths = WatchPaths::new();
     for scope in scopes {
@@ -37,7 +37,7 @@ pub(crate) fn watch_paths(scopes: &[Scope], bounds: DiscoveryLimits) -> WatchPat
     watch_paths
 }
 
-/// The folders above a path: in each of them, the next one's name. Where one is not there, it may come.
+/// Adds the directories above a path, each with the name of the next one. A missing one may appear later.
 fn add_ancestors(watch_paths: &mut WatchPaths, path: &Path) {
     let absolute = std::path::absolute(path);
     let mut path = absolute.as_deref().unwrap_or(path);
@@ -51,7 +51,8 @@ fn add_ancestors(watch_paths: &mut WatchPaths, path: &Path) {
     }
 }
 
-/// A folder and those below it, level by level, as far as skills are looked for. What is below a skill does not matter.
+/// Adds a directory and those below it, level by level, as far as skills are searched. What is below a skill does not
+/// matter.
 fn add_folders(watch_paths: &mut WatchPaths, root: PathBuf, bounds: DiscoveryLimits) {
     let mut pending = VecDeque::from([(root, 0)]);
     let mut seen = BTreeSet::new();

@@ -1,6 +1,6 @@
-//! Events of the file system, for all catalogs: which folders are watched for whom, and who is told of what.
+//! File system events for all catalogs: which directory is watched for which catalog.
 //!
-//! One `inotify` for each incarnation of the actor; nothing of it is left after that.
+//! Each incarnation of the actor has one `inotify` instance, which ends with it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -16,44 +16,44 @@ use tokio::io::unix::AsyncFd;
 use super::catalog_key::CatalogKey;
 use super::watch_paths::{WatchInterest, WatchPaths};
 
-/// How much is read at once: some hundred events.
+/// The size of the read buffer: some hundred events.
 const READ_BUFFER: usize = 16 * 1024;
 
-/// Watches folders.
+/// Watches directories.
 pub(crate) struct Watcher {
     events: AsyncFd<OwnedFd>,
-    /// How many folders may be watched.
+    /// How many directories may be watched.
     max_watches: usize,
     watched: Mutex<WatchTable>,
 }
 
 #[derive(Default)]
 struct WatchTable {
-    /// For whom a folder is watched, by the number of its watch.
+    /// The catalogs for which a directory is watched, by its watch descriptor.
     folders: HashMap<i32, BTreeMap<CatalogKey, WatchInterest>>,
 }
 
-/// What came of watching a catalog's folders.
+/// The result of watching a catalog's directories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CoverageChange {
-    /// All were watched already.
+    /// All directories were watched already.
     Same,
-    /// Some were not: what changed in them before is not known.
+    /// Some were not watched before, so changes in them may have been missed.
     Grown,
     /// Some cannot be watched.
     Partial,
 }
 
-/// Whose files may have changed.
+/// The catalogs whose files may have changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ChangedCatalogs {
     Of(BTreeSet<CatalogKey>),
-    /// Events were lost.
+    /// All of them, because events were lost.
     All,
 }
 
 impl Watcher {
-    /// One that watches nothing yet. Must be made within a Tokio runtime.
+    /// A watcher that watches nothing yet. Must be created within a Tokio runtime.
     #[expect(
         deprecated,
         reason = "what is unsound with others is not with an `OwnedFd`, and the way around is unsafe"
@@ -67,8 +67,8 @@ impl Watcher {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Watches these folders for a catalog, and no others. One that is not there need not be: what is above it is among
-    /// them. Blocks.
+    /// Watches exactly these directories for a catalog. Missing ones are skipped, because a directory above them is
+    /// among the paths. Blocks.
     pub(crate) fn watch(&self, key: &CatalogKey, watch_paths: WatchPaths) -> CoverageChange {
         let flags = WatchFlags::CREATE
             | WatchFlags::DELETE
@@ -114,12 +114,12 @@ impl Watcher {
         coverage
     }
 
-    /// Watches nothing for a catalog any more.
+    /// Stops watching for a catalog.
     pub(crate) fn remove(&self, key: &CatalogKey) {
         self.watched().update(&self.events, key, &BTreeMap::new());
     }
 
-    /// Waits for events, and says of whose files.
+    /// Waits for events, and returns the catalogs that they concern.
     pub(crate) async fn changed(&self) -> std::io::Result<ChangedCatalogs> {
         loop {
             let mut ready = self.events.readable().await?;
@@ -133,7 +133,7 @@ impl Watcher {
         }
     }
 
-    /// All events that are there.
+    /// Reads all available events.
     fn read(&self, buffer: &mut [MaybeUninit<u8>]) -> std::io::Result<ChangedCatalogs> {
         let mut reader = inotify::Reader::new(&self.events, buffer);
         let mut watched = self.watched();
@@ -166,7 +166,7 @@ impl Watcher {
 }
 
 impl WatchTable {
-    /// Keeps of a catalog's folders these, and watches no more what is nobody's.
+    /// Keeps only these watches of a catalog, and removes watches that no catalog needs.
     fn update(&mut self, events: &AsyncFd<OwnedFd>, key: &CatalogKey, kept: &BTreeMap<i32, WatchInterest>) {
         self.folders.retain(|number, interests| {
             match kept.get(number) {
@@ -183,7 +183,7 @@ impl WatchTable {
 }
 
 impl WatchInterest {
-    /// Whether something of this name matters; `None`: the folder itself.
+    /// Whether a change of the entry with this name matters; `None`: the directory itself.
     fn has(&self, name: Option<&OsStr>) -> bool {
         match (self, name) {
             (Self::Everything, _) | (Self::Names(_), None) => true,
@@ -209,7 +209,7 @@ impl WatchInterest {
 }
 
 impl ChangedCatalogs {
-    /// Both.
+    /// The union of both.
     pub(crate) fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Of(mut keys), Self::Of(others)) => {

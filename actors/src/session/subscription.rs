@@ -91,7 +91,7 @@ impl Subscription {
         self.next
     }
 
-    /// Waits for the next update. Cancel safe: dropping the future loses nothing. Returns `None` after an error.
+    /// Waits for the next update. Cancel safe: dropping the future loses nothing.
     ///
     /// # Errors
     /// When the journal cannot be read, when the session was given up or deleted, or when the runtime has stopped.
