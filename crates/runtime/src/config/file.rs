@@ -13,6 +13,7 @@ use crate::config::keys;
 use crate::config::models;
 use crate::config::pool;
 use crate::config::sandbox::{ExecutorKind, parse_disk_limit, parse_floor, parse_network, parse_size};
+use crate::config::serve;
 use crate::config::settings::{ApiProfile, Settings, parse_seconds};
 use crate::config::skills;
 
@@ -48,6 +49,7 @@ struct File {
     skills: Option<Table>,
     artifacts: Option<Table>,
     models: Option<Table>,
+    serve: Option<Table>,
 }
 
 #[derive(Deserialize)]
@@ -174,6 +176,13 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
             .map(models::parse)
             .transpose()
             .map_err(in_key("models"))?
+            .unwrap_or_default(),
+        serve: file
+            .serve
+            .as_ref()
+            .map(|table| serve::parse(table, folder))
+            .transpose()
+            .map_err(in_key("serve"))?
             .unwrap_or_default(),
     })
 }

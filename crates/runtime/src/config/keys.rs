@@ -197,6 +197,18 @@ pub const CONFIG_KEYS: &[ConfigKey] = &[
         "[\"anthropic:claude-haiku-4-5\"]",
         "Models that are tried in order when the service is overloaded or cannot be reached.",
     ),
+    key(
+        "serve",
+        "models",
+        "{ \"claude-*\" = \"ollama:qwen3\" }",
+        "The model that answers for a name that the server's clients use; `*` stands for any text.",
+    ),
+    key(
+        "serve",
+        "skills",
+        "{ xlsx = \"skills/xlsx\" }",
+        "The directory of each skill that the server's clients name as one of the vendor's.",
+    ),
 ];
 
 /// The names of the keys in a table, or of the keys and tables outside of all.
@@ -232,7 +244,7 @@ mod tests {
     fn tables_are_keys_of_the_file() {
         let top: Vec<_> = names("").collect();
         assert!(
-            top.ends_with(&["model_timeout", "pool", "compaction", "skills", "artifacts", "models"]),
+            top.ends_with(&["model_timeout", "pool", "compaction", "skills", "artifacts", "models", "serve"]),
             "{top:?}"
         );
         assert_eq!(names("pool").collect::<Vec<_>>(), ["jail", "docker", "max_age", "starts_at_once"]);

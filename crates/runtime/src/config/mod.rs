@@ -16,6 +16,7 @@ mod compaction;
 mod models;
 mod pool;
 mod sandbox;
+mod serve;
 mod skills;
 
 mod file;
@@ -32,6 +33,7 @@ pub use pool::PoolSettings;
 pub use process_env::{MODEL_KEYS, ProcessEnv, VARIABLES, Variable};
 pub use resolved_config::Config;
 pub use sandbox::{ExecutorKind, parse_network, parse_size};
+pub use serve::ServeSettings;
 pub use settings::{ApiProfile, Settings};
 pub use skills::{SkillSettings, parse_activation};
 

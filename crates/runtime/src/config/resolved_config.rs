@@ -20,6 +20,7 @@ use crate::config::process_env::ProcessEnv;
 #[cfg(feature = "docker")]
 use crate::config::sandbox::SharedEngine;
 use crate::config::sandbox::{self, ExecutorKind};
+use crate::config::serve::ServeSettings;
 use crate::config::settings::{ApiProfile, MAX_TIMEOUT, Settings};
 use crate::config::skills::SkillSettings;
 
@@ -163,6 +164,10 @@ impl Config {
                 .map_err(|reason| ConfigError::Setting { key: "artifacts", reason })?;
         }
         models::check(&settings.models).map_err(|reason| ConfigError::Setting { key: "models", reason })?;
+        for path in settings.serve.skills.values() {
+            paths::expand(path, home.as_deref())
+                .map_err(|reason| ConfigError::Setting { key: "serve", reason })?;
+        }
         within("max_tokens", settings.max_tokens != Some(0), "it must be at least 1")?;
         let max_iterations = settings.max_iterations.unwrap_or(25);
         within("max_iterations", max_iterations > 0, "it must be at least 1")?;
@@ -356,6 +361,17 @@ impl Config {
     #[must_use]
     pub fn artifacts(&self) -> Option<ArtifactOptions> {
         self.settings.artifacts.clone().unwrap_or_default().options(self.home.as_deref())
+    }
+
+    /// What clients of the server may name.
+    #[must_use]
+    pub fn serve(&self) -> ServeSettings {
+        let mut serve = self.settings.serve.clone();
+        for path in serve.skills.values_mut() {
+            // It was checked when the layers were merged.
+            *path = paths::expand(path, self.home.as_deref()).unwrap_or_else(|_| path.clone());
+        }
+        serve
     }
 
     /// The timeout of a model call including its retries, if it is configured.

@@ -12,6 +12,7 @@ use crate::config::compaction::CompactionSettings;
 use crate::config::models::{self, ModelSettings};
 use crate::config::pool::PoolSettings;
 use crate::config::sandbox::ExecutorKind;
+use crate::config::serve::ServeSettings;
 use crate::config::skills::SkillSettings;
 
 /// The longest time that a setting can give, so that arithmetic on it never overflows: a year.
@@ -100,6 +101,8 @@ pub struct Settings {
     pub artifacts: Option<ArtifactSettings>,
     /// The configured models by name. A name in several layers is that of the uppermost.
     pub models: BTreeMap<String, ModelSettings>,
+    /// What clients of the server may name; merged over that of the lower layer.
+    pub serve: ServeSettings,
 }
 
 impl Settings {
@@ -149,6 +152,7 @@ impl Settings {
                 (one, other) => one.or(other),
             },
             models: models::merged(self.models, lower.models),
+            serve: self.serve.merged_over(lower.serve),
         }
     }
 }

@@ -139,18 +139,13 @@ impl ModelRegistry {
         if let Some(model) = self.of_service(own, name, config)? {
             return Ok(model);
         }
-        Err(RuntimeError::UnknownModel {
-            name: name.to_owned(),
-            available: own
-                .by_name
-                .keys()
-                .chain(self.by_name.keys())
-                .chain(config.models().keys())
-                .cloned()
-                .collect::<BTreeSet<_>>()
-                .into_iter()
-                .collect(),
-        })
+        Err(RuntimeError::UnknownModel { name: name.to_owned(), available: self.names(own, config) })
+    }
+
+    /// The names that were given to models: by the embedder, by the tenant, and by the configuration. In order, each once.
+    pub(crate) fn names(&self, own: &Self, config: &Config) -> Vec<String> {
+        let names = own.by_name.keys().chain(self.by_name.keys()).chain(config.models().keys());
+        names.cloned().collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// The model of a service. `None` if the name says no service, and there is no key for the Messages API.

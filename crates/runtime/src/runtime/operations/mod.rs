@@ -3,5 +3,6 @@
 pub(super) mod delete_session;
 mod find_session;
 mod fork_session;
+mod models;
 mod open_session;
 mod read_session;

@@ -107,6 +107,23 @@ impl RuntimeSessionFactory {
         Ok((name.to_owned(), self.inner.models.named(&policy.models, name, &self.inner.config)?))
     }
 
+    /// Checks that a session of this tenant may have the model of this name.
+    pub(crate) fn check_model(&self, tenant: &TenantId, name: &str) -> Result<(), RuntimeError> {
+        self.unwrapped_model(tenant, Some(name)).map(drop)
+    }
+
+    /// The names that models of this tenant have, that of sessions without a model among them.
+    pub(crate) fn model_names(&self, tenant: &TenantId) -> Vec<String> {
+        let policy = self.inner.sandboxes.policies().policy(tenant);
+        let mut names = self.inner.models.names(&policy.models, &self.inner.config);
+        if let Ok(default) = self.inner.models.name(&policy.models, None, &self.inner.config)
+            && let Err(at) = names.binary_search_by(|name| name.as_str().cmp(default))
+        {
+            names.insert(at, default.to_owned());
+        }
+        names
+    }
+
     /// The name of the model for a session of this tenant that asks for this one, or for none.
     pub(crate) fn model_name(&self, tenant: &TenantId, wanted: Option<&str>) -> Result<String, RuntimeError> {
         let policy = self.inner.sandboxes.policies().policy(tenant);

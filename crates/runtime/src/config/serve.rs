@@ -1,0 +1,126 @@
+//! Settings of the server: which configured model answers for a name of the vendor's, and which folder is one of its skills.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+use crate::config::keys;
+
+/// What clients of the server may name. Names of the upper layer win.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServeSettings {
+    /// The model for each pattern of names. In a pattern, `*` stands for any text; the one with most other characters wins.
+    pub models: BTreeMap<String, String>,
+    /// The folder of each skill that clients name as one of the vendor's.
+    pub skills: BTreeMap<String, PathBuf>,
+}
+
+impl ServeSettings {
+    /// Merges these settings over `lower`.
+    #[must_use]
+    pub fn merged_over(self, lower: Self) -> Self {
+        let Self { mut models, mut skills } = lower;
+        models.extend(self.models);
+        skills.extend(self.skills);
+        Self { models, skills }
+    }
+
+    /// The model that answers for `name`; `None` when no pattern fits.
+    #[must_use]
+    pub fn model(&self, name: &str) -> Option<&str> {
+        let fitting = self.models.iter().filter(|(pattern, _)| fits(pattern, name));
+        fitting.max_by_key(|(pattern, _)| literal_length(pattern)).map(|(_, model)| model.as_str())
+    }
+}
+
+/// How many characters of a pattern stand for themselves. A pattern without `*` is exact and beats all others.
+fn literal_length(pattern: &str) -> usize {
+    if pattern.contains('*') { pattern.chars().filter(|char| *char != '*').count() } else { usize::MAX }
+}
+
+/// Whether `name` fits `pattern`, in which `*` stands for any text.
+fn fits(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = rest.get(at + part.len()..).unwrap_or_default();
+    }
+    rest.ends_with(last)
+}
+
+/// Parses the table `[serve]` of the file. Relative paths start at `folder`.
+pub(super) fn parse(table: &Table, folder: &Path) -> Result<ServeSettings, String> {
+    keys::check(table, "serve")?;
+    let place = |path: &String| {
+        let path = PathBuf::from(path);
+        if path.starts_with("~") { path } else { folder.join(path) }
+    };
+    Ok(ServeSettings {
+        models: texts(table, "models")?.map(|(name, model)| (name.clone(), model.clone())).collect(),
+        skills: texts(table, "skills")?.map(|(name, path)| (name.clone(), place(path))).collect(),
+    })
+}
+
+/// The texts of a table by name.
+fn texts<'t>(table: &'t Table, key: &str) -> Result<impl Iterator<Item = (&'t String, &'t String)>, String> {
+    let members = match table.get(key) {
+        None => Vec::new(),
+        Some(Value::Table(members)) => members.iter().collect(),
+        Some(other) => return Err(format!("`{key}` must be a table, not a {}", other.type_str())),
+    };
+    let text = |(name, value): (&'t String, &'t Value)| match value {
+        Value::String(text) if !name.trim().is_empty() && !text.trim().is_empty() => Ok((name, text)),
+        Value::String(_) => Err(format!("`{key}` has an empty name or value")),
+        other => Err(format!("`{key}`: `{name}` must be a text, not a {}", other.type_str())),
+    };
+    Ok(members.into_iter().map(text).collect::<Result<Vec<_>, _>>()?.into_iter())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_exact_pattern_wins() {
+        let text =
+            "[models]\n\"*\" = 'small'\n\"claude-*\" = 'big'\n\"claude-*-5\" = 'five'\nclaude-x = 'exact'\n";
+        let serve = parse(&toml::from_str(text).unwrap(), Path::new("/etc")).unwrap();
+        for (name, model) in [
+            ("gpt", "small"),
+            ("", "small"),
+            ("claude-", "big"),
+            ("claude-opus-5", "five"),
+            ("claude-5", "big"),
+            ("claude-opus-5-5", "five"),
+            ("claude-x", "exact"),
+            ("aclaude-x", "small"),
+        ] {
+            assert_eq!(serve.model(name), Some(model), "{name}");
+        }
+        assert_eq!(ServeSettings::default().model("gpt"), None);
+        assert!(
+            fits("a*b*c", "abc") && fits("a**c", "ac") && !fits("a*a", "a") && !fits("", "a") && fits("", "")
+        );
+    }
+
+    #[test]
+    fn folders_start_at_that_of_the_file_and_mistakes_are_told() {
+        let read = |text: &str| parse(&toml::from_str(text).unwrap(), Path::new("/etc/conjure"));
+        let serve = read("[skills]\nxlsx = 'skills/xlsx'\npdf = '~/pdf'\n").unwrap();
+        assert_eq!(serve.skills["xlsx"], Path::new("/etc/conjure/skills/xlsx"));
+        assert_eq!(serve.skills["pdf"], Path::new("~/pdf"));
+        for (text, part) in [
+            ("model = 1", "there is no `model`, did you mean `models`?"),
+            ("models = 1", "`models` must be a table"),
+            ("[models]\na = 1", "`models`: `a` must be a text, not a integer"),
+            ("[skills]\na = ' '", "`skills` has an empty name or value"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}
