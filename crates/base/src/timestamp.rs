@@ -33,6 +33,12 @@ impl Timestamp {
         Self(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
+    /// The time so long after this, in whole milliseconds.
+    #[must_use]
+    pub fn saturating_add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
+    }
+
     /// The time from `earlier` to this; zero when this is earlier, since wall clocks jump.
     #[must_use]
     pub const fn duration_since(self, earlier: Self) -> Duration {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use conjure_base::{CallId, ContainerId, Digest, TurnId};
 
 use crate::block::{Block, BlockKind};
+use crate::call_answer::{decision_digest, result_digest};
 use crate::compaction::{RunningCompaction, apply_abandoned, apply_compacted, apply_failed};
 use crate::event::{CallOutcome, Decision, Event, EventKind, TurnStop};
 use crate::message::Role;
@@ -29,7 +30,8 @@ pub fn apply(state: &mut SessionState, event: &Event) {
     match &event.kind {
         EventKind::Opened { profile } => state.profile = Some(Arc::new((**profile).clone())),
         EventKind::Queued { id, input, limits } => {
-            state.queue.push_back(QueuedInput { id: *id, input: input.clone(), limits: limits.clone() });
+            let (input, limits) = (input.clone(), limits.clone());
+            state.queue.push_back(QueuedInput { id: *id, at: event.at, input, limits });
             state.last_queued = state.last_queued.max(*id);
         }
         EventKind::Unqueued { id } => state.queue.retain(|queued| queued.id != *id),
@@ -44,8 +46,13 @@ pub fn apply(state: &mut SessionState, event: &Event) {
             }
         }
         EventKind::ModelChanged { to, container, .. } => apply_model_change(state, to, container.as_ref()),
+        EventKind::ProfileChanged { change } => {
+            let mut profile = state.profile.take().unwrap_or_default();
+            change.apply_to(Arc::make_mut(&mut profile));
+            state.profile = Some(profile);
+        }
         EventKind::Forked { note, .. } => apply_fork(state, note.as_ref()),
-        EventKind::TurnStarted { turn, input, limits, queued } => {
+        EventKind::TurnStarted { turn, input, limits, queued, .. } => {
             state.files_turn_began = event.at;
             state.has_run_tools = false;
             state.summarized_messages.clear();
@@ -64,6 +71,7 @@ pub fn apply(state: &mut SessionState, event: &Event) {
                 compactions: 0,
                 elapsed_ms: 0,
                 last_event_at: event.at,
+                is_parked: false,
                 repeats: BTreeMap::new(),
                 denials: BTreeMap::new(),
             });
@@ -137,6 +145,10 @@ pub fn apply(state: &mut SessionState, event: &Event) {
             if let Decision::Grant { grant } = decision {
                 state.view.add_grant(grant);
             }
+            if state.open_call(call).is_some() {
+                state.answers.entry(call.clone()).or_default().decision = Some(decision_digest(decision));
+            }
+            unpark(state);
             set_status(
                 state,
                 call,
@@ -146,8 +158,26 @@ pub fn apply(state: &mut SessionState, event: &Event) {
                 },
             );
         }
+        EventKind::ResultRequested { call, from, deadline } => {
+            set_status(state, call, CallStatus::AwaitingResult { from: *from, deadline: *deadline });
+        }
+        EventKind::ResultProvided { result, .. } => {
+            if state.open_call(&result.tool_use_id).is_some() {
+                let answers = state.answers.entry(result.tool_use_id.clone()).or_default();
+                answers.result = Some(result_digest(&result.content, result.is_error));
+            }
+            unpark(state);
+            set_status(state, &result.tool_use_id, CallStatus::Finished(result.clone()));
+            push_tool_results(state);
+        }
+        EventKind::ActionRequired { .. } => {
+            if let Some(turn) = &mut state.turn {
+                turn.is_parked = true;
+            }
+        }
         EventKind::ToolStarted { call, idempotent } => {
             state.has_run_tools = true;
+            unpark(state);
             set_status(state, call, CallStatus::Started { idempotent: *idempotent });
         }
         EventKind::ToolAbandoned { call } => set_status(state, call, CallStatus::Approved),
@@ -165,6 +195,7 @@ pub fn apply(state: &mut SessionState, event: &Event) {
             if state.open_call(&result.tool_use_id).is_some() {
                 result.fetched.iter().for_each(|fetched| state.view.update_fetched(fetched));
             }
+            unpark(state);
             set_status(state, &result.tool_use_id, CallStatus::Finished(result.clone()));
             push_tool_results(state);
         }
@@ -354,6 +385,13 @@ pub(crate) fn count_repeats(turn: &RunningTurn, calls: &[ToolCall]) -> BTreeMap<
             (key, turn.repeats.get(&key).map_or(1, |count| count.saturating_add(1)))
         })
         .collect()
+}
+
+/// The turn goes on: somebody has acted, or a call runs or has ended.
+const fn unpark(state: &mut SessionState) {
+    if let Some(turn) = &mut state.turn {
+        turn.is_parked = false;
+    }
 }
 
 fn set_status(state: &mut SessionState, call: &CallId, status: CallStatus) {

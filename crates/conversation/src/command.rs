@@ -5,17 +5,18 @@ use conjure_base::{CallId, ContainerId, Timestamp, TurnId};
 use crate::artifact::{Artifact, ArtifactName, FetchedArtifact, UploadedArtifact};
 use crate::block::Block;
 use crate::compaction::CompactionPolicy;
-use crate::event::{CallOutcome, Decision};
+use crate::event::{CallOutcome, Decision, ResultFrom};
 use crate::hosted::HostedSupport;
 use crate::limits::Limits;
 use crate::message::Message;
 use crate::model::{ModelError, Response, SideEffects};
 use crate::pairing::PairingError;
+use crate::profile_change::ProfileChange;
 use crate::queue::QueueId;
 use crate::session_file::{Completeness, SessionFile};
 use crate::session_profile::SessionProfile;
 use crate::summary::Summary;
-use crate::tool::ToolResult;
+use crate::tool::{ResultContent, ToolResult};
 
 /// A command with its time.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,6 +50,11 @@ pub enum CommandKind {
         model: String,
         /// Whether its service runs hosted skills.
         hosted: HostedSupport,
+    },
+    /// Change the session's settings. The tools and the prompt cannot change while a turn runs.
+    UpdateProfile {
+        /// The changed settings.
+        change: Box<ProfileChange>,
     },
     /// Start a turn.
     StartTurn {
@@ -125,13 +131,33 @@ pub enum CommandKind {
         /// The question to the approver.
         reason: String,
     },
-    /// Record an approver's decision.
+    /// Record an approver's decision. The same decision may be given again.
     Decide {
         /// Which call.
         call: CallId,
         /// What.
         decision: Decision,
     },
+    /// Request the result of this call from outside.
+    RequestResult {
+        /// Which call.
+        call: CallId,
+        /// Who provides it.
+        from: ResultFrom,
+        /// When the call ends with an error if nobody has provided it; `None`: never.
+        deadline: Option<Timestamp>,
+    },
+    /// Provide the result of a call that waits for it. The same result may be provided again.
+    ProvideResult {
+        /// Which call.
+        call: CallId,
+        /// The content for the model.
+        content: Vec<ResultContent>,
+        /// Whether the call failed.
+        is_error: bool,
+    },
+    /// Nothing more of the response can run until somebody acts: park the turn.
+    AwaitAction,
     /// Deny this call by policy.
     DenyTool {
         /// Which call.
@@ -178,7 +204,8 @@ pub enum CommandKind {
         /// Why.
         cause: InterruptCause,
     },
-    /// Recover after the session's driver has ended: close what it left unfinished.
+    /// Recover after the session's driver has ended: close what it left unfinished. It also ends the calls whose results nobody has provided
+    /// in time.
     Recover,
     /// Register an artifact. It may be given at any time.
     RegisterArtifact {
@@ -305,6 +332,15 @@ pub enum Rejection {
         /// Its status.
         status: &'static str,
     },
+    /// The call was decided on, or its result was provided, with another content.
+    #[error("the tool call `{call}` was answered already, with another answer")]
+    AnsweredDifferently {
+        /// The id.
+        call: CallId,
+    },
+    /// No call waits for an approval or a result, or a call of the response is running.
+    #[error("no tool call waits for somebody's action")]
+    NothingAwaited,
     /// The session has an artifact of this name.
     #[error("the session has an artifact `{name}` already; unregister it first, or take another name")]
     ArtifactExists {

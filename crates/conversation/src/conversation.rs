@@ -22,6 +22,10 @@ pub trait ConversationObserver: Send + Sync {
     /// The session's artifacts or files have changed; `state` is the new state. It is called right before `on_recorded` for that event.
     fn on_assets_changed(&self, _state: &SessionState) {}
 
+    /// The calls that wait for somebody's action have changed, or the turn was parked or goes on; `state` is the new state. It is called
+    /// right before `on_recorded` for that event.
+    fn on_actions_changed(&self, _state: &SessionState) {}
+
     /// A turn has ended. It is called right before `on_recorded` for that event.
     fn on_turn_finished(&self, _turn: &FinishedTurn) {}
 
@@ -123,7 +127,7 @@ impl Conversation {
         }
         // Until the append has returned, the content of the log is not known, also when this future is dropped here.
         self.cache = StateCache::Stale;
-        let seq = self.event_log.append(self.seq, &events).await?;
+        let seq = self.event_log.append_after(&self.state, self.seq, &events).await?;
         let first = std::mem::replace(&mut self.seq, seq);
         for event in &events {
             apply(&mut self.state, event);
@@ -144,6 +148,9 @@ impl Conversation {
         }
         if changes_assets(&event.kind) {
             self.observer.on_assets_changed(&self.state);
+        }
+        if changes_actions(&event.kind) {
+            self.observer.on_actions_changed(&self.state);
         }
         self.observer.on_recorded(seq, event);
     }
@@ -170,6 +177,20 @@ impl Conversation {
         self.cache = StateCache::Fresh;
         Ok(events)
     }
+}
+
+/// Whether an event changes which calls wait for somebody's action.
+const fn changes_actions(kind: &EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::ApprovalRequested { .. }
+            | EventKind::ApprovalDecided { .. }
+            | EventKind::ResultRequested { .. }
+            | EventKind::ResultProvided { .. }
+            | EventKind::ActionRequired { .. }
+            | EventKind::ToolStarted { .. }
+            | EventKind::ToolFinished { .. }
+    )
 }
 
 /// Whether an event changes the artifacts or the files of a session.

@@ -14,6 +14,7 @@ use crate::limits::{Limit, Limits};
 use crate::message::Message;
 use crate::model::Usage;
 use crate::model::{ModelError, Response, SideEffects};
+use crate::profile_change::ProfileChange;
 use crate::queue::QueueId;
 use crate::session_file::{Completeness, SessionFile};
 use crate::session_profile::SessionProfile;
@@ -62,6 +63,11 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         container: Option<ContainerId>,
     },
+    /// The session's settings changed.
+    ProfileChanged {
+        /// The changed settings.
+        change: Box<ProfileChange>,
+    },
     /// The session is a fork: the events before this one are those of another session. Its queue is empty from here on, and what it has at
     /// the model's service is its own.
     Forked {
@@ -85,6 +91,9 @@ pub enum EventKind {
         /// The queued input that it takes; `None` when the input was not queued.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         queued: Option<QueueId>,
+        /// When that input was queued; `None` in events of older versions too.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        queued_at: Option<Timestamp>,
     },
     /// A model call started.
     ModelCallStarted {
@@ -206,6 +215,29 @@ pub enum EventKind {
         call: CallId,
         /// What.
         decision: Decision,
+    },
+    /// The result of a tool call was requested from outside of the runtime. Nothing runs for the call until it is provided.
+    ResultRequested {
+        /// Which call.
+        call: CallId,
+        /// Who provides the result.
+        from: ResultFrom,
+        /// When the call ends with an error if nobody has provided its result; `None`: never.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deadline: Option<Timestamp>,
+    },
+    /// The result of a tool call was provided from outside.
+    ResultProvided {
+        /// The result.
+        result: ToolResult,
+        /// Who provided it.
+        from: ResultFrom,
+    },
+    /// Nothing of the turn runs until somebody decides on one of these calls or provides its result. Turns of older versions lack this
+    /// event.
+    ActionRequired {
+        /// The calls that wait, in order.
+        calls: Vec<CallId>,
     },
     /// A tool call starts.
     ToolStarted {
@@ -333,6 +365,21 @@ pub enum CallOutcome {
     Cancelled,
     /// It was running when its driver ended; its effects are not known.
     Unknown,
+    /// Nobody provided its result in time.
+    Expired,
+}
+
+/// Who provides the result of a tool call that does not run in the runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ResultFrom {
+    /// The application that uses the session.
+    Client,
+    /// A worker that runs the session's tools.
+    Worker,
+    /// A person who is asked for input.
+    Input,
 }
 
 /// Why a turn ended.

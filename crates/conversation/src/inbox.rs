@@ -20,6 +20,8 @@ pub enum InboxMessageKind {
     Queue,
     /// A change of the session's artifacts: the next request and the next call see it.
     Artifacts,
+    /// A command that may be given while a turn runs: a decision on a call, the result of a call, or a change of the session's settings.
+    Command,
 }
 
 /// What happened to a message.
@@ -43,7 +45,7 @@ pub enum Receipt {
     Refused(Rejection),
     /// The event log failed. It is not known whether the message was recorded.
     Failed(EventLogError),
-    /// No turn is running any more. This is the unprocessed input; it is empty for a change of artifacts.
+    /// No turn is running any more. This is the unprocessed input; it is empty for a change of artifacts and for a command.
     Returned(Vec<Block>),
     /// The driver ended while it recorded the message. It is not known whether the message was recorded.
     Unknown,
@@ -70,6 +72,7 @@ enum DeliveryState {
 enum MessageContent {
     Input(Vec<Block>),
     Change(ArtifactChange),
+    Command(Box<CommandKind>),
 }
 
 impl InboxMessage {
@@ -85,6 +88,11 @@ impl InboxMessage {
     /// A change of the session's artifacts, of kind [`InboxMessageKind::Artifacts`].
     pub fn artifacts(change: ArtifactChange, acknowledge: impl FnOnce(Receipt) + Send + 'static) -> Self {
         Self::with_content(InboxMessageKind::Artifacts, MessageContent::Change(change), acknowledge)
+    }
+
+    /// A command, of kind [`InboxMessageKind::Command`].
+    pub fn command(command: CommandKind, acknowledge: impl FnOnce(Receipt) + Send + 'static) -> Self {
+        Self::with_content(InboxMessageKind::Command, MessageContent::Command(Box::new(command)), acknowledge)
     }
 
     fn with_content(
@@ -134,6 +142,7 @@ impl InboxMessage {
         }
         let command = match (content, self.kind) {
             (MessageContent::Change(change), _) => change.into(),
+            (MessageContent::Command(command), _) => *command,
             (MessageContent::Input(input), InboxMessageKind::Queue) => {
                 CommandKind::Queue { input, limits: self.limits.take() }
             }
@@ -144,7 +153,7 @@ impl InboxMessage {
                 let seq = conversation.seq().saturating_sub(1);
                 let last = conversation.state().queue().last();
                 self.acknowledge(match (self.kind, last) {
-                    (InboxMessageKind::Artifacts, _) => Receipt::Recorded,
+                    (InboxMessageKind::Artifacts | InboxMessageKind::Command, _) => Receipt::Recorded,
                     (InboxMessageKind::Queue, Some(queued)) => Receipt::Queued { id: queued.id, seq },
                     _ => Receipt::Steered { seq },
                 });
@@ -178,7 +187,9 @@ impl Drop for InboxMessage {
     fn drop(&mut self) {
         let receipt = match std::mem::replace(&mut self.delivery, DeliveryState::Submitted) {
             DeliveryState::Pending(MessageContent::Input(input)) => Receipt::Returned(input),
-            DeliveryState::Pending(MessageContent::Change(_)) => Receipt::Returned(Vec::new()),
+            DeliveryState::Pending(MessageContent::Change(_) | MessageContent::Command(_)) => {
+                Receipt::Returned(Vec::new())
+            }
             DeliveryState::Submitted => Receipt::Unknown,
         };
         self.acknowledge(receipt);

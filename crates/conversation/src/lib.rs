@@ -27,11 +27,14 @@ mod tool;
 
 pub mod pairing;
 
+mod agent_toolset;
 mod artifact;
+mod call_answer;
 mod command;
 mod event;
 mod hosted;
 mod limits;
+mod profile_change;
 mod queue;
 mod session_file;
 mod session_profile;
@@ -57,11 +60,13 @@ mod response_helpers;
 mod run_loop;
 mod server_tools;
 mod session_event;
+mod session_overview;
 mod tool_batch;
 
 #[cfg(feature = "scripted")]
 pub mod scripted;
 
+pub use agent_toolset::{AgentToolset, PermissionPolicy, ToolsetTool};
 pub use apply::apply;
 pub use artifact::{
     ARTIFACT_LIMIT, Artifact, ArtifactContent, ArtifactName, ArtifactNameError, ArtifactSource,
@@ -73,7 +78,7 @@ pub use compaction::{CompactionError, CompactionPolicy};
 pub use composer::{Composer, PromptPrefix};
 pub use conversation::{Conversation, ConversationObserver, SubmitError};
 pub use driver::{DriveError, PreCallHook, TurnOptions, TurnOutcome, TurnServices, run_turn};
-pub use event::{CallOutcome, Decision, EVENT_FORMAT, Event, EventKind, TurnStop};
+pub use event::{CallOutcome, Decision, EVENT_FORMAT, Event, EventKind, ResultFrom, TurnStop};
 pub use event_log::{EventLog, EventLogError, MemoryEventLog};
 pub use fork::{ForkError, ForkPoint, fork_events};
 pub use hosted::{HostedFiles, HostedSkill, HostedSource, HostedSupport, LATEST};
@@ -87,6 +92,7 @@ pub use model::{
 };
 pub use native::{ModelApi, NativeContent, NativeItem, Origin};
 pub use pairing::PairingError;
+pub use profile_change::ProfileChange;
 pub use queue::{QUEUE_LIMIT, QueueId, QueuedInput};
 pub use response_helpers::{
     ParseError, conversation_complete, extract_tool_uses, format_tool_results, format_tool_results_message,
@@ -94,14 +100,18 @@ pub use response_helpers::{
 };
 pub use run_loop::{LoopError, LoopOptions, LoopOutcome, run_loop};
 pub use session_event::{
-    SESSION_EVENT_SCHEMA, SessionEvent, SessionEventKind, SessionStopReason, session_events,
+    EvaluatedPermission, EventId, EventIdError, EventProjection, RequiredAction, RequiredNeed,
+    SESSION_EVENT_SCHEMA, SessionEvent, SessionEventKind, SessionStopReason, merge_events,
 };
 pub use session_file::{Completeness, FILE_LIMIT, FileChange, FileSource, SessionFile};
+pub use session_overview::{OverviewStatus, SessionOverview, TextHead};
 pub use session_profile::{PinnedSkill, SecretNames, SessionProfile, SkillActivation, SkillDelivery};
-pub use session_state::{Approval, CallStatus, FinishedTurn, OpenCall, RunningTurn, SessionState};
+pub use session_state::{
+    ActionNeed, Approval, CallStatus, FinishedTurn, OpenCall, PendingAction, RunningTurn, SessionState,
+};
 pub use session_view::{Grant, GrantScope, SessionView};
 pub use stop_reason::{AfterResponse, StopReason};
 pub use summary::{Compaction, ModelSummarizer, SUMMARY_PROMPT, Summarizer, Summary};
 pub use tool::{INVALID_JSON, ResultContent, ToolCall, ToolDefinition, ToolEnding, ToolResult};
 pub use tool_batch::{CANCEL_GRACE, execute_tool_calls};
-pub use tool_runner::{Authorization, CallConcurrency, CallContext, CallTraits, ToolRunner};
+pub use tool_runner::{Authorization, AwaitedResult, CallConcurrency, CallContext, CallTraits, ToolRunner};

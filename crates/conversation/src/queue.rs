@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use conjure_base::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::apply::next_turn;
@@ -45,6 +46,8 @@ impl fmt::Display for QueueId {
 pub struct QueuedInput {
     /// Which.
     pub id: QueueId,
+    /// When it was queued.
+    pub at: Timestamp,
     /// What the user said.
     pub input: Vec<Block>,
     /// The limits of its turn, if the sender set any.
@@ -71,9 +74,14 @@ pub(crate) fn start_queued(state: &SessionState, limits: Limits) -> Result<Vec<E
         return Err(Rejection::TurnRunning);
     }
     let first = state.queue.front().ok_or(Rejection::QueueEmpty)?;
-    let (input, queued) = (first.input.clone(), Some(first.id));
     let limits = first.limits.clone().unwrap_or(limits);
-    Ok(vec![EventKind::TurnStarted { turn: next_turn(state), input, limits, queued }])
+    Ok(vec![EventKind::TurnStarted {
+        turn: next_turn(state),
+        input: first.input.clone(),
+        limits,
+        queued: Some(first.id),
+        queued_at: Some(first.at),
+    }])
 }
 
 pub(crate) fn unqueue(state: &SessionState, id: QueueId) -> Result<Vec<EventKind>, Rejection> {

@@ -9,8 +9,10 @@ use conjure_base::Digest;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::agent_toolset::AgentToolset;
 use crate::hosted::HostedSkill;
 use crate::limits::Limits;
+use crate::tool::ToolDefinition;
 
 /// The settings of a session, as its first event records them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -55,6 +57,15 @@ pub struct SessionProfile {
     /// The names of its secrets, whose values are not recorded. The process that revives the session provides them again.
     #[serde(rename = "withheld", skip_serializing_if = "SecretNames::is_empty")]
     pub secret_names: SecretNames,
+    /// The tools of the toolset, instead of the built-in tools. `None`: the built-in tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub toolset: Option<AgentToolset>,
+    /// The tools whose results the client provides.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub client_tools: Vec<ToolDefinition>,
+    /// The session's title for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// Data of the embedder, which the library does not read.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,

@@ -2,15 +2,16 @@
 //! Only [`apply`](crate::apply) changes it, one event at a time. The work per event does not depend on the length of the history. The
 //! state is not stored: the same events rebuild an equal one.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use conjure_base::{CallId, ContainerId, Digest, Timestamp, TurnId};
 
 use crate::artifact::{Artifact, UploadedArtifact};
 use crate::block::{Block, BlockKind};
+use crate::call_answer::CallAnswers;
 use crate::compaction::{HistorySize, RunningCompaction};
-use crate::event::TurnStop;
+use crate::event::{ResultFrom, TurnStop};
 use crate::limits::Limits;
 use crate::message::{Message, Role};
 use crate::model::SideEffects;
@@ -40,6 +41,8 @@ pub struct SessionState {
     pub(crate) usage: Usage,
     /// All ids of tool calls so far: the service requires unique ones.
     pub(crate) call_ids: HashSet<CallId>,
+    /// The decisions on calls and the results that were provided from outside, as digests: a repeated one is recognised.
+    pub(crate) answers: HashMap<CallId, CallAnswers>,
     /// The replaced blocks, by message and block. Each is replaced only once.
     pub(crate) replaced: BTreeSet<(usize, usize)>,
     /// The container of the model's service that the session uses.
@@ -88,6 +91,8 @@ pub struct RunningTurn {
     /// How long it has worked up to its last event, in milliseconds.
     pub(crate) elapsed_ms: u64,
     pub(crate) last_event_at: Timestamp,
+    /// Whether nothing of it runs until somebody acts.
+    pub(crate) is_parked: bool,
     /// The calls of the last response with tools, and in how many consecutive responses each was made.
     pub(crate) repeats: BTreeMap<Digest, u32>,
     /// How often each tool was denied.
@@ -135,6 +140,13 @@ pub enum CallStatus {
     },
     /// It may run; the policy is not asked again.
     Approved,
+    /// It waits for its result from outside.
+    AwaitingResult {
+        /// Who provides it.
+        from: ResultFrom,
+        /// When the call ends with an error if nobody has provided it; `None`: never.
+        deadline: Option<Timestamp>,
+    },
     /// It is running, or was running when its driver ended.
     Started {
         /// Whether the call can be repeated without a further effect.
@@ -151,6 +163,33 @@ pub struct Approval {
     pub call: ToolCall,
     /// What the person is asked.
     pub reason: String,
+}
+
+/// A tool call that waits for somebody's action.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PendingAction {
+    /// The call.
+    pub call: ToolCall,
+    /// What it waits for.
+    pub need: ActionNeed,
+}
+
+/// What a tool call waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ActionNeed {
+    /// A decision whether it may run.
+    Approval {
+        /// What the person is asked.
+        reason: String,
+    },
+    /// Its result, from outside.
+    Result {
+        /// Who provides it.
+        from: ResultFrom,
+        /// When the call ends with an error if nobody has provided it; `None`: never.
+        deadline: Option<Timestamp>,
+    },
 }
 
 /// How the last turn ended.
@@ -308,6 +347,29 @@ impl SessionState {
             .collect()
     }
 
+    /// The calls that wait for an approval or a result, in order.
+    #[must_use]
+    pub fn pending_actions(&self) -> Vec<PendingAction> {
+        self.open_calls()
+            .iter()
+            .filter_map(|open| {
+                Some(PendingAction { call: open.call.clone(), need: open.status.action_need()? })
+            })
+            .collect()
+    }
+
+    /// The earliest time at which a call ends because nobody has provided its result.
+    #[must_use]
+    pub fn result_deadline(&self) -> Option<Timestamp> {
+        self.open_calls()
+            .iter()
+            .filter_map(|open| match open.status {
+                CallStatus::AwaitingResult { deadline, .. } => deadline,
+                _ => None,
+            })
+            .min()
+    }
+
     /// The text of the last response; empty when there is none.
     #[must_use]
     pub fn last_text(&self) -> String {
@@ -441,11 +503,27 @@ pub(crate) fn is_sendable(block: &Block) -> bool {
 }
 
 impl CallStatus {
+    /// Whether the call waits for somebody's action.
+    pub(crate) const fn is_waiting(&self) -> bool {
+        matches!(self, Self::AwaitingApproval { .. } | Self::AwaitingResult { .. })
+    }
+
+    fn action_need(&self) -> Option<ActionNeed> {
+        match self {
+            Self::AwaitingApproval { reason } => Some(ActionNeed::Approval { reason: reason.clone() }),
+            Self::AwaitingResult { from, deadline } => {
+                Some(ActionNeed::Result { from: *from, deadline: *deadline })
+            }
+            _ => None,
+        }
+    }
+
     pub(crate) const fn describe(&self) -> &'static str {
         match self {
             Self::New => "not started",
             Self::AwaitingApproval { .. } => "waiting for a person",
             Self::Approved => "approved and not started",
+            Self::AwaitingResult { .. } => "waiting for its result",
             Self::Started { .. } => "running",
             Self::Finished(_) => "finished",
         }

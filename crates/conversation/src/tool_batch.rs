@@ -2,7 +2,6 @@
 //!
 //! Panics become results, and the wait for cancelled tools is bounded. There are no tasks: dropping a batch drops its tools.
 
-use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
@@ -16,7 +15,9 @@ use tracing::Instrument;
 use crate::event::CallOutcome;
 use crate::session_view::SessionView;
 use crate::tool::{ToolCall, ToolEnding, ToolResult};
-use crate::tool_runner::{Authorization, CallConcurrency, CallContext, CallTraits, ToolRunner};
+use crate::tool_runner::{
+    Authorization, AwaitedResult, CallConcurrency, CallContext, CallTraits, ToolRunner,
+};
 
 /// How long cancelled tools may take to clean up before they are dropped.
 pub const CANCEL_GRACE: Duration = Duration::from_secs(2);
@@ -54,14 +55,21 @@ pub async fn execute_tool_calls(
         });
     }
     results.resize(calls.len(), None);
-    let access: Vec<CallConcurrency> = allowed.iter().map(|(_, _, traits)| traits.concurrency).collect();
-    for range in batches(&access) {
-        if context.cancel.is_cancelled() || SystemClock.remaining(context.deadline).is_zero() {
+    let mut phases: Vec<CallPhase> =
+        allowed.iter().map(|(_, _, traits)| CallPhase::Ready(traits.concurrency)).collect();
+    loop {
+        let places = startable(&phases);
+        if places.is_empty()
+            || context.cancel.is_cancelled()
+            || SystemClock.remaining(context.deadline).is_zero()
+        {
             break;
         }
-        let calls: Vec<(usize, &ToolCall)> =
-            allowed[range].iter().map(|(place, call, _)| (*place, *call)).collect();
-        let mut batch = ToolBatch::start(runner, &calls, &context, &SystemClock, CANCEL_GRACE);
+        let mut batch = ToolBatch::new(runner, &context, &SystemClock, CANCEL_GRACE);
+        for place in places {
+            phases[place] = CallPhase::Ended;
+            batch.add(allowed[place].0, allowed[place].1, &context.view);
+        }
         while let Some((place, result, _)) = batch.next().await {
             if let Some(active) = &result.active_skills {
                 context.view.set_active_skills(active);
@@ -87,18 +95,43 @@ fn cancelled_or_expired(
     }
 }
 
-/// The ranges of calls that may start together: neighbours that are shared, or one exclusive call.
-pub(crate) fn batches(access: &[CallConcurrency]) -> Vec<Range<usize>> {
-    let mut ranges: Vec<Range<usize>> = Vec::new();
-    for (place, this) in access.iter().enumerate() {
-        let joins =
-            *this == CallConcurrency::Shared && place > 0 && access[place - 1] == CallConcurrency::Shared;
-        match ranges.last_mut() {
-            Some(last) if joins => last.end = place + 1,
-            _ => ranges.push(place..place + 1),
+/// The phase of a call of a response, for [`startable`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallPhase {
+    /// It waits for a decision.
+    Waiting(CallConcurrency),
+    /// It may run.
+    Ready(CallConcurrency),
+    /// It is running.
+    Running(CallConcurrency),
+    /// It has its result, or its result comes from outside.
+    Ended,
+}
+
+/// The calls of a response that may start now, in order.
+///
+/// Shared calls run together. An exclusive call runs alone: it starts when the calls before it have ended, and the calls after it wait for its
+/// end, also while it waits for a decision. A shared call that waits for a decision holds back no other call.
+pub(crate) fn startable(calls: &[CallPhase]) -> Vec<usize> {
+    let mut places = Vec::new();
+    if calls.contains(&CallPhase::Running(CallConcurrency::Exclusive)) {
+        return places;
+    }
+    let is_running = calls.contains(&CallPhase::Running(CallConcurrency::Shared));
+    for (place, call) in calls.iter().enumerate() {
+        match call {
+            CallPhase::Ready(CallConcurrency::Shared) => places.push(place),
+            CallPhase::Ready(CallConcurrency::Exclusive) => {
+                if places.is_empty() && !is_running {
+                    places.push(place);
+                }
+                break;
+            }
+            CallPhase::Waiting(CallConcurrency::Exclusive) => break,
+            CallPhase::Waiting(CallConcurrency::Shared) | CallPhase::Running(_) | CallPhase::Ended => {}
         }
     }
-    ranges
+    places
 }
 
 /// Authorises a call. A policy that panics denies it.
@@ -114,8 +147,15 @@ pub(crate) fn traits(runner: &dyn ToolRunner, call: &ToolCall) -> CallTraits {
         .unwrap_or(CallTraits { concurrency: CallConcurrency::Exclusive, idempotent: false })
 }
 
+/// Who provides the result of a call from outside. If the runner panics, the call counts as one that runs here.
+pub(crate) fn awaits(runner: &dyn ToolRunner, call: &ToolCall) -> Option<AwaitedResult> {
+    std::panic::catch_unwind(AssertUnwindSafe(|| runner.awaits(call))).unwrap_or(None)
+}
+
 /// Calls that run concurrently.
 pub(crate) struct ToolBatch<'a> {
+    runner: &'a dyn ToolRunner,
+    context: CallContext,
     running: FuturesUnordered<BoxFuture<'a, (usize, ToolResult)>>,
     /// The calls without a result yet, and their positions.
     open: Vec<(usize, &'a ToolCall)>,
@@ -137,29 +177,38 @@ enum BatchPhase {
 }
 
 impl<'a> ToolBatch<'a> {
-    /// Prepares `calls` with their positions. They run while [`ToolBatch::next`] is awaited.
-    pub(crate) fn start(
+    /// A batch without calls. Calls run while [`ToolBatch::next`] is awaited.
+    pub(crate) fn new(
         runner: &'a dyn ToolRunner,
-        calls: &[(usize, &'a ToolCall)],
         context: &CallContext,
         clock: &'a dyn Clock,
         grace: Duration,
     ) -> Self {
         let cancel = context.cancel.child_token();
         let context = CallContext { cancel: cancel.clone(), ..context.clone() };
-        let running = calls
-            .iter()
-            .map(|(place, call)| run_one(runner, *place, call, context.clone()).boxed())
-            .collect();
         let ended = cancelled_or_expired(&context, clock);
         Self {
-            running,
-            open: calls.to_vec(),
+            runner,
+            context,
+            running: FuturesUnordered::new(),
+            open: Vec::new(),
             cancel,
             clock,
             grace,
             phase: BatchPhase::Running(ended.boxed()),
         }
+    }
+
+    /// Adds a call with its position.
+    pub(crate) fn add(&mut self, place: usize, call: &'a ToolCall, view: &SessionView) {
+        let context = CallContext { view: view.clone(), ..self.context.clone() };
+        self.running.push(run_one(self.runner, place, call, context).boxed());
+        self.open.push((place, call));
+    }
+
+    /// Whether no call is running.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.open.is_empty()
     }
 
     /// The next result with its call's position, in the order in which the calls end. It is cancel safe.

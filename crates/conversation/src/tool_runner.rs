@@ -1,11 +1,13 @@
 //! The port for tools: how the driver authorises and runs tool calls.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use conjure_base::Deadline;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
+use crate::event::ResultFrom;
 use crate::session_view::SessionView;
 use crate::tool::{ToolCall, ToolResult};
 
@@ -44,6 +46,15 @@ pub enum Authorization {
     },
 }
 
+/// A result that is provided from outside of the runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AwaitedResult {
+    /// Who provides it.
+    pub from: ResultFrom,
+    /// How long the call waits for it before it ends with an error; `None`: without a limit.
+    pub timeout: Option<Duration>,
+}
+
 /// The context of a running call.
 #[derive(Debug, Clone)]
 pub struct CallContext {
@@ -72,6 +83,12 @@ pub trait ToolRunner: Send + Sync {
     /// Decides whether this call may run for this view of the session.
     fn authorize<'a>(&'a self, call: &'a ToolCall, view: &'a SessionView) -> BoxFuture<'a, Authorization>;
 
+    /// Who provides the result of this call, if the runner does not run it. The driver records such a call as waiting, once it is authorised,
+    /// and nothing runs for it. Its traits do not matter.
+    fn awaits(&self, _call: &ToolCall) -> Option<AwaitedResult> {
+        None
+    }
+
     /// Runs one call. Every failure is a result with `is_error`. The result is final: truncated and redacted.
     fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolResult>;
 }
@@ -83,6 +100,10 @@ impl<R: ToolRunner + ?Sized> ToolRunner for Arc<R> {
 
     fn authorize<'a>(&'a self, call: &'a ToolCall, view: &'a SessionView) -> BoxFuture<'a, Authorization> {
         (**self).authorize(call, view)
+    }
+
+    fn awaits(&self, call: &ToolCall) -> Option<AwaitedResult> {
+        (**self).awaits(call)
     }
 
     fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolResult> {

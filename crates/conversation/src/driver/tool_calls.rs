@@ -1,7 +1,11 @@
-//! The tool calls of one response: all are authorised first, then they run in batches.
+//! The tool calls of one response: all are authorised first, then those run that may.
+//!
+//! A call that waits for a decision or for its result from outside keeps the others from running only if it is a barrier. When nothing more
+//! can run, the turn is parked.
 
 use std::sync::Arc;
 
+use conjure_base::CallId;
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 
@@ -10,91 +14,152 @@ use crate::command::{CommandKind, StartedCall};
 use crate::machine::{Step, next};
 use crate::session_state::CallStatus;
 use crate::tool::ToolCall;
-use crate::tool_batch::{ToolBatch, authorize, batches, traits};
-use crate::tool_runner::{Authorization, CallContext};
+use crate::tool_batch::{CallPhase, ToolBatch, authorize, awaits, startable, traits};
+use crate::tool_runner::{Authorization, AwaitedResult, CallContext, CallTraits};
+
+/// A call of the response, and what the runner says about it.
+struct ResponseCall {
+    call: ToolCall,
+    traits: CallTraits,
+    awaits: Option<AwaitedResult>,
+    /// Whether the policy has allowed it in this pass. The record does not have that.
+    is_allowed: bool,
+}
 
 impl TurnDriver<'_> {
-    /// Runs the open calls. All are authorised before the first one runs. So when one needs an approval, no call of the response has run
-    /// yet, and a later call never runs before one that it may build on.
+    /// Runs the open calls until nothing more can run. All are authorised before the first one runs.
     pub(super) async fn run_tools(&mut self) -> Result<(), DriveError> {
         let Some(calls) = self.authorize_all().await? else { return Ok(()) };
         self.extend_deadline();
         if next(self.conversation.state()) != Step::RunTools {
             return Ok(());
         }
-        let tools = self.services.tools;
-        let traits: Vec<_> = calls.iter().map(|call| traits(tools, call)).collect();
-        let access: Vec<_> = traits.iter().map(|traits| traits.concurrency).collect();
-        for range in batches(&access) {
-            if self.is_cancelled_or_expired() {
-                return Ok(());
-            }
-            let started = range
-                .clone()
-                .map(|place| StartedCall {
-                    call: calls[place].id.clone(),
-                    idempotent: traits[place].idempotent,
-                })
-                .collect();
-            self.conversation.submit(CommandKind::StartTools { calls: started }).await?;
-            let batch: Vec<(usize, &ToolCall)> = range.map(|place| (place, &calls[place])).collect();
-            self.run_batch(&batch).await?;
+        self.run_calls(&calls).await?;
+        if self.is_cancelled_or_expired() || next(self.conversation.state()) != Step::RunTools {
+            return Ok(());
+        }
+        // What nobody has answered in time ends here, too.
+        self.conversation.submit(CommandKind::Recover).await?;
+        let waits = !self.conversation.state().pending_actions().is_empty();
+        if waits && next(self.conversation.state()) == Step::RunTools {
+            self.conversation.submit(CommandKind::AwaitAction).await?;
         }
         Ok(())
     }
 
-    /// The calls that may run, in order; `None` when the turn was interrupted meanwhile.
-    async fn authorize_all(&mut self) -> Result<Option<Vec<ToolCall>>, DriveError> {
+    /// The open calls in order; `None` when the turn was interrupted meanwhile.
+    async fn authorize_all(&mut self) -> Result<Option<Vec<ResponseCall>>, DriveError> {
         let open = self.conversation.state().open_calls().to_vec();
         let view = self.conversation.state().view().clone();
-        let mut allowed = Vec::with_capacity(open.len());
+        let tools = self.services.tools;
+        let mut calls = Vec::with_capacity(open.len());
         for open in open {
-            match open.status {
-                CallStatus::New => {}
-                CallStatus::Approved => {
-                    allowed.push(open.call);
-                    continue;
-                }
-                _ => continue,
-            }
-            let cancelled = self.cancel.clone().cancelled_owned();
-            let over = select(Box::pin(cancelled), self.conversation.clock().sleep_until(self.deadline));
-            let asked = Box::pin(authorize(self.services.tools, &open.call, &view));
-            let authorization = match select(asked, over).await {
-                Either::Left((authorization, _)) => authorization,
-                Either::Right(_) => return Ok(None),
-            };
-            let call = open.call.id.clone();
-            match authorization {
-                Authorization::Allow => allowed.push(open.call),
-                Authorization::Deny { reason } => {
-                    self.conversation.submit(CommandKind::DenyTool { call, reason }).await?;
-                }
-                Authorization::Ask { reason } => {
-                    self.conversation.submit(CommandKind::RequestApproval { call, reason }).await?;
+            let (traits, awaits) = (traits(tools, &open.call), awaits(tools, &open.call));
+            let mut call = ResponseCall { call: open.call, traits, awaits, is_allowed: false };
+            if open.status == CallStatus::New {
+                let cancelled = self.cancel.clone().cancelled_owned();
+                let over = select(Box::pin(cancelled), self.conversation.clock().sleep_until(self.deadline));
+                let asked = Box::pin(authorize(tools, &call.call, &view));
+                let authorization = match select(asked, over).await {
+                    Either::Left((authorization, _)) => authorization,
+                    Either::Right(_) => return Ok(None),
+                };
+                let id = call.call.id.clone();
+                match authorization {
+                    Authorization::Allow => call.is_allowed = true,
+                    Authorization::Deny { reason } => {
+                        self.conversation.submit(CommandKind::DenyTool { call: id, reason }).await?;
+                    }
+                    Authorization::Ask { reason } => {
+                        self.conversation.submit(CommandKind::RequestApproval { call: id, reason }).await?;
+                    }
                 }
             }
+            calls.push(call);
         }
-        Ok(Some(allowed))
+        Ok(Some(calls))
     }
 
-    async fn run_batch(&mut self, calls: &[(usize, &ToolCall)]) -> Result<(), DriveError> {
+    async fn run_calls(&mut self, calls: &[ResponseCall]) -> Result<(), DriveError> {
         let view = self.conversation.state().view().clone();
         let context = CallContext { deadline: self.deadline, cancel: self.cancel.clone(), view };
         let clock = Arc::clone(self.conversation.clock());
-        let mut batch = ToolBatch::start(self.services.tools, calls, &context, &*clock, self.grace);
+        let mut batch = ToolBatch::new(self.services.tools, &context, &*clock, self.grace);
         loop {
+            if !self.is_cancelled_or_expired() {
+                self.request_results(calls).await?;
+                let places = startable(&self.phases(calls));
+                if !places.is_empty() {
+                    let started = places.iter().map(|place| StartedCall {
+                        call: calls[*place].call.id.clone(),
+                        idempotent: calls[*place].traits.idempotent,
+                    });
+                    let started = started.collect();
+                    self.conversation.submit(CommandKind::StartTools { calls: started }).await?;
+                    for place in places {
+                        batch.add(place, &calls[place].call, self.conversation.state().view());
+                    }
+                }
+            }
+            if batch.is_empty() {
+                return Ok(());
+            }
             let ended = match select(Box::pin(batch.next()), self.inbox.next()).await {
                 Either::Left((ended, _)) => Either::Left(ended),
                 Either::Right((message, _)) => Either::Right(message),
             };
             match ended {
-                Either::Left(None) => return Ok(()),
+                Either::Left(None) => {}
                 Either::Left(Some((_, result, outcome))) => {
                     self.conversation.submit(CommandKind::FinishTool { result, outcome }).await?;
                 }
                 Either::Right(message) => self.accept_inbox(message).await?,
             }
         }
+    }
+
+    /// Requests the results that come from outside.
+    async fn request_results(&mut self, calls: &[ResponseCall]) -> Result<(), DriveError> {
+        for call in calls {
+            let Some(awaited) = call.awaits else { continue };
+            if !self.may_run(call) {
+                continue;
+            }
+            let now = self.conversation.clock().timestamp();
+            let deadline = awaited.timeout.map(|timeout| now.saturating_add(timeout));
+            let call = call.call.id.clone();
+            let request = CommandKind::RequestResult { call, from: awaited.from, deadline };
+            self.conversation.submit(request).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether a call is authorised and has not started.
+    fn may_run(&self, call: &ResponseCall) -> bool {
+        match self.status(&call.call.id) {
+            Some(CallStatus::New) => call.is_allowed,
+            Some(CallStatus::Approved) => true,
+            _ => false,
+        }
+    }
+
+    fn phases(&self, calls: &[ResponseCall]) -> Vec<CallPhase> {
+        calls
+            .iter()
+            .map(|call| {
+                let concurrency = call.traits.concurrency;
+                match self.status(&call.call.id) {
+                    _ if call.awaits.is_some() => CallPhase::Ended,
+                    Some(CallStatus::AwaitingApproval { .. }) => CallPhase::Waiting(concurrency),
+                    Some(CallStatus::Started { .. }) => CallPhase::Running(concurrency),
+                    _ if self.may_run(call) => CallPhase::Ready(concurrency),
+                    _ => CallPhase::Ended,
+                }
+            })
+            .collect()
+    }
+
+    fn status(&self, call: &CallId) -> Option<&CallStatus> {
+        self.conversation.state().open_call(call).map(|open| &open.status)
     }
 }

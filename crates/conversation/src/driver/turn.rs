@@ -19,7 +19,7 @@ use crate::event_log::EventLogError;
 use crate::inbox::InboxMessage;
 use crate::machine::{Step, next};
 use crate::model::Model;
-use crate::session_state::Approval;
+use crate::session_state::PendingAction;
 use crate::summary::Compaction;
 use crate::tool_batch::CANCEL_GRACE;
 use crate::tool_runner::ToolRunner;
@@ -40,7 +40,7 @@ pub struct TurnServices<'a> {
 
 /// How a turn may be ended and changed from outside.
 pub struct TurnOptions<'a> {
-    /// Interrupts the turn: the model call is dropped, tools have the grace period to end. A turn that waits for an approval keeps waiting;
+    /// Interrupts the turn: the model call is dropped, tools have the grace period to end. A turn that waits for somebody's action keeps waiting;
     /// to end it, submit [`CommandKind::Interrupt`].
     pub cancel: CancellationToken,
     /// When the turn must have ended. It has the same effect as the cancellation.
@@ -75,9 +75,10 @@ impl Default for TurnOptions<'_> {
 pub enum TurnOutcome {
     /// The turn has ended; [`crate::SessionState::last_turn`] has its usage too.
     Finished(TurnStop),
-    /// These calls wait for an approval. Submit [`CommandKind::Decide`] for each, now or after a restart, and call [`run_turn`] again. None
-    /// of the response's calls has run.
-    RequiresAction(Vec<Approval>),
+    /// These calls wait for an approval, or for their result from outside. Submit [`CommandKind::Decide`] or
+    /// [`CommandKind::ProvideResult`] for each, in any order, now or after a restart, and call [`run_turn`] again. The other calls of the
+    /// response have run, unless one that waits is a barrier before them.
+    RequiresAction(Vec<PendingAction>),
 }
 
 /// Why a turn could not continue. The conversation reloads its state before the next command.
@@ -104,7 +105,7 @@ impl From<SubmitError> for DriveError {
     }
 }
 
-/// Drives the running turn until it ends or waits for an approval.
+/// Drives the running turn until it ends or waits for somebody's action.
 ///
 /// It first recovers what an earlier driver left unfinished. If the conversation uses the system clock, the future must be polled within
 /// a Tokio runtime with its time driver enabled.
@@ -205,8 +206,8 @@ impl TurnDriver<'_> {
     pub(super) async fn run(mut self) -> Result<TurnOutcome, DriveError> {
         loop {
             let step = next(self.conversation.state());
-            // Waiting for an approval is not work that could be interrupted. To end the turn then, submit a command.
-            let is_waiting = step == Step::AwaitApproval && !self.is_expired();
+            // Waiting for somebody's action is not work that could be interrupted. To end the turn then, submit a command.
+            let is_waiting = step == Step::AwaitAction && !self.is_expired();
             if step != Step::Idle && self.is_cancelled_or_expired() && !is_waiting {
                 self.interrupt().await?;
                 continue;
@@ -216,8 +217,8 @@ impl TurnDriver<'_> {
                     let last = self.conversation.state().last_turn().ok_or(DriveError::NoTurn)?;
                     return Ok(TurnOutcome::Finished(last.stop.clone()));
                 }
-                Step::AwaitApproval => {
-                    return Ok(TurnOutcome::RequiresAction(self.conversation.state().approvals()));
+                Step::AwaitAction => {
+                    return Ok(TurnOutcome::RequiresAction(self.conversation.state().pending_actions()));
                 }
                 Step::CallModel => match self.pre_call_hook.before_model_call(self.conversation.state()) {
                     Some(work) => self.run_pre_call_hook(work).await?,

@@ -4,9 +4,11 @@ use conjure_base::{ContainerId, Timestamp};
 
 use super::checks::{open_call, running_model_call, running_turn, user_input, wrong_status};
 use super::model_change::set_model;
+use super::outside::{await_action, decide_approval, provide_result};
+use super::profile::update_profile;
 use super::recovery::{finish_turn, recover, turn_finished, unknown_effects};
 use super::response::{CONTAINER_LOST, accept_response, replacement};
-use super::tool_calls::{decide_approval, denied_result, finish_tool, start_tools};
+use super::tool_calls::{denied_result, finish_tool, start_tools};
 use crate::apply::next_turn;
 use crate::artifact::ARTIFACT_LIMIT;
 use crate::block::Block;
@@ -31,8 +33,8 @@ pub enum Step {
     AwaitModel,
     /// Run the calls in [`SessionState::open_calls`].
     RunTools,
-    /// Wait for a decision on [`SessionState::approvals`].
-    AwaitApproval,
+    /// Wait for an action on one of [`SessionState::pending_actions`].
+    AwaitAction,
     /// The recorded events are incomplete: [`CommandKind::Recover`] completes them.
     Recover,
 }
@@ -45,8 +47,9 @@ pub fn next(state: &SessionState) -> Step {
         Some(TurnPhase::CallModel) => Step::CallModel,
         Some(TurnPhase::AwaitingModel(_) | TurnPhase::Compacting(_)) => Step::AwaitModel,
         Some(TurnPhase::Tools(calls)) => {
-            if calls.iter().any(|open| matches!(open.status, CallStatus::AwaitingApproval { .. })) {
-                Step::AwaitApproval
+            let is_parked = state.turn.as_ref().is_some_and(|turn| turn.is_parked);
+            if is_parked && calls.iter().any(|open| open.status.is_waiting()) {
+                Step::AwaitAction
             } else {
                 Step::RunTools
             }
@@ -70,6 +73,7 @@ pub fn decide(state: &SessionState, command: Command) -> Result<Vec<Event>, Reje
         }
         CommandKind::Import { messages, container } => import(state, messages, container)?,
         CommandKind::SetModel { model, hosted } => set_model(state, model, hosted)?,
+        CommandKind::UpdateProfile { change } => update_profile(state, change)?,
         CommandKind::StartTurn { input, limits } => start_turn(state, input, limits)?,
         CommandKind::StartModelCall { effects } => start_model_call(state, effects, at)?,
         CommandKind::AcceptResponse { turn, call, response } => {
@@ -121,6 +125,17 @@ pub fn decide(state: &SessionState, command: Command) -> Result<Vec<Event>, Reje
             vec![EventKind::ApprovalRequested { call, reason }]
         }
         CommandKind::Decide { call, decision } => decide_approval(state, call, decision)?,
+        CommandKind::RequestResult { call, from, deadline } => {
+            match &open_call(state, &call)?.status {
+                CallStatus::New | CallStatus::Approved => {}
+                other => return Err(wrong_status(call, other)),
+            }
+            vec![EventKind::ResultRequested { call, from, deadline }]
+        }
+        CommandKind::ProvideResult { call, content, is_error } => {
+            provide_result(state, call, content, is_error)?
+        }
+        CommandKind::AwaitAction => await_action(state)?,
         CommandKind::DenyTool { call, reason } => {
             match &open_call(state, &call)?.status {
                 CallStatus::New | CallStatus::Approved => {}
@@ -154,7 +169,7 @@ pub fn decide(state: &SessionState, command: Command) -> Result<Vec<Event>, Reje
                 _ => finish_turn(state, running, stop),
             }
         }
-        CommandKind::Recover => recover(state),
+        CommandKind::Recover => recover(state, at),
         CommandKind::RegisterArtifact { artifact } => {
             let view = state.view();
             if view.artifact(&artifact.name).is_some() {
@@ -234,7 +249,7 @@ fn start_turn(state: &SessionState, input: Vec<Block>, limits: Limits) -> Result
     if input.is_empty() && state.steering.is_empty() && !awaits_answer {
         return Err(Rejection::EmptyInput);
     }
-    Ok(vec![EventKind::TurnStarted { turn: next_turn(state), input, limits, queued: None }])
+    Ok(vec![EventKind::TurnStarted { turn: next_turn(state), input, limits, queued: None, queued_at: None }])
 }
 
 fn start_model_call(

@@ -6,6 +6,8 @@
 mod checks;
 mod decide;
 mod model_change;
+mod outside;
+mod profile;
 mod recovery;
 mod response;
 mod tool_calls;

@@ -1,6 +1,6 @@
 //! Recovery after a driver has ended, and the end of a turn.
 
-use conjure_base::CallId;
+use conjure_base::{CallId, Timestamp};
 
 use super::tool_calls::skipped_result;
 use crate::block::Block;
@@ -17,7 +17,7 @@ const EFFECTS_UNKNOWN: &str = "[The last request was under way when it broke off
 const OUTCOME_UNKNOWN: &str = "the call was under way when its host ended, and the service may have acted on it: whether it did, and \
     what came of it, is not known, so it was not sent again; send a message to go on, or an empty one to ask once more";
 
-pub(super) fn recover(state: &SessionState) -> Vec<EventKind> {
+pub(super) fn recover(state: &SessionState, now: Timestamp) -> Vec<EventKind> {
     let Some(turn) = &state.turn else { return Vec::new() };
     match &turn.phase {
         TurnPhase::CallModel => Vec::new(),
@@ -39,6 +39,9 @@ pub(super) fn recover(state: &SessionState) -> Vec<EventKind> {
                     Some(EventKind::ToolAbandoned { call: open.call.id.clone() })
                 }
                 CallStatus::Started { idempotent: false } => Some(unknown_outcome_result(&open.call.id)),
+                CallStatus::AwaitingResult { deadline: Some(deadline), .. } if deadline <= now => {
+                    Some(expired_result(&open.call.id))
+                }
                 _ => None,
             })
             .collect(),
@@ -80,6 +83,13 @@ pub(super) fn finish_turn(state: &SessionState, turn: &RunningTurn, stop: TurnSt
 
 pub(super) const fn turn_finished(turn: &RunningTurn, stop: TurnStop) -> EventKind {
     EventKind::TurnFinished { turn: turn.id, stop, usage: turn.usage }
+}
+
+fn expired_result(call: &CallId) -> EventKind {
+    EventKind::ToolFinished {
+        result: ToolResult::error(call, "nobody provided the result of this call in time"),
+        outcome: CallOutcome::Expired,
+    }
 }
 
 fn unknown_outcome_result(call: &CallId) -> EventKind {

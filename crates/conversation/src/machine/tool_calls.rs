@@ -1,4 +1,4 @@
-//! The commands that decide on, start and finish tool calls.
+//! The commands that start and finish tool calls.
 
 use std::collections::HashSet;
 
@@ -6,25 +6,9 @@ use conjure_base::CallId;
 
 use super::checks::{open_call, wrong_status};
 use crate::command::{Rejection, StartedCall};
-use crate::event::{CallOutcome, Decision, EventKind, TurnStop};
+use crate::event::{CallOutcome, EventKind, TurnStop};
 use crate::session_state::{CallStatus, SessionState};
 use crate::tool::ToolResult;
-
-pub(super) fn decide_approval(
-    state: &SessionState,
-    call: CallId,
-    decision: Decision,
-) -> Result<Vec<EventKind>, Rejection> {
-    match &open_call(state, &call)?.status {
-        CallStatus::AwaitingApproval { .. } => {}
-        other => return Err(wrong_status(call, other)),
-    }
-    let result = match &decision {
-        Decision::Allow | Decision::Grant { .. } => None,
-        Decision::Deny { reason } => Some(denied_result(&call, reason)),
-    };
-    Ok(std::iter::once(EventKind::ApprovalDecided { call, decision }).chain(result).collect())
-}
 
 pub(super) fn denied_result(call: &CallId, reason: &str) -> EventKind {
     EventKind::ToolFinished {

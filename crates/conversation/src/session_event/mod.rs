@@ -4,7 +4,15 @@
 //! JSON ([`SessionEvent::to_line`]), in which content blocks stay raw.
 
 mod convert;
+mod event_id;
+mod listed;
+mod projection;
 mod types;
 
-pub use convert::session_events;
-pub use types::{SESSION_EVENT_SCHEMA, SessionEvent, SessionEventKind, SessionStopReason};
+pub use event_id::{EventId, EventIdError};
+pub use listed::merge_events;
+pub use projection::EventProjection;
+pub use types::{
+    EvaluatedPermission, RequiredAction, RequiredNeed, SESSION_EVENT_SCHEMA, SessionEvent, SessionEventKind,
+    SessionStopReason,
+};

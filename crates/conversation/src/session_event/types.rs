@@ -1,38 +1,45 @@
 //! The types of session events. Their field names are a public schema.
 
-use conjure_base::{CallId, ContainerId, SessionId, Timestamp};
+use conjure_base::{CallId, ContainerId, SessionId, Timestamp, TurnId};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use std::sync::Arc;
 
+use super::event_id::EventId;
 use crate::artifact::ArtifactName;
 use crate::block::Block;
-use crate::event::{CallOutcome, TurnStop};
+use crate::event::{CallOutcome, ResultFrom, TurnStop};
 use crate::limits::Limit;
 use crate::model::Usage;
 use crate::model::{ModelError, ModelErrorKind};
+use crate::profile_change::ProfileChange;
 use crate::queue::QueueId;
 use crate::session_file::{Completeness, SessionFile};
 use crate::session_profile::PinnedSkill;
+use crate::session_state::ActionNeed;
 use crate::session_view::Grant;
 use crate::stop_reason::StopReason;
 
 /// The version of the schema of [`SessionEvent`].
-pub const SESSION_EVENT_SCHEMA: u32 = 1;
+pub const SESSION_EVENT_SCHEMA: u32 = 2;
 
 /// One event of a session, for the embedder and its users.
 #[derive(Debug, Clone, Serialize)]
 pub struct SessionEvent {
     /// The version of this schema.
     pub schema: u32,
-    /// Unique within the session: `evt_SEQ_PLACE`.
-    pub id: String,
+    /// Unique among the events of all sessions, and the same for ever. A stream tells an event a second time, with the same id, when its
+    /// `processed_at` fills in.
+    pub id: EventId,
     /// The sequence number of the recorded event that it was derived from. Several session events can share one. A reader that has seen all
     /// of a `seq` continues with the next.
     pub seq: u64,
     /// When, in RFC 3339.
     #[serde(serialize_with = "rfc_3339")]
     pub created_at: Timestamp,
+    /// When the session took it up, in RFC 3339; null for a message that waits in the queue.
+    #[serde(serialize_with = "rfc_3339_or_null")]
+    pub processed_at: Option<Timestamp>,
     /// Which session.
     pub session_id: SessionId,
     /// What happened; its name is the field `type`.
@@ -45,25 +52,23 @@ pub struct SessionEvent {
 #[serde(tag = "type")]
 #[non_exhaustive]
 pub enum SessionEventKind {
-    /// The user sent a message.
+    /// The user sent a message. While it waits in the queue, `processed_at` is null. When its turn starts, a stream tells it again, with the
+    /// same `id` and with `processed_at`; a list has it once.
     #[serde(rename = "user.message")]
     UserMessage {
         /// What.
         content: Vec<Block>,
-    },
-    /// The user queued a message. When its turn starts, it appears again as `user.message`.
-    #[serde(rename = "user.queued_message")]
-    UserQueuedMessage {
-        /// Its id in the queue.
-        queue_id: QueueId,
-        /// What.
-        content: Vec<Block>,
+        /// Its id in the queue, if it was queued.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        queue_id: Option<QueueId>,
     },
     /// The user removed a message from the queue.
     #[serde(rename = "user.unqueued_message")]
     UserUnqueuedMessage {
         /// Its id in the queue.
         queue_id: QueueId,
+        /// The `id` of its event.
+        message_id: EventId,
     },
     /// The user interrupted the turn.
     #[serde(rename = "user.interrupt")]
@@ -71,8 +76,10 @@ pub enum SessionEventKind {
     /// An approver decided on a tool call.
     #[serde(rename = "user.tool_confirmation")]
     UserToolConfirmation {
-        /// Which call.
-        tool_use_id: CallId,
+        /// The `id` of the call's event.
+        tool_use_id: EventId,
+        /// The model's id of the call.
+        call_id: CallId,
         /// `allow` or `deny`.
         result: &'static str,
         /// Why it was denied.
@@ -81,6 +88,30 @@ pub enum SessionEventKind {
         /// Which later calls it allows too, if any.
         #[serde(skip_serializing_if = "Option::is_none")]
         grant: Option<Grant>,
+    },
+    /// The client provided the result of one of its tools.
+    #[serde(rename = "user.custom_tool_result")]
+    UserCustomToolResult {
+        /// The `id` of the call's `agent.custom_tool_use` event.
+        custom_tool_use_id: EventId,
+        /// The model's id of the call.
+        call_id: CallId,
+        /// The result, as a `tool_result` block.
+        result: Block,
+        /// Whether it is an error.
+        is_error: bool,
+    },
+    /// A worker or a person provided the result of a tool call.
+    #[serde(rename = "user.tool_result")]
+    UserToolResult {
+        /// The `id` of the call's `agent.tool_use` event.
+        tool_use_id: EventId,
+        /// The model's id of the call.
+        call_id: CallId,
+        /// The result, as a `tool_result` block.
+        result: Block,
+        /// Whether it is an error.
+        is_error: bool,
     },
     /// The model sent a message.
     #[serde(rename = "agent.message")]
@@ -94,11 +125,24 @@ pub enum SessionEventKind {
         /// What.
         thinking: String,
     },
-    /// The model called a tool.
+    /// The model called a tool, and it is known whether the call may run. Confirmations and results name this event's `id`.
     #[serde(rename = "agent.tool_use")]
     AgentToolUse {
-        /// The call's id.
-        tool_use_id: CallId,
+        /// The model's id of the call.
+        call_id: CallId,
+        /// The tool.
+        name: String,
+        /// The input, raw.
+        input: Arc<RawValue>,
+        /// Whether the call may run; absent if nobody was asked, because it ended before.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        evaluated_permission: Option<EvaluatedPermission>,
+    },
+    /// The model called a tool whose result the client provides. The result names this event's `id`.
+    #[serde(rename = "agent.custom_tool_use")]
+    AgentCustomToolUse {
+        /// The model's id of the call.
+        call_id: CallId,
         /// The tool.
         name: String,
         /// The input, raw.
@@ -107,8 +151,10 @@ pub enum SessionEventKind {
     /// A tool call has its result.
     #[serde(rename = "agent.tool_result")]
     AgentToolResult {
-        /// The call's id.
-        tool_use_id: CallId,
+        /// The `id` of the call's event.
+        tool_use_id: EventId,
+        /// The model's id of the call.
+        call_id: CallId,
         /// The result, as a `tool_result` block.
         result: Block,
         /// Whether it is an error.
@@ -119,16 +165,20 @@ pub enum SessionEventKind {
     /// The active skills or their order changed: a call has loaded or unloaded a skill.
     #[serde(rename = "session.skills_changed")]
     SessionSkillsChanged {
-        /// The call that changed them.
-        tool_use_id: CallId,
+        /// The `id` of the event of the call that changed them.
+        tool_use_id: EventId,
+        /// The model's id of the call.
+        call_id: CallId,
         /// The active skills from now on, the most recent last.
         active_skills: Vec<PinnedSkill>,
     },
     /// An approver allowed more than one call.
     #[serde(rename = "session.grant_given")]
     SessionGrantGiven {
-        /// The call that needed the approval.
-        tool_use_id: CallId,
+        /// The `id` of the event of the call that needed the approval.
+        tool_use_id: EventId,
+        /// The model's id of the call.
+        call_id: CallId,
         /// Which calls, and for how long.
         grant: Grant,
     },
@@ -172,6 +222,12 @@ pub enum SessionEventKind {
         #[serde(skip_serializing_if = "Option::is_none")]
         container_id: Option<ContainerId>,
     },
+    /// The session's settings changed.
+    #[serde(rename = "session.updated")]
+    SessionUpdated {
+        /// The changed settings.
+        change: ProfileChange,
+    },
     /// The session is a fork: the events before this one are those of another session.
     #[serde(rename = "session.forked")]
     SessionForked {
@@ -196,7 +252,7 @@ pub enum SessionEventKind {
     SessionStatusIdle {
         /// Why.
         stop_reason: SessionStopReason,
-        /// The usage of the turn's model calls; absent while a call waits for an approval.
+        /// The usage of the turn's model calls; absent while a call waits for somebody's action.
         #[serde(skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
     },
@@ -249,12 +305,16 @@ pub enum SessionEventKind {
     /// A model call started.
     #[serde(rename = "span.model_request_start")]
     ModelRequestStart {
+        /// The number of its turn, from 1.
+        turn: TurnId,
         /// The number of the call in its turn, from 1.
         call: u32,
     },
     /// A model call ended.
     #[serde(rename = "span.model_request_end")]
     ModelRequestEnd {
+        /// The `id` of the event of its start.
+        model_request_start_id: EventId,
         /// The number of the call in its turn, from 1.
         call: u32,
         /// Whether it ended without a response.
@@ -281,12 +341,12 @@ pub enum SessionEventKind {
 pub enum SessionStopReason {
     /// The model ended its turn.
     EndTurn,
-    /// This call waits for an approval.
+    /// These calls wait for an approval or a result. Each may be answered by somebody else, in any order.
     RequiresAction {
-        /// Which.
-        tool_use_id: CallId,
-        /// The question to the approver.
-        reason: String,
+        /// The ids of the calls' events.
+        event_ids: Vec<EventId>,
+        /// The same calls, with what each waits for.
+        actions: Vec<RequiredAction>,
     },
     /// The model call failed for good.
     RetriesExhausted,
@@ -308,6 +368,59 @@ pub enum SessionStopReason {
     Interrupted,
     /// The deadline of the run passed.
     Deadline,
+}
+
+/// What a tool call waits for.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RequiredAction {
+    /// The `id` of the call's event.
+    pub event_id: EventId,
+    /// The model's id of the call.
+    pub call_id: CallId,
+    /// What it waits for.
+    #[serde(flatten)]
+    pub need: RequiredNeed,
+}
+
+/// What a tool call waits for.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "needs", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum RequiredNeed {
+    /// A decision whether it may run.
+    Approval {
+        /// The question to the approver.
+        reason: String,
+    },
+    /// Its result.
+    Result {
+        /// Who provides it.
+        from: ResultFrom,
+        /// When the call ends with an error if nobody has provided it, in RFC 3339; null: never.
+        #[serde(serialize_with = "rfc_3339_or_null")]
+        deadline: Option<Timestamp>,
+    },
+}
+
+/// Whether a tool call may run, as the policy says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EvaluatedPermission {
+    /// It may.
+    Allow,
+    /// A person decides.
+    Ask,
+    /// It may not.
+    Deny,
+}
+
+impl From<ActionNeed> for RequiredNeed {
+    fn from(need: ActionNeed) -> Self {
+        match need {
+            ActionNeed::Approval { reason } => Self::Approval { reason },
+            ActionNeed::Result { from, deadline } => Self::Result { from, deadline },
+        }
+    }
 }
 
 impl SessionEvent {
@@ -339,6 +452,14 @@ impl From<&TurnStop> for SessionStopReason {
             TurnStop::Interrupted => Self::Interrupted,
             TurnStop::Deadline => Self::Deadline,
         }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn rfc_3339_or_null<S: Serializer>(at: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    match at {
+        Some(at) => serializer.collect_str(at),
+        None => serializer.serialize_none(),
     }
 }
 

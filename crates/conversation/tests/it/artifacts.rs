@@ -8,11 +8,10 @@ use conjure_conversation::{
     CommandKind, Completeness, ContentTypeOrigin, ConversationObserver, Event, EventKind, FILE_LIMIT,
     FetchedArtifact, FileChange, FileSource, InboxMessage, InterruptCause, Receipt, Rejection, SessionFile,
     SessionState, StartedCall, StopReason, ToolResult, TurnOptions, TurnOutcome, TurnStop, apply, decide,
-    session_events,
 };
 use futures_util::{StreamExt, stream};
 
-use crate::support::{FakeModel, World, calls, id, start, start_call, text};
+use crate::support::{FakeModel, World, calls, id, project, start, start_call, text};
 
 #[derive(Default)]
 struct Bed {
@@ -50,10 +49,9 @@ impl Bed {
 
     fn told(&self) -> Vec<String> {
         let session = conjure_base::SessionId::from_bits(1);
-        let events = self.events.iter().enumerate();
-        events
-            .flat_map(|(seq, event)| session_events(session, seq as u64, event))
-            .map(|event| serde_json::to_value(&event).unwrap()["type"].as_str().unwrap().to_owned())
+        project(session, 0, &self.events)
+            .iter()
+            .map(|event| serde_json::to_value(event).unwrap()["type"].as_str().unwrap().to_owned())
             .collect()
     }
 }
@@ -258,7 +256,7 @@ fn the_event_of_files_has_their_completeness() {
     let told = |files: Vec<SessionFile>, completeness| {
         let kind = EventKind::FilesProduced { turn: TurnId::FIRST, files, completeness };
         let event = Event { at: Timestamp::default(), kind };
-        let events = session_events(conjure_base::SessionId::from_bits(1), 0, &event);
+        let events = project(conjure_base::SessionId::from_bits(1), 0, &[event]);
         events
             .iter()
             .map(|event| serde_json::to_value(event).unwrap()["completeness"].clone())

@@ -9,13 +9,13 @@ use conjure_conversation::{
     Block, Compaction, CompactionError, CompactionPolicy, Composer, Event, EventKind, Limits, LoopOptions,
     Message, ModelError, ModelErrorKind, PinnedSkill, PromptPrefix, Request, Response, SUMMARY_PROMPT,
     SessionState, SessionView, StopReason, Summarizer, Summary, TurnOptions, TurnOutcome, TurnServices,
-    TurnStop, Usage, apply, pairing, run_loop, run_turn, session_events,
+    TurnStop, Usage, apply, pairing, run_loop, run_turn,
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{FakeModel, World, answer, calls, outline, start, start_within, text};
+use crate::support::{FakeModel, World, answer, calls, outline, project, start, start_within, text};
 
 const ANSWERED: TurnOutcome = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));
 
@@ -79,11 +79,8 @@ async fn a_long_turn_continues_with_a_summary_of_its_first_messages() {
     assert!(conversation.state().messages().len() < 20);
     assert_eq!(outline(conversation.state().messages()).join("").matches("first").count(), 0);
     let session = conjure_base::SessionId::from_bits(7);
-    let lines: Vec<String> = (0..)
-        .zip(&events)
-        .flat_map(|(seq, event)| session_events(session, seq, event))
-        .map(|event| event.to_line())
-        .collect();
+    let lines: Vec<String> =
+        project(session, 0, &events).iter().map(conjure_conversation::SessionEvent::to_line).collect();
     assert!(lines[0].contains("user.message") && lines[0].contains("first"));
     let told = |what: &str| lines.iter().filter(|line| line.contains(&format!(r#""type":"{what}""#))).count();
     assert_eq!(

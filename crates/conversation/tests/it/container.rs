@@ -5,10 +5,10 @@ use conjure_conversation::{
     ApiErrorKind, Artifact, ArtifactContent, ArtifactSource, Block, Command, CommandKind, Event, Limits,
     LoopOptions, Message, ModelError, ModelErrorKind, ModelEvent, PromptPrefix, Rejection, Response,
     SessionState, SideEffects, StopReason, TurnOptions, TurnOutcome, TurnStop, UploadedArtifact, apply,
-    decide, run_loop, session_events,
+    decide, run_loop,
 };
 
-use crate::support::{FakeModel, World, answer, outline, start, start_call, start_call_with, text};
+use crate::support::{FakeModel, World, answer, outline, project, start, start_call, start_call_with, text};
 
 fn within(container: &str, response: Response) -> Response {
     Response { container: Some(ContainerId::new(container)), ..response }
@@ -82,7 +82,7 @@ async fn a_lost_container_is_replaced_within_the_turn_with_a_note() {
     assert_eq!(conversation.state().container(), Some(&ContainerId::new("c_2")));
     let session = conjure_base::SessionId::from_bits(1);
     let events = world.event_log.0.events();
-    let lost = events.iter().flat_map(|event| session_events(session, 0, event));
+    let lost = project(session, 0, &events).into_iter();
     let lost = lost.filter(|event| event.to_line().contains(r#""type":"session.container_lost""#)).count();
     assert_eq!(lost, 1);
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_conversation::{
-    ApiErrorKind, Block, CommandKind, Composer, Conversation, ConversationObserver, Decision, DriveError,
-    Event, EventKind, EventLog, EventLogError, InboxMessageKind, Limits, LoopError, LoopOptions,
+    ActionNeed, ApiErrorKind, Block, CommandKind, Composer, Conversation, ConversationObserver, Decision,
+    DriveError, Event, EventKind, EventLog, EventLogError, InboxMessageKind, Limits, LoopError, LoopOptions,
     MemoryEventLog, Message, ModelError, ModelErrorKind, ModelEvent, PairingError, PromptPrefix, QueueId,
     Receipt, Rejection, SessionView, Step, StopReason, SubmitError, TurnOptions, TurnOutcome, TurnServices,
     TurnStop, model_fn, next, parse_response, run_loop, run_turn,
@@ -85,7 +85,7 @@ async fn a_refusal_that_names_the_wrong_block_fails_after_one_try_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_person_is_asked_before_anything_of_the_answer_runs_and_the_wait_survives() {
+async fn allowed_calls_run_while_a_person_is_asked_and_the_wait_survives() {
     let answers = vec![calls(&[("bash", "1"), ("ask", "2"), ("ask", "3")]), text("done")];
     let world = World::new(FakeModel::in_turn(answers));
     let mut conversation = world.load().await;
@@ -93,8 +93,8 @@ async fn a_person_is_asked_before_anything_of_the_answer_runs_and_the_wait_survi
         panic!("nobody was asked");
     };
     assert_eq!(approvals.iter().map(|a| a.call.id.as_str()).collect::<Vec<_>>(), ["2", "3"]);
-    assert_eq!(approvals[0].reason, "may it?");
-    assert_eq!(world.tools.log(), [] as [&str; 0]);
+    assert_eq!(approvals[0].need, ActionNeed::Approval { reason: "may it?".to_owned() });
+    assert_eq!(world.tools.log(), ["start bash 1", "end bash 1"]);
 
     let mut conversation = world.load().await;
     let again = world.drive(&mut conversation, TurnOptions::default()).await.unwrap();

@@ -4,8 +4,10 @@ use conjure_base::{ContainerId, Digest, SessionId, Timestamp};
 use conjure_conversation::{
     Artifact, ArtifactContent, ArtifactSource, Block, Command, CommandKind, Event, EventKind, ForkError,
     ForkPoint, Limits, Response, SessionProfile, SessionState, SideEffects, StopReason, UploadedArtifact,
-    Usage, apply, decide, fork_events, pairing, session_events,
+    Usage, apply, decide, fork_events, pairing,
 };
+
+use crate::support::project;
 
 const ORIGINAL: SessionId = SessionId::from_bits(7);
 const NOW: Timestamp = Timestamp::from_millis(9_000);
@@ -90,7 +92,7 @@ fn a_fork_has_the_events_up_to_a_message_and_says_whose_they_are() {
     assert_eq!(said(&replay(&whole)), ["first", "so be it", "second", "so be it"]);
     let EventKind::Forked { from, events, note } = &whole[9].kind else { panic!("{:?}", whole[9]) };
     assert_eq!((*from, *events, note), (ORIGINAL, 9, &None));
-    let told = session_events(SessionId::from_bits(1), 9, &whole[9]);
+    let told = project(SessionId::from_bits(1), 9, &whole[9..=9]);
     let expected = format!(r#""type":"session.forked","from_session_id":"{ORIGINAL}","events":9}}"#);
     assert!(told[0].to_line().ends_with(&expected), "{}", told[0].to_line());
 

@@ -4,9 +4,9 @@ use conjure_base::{ContainerId, Digest, SessionId, Timestamp, TurnId};
 use conjure_conversation::{
     ApiErrorKind, Block, BlockKind, CallOutcome, Command, CommandKind, CompactionError, Decision, Event,
     EventKind, Grant, GrantScope, Limit, Limits, Message, ModelError, ModelErrorKind, PinnedSkill,
-    ResultContent, SecretNames, SessionProfile, SessionState, SideEffects, SkillActivation, StopReason,
-    ToolResult, TurnStop, Usage, apply, conversation_complete, decide, extract_tool_uses,
-    format_tool_results_message, parse_response,
+    ProfileChange, ResultContent, ResultFrom, SecretNames, SessionProfile, SessionState, SideEffects,
+    SkillActivation, StopReason, ToolDefinition, ToolResult, TurnStop, Usage, apply, conversation_complete,
+    decide, extract_tool_uses, format_tool_results_message, parse_response,
 };
 
 use crate::support::{FakeModel, World, answer, id, outline, start, text, tool_use};
@@ -125,6 +125,7 @@ fn every_kind() -> Vec<Event> {
             input: vec![Block::text("go")],
             limits: Limits::default(),
             queued: None,
+            queued_at: None,
         },
         // Nor was it said what calls may do.
         EventKind::ModelCallStarted { turn, call: 1, effects: None },
@@ -244,6 +245,12 @@ fn events_of_sessions_load_and_are_still_written_so() {
         events.extend(decide(&state, Command { at: state_time(), kind }).unwrap());
         apply(&mut state, events.last().unwrap());
     }
+    // The golden file is older than this field.
+    for event in &mut events {
+        if let EventKind::TurnStarted { queued_at, .. } = &mut event.kind {
+            assert_eq!(queued_at.take(), Some(state_time()));
+        }
+    }
     let golden = include_str!("../golden/events-v1-sessions.jsonl");
     let written: String =
         events.iter().map(|event| format!("{}\n", serde_json::to_string(event).unwrap())).collect();
@@ -318,6 +325,47 @@ fn forks_load_and_are_still_written_so() {
     ];
     let expected: Vec<Event> = kinds.into_iter().map(|kind| Event { at: state_time(), kind }).collect();
     check_golden(include_str!("../golden/events-v1-forks.jsonl"), &expected);
+}
+
+/// What format 1 says of results from outside, of turns that wait for an action, and of changed settings. The same holds for this file.
+#[test]
+fn results_from_outside_and_changed_settings_load_and_are_still_written_so() {
+    let deadline = Some(Timestamp::from_millis(state_time().millis() + 60_000));
+    let tool = ToolDefinition {
+        name: "ask_weather".to_owned(),
+        description: "Asks the station.".to_owned(),
+        input_schema: serde_json::json!({"type": "object"}),
+    };
+    let change = ProfileChange {
+        title: Some("Weather".to_owned()),
+        metadata: Some([("user".to_owned(), "7".to_owned())].into()),
+        limits: Some(Limits { model_calls: 3, ..Limits::default() }),
+        base_prompt: Some("Be brief.".to_owned()),
+        client_tools: Some(vec![tool]),
+    };
+    let provided = ToolResult::text_result(&id("a"), "rain");
+    let late = ToolResult::error(&id("b"), "nobody provided the result of this call in time");
+    let kinds = vec![
+        EventKind::ProfileChanged { change: Box::new(change) },
+        EventKind::ProfileChanged {
+            change: Box::new(ProfileChange { title: Some(String::new()), ..ProfileChange::default() }),
+        },
+        EventKind::TurnStarted {
+            turn: TurnId::FIRST,
+            input: vec![Block::text("then this")],
+            limits: Limits::default(),
+            queued: None,
+            queued_at: Some(state_time()),
+        },
+        EventKind::ResultRequested { call: id("a"), from: ResultFrom::Client, deadline: None },
+        EventKind::ResultRequested { call: id("b"), from: ResultFrom::Worker, deadline },
+        EventKind::ResultRequested { call: id("c"), from: ResultFrom::Input, deadline: None },
+        EventKind::ActionRequired { calls: vec![id("a"), id("b"), id("c")] },
+        EventKind::ResultProvided { result: provided, from: ResultFrom::Client },
+        EventKind::ToolFinished { result: late, outcome: CallOutcome::Expired },
+    ];
+    let expected: Vec<Event> = kinds.into_iter().map(|kind| Event { at: state_time(), kind }).collect();
+    check_golden(include_str!("../golden/events-v1-actions.jsonl"), &expected);
 }
 
 /// What format 1 says of compactions. The same holds for this file.

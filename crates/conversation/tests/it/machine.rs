@@ -243,8 +243,10 @@ fn approvals_are_states_that_only_a_decision_ends() {
     for call in ["a", "b"] {
         ok(&mut state, CommandKind::RequestApproval { call: id(call), reason: "sure?".to_owned() });
     }
+    assert_eq!(next(&state), Step::RunTools, "other calls may run");
+    ok(&mut state, CommandKind::AwaitAction);
     ok(&mut state, CommandKind::Recover);
-    assert_eq!(next(&state), Step::AwaitApproval);
+    assert_eq!(next(&state), Step::AwaitAction);
     assert_eq!(state.approvals().len(), 2);
     let started = StartedCall { call: id("a"), idempotent: true };
     let start = CommandKind::StartTools { calls: vec![started] };
@@ -253,7 +255,9 @@ fn approvals_are_states_that_only_a_decision_ends() {
     ok(&mut state, CommandKind::Decide { call: id("a"), decision });
     let allow = || CommandKind::Decide { call: id("b"), decision: Decision::Allow };
     ok(&mut state, allow());
-    assert!(matches!(refused(&state, allow()), Rejection::WrongStatus { .. }));
+    ok(&mut state, allow());
+    let deny = CommandKind::Decide { call: id("b"), decision: Decision::Deny { reason: "no".to_owned() } };
+    assert_eq!(refused(&state, deny), Rejection::AnsweredDifferently { call: id("b") });
     run(&mut state, "b");
     assert_eq!(outline(state.messages())[2], "user: a!denied: too risky | b=b out");
 }

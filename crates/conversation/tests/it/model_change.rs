@@ -3,8 +3,10 @@
 use conjure_base::{ContainerId, Timestamp};
 use conjure_conversation::{
     Block, Command, CommandKind, Event, EventKind, HostedSkill, HostedSupport, Limits, Rejection, Response,
-    SessionProfile, SessionState, SideEffects, StopReason, TurnStop, Usage, apply, decide, session_events,
+    SessionProfile, SessionState, SideEffects, StopReason, TurnStop, Usage, apply, decide,
 };
+
+use crate::support::project;
 
 fn submit(state: &mut SessionState, kind: CommandKind) -> Result<Vec<Event>, Rejection> {
     let events = decide(state, Command { at: Timestamp::from_millis(1_000), kind })?;
@@ -64,7 +66,7 @@ fn a_change_is_recorded_and_is_the_sessions_model_from_then_on() {
     assert_eq!((from.as_deref(), to.as_str(), container), (Some("one"), "two", &None));
     assert_eq!(model(&state), Some("two"));
     assert_eq!(state.profile().unwrap().base_prompt, "Be brief.", "nothing else changes");
-    let told = session_events(conjure_base::SessionId::from_bits(1), 7, &events[0]);
+    let told = project(conjure_base::SessionId::from_bits(1), 7, &events[0..=0]);
     let told: Vec<String> = told.iter().map(conjure_conversation::SessionEvent::to_line).collect();
     assert_eq!(told.len(), 1);
     assert!(told[0].ends_with(r#""type":"session.model_changed","from":"one","to":"two"}"#), "{}", told[0]);
@@ -118,7 +120,7 @@ fn a_container_is_not_named_to_a_model_whose_service_has_none() {
     turn(&mut state, StopReason::EndTurn, Some("c_1"));
     let events = submit(&mut state, set("two", HostedSupport::None)).unwrap();
     assert_eq!(state.container(), None);
-    let told = session_events(conjure_base::SessionId::from_bits(1), 7, &events[0]);
+    let told = project(conjure_base::SessionId::from_bits(1), 7, &events[0..=0]);
     assert!(told[0].to_line().ends_with(r#""from":"one","to":"two","container_id":"c_1"}"#));
     // The way back does not bring it back.
     submit(&mut state, set("one", HostedSupport::Skills)).unwrap();

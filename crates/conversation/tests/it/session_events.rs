@@ -2,19 +2,15 @@
 
 use conjure_base::{SessionId, Timestamp};
 use conjure_conversation::{
-    Block, CommandKind, Decision, Event, EventKind, StopReason, TurnOptions, TurnStop, Usage, session_events,
+    Block, CommandKind, Decision, Event, EventKind, SessionEvent, StopReason, TurnOptions, TurnStop, Usage,
 };
 use serde_json::Value;
 
-use crate::support::{FakeModel, World, answer, calls, id, start, text, tool_use};
+use crate::support::{FakeModel, World, answer, calls, id, project, start, text, tool_use};
 
 fn lines(events: &[Event]) -> Vec<String> {
     let session = SessionId::from_bits(7);
-    (0..)
-        .zip(events)
-        .flat_map(|(seq, event)| session_events(session, seq, event))
-        .map(|event| event.to_line())
-        .collect()
+    project(session, 0, events).iter().map(SessionEvent::to_line).collect()
 }
 
 fn types(events: &[Event]) -> Vec<String> {
@@ -75,8 +71,8 @@ fn each_is_one_line_with_raw_content_and_all_common_fields() {
     let block = r#"{"type":"text","n":1.00,"text":"two\nlines"}"#;
     let kind = EventKind::Steered { input: vec![Block::from_json(block).unwrap()] };
     let line = &lines(&[Event { at: Timestamp::from_millis(1_795_248_000_123), kind }])[0];
-    let expected = r#"{"schema":1,"id":"evt_0_0","seq":0,"created_at":"2026-11-21T08:00:00.123Z","#
-        .to_owned()
+    let expected = r#"{"schema":2,"id":"sevt_00000000000000000000000000000007_e0_0","seq":0,"#.to_owned()
+        + r#""created_at":"2026-11-21T08:00:00.123Z","processed_at":"2026-11-21T08:00:00.123Z","#
         + r#""session_id":"sesn_00000000000000000000000000000007","type":"user.message","content":["#
         + block
         + "]}";
@@ -96,8 +92,9 @@ fn the_input_of_a_tool_stays_raw() {
     let call =
         Block::from_json(r#"{"type":"tool_use","id":"a","name":"b","input":{"z":1.0,"a":1e400}}"#).unwrap();
     let response = Box::new(answer(vec![call], StopReason::ToolUse));
-    let kind = EventKind::ModelAnswered { turn: conjure_base::TurnId::FIRST, call: 1, response };
-    let told = lines(&[Event { at: Timestamp::default(), kind }]);
+    let answered = EventKind::ModelAnswered { turn: conjure_base::TurnId::FIRST, call: 1, response };
+    let started = EventKind::ToolStarted { call: id("a"), idempotent: true };
+    let told = lines(&[answered, started].map(|kind| Event { at: Timestamp::default(), kind }));
     assert!(told[1].contains(r#""input":{"z":1.0,"a":1e400}"#), "{}", told[1]);
 }
 

@@ -3,10 +3,10 @@
 use conjure_base::{Digest, Timestamp};
 use conjure_conversation::{
     CallOutcome, Command, CommandKind, Decision, Event, Grant, GrantScope, PinnedSkill, Rejection,
-    SessionState, StartedCall, ToolResult, apply, decide, session_events,
+    SessionEvent, SessionState, StartedCall, ToolResult, apply, decide,
 };
 
-use crate::support::{calls, id, start, start_call};
+use crate::support::{calls, id, project, start, start_call};
 
 /// A machine without a driver, and what it recorded.
 #[derive(Default)]
@@ -73,11 +73,7 @@ impl Bed {
 
     fn told(&self) -> Vec<String> {
         let session = conjure_base::SessionId::from_bits(7);
-        (0..)
-            .zip(&self.events)
-            .flat_map(|(seq, event)| session_events(session, seq, event))
-            .map(|event| event.to_line())
-            .collect()
+        project(session, 0, &self.events).iter().map(SessionEvent::to_line).collect()
     }
 }
 
@@ -185,6 +181,7 @@ fn skills_and_grants_have_session_events() {
     let grant = format!(
         r#""grant":{{"rule":"bash_tool(git:*)","scope":{{"skill":{{"name":"x","digest":"{digest}"}}}}}}}}"#
     );
+    let call = format!(r#""tool_use_id":"sevt_{:032x}_ca","call_id":"a""#, 7);
     let told = bed.told();
     let said = |what: &str| {
         let line = told.iter().find(|line| line.contains(&format!(r#""type":"{what}""#))).unwrap();
@@ -192,9 +189,9 @@ fn skills_and_grants_have_session_events() {
     };
     assert_eq!(
         said("user.tool_confirmation"),
-        format!(r#""user.tool_confirmation","tool_use_id":"a","result":"allow",{grant}"#)
+        format!(r#""user.tool_confirmation",{call},"result":"allow",{grant}"#)
     );
-    assert_eq!(said("session.grant_given"), format!(r#""session.grant_given","tool_use_id":"a",{grant}"#));
-    let changed = r#""session.skills_changed","tool_use_id":"a","active_skills":[{"name":"x","digest":""#;
+    assert_eq!(said("session.grant_given"), format!(r#""session.grant_given",{call},{grant}"#));
+    let changed = format!(r#""session.skills_changed",{call},"active_skills":[{{"name":"x","digest":""#);
     assert_eq!(said("session.skills_changed"), format!("{changed}{digest}\"}}]}}"));
 }

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use conjure_base::{CallId, Clock as _, SystemClock};
+use conjure_base::{CallId, Clock as _, SessionId, SystemClock};
 use conjure_conversation::{
     Authorization, Block, CallConcurrency, CallContext, CallTraits, CommandKind, Conversation,
-    ConversationObserver, Event, EventLog, EventLogError, InboxMessage, InboxMessageKind, Limits,
-    MemoryEventLog, Message, Model, ModelError, ModelEvent, ModelStream, PromptPrefix, Receipt, Request,
-    Response, SessionView, SideEffects, StopReason, ToolCall, ToolResult, ToolRunner, TurnOptions,
-    TurnOutcome, TurnServices, Usage, pairing, run_turn,
+    ConversationObserver, Event, EventLog, EventLogError, EventProjection, InboxMessage, InboxMessageKind,
+    Limits, MemoryEventLog, Message, Model, ModelError, ModelEvent, ModelStream, PromptPrefix, Receipt,
+    Request, Response, SessionEvent, SessionView, SideEffects, StopReason, ToolCall, ToolResult, ToolRunner,
+    TurnOptions, TurnOutcome, TurnServices, Usage, pairing, run_turn,
 };
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
@@ -324,4 +324,10 @@ impl World {
         conversation.submit(start).await.unwrap();
         self.drive(conversation, TurnOptions::default()).await.unwrap()
     }
+}
+
+/// The session events of these recorded events, of which the first has the sequence number `first`.
+pub(crate) fn project(session: SessionId, first: u64, events: &[Event]) -> Vec<SessionEvent> {
+    let mut projection = EventProjection::new(session);
+    (first..).zip(events).flat_map(|(seq, event)| projection.apply(seq, event)).collect()
 }

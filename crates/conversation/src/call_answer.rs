@@ -1,0 +1,27 @@
+//! What was answered for a tool call from outside, in a form that recognises a repeated answer.
+
+use conjure_base::Digest;
+
+use crate::event::Decision;
+use crate::tool::ResultContent;
+
+/// The digests of what was answered for a call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct CallAnswers {
+    pub(crate) decision: Option<Digest>,
+    pub(crate) result: Option<Digest>,
+}
+
+pub(crate) fn decision_digest(decision: &Decision) -> Digest {
+    digest_of(decision)
+}
+
+pub(crate) fn result_digest(content: &[ResultContent], is_error: bool) -> Digest {
+    digest_of(&(content, is_error))
+}
+
+fn digest_of(answer: &impl serde::Serialize) -> Digest {
+    #[expect(clippy::expect_used, reason = "texts, numbers and lists always serialise")]
+    let json = serde_json::to_vec(answer).expect("an answer serialises");
+    Digest::of_bytes(&json)
+}
