@@ -309,16 +309,63 @@ fn shell_words(line: &str) -> Vec<String> {
     words
 }
 
+/// The lines of a page that are not in a code block.
+fn prose(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_code = false;
+    text.lines().filter(move |line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    })
+}
+
+/// The anchors of a page's headings, as mdBook and GitHub make them.
+fn anchors(text: &str) -> Vec<String> {
+    let headings =
+        prose(text).filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let of = |heading: &str| {
+        let lower = heading.to_lowercase().replace(char::is_whitespace, "-");
+        lower.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
+    };
+    headings.map(of).collect()
+}
+
 #[test]
-fn links_lead_somewhere() {
+fn links_lead_to_pages_and_headings_that_exist() {
+    let guide = root().join("docs/guide/src").canonicalize().unwrap();
+    let mut anchored = 0;
     for (path, text) in pages() {
-        for target in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
-            if target.is_empty() || target.contains("://") {
-                continue;
+        let links: Vec<&str> = prose(&text)
+            .flat_map(|line| line.split("](").skip(1).filter_map(|rest| rest.split(')').next()))
+            .filter(|target| !target.contains("://"))
+            .collect();
+        for target in links {
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let file = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
+            let Ok(file) = file.canonicalize() else {
+                panic!("{}: there is no {target}", path.display());
+            };
+            // The book has only its own pages.
+            let leaves_book = path.starts_with(&guide) && !file.starts_with(&guide);
+            assert!(!leaves_book, "{}: {target} is not in the book", path.display());
+            if !anchor.is_empty() {
+                anchored += 1;
+                let headings = anchors(&fs::read_to_string(&file).unwrap());
+                assert!(headings.iter().any(|known| known == anchor), "{}: no {target}", path.display());
             }
-            let file = path.parent().unwrap().join(target);
-            assert!(file.exists(), "{}: there is no {target}", path.display());
         }
+    }
+    assert!(anchored > 0, "no link to a heading was found");
+}
+
+#[test]
+fn every_page_of_the_guide_is_in_its_summary() {
+    let guide = root().join("docs/guide/src");
+    let summary = fs::read_to_string(guide.join("SUMMARY.md")).unwrap();
+    for entry in fs::read_dir(&guide).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let is_listed = name == "SUMMARY.md" || summary.contains(&format!("]({name})"));
+        assert!(is_listed, "SUMMARY.md does not list {name}, so the book has no such page");
     }
 }
 
