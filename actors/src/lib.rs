@@ -1,15 +1,15 @@
-//! The supervised tree: what runs in a runtime, who watches over it, and what is started again when it fails.
+//! The supervised tree: the actors of a runtime, who supervises them, and what is restarted when one fails.
 //!
-//! A [`session`] is a conversation that is durable: its events are in the [`journal`], it has one owner at a time, and whoever
-//! holds its handle speaks to whichever incarnation runs.
+//! A [`session`] is a durable conversation. Its events are in the [`journal`], it has one owner at a time, and its
+//! handle reaches whichever incarnation runs.
 //!
-//! A [`runtime`] is what a host embeds: the root of the tree, its tenants, and their sessions.
+//! A [`runtime`] is the root of the tree, its tenants and their sessions.
 //!
-//! [`supervision`] is a library of its own: OTP's semantics (child specs, strategies, restart intensity, ordered
-//! shutdown, monitors) on the actors of `ractor`, which this crate alone names. [`executors`] is the sandbox of a session,
-//! watched and replaced; [`artifacts`] is what a session is given, by name; [`catalogs`] keeps the catalogs of skills as their folders are; [`admission`] is who is next where
-//! tenants share what a host has; [`tenants`] is what each of them may have, and what it has spent; [`metrics`] is what all of
-//! that is counted by.
+//! The other modules: [`supervision`] has OTP's semantics (child specs, strategies, restart intensity, ordered
+//! shutdown, monitors) on the actors of `ractor`, and knows nothing of sessions. [`executors`] supervises a session's
+//! sandbox. [`artifacts`] has the artifacts of a session. [`catalogs`] follows directories of skills. [`admission`]
+//! divides shared resources between tenants. [`tenants`] has their limits and their spending. [`metrics`] names what is
+//! counted.
 
 pub mod admission;
 pub mod artifacts;

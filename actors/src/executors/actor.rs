@@ -1,8 +1,10 @@
-//! The actor beside one sandbox: it has it made, watches it, and fails when it is lost, so that its supervisor replaces it.
+//! The actor of one sandbox. It has the sandbox created, watches it, and fails when the sandbox is lost, so that its
+//! supervisor starts a new one.
 //!
-//! State: the sandbox, in lasting work of the actor. In a crash of the actor that work clears the sandbox away, and only then
-//! the actor counts as gone; in a crash of the host the sandbox ends itself. What is left of a sandbox that was lost, and changes
-//! nothing any more, is removed in a task of the berth's, behind the next one; whoever ends a session's sandbox waits for it.
+//! State: the sandbox, in joined work of the actor. After a crash of the actor this work removes the sandbox, and only
+//! then the actor counts as gone. After a crash of the process the sandbox ends by itself. Leftovers of a lost sandbox
+//! that change nothing any more are removed in a cleanup task of the slot, after the next sandbox was created. Whoever
+//! ends a session's sandbox waits for that task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,28 +25,28 @@ use super::usage::{IdleAction, IdlePolicy, PauseState, SandboxUsage};
 use crate::metrics::SandboxMetrics;
 use crate::supervision::{Address, Context, Failure, Flow, WaitReasonGuard, Worker};
 
-/// Beyond this, a sandbox that is cleared away is complained about.
+/// A cleanup that takes longer than this is logged as a warning.
 const WARN_AFTER: Duration = Duration::from_secs(20);
 
-/// Watches over one sandbox.
+/// The actor of one sandbox.
 pub(crate) struct ExecutorActor {
-    /// Says in the tree that its sandbox is paused, while it is.
+    /// Shows in the tree that the sandbox is paused, while it is.
     paused: Option<WaitReasonGuard>,
 }
 
-/// What it understands.
+/// A message to the actor.
 pub(crate) enum ExecutorMessage {
-    /// Its sandbox has ended.
+    /// The sandbox has ended by itself.
     Lost(SandboxError),
-    /// Nobody used its sandbox, which is put away.
+    /// Nobody used the sandbox, and it is stopped.
     StopIdle,
-    /// Nobody uses its sandbox, in which everything stands still.
+    /// Nobody uses the sandbox, and it is paused.
     Paused,
-    /// Somebody uses it, and all goes on.
+    /// The sandbox is used again and has resumed.
     Resumed,
 }
 
-/// What it is made of.
+/// The services of the actor.
 #[derive(Clone)]
 pub(crate) struct ExecutorDeps {
     pub(crate) source: Arc<dyn ExecutorSource>,
@@ -55,7 +57,7 @@ pub(crate) struct ExecutorDeps {
 }
 
 impl ExecutorActor {
-    /// Has the sandbox made, and returns when it serves calls.
+    /// Has the sandbox created, and returns when it serves calls.
     pub(crate) async fn start(
         deps: ExecutorDeps,
         context: Context<ExecutorMessage>,
@@ -105,7 +107,7 @@ impl Worker for ExecutorActor {
 
 type ReadySender = oneshot::Sender<Result<(), SandboxError>>;
 
-/// Makes a sandbox, keeps it until it or the actor ends, and clears it away.
+/// Creates a sandbox, keeps it until it or the actor ends, and removes it.
 async fn run_sandbox(
     deps: &ExecutorDeps,
     deadline: Deadline,
@@ -178,12 +180,12 @@ async fn run_sandbox(
     outcome
 }
 
-/// How a sandbox ceases to serve calls.
+/// How a sandbox stops serving calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EndReason {
-    /// It ended by itself, and the next one is to take its place soon.
+    /// It ended by itself, and another one must replace it soon.
     Lost,
-    /// Nobody wants it any more: whoever waits for that waits for all of it.
+    /// Nobody wants it any more. Callers that wait for this wait for the complete removal.
     Ended,
 }
 
@@ -191,7 +193,7 @@ fn closed_error() -> SandboxError {
     SandboxError::new(SandboxErrorKind::Unavailable, "the session's sandbox was closed")
 }
 
-/// What ends a sandbox from outside: its actor's end, or that nobody wants one any more.
+/// The signals that end a sandbox from outside: its actor ends, or the slot is closed.
 #[derive(Clone, Copy)]
 struct StopSignal<'a> {
     actor: &'a CancellationToken,
@@ -199,13 +201,13 @@ struct StopSignal<'a> {
 }
 
 impl StopSignal<'_> {
-    /// What comes of `work`, unless that comes first.
+    /// The result of `work`, unless a signal comes first.
     async fn run_until<T>(self, work: impl Future<Output = T>) -> Option<T> {
         self.actor.run_until_cancelled(self.session.run_until_cancelled(work)).await.flatten()
     }
 }
 
-/// Prepares a sandbox, puts on its shelves what was on those of the one before, and has it serve calls.
+/// Creates a sandbox, installs the content of the one before, and lets it serve calls.
 async fn prepare_sandbox(
     executor: &Arc<dyn Executor>,
     deps: &ExecutorDeps,
@@ -256,7 +258,8 @@ async fn install_previous_items(
     Ok(slot.set(Arc::clone(executor), SandboxUsage::new(*idle_policy)))
 }
 
-/// Waits for the end of the sandbox or of its actor, or until nobody uses it, and has no more calls served.
+/// Waits until the sandbox or its actor ends, or until the sandbox was idle for long enough. Then it serves no more
+/// calls.
 async fn watch(
     sandbox: &Arc<LiveSandbox>,
     deps: &ExecutorDeps,
@@ -299,8 +302,8 @@ async fn watch(
     }
 }
 
-/// Pauses the sandbox while nobody uses it. Returns when nobody has used it for long enough, and nobody may any more. What is not
-/// on the host yet is, then.
+/// Pauses the sandbox while nobody uses it. Returns when it was idle for long enough to be stopped and can no longer be
+/// used. By then its files are on the host.
 async fn wait_idle(sandbox: &LiveSandbox, deps: &ExecutorDeps, address: &Address<ExecutorMessage>) {
     let usage = &sandbox.usage;
     let (mut pause_state, mut counted) = (PauseState::Running, None);
@@ -337,8 +340,8 @@ async fn wait_idle(sandbox: &LiveSandbox, deps: &ExecutorDeps, address: &Address
     }
 }
 
-/// Waits for the end of a sandbox, as far as the next one that gets its workspace has to. One that does not go in time is given
-/// up, as nothing of its session would ever end else.
+/// Stops a sandbox, and waits until the next sandbox may use its workspace. It gives up after a time limit, because
+/// otherwise the session could never end.
 async fn stop_and_clean(
     cleaning: impl Future<Output = ()>,
     executor: &dyn Executor,

@@ -1,4 +1,4 @@
-//! The supervisor of a session's sandbox: one that runs in a tree, or one that the first call starts.
+//! The supervisor of a session's sandbox: one in a tree, or one that the first call starts.
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
@@ -10,26 +10,26 @@ use crate::supervision::{
     ChildId, ChildScope, ChildSpec, Intensity, IntensityScope, StartError, Supervisor, SupervisorSpec,
 };
 
-/// Where the sandbox's actor is started.
+/// The supervisor below which the sandbox's actor is started.
 pub(crate) enum SupervisorRef {
-    /// In a tree that others start.
+    /// A supervisor that others start.
     InTree(Supervisor),
-    /// Below a session, by the first call.
+    /// A supervisor below a session, started by the first call.
     Lazy(LazySupervisor),
 }
 
-/// The place of a supervisor that is made and started when it is first needed.
+/// A supervisor that is created and started when it is first needed.
 pub(crate) struct LazySupervisor {
     id: ChildId,
     intensity: Intensity,
     attempts: NonZeroU32,
     child_scope: ChildScope,
     made: OnceLock<(Arc<ChildSpec>, Supervisor)>,
-    /// One caller at a time has it started.
+    /// Held by the caller that starts it.
     opening: tokio::sync::Mutex<()>,
 }
 
-/// The supervisor of a session's sandbox.
+/// The supervisor of a session's sandbox, and its spec.
 pub(crate) fn supervisor(id: ChildId, intensity: Intensity, attempts: NonZeroU32) -> (ChildSpec, Supervisor) {
     SupervisorSpec::dynamic(id)
         .capacity(1)
@@ -68,7 +68,7 @@ impl SupervisorRef {
         }
     }
 
-    /// Returns when the supervisor runs, where it is for calls to have it started.
+    /// Returns when the supervisor runs. Starts it if it is one that calls start.
     pub(super) async fn ensure_running(&self, deadline: Deadline) -> Result<(), StartError> {
         let Self::Lazy(lazy) = self else { return Ok(()) };
         let (spec, supervisor) = lazy.made();

@@ -1,7 +1,7 @@
-//! A sandbox that serves calls, the guard that a call holds while it uses one, and pausing it between calls.
+//! A sandbox that serves calls, the guard of a call that uses it, and pausing it between calls.
 //!
-//! A pause that breaks off leaves the state [`PauseState::Transition`]. The next call resumes the sandbox then, which is harmless
-//! where nothing is paused.
+//! A pause that is interrupted leaves the state [`PauseState::Transition`]. The next call then resumes the sandbox,
+//! which is harmless if nothing is paused.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,26 +15,26 @@ use tokio_util::sync::CancellationToken;
 
 use super::usage::{PauseState, SandboxUsage};
 
-/// How long a pause, or its taking back, may take: calls wait for it.
+/// How long a pause or its cancellation may take, since calls wait for it.
 const PAUSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What does not end then is given up after as long again.
+/// How long interrupted work may then take to end before it is given up.
 const ABANDON_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A sandbox that serves calls.
 pub(crate) struct LiveSandbox {
     pub(crate) executor: Arc<dyn Executor>,
     pub(super) usage: SandboxUsage,
-    /// Something was done in it, so that something is gone when it is lost.
+    /// Set if a call ran in the sandbox, so something may be lost with it.
     is_used: AtomicBool,
-    /// Cancelled when it serves no calls any more, for the reason that was set before.
+    /// Cancelled when the sandbox serves no more calls. The reason is set before.
     ended_token: CancellationToken,
     reason: OnceLock<SandboxError>,
-    /// Cancelled when a call found it lost, for the reason that was set before.
+    /// Cancelled when a call found the sandbox lost. The reason is set before.
     found_lost: CancellationToken,
 }
 
-/// Somebody uses a sandbox until this is dropped.
+/// Marks the sandbox as in use until it is dropped.
 pub(crate) struct UseGuard {
     sandbox: Arc<LiveSandbox>,
 }
@@ -51,18 +51,18 @@ impl LiveSandbox {
         }
     }
 
-    /// Whether a call ever ran in it, so that something is lost with it.
+    /// Whether a call ever ran in the sandbox, so that something may be lost with it.
     pub(super) fn is_used(&self) -> bool {
         self.is_used.load(Ordering::Acquire)
     }
 
-    /// Ends all calls that run in it, and refuses further ones, for this reason.
+    /// Ends all running calls and refuses new ones, with this reason.
     pub(super) fn end(&self, reason: SandboxError) {
         let _ = self.reason.set(reason);
         self.ended_token.cancel();
     }
 
-    /// Whether it has not ended, as far as anybody knows.
+    /// Whether the sandbox has not ended, as far as is known.
     pub(super) fn is_live(&self) -> bool {
         !self.ended_token.is_cancelled()
             && !self.usage.has_ended()
@@ -70,7 +70,7 @@ impl LiveSandbox {
             && self.executor.wait_ended().now_or_never().is_none()
     }
 
-    /// Follows a call in it: one that does not end with its sandbox is ended here.
+    /// Runs a call, and ends it if the sandbox ends and the call does not.
     pub(crate) async fn run_call<T>(
         &self,
         call: impl Future<Output = Result<T, SandboxError>>,
@@ -83,7 +83,7 @@ impl LiveSandbox {
         }
     }
 
-    /// A sandbox that cannot tell its own end is found out by its calls.
+    /// Detects from a call's error that the sandbox has ended, for sandboxes that do not report their own end.
     pub(crate) fn check_error(&self, error: &SandboxError) {
         if error.kind() == SandboxErrorKind::Lost {
             let _ = self.reason.set(error.clone());
@@ -91,13 +91,13 @@ impl LiveSandbox {
         }
     }
 
-    /// Resolves when it serves no calls any more.
+    /// Resolves when the sandbox serves no more calls.
     pub(crate) async fn lost(&self) -> SandboxError {
         self.ended_token.cancelled().await;
         self.reason()
     }
 
-    /// Resolves when it has ended, by its own word or by what a call found.
+    /// Resolves when the sandbox has ended, by its own report or by a call's error.
     pub(crate) async fn ended(&self) -> SandboxError {
         tokio::select! {
             biased;
@@ -113,7 +113,7 @@ impl LiveSandbox {
 }
 
 impl UseGuard {
-    /// Uses this sandbox; `None`: it is put away just now.
+    /// Marks the sandbox as in use; `None` if it is being stopped as idle.
     pub(super) fn acquire(sandbox: Arc<LiveSandbox>) -> Option<Self> {
         sandbox.usage.try_acquire().then(|| Self { sandbox })
     }
@@ -138,10 +138,10 @@ impl Drop for UseGuard {
 }
 
 impl UseGuard {
-    /// Has all go on in the sandbox, where it may stand still. Dropping the future leaves it to the next call.
+    /// Resumes the sandbox if it may be paused. If the future is dropped, the next call resumes it.
     ///
     /// # Errors
-    /// When it does not go on, within the bounds of the call; `Lost` when it has ended.
+    /// If the sandbox does not resume within the limits of the call; `Lost` if it has ended.
     pub(super) async fn resume(&self, options: &CallOptions) -> Result<(), SandboxError> {
         let usage = &self.usage;
         if usage.is_running() {
@@ -159,8 +159,8 @@ impl UseGuard {
     }
 }
 
-/// Pauses a sandbox of which that was decided ([`SandboxUsage::due`](super::usage::Stay::due)), unless a call came in between. How it rests
-/// then.
+/// Pauses the sandbox after [`SandboxUsage::next_action`](super::usage::SandboxUsage::next_action) decided that, unless
+/// a call came in between. Returns the resulting state.
 pub(super) async fn pause(sandbox: &LiveSandbox) -> PauseState {
     let usage = &sandbox.usage;
     // Where somebody has it, or had it and is done, a call was faster. One that waits for it has not begun.
@@ -195,7 +195,7 @@ fn options() -> CallOptions {
     CallOptions::until(SystemClock.deadline(PAUSE_TIMEOUT))
 }
 
-/// An executor of a host's own may not keep to its deadline.
+/// Runs work with a deadline, because an embedder's executor may not keep its own.
 async fn bounded(work: impl Future<Output = Result<(), SandboxError>>) -> Result<(), SandboxError> {
     tokio::select! {
         biased;

@@ -1,14 +1,14 @@
-//! What the model is told of a sandbox that is another one than before.
+//! What the model is told about a replaced sandbox.
 
 use std::fmt;
 use std::path::Path;
 
 use conjure_sandbox::{Boundary, HostAccess, Isolation, SandboxError};
 
-/// Characters of a reason that are told.
+/// The maximum length of a reason in the notice, in characters.
 const REASON: usize = 400;
 
-/// Why the sandbox is another one than the model knows, and what went with that.
+/// Why the sandbox was replaced, and what was lost with the former one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ModelNotice {
     reason: NoticeReason,
@@ -17,20 +17,20 @@ pub(crate) struct ModelNotice {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum NoticeReason {
-    /// It was lost, for this reason.
+    /// It was lost for this reason.
     Lost(String),
-    /// The conversation rested, and the sandbox ended then.
+    /// The session was passivated, and its sandbox was stopped.
     Revived,
     /// Nobody used it for a while.
     StoppedIdle,
 }
 
-/// What becomes of files outside the workspace when a sandbox ends.
+/// What happens to files outside of the workspace when a sandbox ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FilesLost {
-    /// They are the sandbox's own, and go with it.
+    /// They belong to the sandbox, and are removed with it.
     Own,
-    /// They are the host's.
+    /// They are files of the host, and stay.
     OfHost,
 }
 
@@ -50,7 +50,7 @@ impl ModelNotice {
         Self { reason: NoticeReason::Revived, files: FilesLost::of(isolation) }
     }
 
-    /// The note, for a sandbox with this workspace, that has it so.
+    /// The text of the notice, for a sandbox with this workspace and this access to the host's files.
     pub(crate) fn text(&self, workspace: &Path, sharing: HostAccess) -> String {
         let workspace = workspace.display();
         let files = match (self.files, sharing) {

@@ -5,33 +5,36 @@ use std::time::Duration;
 
 use crate::supervision::{Backoff, Intensity};
 
-/// How a session's sandbox is treated.
+/// The options of a session's sandbox.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct ExecutorOptions {
-    /// How long its start may take, preparation included.
+    /// How long the start may take, including its preparation.
     pub start_timeout: Duration,
-    /// How long it may take until nothing of it is left. Then it is complained about by its names, and given up: the session
-    /// goes on, or ends, and another may be made in the same workspace.
+    /// How long the removal may take. After that a warning names what is left and the removal is given up: the session
+    /// continues or ends, and another sandbox may be created in the same workspace.
     pub cleanup_timeout: Duration,
-    /// When it is paused because no call uses it ([`Executor::pause`](conjure_sandbox::Executor::pause)): what runs in the background
-    /// uses no processor then, and stands still with its memory and its connections, which others may give up meanwhile. The next
-    /// call has all go on before it begins; nothing is lost, and the model is told nothing. Nothing changes for sandboxes that cannot
-    /// be paused. A pause that is due no earlier than [`ExecutorOptions::unused_after`] never comes. `None`: never.
+    /// The time without a call after which the sandbox is paused
+    /// ([`Executor::pause`](conjure_sandbox::Executor::pause)). Background processes use no processor then. They keep
+    /// their memory and their connections, which peers may close meanwhile. The next call resumes everything first;
+    /// nothing is lost, and the model is not told. Sandboxes that cannot be paused stay as they are. A pause that is
+    /// due no earlier than [`ExecutorOptions::unused_after`] never happens. `None`: never.
     pub pause_after: Option<Duration>,
-    /// When it is put away because no call used it, paused or not, long before its session is: the workspace stays, and the next call has another
-    /// made. The model is told what went with it: what ran in the background, among others. `None`: when its session is.
+    /// The time without a call after which the sandbox is stopped, paused or not. The workspace stays, and the next
+    /// call has another sandbox created. The model is told what was lost, such as background processes. `None`: the
+    /// sandbox is stopped with its session.
     pub unused_after: Option<Duration>,
-    /// How long it is waited before it is replaced again.
+    /// The pauses between replacements.
     pub backoff: Backoff,
-    /// How many replacements are too many: then the next call asks for one, and nobody before.
+    /// How many replacements in which time are too many. After that only the next call starts another one.
     pub intensity: Intensity,
-    /// After so many replacements in a row that did not start, it is left to the next call, too.
+    /// How many replacements in a row may fail to start. After that only the next call starts another one.
     pub attempts: NonZeroU32,
 }
 
 impl Default for ExecutorOptions {
-    /// A minute to start, two to be cleared away, which it is with its session; never paused; at most 2 ms until the first replacement, doubling up to 5 s; 5 replacements in 30 s; 3 attempts.
+    /// One minute to start and two to be removed; no pause; stopped with the session; up to 2 ms until the first
+    /// replacement, doubling up to 5 s; 5 replacements in 30 s; 3 attempts.
     fn default() -> Self {
         Self {
             start_timeout: Duration::from_secs(60),

@@ -1,4 +1,4 @@
-//! The place of a session's one sandbox, over all its incarnations: what calls read, and its actor fills and clears.
+//! The slot of a session's sandbox, over all replacements. Calls read it; the sandbox's actor fills and clears it.
 
 use std::fmt;
 use std::future::Future;
@@ -16,45 +16,46 @@ use super::notice::ModelNotice;
 use super::usage::SandboxUsage;
 use crate::metrics::SandboxMetrics;
 
-/// What the tools' side and the actor's share.
+/// The state that the tools' executor and the actor share.
 pub(crate) struct SandboxSlot {
     sandbox: watch::Sender<Option<Arc<LiveSandbox>>>,
     pub(crate) lifecycle: Arc<SandboxLifecycle>,
-    /// What sandboxes are counted with, where they are.
+    /// The metrics of sandboxes, if they are counted.
     pub(crate) metrics: Option<SandboxMetrics>,
     state: Mutex<SlotState>,
 }
 
-/// Who may have a sandbox at a berth, and until when anybody may. Also whoever waits for the end of the last one has it.
+/// Controls who may create a sandbox for a slot, and until when. Callers that wait for the end of the last sandbox hold
+/// it as well.
 #[derive(Debug, Default)]
 pub(crate) struct SandboxLifecycle {
-    /// Held from before a sandbox is made until nothing of it changes its workspace any more.
+    /// Held from before a sandbox is created until nothing of it changes its workspace any more.
     pub(crate) exclusive: tokio::sync::Mutex<()>,
-    /// Nobody wants a sandbox any more.
+    /// Cancelled when no more sandboxes may be created.
     pub(crate) closed: CancellationToken,
-    /// What removes the rest of those that were here.
+    /// Tasks that remove the leftovers of former sandboxes.
     cleanups: TaskTracker,
 }
 
 impl SandboxLifecycle {
-    /// Returns when nothing of a sandbox is left. No other is made afterwards.
+    /// Closes the slot. Returns when nothing of a sandbox is left. No other is created afterwards.
     pub(crate) async fn close(&self) {
         self.closed.cancel();
         drop(self.exclusive.lock().await);
         self.wait_cleanups().await;
     }
 
-    /// Removes what is left of a sandbox, behind the one that takes its place.
+    /// Removes leftovers of a sandbox in the background, while the next one runs.
     pub(crate) fn cleanup_later(&self, removal: impl Future<Output = ()> + Send + 'static) {
         self.cleanups.spawn(removal);
     }
 
-    /// Whether something is left of one that was here.
+    /// Whether leftovers of a former sandbox are being removed.
     pub(crate) fn has_cleanups(&self) -> bool {
         !self.cleanups.is_empty()
     }
 
-    /// Returns when nothing is left of those that were here.
+    /// Returns when all leftovers of former sandboxes are removed.
     pub(crate) async fn wait_cleanups(&self) {
         self.cleanups.close();
         self.cleanups.wait().await;
@@ -63,20 +64,20 @@ impl SandboxLifecycle {
 
 #[derive(Default)]
 struct SlotState {
-    /// What the model has not been told yet.
+    /// The notice that the model has not been told yet.
     notice: Option<ModelNotice>,
-    /// What was put on the shelves, to be put on those of the next one, too.
+    /// Installed content, which the next sandbox gets as well.
     #[cfg(target_os = "linux")]
     items: Vec<InstalledItem>,
     #[cfg(target_os = "linux")]
     next: u64,
 }
 
-/// Something that is to be on the shelves of every sandbox.
+/// Content that every sandbox of the slot gets.
 #[cfg(target_os = "linux")]
 #[derive(Debug, Clone)]
 pub(crate) struct InstalledItem {
-    /// Tells it from whatever has its name before or after.
+    /// Distinguishes it from other content with the same name.
     pub(crate) number: u64,
     pub(crate) item: ContentItem,
 }
@@ -106,17 +107,17 @@ impl SandboxSlot {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The sandbox, to be used, when there is one that has not ended. It may be paused.
+    /// Marks the current sandbox as in use, if there is one that has not ended. It may be paused.
     pub(super) fn acquire(&self) -> Option<UseGuard> {
         UseGuard::acquire(self.current()?)
     }
 
-    /// The sandbox, when there is one that has not ended.
+    /// The current sandbox, if there is one that has not ended.
     pub(crate) fn current(&self) -> Option<Arc<LiveSandbox>> {
         self.sandbox.borrow().as_ref().filter(|sandbox| sandbox.is_live()).cloned()
     }
 
-    /// Resolves when there is a sandbox. The one that is there and has ended already is none.
+    /// Resolves when there is a sandbox that has not ended.
     pub(crate) async fn wait_ready(&self) {
         let mut sandboxes = self.sandbox.subscribe();
         let is_live = |sandbox: &Option<Arc<LiveSandbox>>| sandbox.as_ref().is_some_and(|one| one.is_live());
@@ -124,20 +125,20 @@ impl SandboxSlot {
         let _ = sandboxes.wait_for(is_live).await;
     }
 
-    /// Has calls served by this sandbox.
+    /// Sets the sandbox that serves calls.
     pub(crate) fn set(&self, executor: Arc<dyn Executor>, usage: SandboxUsage) -> Arc<LiveSandbox> {
         let sandbox = Arc::new(LiveSandbox::new(executor, usage));
         self.sandbox.send_replace(Some(Arc::clone(&sandbox)));
         sandbox
     }
 
-    /// Has it serve no more calls, and ends those that are under way.
+    /// Removes the sandbox from the slot and ends its running calls.
     pub(crate) fn clear(&self, sandbox: &Arc<LiveSandbox>, reason: SandboxError) {
         let notice = ModelNotice::lost(&reason, sandbox.executor.isolation());
         self.remove(sandbox, reason, notice);
     }
 
-    /// The same for one that nobody uses and that is put away.
+    /// Removes an idle sandbox that is being stopped.
     pub(super) fn clear_idle(&self, sandbox: &Arc<LiveSandbox>) {
         let reason = SandboxError::new(SandboxErrorKind::Lost, "the sandbox was put away, as nobody used it");
         self.remove(sandbox, reason, ModelNotice::stopped_idle(sandbox.executor.isolation()));
@@ -157,26 +158,26 @@ impl SandboxSlot {
         sandbox.end(reason);
     }
 
-    /// What the model has not been told, when there is a sandbox of which it is true.
+    /// Takes the notice for the model, if the sandbox that it describes exists.
     pub(crate) fn take_notice(&self) -> Option<ModelNotice> {
         self.current()?;
         self.state().notice.take()
     }
 
-    /// What is to be on the shelves.
+    /// The content that each sandbox must get.
     #[cfg(target_os = "linux")]
     pub(crate) fn items(&self) -> Vec<InstalledItem> {
         self.state().items.clone()
     }
 
-    /// Forgets what has this name: no other sandbox gets it.
+    /// Forgets the content of this name: later sandboxes do not get it.
     #[cfg(target_os = "linux")]
     pub(crate) fn remove_item(&self, dir: ContentDir, name: &str) {
         self.state().items.retain(|known_state| !known_state.is_called(dir, name));
     }
 
-    /// Remembers what was put on the shelves of this sandbox, which may be gone since: then the next one gets it. Says
-    /// no when there is a next one already, which may not have got it.
+    /// Remembers content that was installed in this sandbox, so that the next one gets it as well. Returns false if
+    /// there is a next one already, which may lack it.
     #[cfg(target_os = "linux")]
     pub(crate) fn add_item(&self, item: &ContentItem, sandbox: &Arc<LiveSandbox>) -> bool {
         // What comes to be there is read under the same lock ([`SandboxSlot::occupy_with`]).
@@ -193,7 +194,7 @@ impl SandboxSlot {
         is_current
     }
 
-    /// As [`SandboxSlot::occupy`], unless something else is to be on the shelves by now than these.
+    /// Sets the sandbox as [`SandboxSlot::set`] does, unless the content to install is no longer this.
     #[cfg(target_os = "linux")]
     pub(crate) fn set_if_unchanged(
         &self,

@@ -1,4 +1,4 @@
-//! Where the sandboxes of one session come from.
+//! The source of a session's sandboxes.
 
 use std::any::Any;
 use std::fmt;
@@ -10,55 +10,59 @@ use futures_util::future::BoxFuture;
 
 use crate::admission::Permit;
 
-/// Makes the sandboxes of one session, one after another, each with the same workspace.
+/// Creates the sandboxes of one session, one after another, each with the same workspace.
 ///
-/// It is asked again only when nothing of the sandbox before changes the workspace any more ([`Executor::stop`]). What it makes it gives away: no two sessions can have
-/// the same sandbox.
+/// It is called again only when nothing of the last sandbox changes the workspace any more ([`Executor::stop`]). It
+/// gives each sandbox away by value, so two sessions never have the same one.
 pub trait ExecutorSource: Send + Sync + fmt::Debug {
-    /// Where things lie in each of them. It is known before the first is made, as the model is told then.
+    /// The layout of each sandbox. It is known before the first one is created, because the model is told about it
+    /// then.
     fn layout(&self) -> &Layout;
 
-    /// What they keep apart from the host, as far as that is known before one is made.
+    /// The boundaries that the sandboxes enforce, as far as known before one is created.
     fn isolation(&self) -> Isolation {
         Isolation::NONE
     }
 
-    /// Waits until there may be one more sandbox, and returns what is held from before it is made until nothing of it is left.
+    /// Waits for admission of one more sandbox. The permit is held from before the sandbox is created until nothing of
+    /// it is left.
     ///
     /// # Errors
-    /// When there may be none, or not before `deadline`.
+    /// If the sandbox is not admitted before `deadline`.
     fn acquire_permit(&self, deadline: Deadline) -> BoxFuture<'_, Result<Option<Permit>, SandboxError>> {
         let _ = deadline;
         Box::pin(async { Ok(None) })
     }
 
-    /// Makes a sandbox. Dropping the future releases what was made so far.
+    /// Creates a sandbox. Dropping the future removes what was created so far.
     ///
     /// # Errors
-    /// When there is none to be had, or not before `deadline`. Nothing is left of it then.
+    /// If the sandbox cannot be created before `deadline`. Nothing is left of it then.
     fn create(&self, deadline: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>>;
 }
 
-/// Sandboxes of a [`Connector`], for one context.
+/// A source that creates sandboxes with a [`Connector`] for one context.
 pub struct ConnectorSource {
     connector: Arc<dyn Connector>,
     context: ExecutionContext,
     layout: Layout,
-    /// What the context's folders belong to.
+    /// Owns the context's directories.
     _held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl ConnectorSource {
-    /// A source of sandboxes for this context. Looks at the context's folders, and blocks for that.
+    /// A source of sandboxes for this context. Checks the context's directories; blocks.
     ///
     /// # Errors
-    /// When the context names what is not there, or the connector does not say where things lie before a sandbox is made.
+    /// If the context names missing directories, or if the connector does not know its layout before a sandbox is
+    /// created.
     pub fn new(connector: Arc<dyn Connector>, context: ExecutionContext) -> Result<Self, SandboxError> {
         let layout = connector.layout(&context)?;
         Ok(Self { connector, context, layout, _held: None })
     }
 
-    /// Keeps this for as long as sandboxes may be made: what owns the context's folders, a temporary workspace for instance.
+    /// Keeps this value alive while sandboxes may be created: the owner of the context's directories, such as a
+    /// temporary workspace.
     #[must_use]
     pub fn with_resource(mut self, held: Arc<dyn Any + Send + Sync>) -> Self {
         self._held = Some(held);
@@ -84,7 +88,7 @@ impl ExecutorSource for ConnectorSource {
     }
 }
 
-/// The context is left out: its environment may hold secrets.
+/// Leaves out the context, because its environment may contain secrets.
 impl fmt::Debug for ConnectorSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConnectorSource")

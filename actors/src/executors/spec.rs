@@ -1,4 +1,4 @@
-//! What watches over a session's sandboxes is made of.
+//! The specs of a session's sandbox supervisor.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use super::supervised::SupervisedExecutor;
 use crate::metrics::SandboxMetrics;
 use crate::supervision::{ChildId, ChildScope, ChildSpec, SpecError};
 
-/// What the supervisor of a session's sandbox is called.
+/// The id of the supervisor of a session's sandbox.
 const SUPERVISOR: &str = "executors";
 
-/// Where a session's sandboxes are watched over, before it is known what they are made of.
+/// Builds a session's supervised executor once the source of its sandboxes is known.
 #[derive(Debug, Clone)]
 pub struct SupervisedExecutorBuilder {
-    /// Below whom, where the first call has the sandbox's supervisor started.
+    /// The scope below which the first call starts the sandbox's supervisor.
     child_scope: ChildScope,
     options: ExecutorOptions,
     prior_sandbox: PriorSandbox,
@@ -25,17 +25,17 @@ pub struct SupervisedExecutorBuilder {
     metrics: Option<SandboxMetrics>,
 }
 
-/// What a session knows of sandboxes.
+/// Whether a session had a sandbox before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PriorSandbox {
-    /// It has had none.
+    /// It had none.
     None,
-    /// It had one, which ended when it rested or its host did.
+    /// It had one, which ended when the session was passivated or the process ended.
     Existed,
 }
 
 impl SupervisedExecutorBuilder {
-    /// Below this incarnation of a session.
+    /// A builder below this incarnation of a session.
     pub(crate) fn new(options: ExecutorOptions, child_scope: ChildScope) -> Self {
         Self {
             child_scope,
@@ -56,13 +56,13 @@ impl SupervisedExecutorBuilder {
         self
     }
 
-    /// Where its sandboxes are made, one at a time, until it is [closed](Mooring::close).
+    /// Controls the sandboxes: they are created one at a time, until it is [closed](SandboxLifecycle::close).
     pub(crate) fn lifecycle(&self) -> Arc<SandboxLifecycle> {
         Arc::clone(&self.lifecycle)
     }
 
-    /// An executor for the session's tools, over sandboxes of this source. None is made before the first call. Of a
-    /// session that goes on and had a sandbox before, the model is told so with the first result.
+    /// A supervised executor for the session's tools, with sandboxes of this source. None is created before the first
+    /// call. If a revived session had a sandbox before, the model is told with the first result that it ended.
     ///
     /// # Errors
     /// None that a caller could cause.
@@ -86,7 +86,7 @@ fn supervise(
     Ok(SupervisedExecutor::new(ChildId::new("executor")?, source, supervisor, slot, options))
 }
 
-/// A supervisor of executors for one source, and the executor.
+/// A supervisor of sandboxes of one source, and its executor.
 #[derive(Debug)]
 pub struct ExecutorsSpec {
     source: Arc<dyn ExecutorSource>,
@@ -95,28 +95,28 @@ pub struct ExecutorsSpec {
 }
 
 impl ExecutorsSpec {
-    /// For a session that begins, with sandboxes of this source. None is made before the first call.
+    /// For a new session, with sandboxes of this source. None is created before the first call.
     #[must_use]
     pub fn new(source: Arc<dyn ExecutorSource>) -> Self {
         Self { source, options: ExecutorOptions::default(), prior_sandbox: PriorSandbox::None }
     }
 
-    /// Treats the sandbox so.
+    /// Sets the options of the sandbox.
     #[must_use]
     pub fn options(mut self, options: ExecutorOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// For a session that goes on and had a sandbox before, which ended when it rested or its host did: the model is told
-    /// so, with the first result.
+    /// For a revived session that had a sandbox before, which ended when the session was passivated or its process
+    /// ended. The model is told so with the first result.
     #[must_use]
     pub fn resumed(mut self) -> Self {
         self.prior_sandbox = PriorSandbox::Existed;
         self
     }
 
-    /// The supervisor's spec, for a tree, and the executor, which works while that runs.
+    /// The supervisor's spec for a tree, and the executor, which works while the supervisor runs.
     ///
     /// # Errors
     /// None that a caller could cause.

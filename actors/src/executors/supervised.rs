@@ -1,4 +1,4 @@
-//! The executor that a session's tools hold: whichever sandbox serves at the moment.
+//! The executor that a session's tools hold. It forwards calls to the current sandbox.
 
 use std::fmt;
 #[cfg(target_os = "linux")]
@@ -31,7 +31,7 @@ use crate::supervision::{
 /// How long a session waits for the end of its sandbox.
 const CLEANUP: Duration = Duration::from_secs(30);
 
-/// The sandbox of one session, over all its replacements; see the [module](super). Clones are the same.
+/// The sandbox of one session, over all replacements; see the [module](super). Clones are the same.
 #[derive(Clone)]
 pub struct SupervisedExecutor {
     inner: Arc<Inner>,
@@ -56,21 +56,21 @@ impl SupervisedExecutor {
         Self { inner: Arc::new(Inner { id, source, supervisor_ref, slot, options }) }
     }
 
-    /// The supervisor of its actor.
+    /// The supervisor of the sandbox's actor.
     #[must_use]
     pub fn supervisor(&self) -> &Supervisor {
         self.inner.supervisor_ref.supervisor()
     }
 
-    /// Has a sandbox made before a call needs it; returns when there is one.
+    /// Creates a sandbox before a call needs it, and returns when it exists.
     ///
     /// # Errors
-    /// As a call that needs one.
+    /// As for a call that needs one.
     pub async fn warm(&self, deadline: Deadline) -> Result<(), SandboxError> {
         self.acquire(&CallOptions::until(deadline)).await.map(drop)
     }
 
-    /// The sandbox, waited for within the bounds of the call that needs it. Nothing stands still in it.
+    /// Waits for the sandbox within the limits of the call, and resumes it.
     async fn acquire(&self, options: &CallOptions) -> Result<UseGuard, SandboxError> {
         let inner = &*self.inner;
         if let Some(sandbox) = inner.slot.acquire().filter(|sandbox| sandbox.usage.is_running()) {
@@ -94,7 +94,7 @@ impl SupervisedExecutor {
 }
 
 impl Inner {
-    /// As [`Inner::find`], and has all go on in it.
+    /// Finds the sandbox and resumes it.
     async fn find_running(&self, options: &CallOptions) -> Result<UseGuard, Option<SandboxError>> {
         loop {
             let sandbox = self.find(options.deadline).await?;
@@ -107,7 +107,7 @@ impl Inner {
         }
     }
 
-    /// Has the sandbox made when nobody is at it, or waits for it. The error is `None` when the time is up.
+    /// Finds the sandbox, starts one if nobody does, or waits for it. The error is `None` at the deadline.
     async fn find(&self, deadline: Deadline) -> Result<UseGuard, Option<SandboxError>> {
         let mut is_tried_again = false;
         loop {
@@ -138,7 +138,7 @@ impl Inner {
         }
     }
 
-    /// Waits until there is a sandbox, or nobody is at making one.
+    /// Waits until there is a sandbox, or nobody is starting one.
     async fn await_replacement(&self, deadline: Deadline) {
         tokio::select! {
             biased;
@@ -169,7 +169,7 @@ impl Inner {
             .0
     }
 
-    /// How its last end is told to a call that waited in vain.
+    /// The reason of the last end, for a call that waited in vain.
     fn end_reason(&self) -> String {
         let exit = self.supervisor_ref.supervisor().child(&self.id).and_then(|child| child.last_exit);
         exit.map(|exit| format!(" (the last time it {exit})")).unwrap_or_default()
@@ -181,7 +181,7 @@ impl Inner {
     }
 }
 
-/// Why a call was not begun.
+/// Why a call was not started.
 fn resume_error(error: &SandboxError) -> SandboxError {
     let kind = match error.kind() {
         kind @ (SandboxErrorKind::TimedOut | SandboxErrorKind::Cancelled) => kind,
@@ -194,7 +194,7 @@ fn resume_error(error: &SandboxError) -> SandboxError {
     )
 }
 
-/// Why there is no sandbox, with the words of whoever failed at making it.
+/// Why there is no sandbox, with the text of whoever failed to create it.
 fn start_error(error: &StartError) -> SandboxError {
     let exit = match error {
         StartError::Failed(exit) => Some(exit),
@@ -250,7 +250,7 @@ impl Executor for SupervisedExecutor {
         })
     }
 
-    /// The program ends with the sandbox that it was started in; the next sandbox does not have it.
+    /// The process ends with the sandbox in which it was started; the next sandbox does not have it.
     fn start(
         &self,
         command: Command,
@@ -301,7 +301,7 @@ impl Executor for SupervisedExecutor {
         })
     }
 
-    /// Ends the sandbox and its actor, and waits for that. No other is made afterwards.
+    /// Ends the sandbox and its actor, and waits for that. No other is created afterwards.
     fn cleanup(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             let inner = &self.inner;
@@ -335,7 +335,7 @@ impl Executor for SupervisedExecutor {
         notice.into_iter().chain(own).reduce(|notice, own| format!("{notice}\n{own}"))
     }
 
-    /// Of the sandbox that there is; none is made for it. What stands still in it goes on doing so.
+    /// Copies from the current sandbox; none is created for it. A paused sandbox stays paused.
     fn copy_out(&self, options: CallOptions) -> BoxFuture<'_, Result<CopyOutReport, SandboxError>> {
         Box::pin(async move {
             match self.inner.slot.acquire() {
@@ -382,7 +382,7 @@ impl Executor for SupervisedExecutor {
         })
     }
 
-    /// Also on the shelves of every sandbox that takes the place of this one.
+    /// Installs the content in each later sandbox as well.
     #[cfg(target_os = "linux")]
     fn install_content<'a>(
         &'a self,
@@ -402,7 +402,7 @@ impl Executor for SupervisedExecutor {
         })
     }
 
-    /// Also none that takes the place of this one has it, and none is made for it.
+    /// Removes the content from the current sandbox; later sandboxes do not get it. No sandbox is created for this.
     #[cfg(target_os = "linux")]
     fn remove_content<'a>(
         &'a self,
@@ -422,7 +422,7 @@ impl Executor for SupervisedExecutor {
     }
 }
 
-/// A content that ends with its sandbox.
+/// A content stream that ends with its sandbox.
 fn forward(content: ContentStream, sandbox: UseGuard) -> ContentStream {
     stream::unfold(Some((content, sandbox)), |forwarding| async move {
         let (mut content, sandbox) = forwarding?;

@@ -1,7 +1,7 @@
-//! A program that lives between the calls of a session's sandbox.
+//! A process that runs between the calls of a session's sandbox.
 //!
-//! Between its calls the sandbox may be paused, and put away as unused. The program ends with that sandbox: the one that
-//! takes its place does not have it.
+//! Between its calls the sandbox may be paused, and stopped as idle. The process ends with its sandbox: the next one
+//! does not have it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 
 use super::live_sandbox::{LiveSandbox, UseGuard};
 
-/// A program in one sandbox of a session.
+/// A process in one sandbox of a session.
 pub(super) struct SupervisedProcess {
     process: Box<dyn Process>,
     sandbox: Arc<LiveSandbox>,

@@ -1,11 +1,12 @@
-//! Who uses a sandbox, and since when nobody does: so that one that is not used can be paused and put away, and no call finds it
-//! so.
+//! Counts who uses a sandbox and since when nobody does, so that an idle sandbox can be paused and stopped, and no call
+//! meets that.
 //!
-//! A call is a visit. While there is one, no pause and no end is decided on, and both are under the lock under which visits begin.
-//! From when a pause is decided on until it was taken back, no call runs: each first has what may stand still go on. Whoever does
-//! either has the turn ([`SandboxUsage::pause_lock`]), so a call that comes while a pause is under way waits for it.
+//! While a call uses the sandbox, neither a pause nor a stop is decided. Both are decided under the lock under which
+//! uses begin. From the decision to pause until the sandbox has resumed, no call runs: each call first resumes what may
+//! be paused. Pausing and resuming hold the [`SandboxUsage::pause_lock`], so a call that comes during a pause waits for
+//! it.
 //!
-//! State: how many use it, and whether it stands still, in memory. It goes with the sandbox.
+//! State: the number of users, and whether the sandbox is paused, in memory. It ends with the sandbox.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,29 +14,29 @@ use std::time::Duration;
 use conjure_base::{Clock, Deadline, SystemClock};
 use tokio::sync::Notify;
 
-/// Nobody leaves a sandbox before somebody came, for so long: whoever had it made is on the way.
+/// A sandbox is not idle before its first call for this long, because the caller that had it created is on its way.
 const FIRST_CALL_GRACE: Duration = Duration::from_secs(30);
 
-/// A pause that failed is not tried again before so long.
+/// A failed pause is not tried again before this time.
 const PAUSE_RETRY_DELAY: Duration = Duration::from_secs(30);
 
-/// What becomes of a sandbox that nobody uses. `None`: never.
+/// What happens to an idle sandbox, and when. `None`: never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IdlePolicy {
     /// When it is paused.
     pub(crate) pause_after: Option<Duration>,
-    /// When it is put away, paused or not.
+    /// When it is stopped, paused or not.
     pub(crate) unused_after: Option<Duration>,
 }
 
-/// The use that is made of one sandbox.
+/// The use of one sandbox.
 #[derive(Debug)]
 pub(crate) struct SandboxUsage {
     idle_policy: IdlePolicy,
     state: Mutex<UsageState>,
-    /// Held by whoever pauses or resumes it. Nobody who does not use it waits for this.
+    /// Held while the sandbox is paused or resumed. Only its users wait for this lock.
     pub(super) pause_lock: tokio::sync::Mutex<()>,
-    /// Told when the last one leaves, and when it goes on.
+    /// Notified when the last user leaves, and when the sandbox resumes.
     changed: Notify,
 }
 
@@ -43,23 +44,23 @@ pub(crate) struct SandboxUsage {
 struct UsageState {
     users: usize,
     pause_state: PauseState,
-    /// Whether it is tried to pause it.
+    /// Whether pausing is tried.
     pause_support: PauseSupport,
-    /// When nobody will have used it for long enough to pause it, unless somebody comes.
+    /// When the sandbox will have been idle for long enough to be paused.
     pause_at: Deadline,
-    /// And to put it away.
+    /// When it will have been idle for long enough to be stopped.
     unused_at: Deadline,
     has_ended: bool,
 }
 
-/// Whether what runs in a sandbox stands still.
+/// Whether the processes in a sandbox are paused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PauseState {
-    /// It does not.
+    /// They run.
     Running,
-    /// It may, and nobody runs anything in it: somebody is about to pause or resume it, or did not get to the end of that.
+    /// Unknown, and no call runs: a pause or a resume is in progress, or was interrupted.
     Transition,
-    /// It does, and nobody runs anything in it.
+    /// They are paused, and no call runs.
     Paused,
 }
 
@@ -70,19 +71,19 @@ enum PauseSupport {
     Unsupported,
 }
 
-/// What is due of a sandbox.
+/// What is due for an idle sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IdleAction {
-    /// Nobody has used it for long enough to pause it.
+    /// It was idle for long enough to be paused.
     Pause,
-    /// It was paused, and goes on.
+    /// It was paused and has resumed.
     Resumed,
-    /// Nobody has used it for long enough to put it away.
+    /// It was idle for long enough to be stopped.
     Stop,
 }
 
 impl UsageState {
-    /// What is due next of one that nobody uses, and when.
+    /// The next action for an idle sandbox, and its time.
     fn next(&self) -> (Deadline, IdleAction) {
         let is_pause =
             self.pause_state != PauseState::Paused && self.pause_at.min(self.unused_at) != self.unused_at;
@@ -115,18 +116,18 @@ impl SandboxUsage {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether nobody may use it any more.
+    /// Whether the sandbox can no longer be used.
     pub(super) fn has_ended(&self) -> bool {
         self.state().has_ended
     }
 
-    /// Whether nothing stands still in it. While somebody uses it, that stays so.
+    /// Whether nothing in the sandbox is paused. This stays so while somebody uses it.
     pub(super) fn is_running(&self) -> bool {
         self.state().pause_state == PauseState::Running
     }
 
-    /// Returns when something is due. A pause that is due is decided on: no call that comes from then on runs before it has
-    /// taken it back. `known_state`: how it rests as far as whoever asks knows.
+    /// Returns when an action is due. A due pause is decided here: calls that come later first resume the sandbox.
+    /// `known_state` is the state that the caller knows.
     pub(super) async fn next_action(&self, known_state: PauseState) -> IdleAction {
         loop {
             let next = {
@@ -159,34 +160,34 @@ impl SandboxUsage {
         }
     }
 
-    /// It rests so, as whoever has the turn knows.
+    /// Sets the state; the caller holds the pause lock.
     pub(super) fn set_pause_state(&self, pause_state: PauseState) {
         self.state().pause_state = pause_state;
         self.changed.notify_one();
     }
 
-    /// It was not paused: it is tried again when it was not used for as long again, and for some time at least.
+    /// The pause failed: it is tried again after the sandbox was idle for as long again, and after a minimum time.
     pub(super) fn delay_pause(&self) {
         if let Some(after) = self.idle_policy.pause_after {
             self.state().pause_at = SystemClock.deadline(after.max(PAUSE_RETRY_DELAY));
         }
     }
 
-    /// It cannot be paused, and is not tried again.
+    /// The sandbox cannot be paused, and this is not tried again.
     pub(super) fn disable_pause(&self) {
         let mut state = self.state();
         (state.pause_state, state.pause_support, state.pause_at) =
             (PauseState::Running, PauseSupport::Unsupported, Deadline::NEVER);
     }
 
-    /// Nobody may use it any more: unless somebody did meanwhile, or does.
+    /// Ends the use of the sandbox, unless it was used meanwhile.
     pub(super) fn try_end(&self) -> bool {
         let mut state = self.state();
         state.has_ended = state.users == 0 && SystemClock.remaining(state.unused_at).is_zero();
         state.has_ended
     }
 
-    /// It is of use for as long again.
+    /// Starts the idle time again.
     pub(super) fn extend(&self) {
         if let Some(after) = self.idle_policy.unused_after {
             self.state().unused_at = SystemClock.deadline(after);

@@ -1,8 +1,9 @@
 //! The actor that owns the journal.
 //!
-//! Its start opens the journal and publishes it. An I/O failure is a value, which callers hear; only a journal whose
-//! threads have ended is lost: then the actor fails, is restarted, and opens it anew. State: the published journal. When
-//! the actor ends, however, it withdraws what it published, so that nobody uses a journal that is about to be replaced.
+//! Its start opens the journal and publishes it. Callers get I/O errors as values. A journal is lost only when its
+//! threads have ended: the actor fails then, is restarted and opens the journal again. State: the published journal.
+//! When the actor ends for any reason, it withdraws the published journal, so that nobody uses one that is about to be
+//! replaced.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,14 +16,15 @@ use tokio::sync::watch;
 use super::handle::{JournalHandle, JournalMessage, OpenJournalRef};
 use crate::supervision::{ChildId, ChildSpec, Context, Failure, Flow, SpecError, Worker, WorkerSpec};
 
-/// Opens the journal. Called for each incarnation of its actor; what blocks belongs on a blocking thread.
+/// Opens the journal. Called for each incarnation of its actor. Blocking work belongs on a blocking thread.
 pub type OpenJournal =
     dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Journal>, JournalError>> + Send + Sync + 'static;
 
-/// The journal's actor, and the way to whatever it has open. Callers wait for at most `patience` while it is not.
+/// The spec of the journal's actor, and the handle of the open journal. While no journal is open, callers wait for at
+/// most `timeout`.
 ///
 /// # Errors
-/// None but that of an id, which is given here.
+/// None that a caller could cause.
 pub fn journal_actor(
     open: Arc<OpenJournal>,
     timeout: Duration,

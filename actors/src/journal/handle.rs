@@ -1,8 +1,8 @@
-//! How sessions reach the journal: whichever is open now.
+//! The handle with which sessions reach the open journal.
 //!
-//! The journal's actor publishes what it has opened; everybody takes it from here for each call, without asking the actor.
-//! While it is being replaced, callers wait for the next one, each until its own deadline. State: none but the published
-//! journal, which is withdrawn when its actor ends.
+//! The journal's actor publishes the journal that it has opened; callers take it from here without asking the actor.
+//! While it is being replaced, callers wait for the next one until their own deadlines. State: the published journal,
+//! which is withdrawn when its actor ends.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,27 +14,27 @@ use tokio::sync::watch;
 
 use crate::supervision::Address;
 
-/// What the journal's actor understands.
+/// A message to the journal's actor.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum JournalMessage {
-    /// Somebody found the journal lost.
+    /// A caller found the journal lost.
     Lost {
-        /// Which one, so that the loss of one that was replaced is not taken for that of its successor.
+        /// Which journal, so that the loss of a replaced one is not attributed to its successor.
         generation: u64,
-        /// What it said.
+        /// The journal's error.
         reason: String,
     },
 }
 
-/// The journal that is open, and the how-manieth it is.
+/// The open journal and its generation.
 #[derive(Clone)]
 pub(crate) struct OpenJournalRef {
     pub(crate) generation: u64,
     pub(crate) journal: Arc<dyn Journal>,
 }
 
-/// The way to the journal. Cheap to clone; good over all the journal's incarnations.
+/// A handle of the journal, over all its incarnations. Cheap to clone.
 #[derive(Clone)]
 pub struct JournalHandle {
     current: watch::Receiver<Option<OpenJournalRef>>,
@@ -42,12 +42,12 @@ pub struct JournalHandle {
     timeout: Duration,
 }
 
-/// Nobody opened the journal in time.
+/// No journal was open in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the journal was not open within {0:?}")]
 pub struct JournalUnavailable(pub Duration);
 
-/// Why a call of the journal came to nothing.
+/// Why a call of the journal failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum JournalCallError {
     #[error(transparent)]
@@ -76,10 +76,10 @@ impl JournalHandle {
         self.current.borrow().as_ref().map(|published| Arc::clone(&published.journal))
     }
 
-    /// The open journal, waited for where there is none.
+    /// The open journal. Waits if none is open.
     ///
     /// # Errors
-    /// When none was opened in time.
+    /// If none was opened in time.
     pub async fn journal(&self) -> Result<Arc<dyn Journal>, JournalUnavailable> {
         Ok(self.current().await?.journal)
     }
@@ -101,8 +101,8 @@ impl JournalHandle {
         }
     }
 
-    /// Makes one call. One that finds the journal lost says so to its actor, which opens it anew; the call itself is not
-    /// repeated, as nobody knows whether it was carried out.
+    /// Calls the journal. If the journal is lost, its actor is notified and opens it again. The call is not repeated,
+    /// because it is unknown whether it was carried out.
     pub(crate) async fn call<T, F>(&self, call: impl FnOnce(&dyn Journal) -> F) -> Result<T, JournalCallError>
     where
         F: Future<Output = Result<T, JournalError>>,

@@ -1,6 +1,6 @@
-//! The actor: it waits until a chore is due, and has it done beside itself.
+//! The actor of the maintenance scheduler. It waits until a task is due, and runs it beside itself.
 //!
-//! State: what is under way, and who waits for it. In a crash whoever waits learns that it is lost.
+//! State: the running tasks and their waiting callers. After a crash these callers get an error.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::supervision::{Context, Failure, Flow, OneShotTimer, Reply, Worker};
 
 type Outcome = Result<u64, String>;
 
-/// What it understands.
+/// A message to the actor.
 pub(super) enum MaintenanceMessage {
-    /// It may be time for the chore at this place.
+    /// The task at this index may be due.
     Due { index: usize },
-    /// Somebody wants it done now.
+    /// A caller wants the task to run now.
     Run { index: usize, reply: Reply<Outcome> },
-    /// It is over.
+    /// A run has ended.
     Finished { index: usize, outcome: Outcome },
 }
 
@@ -32,13 +32,13 @@ pub(super) struct MaintenanceActor {
     jitter: RandomState,
 }
 
-/// Where a chore is.
+/// The state of a task.
 #[derive(Default)]
 struct TaskState {
     phase: Phase,
-    /// They wait for the run that is under way.
+    /// Callers that wait for the current run.
     waiting: Vec<Reply<Outcome>>,
-    /// They came later, and wait for the next one.
+    /// Callers that came later and wait for the next run.
     queued: Vec<Reply<Outcome>>,
     runs: u64,
 }
@@ -62,7 +62,7 @@ impl MaintenanceActor {
         actor
     }
 
-    /// Lets it rest for its time.
+    /// Schedules the next run after the task's interval.
     fn schedule(&mut self, index: usize, context: &Context<MaintenanceMessage>) {
         let state = &mut self.states[index];
         let interval = self.tasks[index].interval();
@@ -117,13 +117,13 @@ impl MaintenanceActor {
     }
 }
 
-/// The part of this time that a roll says.
+/// A random fraction of a duration; `roll` is 64 random bits.
 fn part(of: Duration, roll: u64) -> Duration {
     let nanos = (of.as_nanos() * u128::from(roll)) >> 64;
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// Does it, within its time.
+/// Runs the task with its timeout.
 async fn run_task(task: &dyn MaintenanceTask) -> Outcome {
     let timeout = task.timeout();
     let deadline = SystemClock.deadline(timeout);

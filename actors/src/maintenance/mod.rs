@@ -1,9 +1,9 @@
-//! What is done again and again in the background: the janitor does each of its [`MaintenanceTask`]s in its own time, one run of each at a
-//! time, and tells what came of it.
+//! Maintenance: background tasks that run periodically. The scheduler runs each [`MaintenanceTask`] at its own
+//! interval, one run of each at a time, and reports the results.
 //!
-//! A chore that fails, panics or takes too long is told, and done again in its time; it disturbs no other, and costs the janitor
-//! nothing. State: when each is due, and what the last run came to. In a crash of the actor a run that is under way ends; its
-//! successor begins as at a start.
+//! A task that fails, panics or takes too long is reported and runs again after its interval. It affects no other task.
+//! State: when each task is due, and the result of its last run. After a crash of the actor, running tasks end, and the
+//! next incarnation starts as at first.
 
 mod actor;
 mod scheduler;

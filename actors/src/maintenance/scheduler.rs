@@ -1,4 +1,4 @@
-//! The handle of the janitor, and its place in the tree.
+//! The handle of the maintenance scheduler, and its child spec.
 
 use std::sync::Arc;
 
@@ -8,39 +8,39 @@ use super::actor::{MaintenanceActor, MaintenanceMessage};
 use super::task::{MaintenanceTask, StatusBoard, TaskStatus};
 use crate::supervision::{Address, Backoff, CallError, ChildId, ChildSpec, SpecError, WorkerSpec};
 
-/// Does chores in the background. Clones are the same.
+/// Runs maintenance tasks in the background. Cheap to clone; clones share the scheduler.
 #[derive(Debug, Clone)]
 pub struct MaintenanceScheduler {
     address: Address<MaintenanceMessage>,
     board: Arc<StatusBoard>,
 }
 
-/// Why a chore was not done when somebody asked for it.
+/// Why a requested task did not run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TaskError {
-    /// There is none of this name.
+    /// There is no task of this name.
     #[error("there is no maintenance task `{name}`; there are: {}", known.join(", "))]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// Those that there are.
+        /// The names of all tasks.
         known: Vec<&'static str>,
     },
-    /// It was tried.
+    /// The task failed.
     #[error("the maintenance task `{name}` failed: {reason}")]
     Failed {
-        /// Which.
+        /// The name of the task.
         name: &'static str,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The janitor did not answer. It may be done even so.
+    /// The scheduler did not answer. The task may still run.
     #[error("the maintenance scheduler did not answer: {0}")]
     Call(#[from] CallError),
 }
 
-/// The actor's spec, and the handle.
+/// The spec of the scheduler's actor, and the handle.
 pub(crate) fn maintenance(
     tasks: Vec<Arc<dyn MaintenanceTask>>,
 ) -> Result<(ChildSpec, MaintenanceScheduler), SpecError> {
@@ -56,16 +56,16 @@ pub(crate) fn maintenance(
 }
 
 impl MaintenanceScheduler {
-    /// How its chores stand. Asks nobody.
+    /// The status of all tasks. Asks no actor.
     #[must_use]
     pub fn tasks(&self) -> Vec<TaskStatus> {
         self.board.entries().clone()
     }
 
-    /// Has a chore done now, or once more where it is being done, and says how much was done.
+    /// Runs a task now, or once more if it runs already, and returns how much was done.
     ///
     /// # Errors
-    /// When there is none of this name, it failed, or the maintenance scheduler did not answer before the deadline.
+    /// If there is no task of this name, if it failed, or if the scheduler did not answer before the deadline.
     pub async fn run(&self, name: &str, deadline: Deadline) -> Result<u64, TaskError> {
         let known: Vec<_> = self.board.entries().iter().map(|entry| entry.name).collect();
         let Some(index) = known.iter().position(|known| *known == name) else {

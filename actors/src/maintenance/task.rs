@@ -1,4 +1,4 @@
-//! A chore, and what is told of it.
+//! A maintenance task, and its status.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,52 +8,53 @@ use futures_util::future::BoxFuture;
 
 use crate::supervision::Failure;
 
-/// Something that is done again and again.
+/// A task that runs periodically.
 pub trait MaintenanceTask: Send + Sync + 'static {
-    /// What it is called: a few words with dashes, as `dead-hosts`. No two of a janitor have one name.
+    /// The task's name: a few words with dashes, such as `dead-hosts`. Names of a scheduler are unique.
     fn name(&self) -> &'static str;
 
-    /// How long it rests after each run. Up to an eighth of that is added by jitter, so that many hosts do not do it at once.
+    /// The pause after each run. Up to an eighth is added as jitter, so that many processes do not run it at the same
+    /// time.
     fn interval(&self) -> Duration;
 
-    /// How long a run may take: then it is dropped.
+    /// How long a run may take before it is dropped.
     fn timeout(&self) -> Duration {
         Duration::from_secs(600)
     }
 
-    /// Does it once, until the deadline at the latest, and says how much was done: how many things were removed, as a rule. It may
-    /// be dropped at any await.
+    /// Runs the task once, until the deadline at most. Returns how much was done, usually the number of removed things.
+    /// The future may be dropped at any await.
     ///
     /// # Errors
-    /// What kept it from being done. It is logged, and the chore is done again in its time.
+    /// Why the task failed. It is logged, and the task runs again after its interval.
     fn run(&self, deadline: Deadline) -> BoxFuture<'_, Result<u64, Failure>>;
 }
 
-/// How a chore stands.
+/// The status of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskStatus {
-    /// Which.
+    /// The task's name.
     pub name: &'static str,
-    /// How often it was done well.
+    /// The number of successful runs.
     pub runs: u64,
-    /// How often it failed since it was done well last.
+    /// The number of failures since the last success.
     pub failures: u64,
-    /// What the last run came to; `None`: there was none yet.
+    /// The last run; `None` before the first.
     pub last: Option<LastRun>,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LastRun {
-    /// When it was over.
+    /// When the run ended.
     pub at: Timestamp,
-    /// How much was done, or why it was not.
+    /// How much was done, or why it failed.
     pub outcome: Result<u64, String>,
 }
 
-/// What is told of the chores; it outlives the actor.
+/// The status of all tasks. It survives the actor.
 #[derive(Debug)]
 pub(super) struct StatusBoard {
     entries: Mutex<Vec<TaskStatus>>,
@@ -74,7 +75,7 @@ impl StatusBoard {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A run of the chore at this place is over.
+    /// Records the end of a run of the task at this index.
     pub(super) fn record(&self, index: usize, outcome: Result<u64, String>) {
         if let Some(entry) = self.entries().get_mut(index) {
             match outcome {

@@ -1,16 +1,16 @@
-//! Values of a label, of which only so many are told apart.
+//! Values of a label, with a limit on how many are distinguished.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A value as recorders take it. A clone costs nothing.
+/// A label value as recorders take it. Cloning is cheap.
 pub(crate) type Label = Arc<str>;
 
-/// What stands for all values beyond the bound.
+/// The value for everything beyond the limit.
 const OTHER: &str = "other";
 
-/// Gives out values of one label: the first so many are told apart, all later ones are `other`. A series of a recorder is never
-/// forgotten, so neither is a value: what comes first stays.
+/// The values of one label. The first ones are kept apart, and all later ones are `other`. A recorder never forgets a
+/// series, so a value is never removed.
 #[derive(Debug)]
 pub(crate) struct BoundedLabels {
     max: usize,
@@ -19,12 +19,12 @@ pub(crate) struct BoundedLabels {
 }
 
 impl BoundedLabels {
-    /// Tells `most` values apart.
+    /// Distinguishes up to `max` values.
     pub(crate) fn new(max: usize) -> Self {
         Self { max, other: OTHER.into(), known: Mutex::default() }
     }
 
-    /// The label of this value, which gets one of its own where there is room.
+    /// The label of this value. A new value gets its own label if there is room.
     pub(crate) fn get_or_add(&self, value: &str) -> Label {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(label) = known.get(value) {
@@ -38,7 +38,7 @@ impl BoundedLabels {
         label
     }
 
-    /// The label of this value as it is: one that has none gets none.
+    /// The label of this value, without adding it.
     pub(crate) fn get(&self, value: &str) -> Label {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(known.get(value).unwrap_or(&self.other))

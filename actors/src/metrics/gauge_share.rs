@@ -1,21 +1,23 @@
-//! A gauge that several have a part in, as the runtimes of a process have in one of their gates' or pools' names: it is the sum.
+//! A gauge to which several owners contribute, such as the runtimes of a process with gates of the same name. It shows
+//! the sum.
 //!
-//! State: what this one has in it, in memory, which is taken out of it again when it is dropped.
+//! State: the contribution of this owner, in memory. Dropping it removes the contribution.
 
 use std::fmt;
 
 use metrics::Gauge;
 
-/// What one of them has in a gauge.
+/// One owner's contribution to a gauge.
 #[derive(Default)]
 pub(crate) struct GaugeShare {
     share: usize,
-    /// Where that is. It is asked for anew when there is nothing, so that a recorder that is installed late is told of what comes.
+    /// The gauge. It is looked up again while the contribution is zero, so that a recorder that is installed late gets
+    /// later changes.
     gauge: Option<Gauge>,
 }
 
 impl GaugeShare {
-    /// It has so much in this gauge now.
+    /// Sets the contribution.
     pub(crate) fn set(&mut self, now: usize, gauge: impl FnOnce() -> Gauge) {
         let before = std::mem::replace(&mut self.share, now);
         if before == 0 && (now > 0 || self.gauge.is_none()) {

@@ -1,7 +1,8 @@
-//! What a runtime counts, by the `metrics` facade: a host installs whatever recorder it likes, and without one nothing is kept.
+//! The metrics of a runtime, through the `metrics` facade. The embedder installs a recorder; without one nothing is
+//! kept.
 //!
-//! [`names`] lists every metric with its unit and labels. A label has few values, whatever tenants and models come up with: the first
-//! ones have a label of their own. State: which those are, in memory; after a crash they are given out anew.
+//! [`names`] lists all metrics with units and labels. The number of values of each label is limited: the first values
+//! have their own series. State: these values, in memory.
 
 mod bounded_labels;
 mod gauge_share;

@@ -1,4 +1,4 @@
-//! What all sessions of a runtime are counted with.
+//! The metrics that all sessions of a runtime share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,13 +11,12 @@ use metrics::{Gauge, counter, gauge, histogram};
 use super::bounded_labels::{BoundedLabels, Label};
 use super::names;
 
-/// How a runtime counts.
+/// The limits of label values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MetricsOptions {
-    /// How many tenants have series of their own, the first ones that are seen; all others are `other` together. 0: nobody is told
-    /// apart.
+    /// How many tenants have series of their own. The first ones have; all others are `other` together. 0: none has.
     pub tenants: usize,
-    /// How many tools have.
+    /// How many tools have series of their own.
     pub tools: usize,
 }
 
@@ -28,7 +27,7 @@ impl Default for MetricsOptions {
     }
 }
 
-/// Counts what happens in a runtime. Clones count together.
+/// Records the metrics of a runtime. Clones share their label values.
 #[derive(Debug, Clone)]
 pub struct RuntimeMetrics {
     tenants: Arc<BoundedLabels>,
@@ -36,7 +35,7 @@ pub struct RuntimeMetrics {
 }
 
 impl RuntimeMetrics {
-    /// Counts so.
+    /// Metrics with these limits.
     #[must_use]
     pub fn new(options: MetricsOptions) -> Self {
         Self {
@@ -49,7 +48,7 @@ impl RuntimeMetrics {
         self.tenants.get_or_add(tenant.as_str())
     }
 
-    /// A session is live for as long as this is kept.
+    /// Counts a session as live until the guard is dropped.
     pub(crate) fn live_session(&self, tenant: &TenantId) -> GaugeGuard {
         let tenant = self.tenant(tenant);
         counter!(names::SESSION_STARTS, "tenant" => Arc::clone(&tenant)).increment(1);
@@ -78,7 +77,7 @@ impl RuntimeMetrics {
     }
 }
 
-/// Counts the sandboxes of a tenant.
+/// Records metrics of a tenant's sandboxes.
 #[derive(Debug, Clone)]
 pub(crate) struct SandboxMetrics {
     tenant: Label,
@@ -89,25 +88,25 @@ impl SandboxMetrics {
         Self { tenant: metrics.tenant(tenant) }
     }
 
-    /// One serves calls for as long as this is kept; making it took so long.
+    /// Counts a sandbox as live until the guard is dropped. `took`: the duration of its start.
     pub(crate) fn live(&self, took: Duration) -> GaugeGuard {
         histogram!(names::SANDBOX_START_DURATION, "tenant" => Arc::clone(&self.tenant)).record(took);
         self.started("ok");
         GaugeGuard::new(gauge!(names::SANDBOXES_LIVE, "tenant" => Arc::clone(&self.tenant)))
     }
 
-    /// One is paused for as long as this is kept.
+    /// Counts a sandbox as paused until the guard is dropped.
     pub(crate) fn paused(&self) -> GaugeGuard {
         GaugeGuard::new(gauge!(names::SANDBOXES_PAUSED, "tenant" => Arc::clone(&self.tenant)))
     }
 
-    /// One was not made.
+    /// Counts a failed start.
     pub(crate) fn start_failed(&self, error: &SandboxError) {
         let is_overload = error.kind() == SandboxErrorKind::Overloaded;
         self.started(if is_overload { "overloaded" } else { "failed" });
     }
 
-    /// One ended without having been told to.
+    /// Counts a sandbox that ended although nobody had stopped it.
     pub(crate) fn lost(&self) {
         counter!(names::SANDBOXES_LOST, "tenant" => Arc::clone(&self.tenant)).increment(1);
     }
@@ -118,7 +117,7 @@ impl SandboxMetrics {
     }
 }
 
-/// One in a gauge, until it is dropped.
+/// Adds one to a gauge until it is dropped.
 pub(crate) struct GaugeGuard {
     gauge: Gauge,
 }
@@ -142,19 +141,19 @@ impl Drop for GaugeGuard {
     }
 }
 
-/// What became of files at a model's service that were to be deleted with their session.
+/// What happened to files at a model's service whose session was deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemoteDeletion {
-    /// They are deleted.
+    /// The files were deleted.
     Deleted,
-    /// They were gone.
+    /// The files had been removed before.
     Absent,
-    /// They stay: the service refuses.
+    /// The service refuses to delete the files, and they stay.
     GivenUp,
 }
 
 impl RemoteDeletion {
-    /// Counts so many.
+    /// Counts this many files.
     pub fn count(self, files: u64) {
         let outcome = match self {
             Self::Deleted => "deleted",

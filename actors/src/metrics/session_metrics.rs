@@ -1,7 +1,7 @@
-//! What a session's record is counted by: its turns and its model calls.
+//! Metrics from the recorded events of a session: its turns and its model calls.
 //!
-//! State: when the turn and the model call that run began, in memory. After a crash they are not known, and what they took is not
-//! told; that they ended is.
+//! State: the start times of the running turn and model call, in memory. After a crash they are unknown; then the end
+//! is counted without a duration.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +13,7 @@ use super::bounded_labels::Label;
 use super::names;
 use super::runtime_metrics::RuntimeMetrics;
 
-/// Counts what one session records.
+/// Records the metrics of one session.
 #[derive(Debug)]
 pub(crate) struct SessionMetrics {
     tenant: Label,
@@ -31,7 +31,7 @@ impl SessionMetrics {
         Self { tenant: metrics.tenant(tenant), started: Mutex::default() }
     }
 
-    /// This was recorded.
+    /// This event was recorded.
     pub(crate) fn on_recorded(&self, event: &Event) {
         let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
         match &event.kind {
@@ -109,7 +109,7 @@ const fn stop_label(stop: &TurnStop) -> &'static str {
     }
 }
 
-/// The class of a failure. What the service invents is one class: it must not make series.
+/// The class of a failure. All error types that a service invents are one class, so they cannot create series.
 const fn error_label(kind: &ModelErrorKind) -> &'static str {
     match kind {
         ModelErrorKind::Connection => "connection",

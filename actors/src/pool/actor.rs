@@ -1,7 +1,7 @@
-//! The actor of one pool: has spares started, looks after those that wait, and retires them.
+//! The actor of one pool. It starts warm items, watches those that wait, and retires them.
 //!
-//! State: the machine, and each spare in lasting work of the actor. In a crash of the actor that work retires the spares, and
-//! only then it counts as gone.
+//! State: the state machine, and each item in joined work of the actor. After a crash of the actor this work retires
+//! the items, and only then the actor counts as gone.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::panic::AssertUnwindSafe;
@@ -19,25 +19,25 @@ use super::pool_shared::PoolShared;
 use super::stats::PoolEvent;
 use crate::supervision::{Address, Context, Failure, Flow, Job, WaitReasonGuard, Worker};
 
-/// Further than any wait: what was left of it tells how much time has passed.
+/// Longer than any wait. The remaining time tells how much has passed.
 const MAX_AGE_OF_POOL: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// How long a start that is under way is waited for when nobody wants its spare any more.
+/// How long a running start is waited for when its item is no longer wanted.
 const ABANDON_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The actor of one pool.
 pub(super) struct PoolActor<M: PoolItemFactory> {
     shared: Arc<PoolShared<M>>,
     machine: PoolMachine,
-    /// Far from when it began.
+    /// A deadline far in the future, set when the actor started.
     epoch: Deadline,
-    /// Asks for the next plan.
+    /// Triggers the next plan.
     wake_timer: Option<Job>,
-    /// What the tree says of it.
+    /// Shows in the tree what the pool waits for.
     waiting: Option<WaitReasonGuard>,
 }
 
-/// What it is told.
+/// A message to the actor.
 #[derive(Debug)]
 pub(super) enum PoolMessage {
     Ready(ItemId),
@@ -67,7 +67,7 @@ impl<M: PoolItemFactory> PoolActor<M> {
         MAX_AGE_OF_POOL.saturating_sub(SystemClock.remaining(self.epoch))
     }
 
-    /// Does what is to be done now.
+    /// Carries out the actions that are due now.
     fn advance(&mut self, context: &Context<PoolMessage>) {
         let now = self.now();
         let next_actions = self.machine.next_actions(now);
@@ -141,7 +141,7 @@ impl<M: PoolItemFactory> Worker for PoolActor<M> {
     }
 }
 
-/// Makes a spare, and looks after it until somebody has it, or it or the actor ends.
+/// Creates an item, and watches it until it is claimed, or it or the actor ends.
 async fn run_item<M: PoolItemFactory>(
     shared: &PoolShared<M>,
     address: &Address<PoolMessage>,
@@ -189,7 +189,7 @@ async fn run_item<M: PoolItemFactory>(
     send(PoolMessage::ItemEnd(id, end)).await;
 }
 
-/// Makes a spare when it is its turn; `None` when the actor is over.
+/// Creates an item after admission; `None` when the actor has ended.
 async fn start_item<M: PoolItemFactory>(
     shared: &PoolShared<M>,
     shutdown: &CancellationToken,

@@ -1,4 +1,4 @@
-//! What a pool is made of, and the handle of one.
+//! The spec of a pool, and its handle.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError};
@@ -14,13 +14,13 @@ use super::stats::{PoolEvent, PoolMetrics};
 use crate::admission::{AdmissionGate, Overloaded, Permit, deadline_before};
 use crate::supervision::{ChildId, ChildSpec, SpecError, WorkerSpec};
 
-/// A pool, before it is part of a tree.
+/// A pool before it is part of a tree.
 pub struct PoolSpec<M: PoolItemFactory> {
     shared: PoolShared<M>,
 }
 
 impl<M: PoolItemFactory> PoolSpec<M> {
-    /// A pool of this name, with spares of this source.
+    /// A pool of this name, with items of this factory.
     #[must_use]
     pub fn new(name: ChildId, source: M, options: PoolOptions) -> Self {
         let start_gate = u32::try_from(options.starts_at_once.max(1)).unwrap_or(u32::MAX);
@@ -29,7 +29,7 @@ impl<M: PoolItemFactory> PoolSpec<M> {
         Self { shared: PoolShared { name, source, options, start_gate, ready_items } }
     }
 
-    /// The actor's spec, for a supervisor, and the pool, which works while that runs.
+    /// The spec of the actor for a supervisor, and the pool, which works while the actor runs.
     ///
     /// # Errors
     /// None that a caller could cause.
@@ -51,14 +51,14 @@ impl<M: PoolItemFactory> fmt::Debug for PoolSpec<M> {
     }
 }
 
-/// A pool of spares; see the [module](super). Clones are the same.
+/// A pool of warm items; see the [module](super). Clones are the same.
 pub struct Pool<M: PoolItemFactory> {
     shared: Arc<PoolShared<M>>,
 }
 
 impl<M: PoolItemFactory> Pool<M> {
-    /// What comes of a spare when `claim` makes it somebody's. `None` when there is none that is ready, or none can be claimed:
-    /// then it is to be made, through [`Pool::admit`]. A spare that has just ended is no reason not to take the next one.
+    /// Claims an item: the result of `claim` for it. Returns `None` if none is ready or none can be claimed; create one
+    /// then, after [`Pool::admit`]. If an item has just ended, the next one is tried.
     pub async fn claim<T, F>(&self, claim: impl Fn(M::Item) -> F) -> Option<T>
     where
         F: Future<Output = Result<T, SandboxError>>,
@@ -83,28 +83,28 @@ impl<M: PoolItemFactory> Pool<M> {
         None
     }
 
-    /// Counts a session that no spare of it could serve.
+    /// Counts a session that no item could serve.
     pub fn record_miss(&self) {
         self.shared.ready_items.metrics.count(PoolEvent::Miss);
     }
 
-    /// Waits until one more may be started for this tenant, which is to be ready by `deadline`: a tenth of the time is left to the
-    /// start.
+    /// Waits for admission of one more start for this tenant, which must be ready by `deadline`. A tenth of the time
+    /// remains for the start.
     ///
     /// # Errors
-    /// When as many of the tenant wait as may, or it was not its turn in time.
+    /// If the tenant has too many waiting requests, or if it was not admitted in time.
     pub async fn admit(&self, tenant: &TenantId, deadline: Deadline) -> Result<Permit, Overloaded> {
         self.shared.start_gate.admit(tenant, deadline_before(deadline)).await
     }
 
-    /// What all that is started passes: a tenant's share of it may be set there. Spares wait there, too, in no tenant's name, until
-    /// no tenant waits.
+    /// The gate that all starts pass. Tenants' shares of it can be set there. Refills wait there as background work,
+    /// until no tenant waits.
     #[must_use]
     pub fn start_gate(&self) -> &AdmissionGate {
         &self.shared.start_gate
     }
 
-    /// How it is, and what happened so far.
+    /// The current state of the pool, and its counts.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         let PoolShared { name, options, ready_items, start_gate, .. } = &*self.shared;
@@ -140,36 +140,36 @@ impl<M: PoolItemFactory> fmt::Debug for Pool<M> {
     }
 }
 
-/// How a pool is, and what happened since it was made. Counts only grow.
+/// The state of a pool, and what happened since it was created. Counts only grow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolStats {
-    /// Its name.
+    /// The pool's name.
     pub name: String,
-    /// How many are to be ready.
+    /// How many items should be ready.
     pub size: usize,
-    /// How many are.
+    /// How many items are ready.
     pub ready: usize,
-    /// How many are being started, or wait for that.
+    /// How many items are starting or waiting to start.
     pub starting: usize,
-    /// How many starts may be under way at a time, of spares and of what is made because there was none.
+    /// How many starts may run at a time, including those for sessions that found no item.
     pub starts_at_once: u32,
-    /// How many of those are.
+    /// How many starts run.
     pub under_way: u32,
-    /// How many of those wait for their turn.
+    /// How many starts wait for admission.
     pub waiting: usize,
-    /// Sessions that got a spare.
+    /// Sessions that got an item.
     pub hits: u64,
-    /// Sessions for which one had to be made.
+    /// Sessions for which one had to be created.
     pub misses: u64,
-    /// Spares that became ready.
+    /// Items that became ready.
     pub refills: u64,
-    /// Spares that ended while they waited.
+    /// Items that ended while they waited.
     pub died: u64,
-    /// Spares that were too old.
+    /// Items that were too old.
     pub retired: u64,
-    /// Spares that could not be made.
+    /// Items that could not be created.
     pub failed: u64,
-    /// Why the last of those could not be made. It may name folders of the host's.
+    /// Why the last failed item could not be created. The text may name directories of the host.
     pub last_failure: Option<String>,
 }

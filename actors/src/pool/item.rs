@@ -1,4 +1,4 @@
-//! What a pool keeps in stock, and the factory that makes it.
+//! The items of a pool, and the factory that creates them.
 
 use std::fmt;
 
@@ -6,26 +6,27 @@ use conjure_base::Deadline;
 use conjure_sandbox::SandboxError;
 use futures_util::future::BoxFuture;
 
-/// What is made before anybody needs it.
+/// Something that is created before anybody needs it.
 pub trait PoolItem: Send + 'static {
-    /// Whether it has not ended, as far as anybody knows.
+    /// Whether it has not ended, as far as is known.
     fn is_live(&self) -> bool;
 
-    /// Resolves when it has ended by itself, also while somebody has it.
+    /// Resolves when it has ended by itself, also after it was claimed.
     fn ended(&self) -> BoxFuture<'static, SandboxError>;
 
-    /// Ends it, and returns when nothing of it is left. Bounds itself.
+    /// Ends it, and returns when nothing of it is left. The implementation limits the time.
     fn retire(self) -> impl Future<Output = ()> + Send + 'static;
 }
 
-/// Makes the spares of one pool.
+/// Creates the items of one pool.
 pub trait PoolItemFactory: Send + Sync + fmt::Debug + 'static {
-    /// What it makes.
+    /// The type of the items.
     type Item: PoolItem;
 
-    /// Makes one, and returns when it is ready for whoever claims it. Dropping the future releases what was made so far.
+    /// Creates an item, and returns when it is ready to be claimed. Dropping the future removes what was created so
+    /// far.
     ///
     /// # Errors
-    /// Why there is none; `Unsupported` where there never can be one. Nothing is left of it then.
+    /// Why it cannot be created; `Unsupported` if it never can. Nothing is left of it then.
     fn make(&self, deadline: Deadline) -> BoxFuture<'_, Result<Self::Item, SandboxError>>;
 }

@@ -1,57 +1,57 @@
-//! How many spares are to be started now, and which are too old: a pure machine. Time is what passed since it began, randomness
-//! comes as a value.
+//! Decides how many items to start now and which are too old, as a pure state machine. Time is the duration since the
+//! start; randomness is passed as a value.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::supervision::Backoff;
 
-/// Which spare.
+/// The id of an item.
 pub(super) type ItemId = u64;
 
-/// What a pool is to be like.
+/// The settings of a pool.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Policy {
-    /// How many are ready when nobody takes any.
+    /// How many items are ready when nobody claims any.
     pub(super) size: usize,
-    /// How many of its own are started at a time.
+    /// How many of its items are started at a time.
     pub(super) start_concurrency: usize,
-    /// When a spare is too old.
+    /// The age at which an item is too old.
     pub(super) max_age: Duration,
     pub(super) backoff: Backoff,
 }
 
-/// What became of a spare that was ready.
+/// How a ready item ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ItemEnd {
-    /// Somebody has it.
+    /// It was claimed.
     Claimed,
     /// It ended while it waited.
     Died,
 }
 
-/// What is to be done now.
+/// The actions that are due now.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct PoolActions {
-    /// So many are to be started. They count as being started from now on.
+    /// How many items to start. They count as starting from now on.
     pub(super) start: usize,
-    /// These are too old. They do not count any more.
+    /// The items that are too old. They do not count any more.
     pub(super) retire: Vec<ItemId>,
-    /// When to ask again, if nothing happens before; `None`: only when something does.
+    /// When to ask again if nothing happens before; `None`: only after a change.
     pub(super) wake: Option<Duration>,
 }
 
-/// A pool, as far as it must be known to decide.
+/// The state on which decisions are based.
 #[derive(Debug)]
 pub(super) struct PoolMachine {
     policy: Policy,
-    /// When they became ready.
+    /// The ready items, and when they became ready.
     ready: BTreeMap<ItemId, Duration>,
     starting: usize,
-    /// Failures of late: starts that failed, and spares that died.
+    /// Recent failures: starts that failed, and items that died.
     failures: u32,
     failed_last: Duration,
-    /// Nothing is started before.
+    /// Nothing is started before this time.
     not_before: Duration,
     is_possible: bool,
 }
@@ -69,30 +69,30 @@ impl PoolMachine {
         }
     }
 
-    /// How many are missing, those that are being started among them.
+    /// How many items are missing, including those that are starting.
     pub(super) fn missing(&self) -> usize {
         self.policy.size.saturating_sub(self.ready.len())
     }
 
-    /// One that was being started is ready.
+    /// A starting item is ready.
     pub(super) fn ready(&mut self, now: Duration, id: ItemId) {
         self.starting = self.starting.saturating_sub(1);
         self.ready.insert(id, now);
     }
 
-    /// One could not be started.
+    /// An item could not be started.
     pub(super) fn failed(&mut self, now: Duration, random: u64) {
         self.starting = self.starting.saturating_sub(1);
         self.record_failure(now, random);
     }
 
-    /// One could not be started, and none ever can be.
+    /// An item could not be started, and none ever can be.
     pub(super) fn impossible(&mut self) {
         self.starting = self.starting.saturating_sub(1);
         self.is_possible = false;
     }
 
-    /// One that was ready is not there any more. One that was retired is not known, and changes nothing.
+    /// A ready item is gone. A retired item is unknown and changes nothing.
     pub(super) fn gone(&mut self, now: Duration, id: ItemId, end: ItemEnd, random: u64) {
         if self.ready.remove(&id).is_none() {
             return;
@@ -104,7 +104,8 @@ impl PoolMachine {
         }
     }
 
-    /// What fails while it is waited anyway counts as one with what it is waited for: all spares of a pool may end by one cause.
+    /// Records a failure. Failures during a pause count as the one that caused it, because all items of a pool may end
+    /// for one reason.
     fn record_failure(&mut self, now: Duration, random: u64) {
         self.forget_old_failures(now);
         let is_new = now >= self.not_before;
@@ -116,14 +117,14 @@ impl PoolMachine {
         self.not_before = self.not_before.max(now.saturating_add(wait));
     }
 
-    /// What failed long ago says nothing any more.
+    /// Forgets failures that are too old to matter.
     fn forget_old_failures(&mut self, now: Duration) {
         if now.saturating_sub(self.failed_last) >= self.policy.backoff.healthy() {
             self.failures = 0;
         }
     }
 
-    /// What is to be done now.
+    /// The actions that are due now.
     pub(super) fn next_actions(&mut self, now: Duration) -> PoolActions {
         self.forget_old_failures(now);
         let max_age = self.policy.max_age;
@@ -276,7 +277,7 @@ mod tests {
         ]
     }
 
-    /// The same cases every time. After a change to the machine, run more of them with another seed.
+    /// The same cases every time. After a change of the machine, run more of them with another seed.
     fn campaign() -> ProptestConfig {
         ProptestConfig { rng_seed: RngSeed::Fixed(1), ..ProptestConfig::with_cases(256) }
     }
@@ -284,7 +285,7 @@ mod tests {
     proptest! {
         #![proptest_config(campaign())]
 
-        /// Against what anybody can count: never too many, never a stop while some are missing, none started twice.
+        /// Compares with a simple count: never too many, never idle while some are missing, none started twice.
         #[test]
         fn it_has_never_too_many_and_never_gives_up(
             size in 0..6_usize,

@@ -1,22 +1,22 @@
-//! Spares: what takes long to make, made before anybody needs it, such as sandboxes.
+//! Pools of warm items: things that take long to create, such as sandboxes, are created before anybody needs them.
 //!
-//! A pool keeps so many spares of one spec ready. Whoever needs one claims it ([`Pool::claim`]) and has it for itself: it never
-//! comes back. Its place is filled again at once. What to rely on:
+//! A pool keeps a number of items of one spec ready. Whoever needs one claims it ([`Pool::claim`]) and owns it; it
+//! never comes back, and the pool creates another one. The rules:
 //!
-//! - Claiming asks no actor: a spare that is ready is taken off a shelf. One that has ended while it waited is not given to
-//!   anybody; it is put away and replaced.
-//! - One gate for all that is started ([`Pool::admit`]): for refills, and for whoever has something made because there was no
-//!   spare. So many are started at a time, tenants get their shares, spares are made when none of them waits (else whoever comes often
-//!   would have them beside its share), and who finds the queue full is told so
+//! - Claiming asks no actor. An item that has ended while it waited is not given away, but replaced.
+//! - One gate admits all starts ([`Pool::admit`]): refills, and creations for sessions that found no item. It limits
+//!   how many start at a time and divides the starts by the tenants' shares. Refills start only when no tenant waits,
+//!   because otherwise tenants that come often would get more than their share. A full queue is an error
 //!   ([`Overloaded`](crate::admission::Overloaded)).
-//! - What cannot be made is tried again after longer and longer waits, one at a time, and without a wait for nothing: what is
-//!   told to be impossible ([`SandboxErrorKind::Unsupported`](conjure_sandbox::SandboxErrorKind::Unsupported)) is not tried
-//!   again by this incarnation.
-//! - A spare that is too old is retired, and replaced.
-//! - When the pool's actor ends, whatever ends it, it counts as gone when all its spares are. A shutdown leaves none.
+//! - A failed creation is tried again with growing pauses, one at a time. If creation is impossible
+//!   ([`SandboxErrorKind::Unsupported`](conjure_sandbox::SandboxErrorKind::Unsupported)), this incarnation does not try
+//!   again.
+//! - An item that is too old is retired and replaced.
+//! - The pool's actor counts as gone only when all its items are. A shutdown leaves none.
 //!
-//! How many are started and retired when is a pure machine (`machine`). State: spares and counts, in memory. A crash of the
-//! actor retires its spares, and its successor makes new ones; after a crash of the host, who made them sweeps.
+//! A pure state machine (`machine`) decides how many items are started and retired. State: items and counts, in memory.
+//! A crash of the actor retires its items, and the next incarnation creates new ones. After a crash of the process, the
+//! creator of the items sweeps.
 
 mod actor;
 mod handle;

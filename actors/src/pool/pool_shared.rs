@@ -1,4 +1,4 @@
-//! Options of a pool, and the state that its handle and its actor share.
+//! The options of a pool, and the state that its handle and its actor share.
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -8,29 +8,29 @@ use super::ready_items::ReadyItems;
 use crate::admission::{AdmissionGate, Share};
 use crate::supervision::{Backoff, ChildId};
 
-/// How a pool is kept.
+/// The options of a pool.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PoolOptions {
-    /// How many spares are ready when nobody takes any. 0: none ever; all that is started still passes the gate.
+    /// How many items are ready when nobody claims any. 0: none; starts still pass the gate.
     pub size: usize,
-    /// When a spare that waits is too old, and replaced.
+    /// The age at which a waiting item is replaced.
     pub max_age: Duration,
-    /// What the gate of the starts is called, in messages and metrics: each pool of a process should have another.
+    /// The name of the gate for starts, in messages and metrics. Each pool of a process should have its own.
     pub start_gate_name: &'static str,
-    /// How many are started at a time, spares and what is made because there was none together.
+    /// How many starts may run at a time: refills and creations for sessions together.
     pub starts_at_once: usize,
-    /// What each tenant may have of those starts; so many may wait for one.
+    /// The share of each tenant at the gate.
     pub share: Share,
-    /// How long the start of a spare may take, from its turn on.
+    /// How long the start of an item may take after its admission.
     pub start_timeout: Duration,
-    /// How long it is waited after a failure.
+    /// The pauses after failures.
     pub backoff: Backoff,
 }
 
 impl PoolOptions {
-    /// A pool of this size. A spare may be 30 minutes old; as many are started at a time as there are processors; each has a
-    /// minute for it; after a failure it is waited up to a second, doubling up to a minute.
+    /// A pool of this size. Items are replaced after 30 minutes; as many start at a time as there are processors; a
+    /// start may take a minute; the pause after a failure is up to a second, doubling up to a minute.
     #[must_use]
     pub fn with_size(size: usize) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl PoolOptions {
     }
 }
 
-/// What the handle and the actor share.
+/// The state that the handle and the actor share.
 pub(super) struct PoolShared<M: PoolItemFactory> {
     pub(super) name: ChildId,
     pub(super) source: M,

@@ -1,6 +1,6 @@
-//! Where spares wait: the pool's actor puts them there, whoever claims one takes it, without asking the actor.
+//! The ready items. The pool's actor adds them; callers take them without asking the actor.
 //!
-//! State: the spares that are ready, in memory.
+//! State: the items, in memory.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,16 +17,16 @@ pub(super) struct ReadyItems<S> {
     items: Mutex<VecDeque<ReadyItem<S>>>,
     next: AtomicU64,
     pub(super) metrics: PoolMetrics,
-    /// Why the last one could not be made.
+    /// Why the last item could not be created.
     pub(super) failure: Mutex<Option<String>>,
 }
 
-/// A spare that waits.
+/// A ready item.
 #[derive(Debug)]
 struct ReadyItem<S> {
     id: ItemId,
     item: S,
-    /// Cancelled when it does not wait any more.
+    /// Cancelled when the item is no longer here.
     taken: CancellationToken,
 }
 
@@ -39,7 +39,7 @@ impl<S> ReadyItems<S> {
         self.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a spare there. The token is cancelled when it does not lie there any more.
+    /// Adds an item. The token is cancelled when the item is no longer here.
     pub(super) fn put(&self, item: S) -> (ItemId, CancellationToken) {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let taken = CancellationToken::new();
@@ -49,7 +49,7 @@ impl<S> ReadyItems<S> {
         (id, taken)
     }
 
-    /// Takes this one, if it lies there still.
+    /// Removes this item, if it is still here.
     pub(super) fn remove(&self, id: ItemId) -> Option<S> {
         let mut items = self.lock();
         let at = items.iter().position(|waiting| waiting.id == id)?;
@@ -64,7 +64,7 @@ impl<S> ReadyItems<S> {
 }
 
 impl<S: PoolItem> ReadyItems<S> {
-    /// Takes the oldest that has not ended. Those that have are put away by who put them there.
+    /// Takes the oldest item that has not ended. The actor removes those that have.
     pub(super) fn take(&self) -> Option<S> {
         let mut items = self.lock();
         let at = items.iter().position(|waiting| waiting.item.is_live())?;

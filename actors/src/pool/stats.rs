@@ -1,6 +1,6 @@
-//! What happens in a pool, counted: for whoever asks the pool, and for the host's recorder of metrics.
+//! The counts of a pool, for callers and for the metrics recorder.
 //!
-//! State: the counts, in memory. They are those of the pool, over all incarnations of its actor.
+//! State: the counts, over all incarnations of the pool's actor.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -9,24 +9,24 @@ use metrics::{Gauge, SharedString, counter, gauge};
 
 use crate::metrics::{GaugeShare, names};
 
-/// What happens in a pool.
+/// An event in a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PoolEvent {
-    /// A session got a spare.
+    /// A session got an item.
     Hit,
-    /// One had to be made for a session.
+    /// An item had to be created for a session.
     Miss,
-    /// A spare became ready.
+    /// An item became ready.
     Ready,
-    /// A spare could not be made.
+    /// An item could not be created.
     Failed,
-    /// A spare ended while it waited.
+    /// An item ended while it waited.
     Died,
-    /// A spare was too old.
+    /// An item was too old.
     Retired,
 }
 
-/// How often each of them happened, and how many are being started.
+/// The number of each event, and of starting items.
 #[derive(Debug)]
 pub(super) struct PoolMetrics {
     pool: SharedString,
@@ -40,11 +40,11 @@ pub(super) struct PoolMetrics {
     reported_ready: Mutex<GaugeShare>,
 }
 
-/// One is being started until this is dropped.
+/// Counts a start until it is dropped.
 pub(super) struct StartGuard<'a>(&'a PoolMetrics);
 
 impl PoolMetrics {
-    /// Of the pool of this name.
+    /// The counts of the pool of this name.
     pub(super) fn new(pool: String) -> Self {
         Self {
             pool: pool.into(),
@@ -70,7 +70,7 @@ impl PoolMetrics {
         }
     }
 
-    /// Counts one of these.
+    /// Counts one event.
     pub(super) fn count(&self, event: PoolEvent) {
         self.counter(event).fetch_add(1, Ordering::Relaxed);
         let (metric, outcome) = match event {
@@ -84,25 +84,25 @@ impl PoolMetrics {
         counter!(metric, "pool" => self.pool.clone(), "outcome" => outcome).increment(1);
     }
 
-    /// How often this happened.
+    /// How often this event happened.
     pub(super) fn count_of(&self, event: PoolEvent) -> u64 {
         self.counter(event).load(Ordering::Relaxed)
     }
 
-    /// So many are ready. To be said by one at a time.
+    /// Reports the number of ready items. Calls must not overlap.
     pub(super) fn set_ready(&self, count: usize) {
         let mut reported = self.reported_ready.lock().unwrap_or_else(PoisonError::into_inner);
         reported.set(count, || gauge!(names::POOL_READY, "pool" => self.pool.clone()));
     }
 
-    /// One is being started.
+    /// Counts a start.
     pub(super) fn start(&self) -> StartGuard<'_> {
         self.starting.fetch_add(1, Ordering::Relaxed);
         self.starting_gauge().increment(1.0);
         StartGuard(self)
     }
 
-    /// How many are being started.
+    /// How many items are starting.
     pub(super) fn starting(&self) -> usize {
         self.starting.load(Ordering::Relaxed)
     }
