@@ -6,6 +6,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use crate::event::Event;
+use crate::session_state::SessionState;
 
 /// A failure of the event log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -44,6 +45,16 @@ pub trait EventLog: Send + Sync {
         events: &'a [Event],
     ) -> BoxFuture<'a, Result<u64, EventLogError>>;
 
+    /// The same, for a log that also stores an overview of the session: its state before the events was `state`.
+    fn append_after<'a>(
+        &'a self,
+        _state: &SessionState,
+        expected_seq: u64,
+        events: &'a [Event],
+    ) -> BoxFuture<'a, Result<u64, EventLogError>> {
+        self.append(expected_seq, events)
+    }
+
     /// All events of the session, from the first.
     fn load(&self) -> BoxFuture<'_, Result<Vec<Event>, EventLogError>>;
 }
@@ -55,6 +66,15 @@ impl<L: EventLog + ?Sized> EventLog for Arc<L> {
         events: &'a [Event],
     ) -> BoxFuture<'a, Result<u64, EventLogError>> {
         (**self).append(expected_seq, events)
+    }
+
+    fn append_after<'a>(
+        &'a self,
+        state: &SessionState,
+        expected_seq: u64,
+        events: &'a [Event],
+    ) -> BoxFuture<'a, Result<u64, EventLogError>> {
+        (**self).append_after(state, expected_seq, events)
     }
 
     fn load(&self) -> BoxFuture<'_, Result<Vec<Event>, EventLogError>> {

@@ -5,8 +5,8 @@ use conjure_base::{ContainerId, Digest, Timestamp, TurnId};
 use conjure_conversation::{
     ApiErrorKind, Block, CallOutcome, Command, CommandKind, CompactionPolicy, Decision, Event, EventKind,
     Grant, GrantScope, HostedSupport, InterruptCause, Limits, Message, ModelError, ModelErrorKind,
-    PinnedSkill, QUEUE_LIMIT, QueueId, Response, SessionState, SideEffects, StartedCall, Step, StopReason,
-    Summary, ToolResult, Usage, apply, decide, next, pairing,
+    PinnedSkill, QUEUE_LIMIT, QueueId, Response, SessionOverview, SessionState, SideEffects, StartedCall,
+    Step, StopReason, Summary, ToolResult, Usage, apply, decide, next, pairing,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -279,6 +279,11 @@ proptest! {
         for (moment, op) in (0u64..).zip(ops) {
             let command = Command { at: Timestamp::from_millis(moment), kind: command(&state, op) };
             let Ok(events) = decide(&state, command) else { continue };
+            // The overview that is stored with the events is that of the state behind them.
+            let overview = SessionOverview::after(&state, &events);
+            let mut after = state.clone();
+            events.iter().for_each(|event| apply(&mut after, event));
+            prop_assert_eq!(SessionOverview::of(&after), overview);
             for event in events {
                 // A queue by its own rules: each input is taken at most once, and in its order.
                 match &event.kind {
