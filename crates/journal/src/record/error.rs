@@ -70,6 +70,12 @@ pub enum RecordError {
         /// What is wrong.
         reason: String,
     },
+    /// The database is being opened again, and was not open in time. Nothing was done.
+    #[error("the database of the records cannot be used: {reason}; try again later")]
+    Unavailable {
+        /// Why.
+        reason: String,
+    },
     /// The database failed or is overloaded. What the variant of [`JournalError`] says of the call holds.
     #[error(transparent)]
     Storage(#[from] JournalError),
@@ -93,6 +99,8 @@ pub enum RecordErrorKind {
     Invalid,
     /// The record is damaged.
     Corrupt,
+    /// The database is not open.
+    Unavailable,
     /// The database failed.
     Storage(JournalErrorKind),
 }
@@ -109,6 +117,7 @@ impl RecordError {
             Self::WrongCursor => RecordErrorKind::WrongCursor,
             Self::TooLarge { .. } | Self::Invalid { .. } => RecordErrorKind::Invalid,
             Self::Corrupt { .. } => RecordErrorKind::Corrupt,
+            Self::Unavailable { .. } => RecordErrorKind::Unavailable,
             Self::Storage(error) => RecordErrorKind::Storage(error.kind()),
         }
     }
@@ -125,6 +134,10 @@ impl RecordError {
     /// Whether the same call may succeed later.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
-        matches!(self, Self::Storage(error) if error.is_retryable())
+        match self {
+            Self::Unavailable { .. } => true,
+            Self::Storage(error) => error.is_retryable(),
+            _ => false,
+        }
     }
 }
