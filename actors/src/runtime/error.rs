@@ -1,4 +1,4 @@
-//! Why a runtime did not do what it was asked.
+//! The errors of a runtime.
 
 use conjure_base::SessionId;
 use conjure_journal::JournalError;
@@ -6,35 +6,35 @@ use conjure_journal::JournalError;
 use crate::session::SessionError;
 use crate::supervision::{ShutdownError, SpecError, StartError};
 
-/// A failure of the runtime itself; those of a session are in [`TreeError::Session`].
+/// A failure of the runtime. Failures of a session are in [`TreeError::Session`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TreeError {
     /// The tree did not start.
     #[error("the runtime did not start: {0}")]
     NotStarted(#[source] StartError),
-    /// The tree cannot be.
+    /// The spec of the tree is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// The tenant has no such session.
     #[error("there is no session {session}")]
     NotFound {
-        /// What was asked for.
+        /// The id in the request.
         session: SessionId,
     },
-    /// The machine gives no entropy for a session's id.
+    /// The machine gave no entropy for a session's id.
     #[error("no id can be made for a session: {0}")]
     NoEntropy(#[source] std::io::Error),
-    /// The journal did not do it.
+    /// The journal failed.
     #[error("the journal failed: {0}")]
     Journal(#[source] JournalError),
-    /// The journal was not open in time, or an event could not be written.
+    /// The journal was not open in time, or an event could not be encoded.
     #[error("the journal failed: {reason}")]
     JournalUnavailable {
-        /// What is known.
+        /// The reason.
         reason: String,
     },
-    /// The session did not do it.
+    /// The session failed.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The tenant's supervisor did not start.
@@ -43,15 +43,15 @@ pub enum TreeError {
     /// A session did not stop in time.
     #[error("the session {session} did not stop: {reason}")]
     NotStopped {
-        /// Which.
+        /// The session.
         session: SessionId,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// It takes no new sessions.
+    /// The runtime is draining and accepts no new sessions.
     #[error("the runtime is being emptied and opens no sessions")]
     Draining,
-    /// It did not stop in time, and was ended.
+    /// The runtime did not stop in time and was killed.
     #[error(transparent)]
     Shutdown(#[from] ShutdownError),
 }

@@ -1,8 +1,8 @@
-//! The runtime: the root of the tree, its tenants, and the sessions that it knows.
+//! The session runtime: the root of the tree, its tenants, and the known sessions.
 //!
-//! [`SessionRuntime::spawn`] starts the journal's actor, the registry of skills and the tenants' supervisors; a host opens sessions and finds them again by
-//! their ids, here or after a restart. Each tenant has a supervisor of its own, so that whatever its sessions do
-//! disturbs no other tenant.
+//! [`SessionRuntime::spawn`] starts the journal's actor, the catalog registry and the tenants' supervisors. The
+//! embedder opens sessions and finds them again by their ids, in this process or after a restart. Each tenant has its
+//! own supervisor, so failures of its sessions do not affect other tenants.
 
 mod error;
 mod options;

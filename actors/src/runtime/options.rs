@@ -1,4 +1,4 @@
-//! What a runtime and a session are given, and what a runtime says of itself.
+//! The options of a runtime and of a new session, and the health of a runtime.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -15,35 +15,35 @@ use crate::maintenance::MaintenanceTask;
 use crate::metrics::MetricsOptions;
 use crate::session::{SessionFactory, SessionOptions};
 
-/// What a runtime is made of.
+/// The options of a runtime.
 #[derive(Clone)]
 pub struct TreeOptions {
-    /// Opens the journal, also anew when it is lost.
+    /// Opens the journal, again after it was lost.
     pub journal: Arc<OpenJournal>,
     /// How long a call waits while the journal is being opened.
     pub journal_timeout: Duration,
-    /// Makes the parts of sessions.
+    /// Builds the components of sessions.
     pub session_factory: Arc<dyn SessionFactory>,
-    /// How sessions are treated.
+    /// The options of all sessions.
     pub sessions: SessionOptions,
-    /// How the registry of skills notices changes.
+    /// The options of the catalog registry.
     pub registry: RegistryOptions,
     /// How many supervisors share the tenants.
     pub partitions: NonZeroUsize,
-    /// How many sessions of a tenant may be live at a time; those that are put away do not count.
+    /// How many sessions of a tenant may be live at a time. Passivated ones do not count.
     pub sessions_per_tenant: usize,
-    /// What is done again and again in the background.
+    /// Tasks that run periodically in the background.
     pub maintenance_tasks: Vec<Arc<dyn MaintenanceTask>>,
-    /// How it is counted.
+    /// The limits of metric labels.
     pub metrics: MetricsOptions,
-    /// By which tenants' budgets know what day it is.
+    /// The clock by which budgets know the day.
     pub clock: Arc<dyn Clock>,
-    /// How long the tree may take to start.
+    /// How long the start of the tree may take.
     pub start_timeout: Duration,
 }
 
 impl TreeOptions {
-    /// Any number of sessions for each tenant, half a minute to start.
+    /// Options without a limit of sessions, and 30 seconds to start.
     #[must_use]
     pub fn new(journal: Arc<OpenJournal>, outfit: Arc<dyn SessionFactory>, owner: LeaseOwner) -> Self {
         Self {
@@ -68,19 +68,19 @@ impl fmt::Debug for TreeOptions {
     }
 }
 
-/// A session that is to be opened.
+/// A session to open.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewSession {
-    /// Whose it is.
+    /// The tenant that owns it.
     pub tenant: TenantId,
-    /// What it is; recorded with its first event.
+    /// Its settings, recorded with its first event.
     pub profile: SessionProfile,
-    /// A history from elsewhere, where it goes on with one.
+    /// A history from elsewhere with which it starts.
     pub history: Vec<Message>,
-    /// What is recorded of it from the start, instead of a profile and a history: the events of a fork
+    /// The events with which it starts, instead of a profile and a history: the events of a fork
     /// ([`fork_events`](conjure_conversation::fork_events)).
     pub events: Vec<Event>,
-    /// Its id, which nobody else has; `None`: a random one.
+    /// Its id, which must be new; `None`: a random one.
     pub id: Option<SessionId>,
 }
 
@@ -91,28 +91,28 @@ impl NewSession {
         Self { tenant, profile: SessionProfile::default(), history: Vec::new(), events: Vec::new(), id: None }
     }
 
-    /// The same with this profile.
+    /// Sets the profile.
     #[must_use]
     pub fn profile(mut self, profile: SessionProfile) -> Self {
         self.profile = profile;
         self
     }
 
-    /// The same with this id, for a host that must know it before.
+    /// Sets the id, for an embedder that must know it before.
     #[must_use]
     pub const fn id(mut self, id: SessionId) -> Self {
         self.id = Some(id);
         self
     }
 
-    /// The same with these events, instead of a profile and a history.
+    /// Sets the first events, instead of a profile and a history.
     #[must_use]
     pub fn events(mut self, events: Vec<Event>) -> Self {
         self.events = events;
         self
     }
 
-    /// The same with this history.
+    /// Sets the history.
     #[must_use]
     pub fn history(mut self, messages: Vec<Message>) -> Self {
         self.history = messages;
@@ -120,33 +120,33 @@ impl NewSession {
     }
 }
 
-/// Whether turns begin.
+/// Whether turns may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnAdmission {
-    /// They do.
+    /// They may.
     Open,
-    /// The runtime is being emptied.
+    /// They may not: the runtime is draining.
     Draining,
 }
 
-/// How a runtime is.
+/// The health of a runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
     /// Whether a journal is open.
     pub journal_is_open: bool,
-    /// Whether turns begin.
+    /// Whether turns may start.
     pub turn_admission: TurnAdmission,
-    /// How many tenants have a supervisor: those of which sessions are live or held by somebody, or were not long ago.
+    /// How many tenants have a supervisor: those with a session that is live or has a handle, or had one recently.
     pub tenants: usize,
     /// How many sessions are live.
     pub live_sessions: usize,
-    /// How many sessions are live or held by somebody.
+    /// How many sessions are live or have a handle.
     pub known_sessions: usize,
 }
 
 impl Health {
-    /// Whether it does all that it is for.
+    /// Whether everything works.
     #[must_use]
     pub const fn is_good(&self) -> bool {
         self.journal_is_open && matches!(self.turn_admission, TurnAdmission::Open)

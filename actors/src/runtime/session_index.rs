@@ -1,7 +1,7 @@
-//! Which sessions there are in this process: a map that no actor stands in front of.
+//! The index of the sessions in this process: a concurrent map that no actor guards.
 //!
-//! It holds no session: an entry is weak, and is removed with the last handle and actor of its session. So there is one
-//! `SessionEntry` for each session at a time, and a session that is put away and held by nobody costs nothing here.
+//! It does not keep sessions alive. An entry is weak, and is removed with the last handle and actor of its session. So
+//! each session has one `SessionEntry` at a time, and a passivated session without handles costs nothing here.
 
 use std::sync::{Arc, Weak};
 
@@ -18,7 +18,7 @@ pub(crate) struct SessionIndex {
 }
 
 impl SessionIndex {
-    /// The session of this key, made where there is none. `create` is given what its last drop calls.
+    /// The session of this key, created if missing. `create` gets the function to call when the session is dropped.
     pub(crate) fn get_or_insert(
         self: &Arc<Self>,
         key: &SessionKey,
@@ -52,7 +52,7 @@ impl SessionIndex {
         })
     }
 
-    /// The session of this key, when it is live or somebody holds it.
+    /// The session of this key, if it is live or has a handle.
     pub(crate) fn get(&self, key: &SessionKey) -> Option<Arc<SessionEntry>> {
         self.sessions.get(key)?.upgrade()
     }
@@ -61,7 +61,7 @@ impl SessionIndex {
         self.sessions.len()
     }
 
-    /// All of them, as they are now.
+    /// All sessions at this moment.
     pub(crate) fn all(&self) -> Vec<Arc<SessionEntry>> {
         // Upgraded ones are dropped by the caller, when no shard is locked.
         self.sessions.iter().filter_map(|entry| entry.value().upgrade()).collect()

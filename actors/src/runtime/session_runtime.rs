@@ -1,4 +1,4 @@
-//! The runtime that a host holds.
+//! The handle of the session runtime.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ use crate::supervision::{
 };
 use crate::tenants::{TenantAccounts, TenantLimits};
 
-/// Sessions of many tenants, supervised. Cheap to clone; dropping the last clone stops everything in order, in the
-/// background: use [`SessionRuntime::shutdown`] to know.
+/// The sessions of many tenants, supervised. Cheap to clone. Dropping the last clone stops everything in order in the
+/// background; use [`SessionRuntime::shutdown`] to wait for that.
 #[derive(Clone)]
 pub struct SessionRuntime {
     inner: Arc<Inner>,
@@ -43,18 +43,19 @@ struct Inner {
 }
 
 impl SessionRuntime {
-    /// Starts the tree, and returns when the journal is open.
+    /// Starts the tree. Returns when the journal is open.
     ///
     /// # Errors
-    /// When the journal cannot be opened, or that took too long.
+    /// If the journal cannot be opened in time.
     pub async fn spawn(options: TreeOptions) -> Result<Self, TreeError> {
         Self::spawn_with_pools(options, Vec::new()).await
     }
 
-    /// The same with pools of spares ([`crate::pool::PoolSpec`]), which fail each for itself. They stop after all sessions.
+    /// Starts the tree with pools ([`crate::pool::PoolSpec`]), each under its own restart limit. Pools stop after all
+    /// sessions.
     ///
     /// # Errors
-    /// As [`SessionRuntime::spawn`]. No spare is waited for.
+    /// As for [`SessionRuntime::spawn`]. It does not wait for warm items.
     pub async fn spawn_with_pools(options: TreeOptions, pools: Vec<ChildSpec>) -> Result<Self, TreeError> {
         let (journal, access) = journal_actor(options.journal, options.journal_timeout)?;
         let (registry_spec, registry) = RegistrySpec::new().options(options.registry).build()?;
@@ -94,10 +95,10 @@ impl SessionRuntime {
         })
     }
 
-    /// Opens a new session: it is recorded with its profile, and started.
+    /// Opens a new session: records it with its profile, and starts it.
     ///
     /// # Errors
-    /// When it cannot be recorded or started. What is recorded stays.
+    /// If it cannot be recorded or started. What is recorded stays.
     pub async fn open(&self, spec: NewSession) -> Result<Session, TreeError> {
         if self.is_draining() {
             return Err(TreeError::Draining);
@@ -116,10 +117,10 @@ impl SessionRuntime {
         self.get_or_attach(&key).await
     }
 
-    /// A session that was opened before, here or by another process. A turn that was under way goes on.
+    /// Finds a session that was opened before, by this or another process. An interrupted turn continues.
     ///
     /// # Errors
-    /// [`TreeError::NotFound`] when the tenant has none of this id.
+    /// [`TreeError::NotFound`] if the tenant has none of this id.
     pub async fn session(&self, tenant: &TenantId, id: SessionId) -> Result<Session, TreeError> {
         let key = SessionKey::new(tenant.clone(), id);
         if let Some(entry) = self.inner.index.get(&key) {
@@ -137,7 +138,7 @@ impl SessionRuntime {
         }
     }
 
-    /// The session of a key that is in the journal, started.
+    /// Starts the session of this key, which is in the journal.
     async fn get_or_attach(&self, key: &SessionKey) -> Result<Session, TreeError> {
         let deadline = SystemClock.deadline(self.inner.services.options.deadline);
         let parent = match self.inner.tenants.supervisor(&key.tenant, deadline).await {
@@ -154,24 +155,25 @@ impl SessionRuntime {
         Ok(session)
     }
 
-    /// Whether a session is live in this process, or somebody here holds a handle of it.
+    /// Whether a session is live in this process or has a handle here.
     #[must_use]
     pub fn contains(&self, key: &SessionKey) -> bool {
         self.inner.index.get(key).is_some()
     }
 
-    /// What this knows must not leave a session either: see [`Session::add_secrets`]. Nothing, where nobody here has the session.
+    /// Redacts these secrets in a session from now on; see [`Session::add_secrets`]. Does nothing if the session is not
+    /// known here.
     pub fn add_secrets(&self, key: &SessionKey, secrets: &Redactor) {
         if let Some(entry) = self.inner.index.get(key) {
             entry.add_secrets(secrets);
         }
     }
 
-    /// Stops a session in order, whatever it does, and waits until nothing of it runs here. A message through a handle of it
-    /// revives it.
+    /// Stops a session in order and waits until nothing of it runs here. A message through one of its handles revives
+    /// it.
     ///
     /// # Errors
-    /// When it did not end before the deadline.
+    /// If it did not stop before the deadline.
     pub async fn stop(&self, key: &SessionKey, deadline: Deadline) -> Result<(), TreeError> {
         let Some(supervisor) = self.inner.tenants.get(&key.tenant) else { return Ok(()) };
         let child = ChildId::new(key.session.to_string())?;
@@ -182,19 +184,19 @@ impl SessionRuntime {
         }
     }
 
-    /// Forgets a session for ever, here and in the journal: one that is live here is stopped first.
+    /// Deletes a session here and in the journal. A live session is stopped first.
     ///
     /// # Errors
-    /// [`TreeError::NotFound`] when the tenant has none of this id; [`SessionError::TakenOver`] when another process has
-    /// it; [`TreeError::NotStopped`] when it did not end before the deadline: then it may be forgotten or not.
+    /// [`TreeError::NotFound`] if the tenant has none of this id; [`SessionError::TakenOver`] if another process has
+    /// it; [`TreeError::NotStopped`] if it did not stop before the deadline: it may be deleted or not then.
     pub async fn delete(&self, key: &SessionKey, deadline: Deadline) -> Result<(), TreeError> {
         self.delete_as(key, None, deadline).await
     }
 
-    /// The same for a session in which nothing was recorded since it was looked at, when it held so many `events`.
+    /// Deletes a session if it still has exactly this many `events`.
     ///
     /// # Errors
-    /// As [`SessionRuntime::delete`]; [`JournalError::Conflict`] when it holds more by now: it is kept, whoever used it.
+    /// As for [`SessionRuntime::delete`]; [`JournalError::Conflict`] if it has more events by now: it is kept.
     pub async fn delete_unchanged(
         &self,
         key: &SessionKey,
@@ -246,13 +248,13 @@ impl SessionRuntime {
         stopped
     }
 
-    /// What tenants may have, and what they have.
+    /// The limits and the spending of tenants.
     #[must_use]
     pub fn accounts(&self) -> &TenantAccounts {
         &self.inner.services.accounts
     }
 
-    /// What the tenant may have, from now on; `None`: what every tenant may. What waited for that goes on.
+    /// Sets the limits of a tenant from now on; `None`: the default limits. Requests that waited for them continue.
     pub fn set_limits(&self, tenant: &TenantId, terms: Option<TenantLimits>) {
         self.inner.services.accounts.set(tenant, terms);
         for session in self.inner.index.all().iter().filter(|session| session.key.tenant == *tenant) {
@@ -260,28 +262,28 @@ impl SessionRuntime {
         }
     }
 
-    /// The same as [`SessionRuntime::add_secrets`], in all sessions of the tenant.
+    /// Redacts these secrets in all sessions of a tenant; see [`SessionRuntime::add_secrets`].
     pub fn add_secrets_all(&self, tenant: &TenantId, secrets: &Redactor) {
         for session in self.inner.index.all().iter().filter(|session| session.key.tenant == *tenant) {
             session.add_secrets(secrets);
         }
     }
 
-    /// Ends all sessions of a tenant that are live here, and what supervises them. Whoever opens or uses one afterwards has it started anew;
-    /// the host sees to it that nobody does.
+    /// Stops all sessions of a tenant that are live here, and their supervisor. A later use starts it again; the caller
+    /// must ensure that there is none.
     ///
     /// # Errors
-    /// [`TreeError::Tenant`] when they did not end before the deadline.
+    /// [`TreeError::Tenant`] if they did not stop before the deadline.
     pub async fn end_tenant(&self, tenant: &TenantId, deadline: Deadline) -> Result<(), TreeError> {
         self.inner.tenants.end(tenant, deadline).await
     }
 
-    /// Forgets all sessions of a tenant for ever, with what was counted of it, here and in the journal: those that are live here
-    /// are stopped first. Whoever opens sessions of the tenant meanwhile may lose them; the host sees to it that nobody does.
+    /// Deletes all sessions of a tenant and its counters, here and in the journal. Live sessions are stopped first.
+    /// Sessions that are opened meanwhile may be lost; the caller must ensure that there are none.
     ///
     /// # Errors
-    /// [`SessionError::TakenOver`] when another process, which is not among the `dead`, has one of them;
-    /// [`TreeError::Tenant`] when they did not end before the deadline. Nothing is forgotten then.
+    /// [`SessionError::TakenOver`] if another process, which is not among the `dead`, has one of them;
+    /// [`TreeError::Tenant`] if they did not stop before the deadline. Nothing is deleted then.
     pub async fn delete_tenant(
         &self,
         tenant: &TenantId,
@@ -321,31 +323,31 @@ impl SessionRuntime {
         self.inner.services.draining.is_cancelled()
     }
 
-    /// The way to the journal, for what is asked of it beside sessions.
+    /// The journal, for requests that concern no session.
     #[must_use]
     pub fn journal(&self) -> &JournalHandle {
         &self.inner.services.journal
     }
 
-    /// The registry of skills.
+    /// The catalog registry.
     #[must_use]
     pub fn registry(&self) -> &CatalogRegistry {
         &self.inner.registry
     }
 
-    /// Who does chores in the background.
+    /// The maintenance scheduler.
     #[must_use]
     pub fn maintenance(&self) -> &MaintenanceScheduler {
         &self.inner.maintenance
     }
 
-    /// Everything that runs, as it is now. Asks no actor, so it works also when all of them hang.
+    /// All actors at this moment. Asks no actor, so it works also if all of them hang.
     #[must_use]
     pub fn tree(&self) -> ActorTree {
         self.inner.root.tree()
     }
 
-    /// How it is.
+    /// The health of the runtime.
     #[must_use]
     pub fn health(&self) -> Health {
         Health {
@@ -357,11 +359,11 @@ impl SessionRuntime {
         }
     }
 
-    /// Begins no turn any more, and returns when those that run are over or wait for a person: what is queued stays
-    /// queued. There is no way back but a new runtime.
+    /// Lets no new turn start. Returns when all running turns have ended or wait for a person. Queued messages stay
+    /// queued. Only a new runtime starts turns again.
     ///
     /// # Errors
-    /// [`SessionError::DeadlinePassed`] when turns still run then; they go on.
+    /// [`SessionError::DeadlinePassed`] if turns still run at the deadline; they continue.
     pub async fn drain(&self, deadline: Deadline) -> Result<(), TreeError> {
         self.inner.services.draining.cancel();
         let empty = async {
@@ -376,11 +378,11 @@ impl SessionRuntime {
         }
     }
 
-    /// Stops everything in order: turns that run are interrupted and their ends recorded, leases are given back, the
-    /// journal's actor goes last. May be called as often as one likes.
+    /// Stops everything in order. Running turns are interrupted and their ends recorded, leases are released, and the
+    /// journal's actor stops last. May be called several times.
     ///
     /// # Errors
-    /// When the deadline passed before; what was left was killed, and is recovered by the next start.
+    /// If the deadline passed before. What was left was killed, and is recovered at the next start.
     pub async fn shutdown(&self, deadline: Deadline) -> Result<(), TreeError> {
         self.inner.services.draining.cancel();
         let stopped = self.inner.root.shutdown(deadline).await;
@@ -389,7 +391,7 @@ impl SessionRuntime {
     }
 }
 
-/// The first events of a session with this profile and this history.
+/// The first events of a session with this profile and history.
 fn first_events(profile: SessionProfile, history: Vec<Message>) -> Result<Vec<Event>, SessionError> {
     let mut begin = vec![CommandKind::Open { profile: Box::new(profile) }];
     if !history.is_empty() {
@@ -407,7 +409,7 @@ fn first_events(profile: SessionProfile, history: Vec<Message>) -> Result<Vec<Ev
 }
 
 impl Inner {
-    /// Whoever listens to a session has heard everything.
+    /// Closes all subscriptions after their last event.
     fn close_subscriptions(&self) {
         for session in self.index.all() {
             session.observer.hub.close(SessionError::ShuttingDown);
@@ -415,7 +417,7 @@ impl Inner {
     }
 }
 
-/// The tree ends in the background, and nobody waits for that.
+/// The tree stops in the background, without anybody waiting.
 impl Drop for Inner {
     fn drop(&mut self) {
         self.close_subscriptions();

@@ -1,6 +1,6 @@
-//! A lock for each tenant, for as long as somebody has it or waits for it.
+//! A lock for each tenant, which exists while somebody holds it or waits for it.
 //!
-//! State: the locks that are in use, in memory. None belongs to a tenant that nobody starts or ends.
+//! State: the locks in use, in memory. A tenant that nobody starts or stops has none.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use conjure_base::{Clock as _, Deadline, SystemClock, TenantId};
 use tokio::sync::OwnedMutexGuard;
 
-/// One holder at a time for each tenant; nobody waits for another tenant's.
+/// One lock for each tenant.
 #[derive(Debug, Default)]
 pub(super) struct TenantLocks {
     locked: Mutex<HashMap<TenantId, Weak<tokio::sync::Mutex<()>>>>,
 }
 
 impl TenantLocks {
-    /// The tenant's lock; none where it was not had before the deadline.
+    /// The tenant's lock; `None` if it was not acquired before the deadline.
     pub(super) async fn lock(&self, tenant: &TenantId, deadline: Deadline) -> Option<OwnedMutexGuard<()>> {
         let lock = self.of(tenant);
         tokio::select! {

@@ -1,8 +1,8 @@
-//! The tenants' supervisors: one dynamic supervisor for each, in a few partitions.
+//! The tenants' supervisors: one dynamic supervisor for each tenant, below a few partitions.
 //!
-//! A tenant's supervisor is started for a session of the tenant, and stays while a session lives, or somebody has one; then it is ended
-//! by a chore ([`StopIdleTenants`]), as an idle tenant should cost nothing. Its sessions are temporary children: one that gives up is forgotten
-//! there, and costs its siblings nothing.
+//! A tenant's supervisor is started for its first session, and stays while a session is live or has a handle. Then a
+//! maintenance task ([`StopIdleTenants`]) stops it, because an idle tenant should cost nothing. Sessions are temporary
+//! children: one that fails for good is forgotten and does not affect the others.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -21,14 +21,14 @@ use crate::supervision::{
 };
 use crate::tenants::TenantAccounts;
 
-/// The way to the tenants' supervisors.
+/// Starts, finds and stops the supervisors of tenants.
 #[derive(Debug)]
 pub(crate) struct TenantSupervisors {
     partitions: Partitions,
     capacity: usize,
-    /// Whoever starts something below one of them shares it: while somebody does, it is not idle.
+    /// The supervisors. Who starts something below one shares it, and it is not idle meanwhile.
     supervisors: DashMap<TenantId, Arc<Supervisor>>,
-    /// One caller at a time has a tenant's supervisor started or ended.
+    /// Held by the caller that starts or stops a tenant's supervisor.
     locks: TenantLocks,
 }
 
@@ -37,7 +37,7 @@ impl TenantSupervisors {
         Arc::new(Self { partitions, capacity, supervisors: DashMap::new(), locks: TenantLocks::default() })
     }
 
-    /// What a partition is: its tenants fail each for itself.
+    /// The spec of a partition. Its tenants do not affect each other.
     pub(crate) fn partition(id: ChildId) -> SupervisorSpec<Dynamic> {
         SupervisorSpec::dynamic(id).intensity_scope(IntensityScope::PerChild)
     }
@@ -46,7 +46,7 @@ impl TenantSupervisors {
         self.supervisors.get(tenant).map(|known| Arc::clone(&known))
     }
 
-    /// The tenant's supervisor.
+    /// The tenant's supervisor, started if missing.
     pub(crate) async fn supervisor(
         &self,
         tenant: &TenantId,
@@ -78,7 +78,8 @@ impl TenantSupervisors {
         Ok(supervisor)
     }
 
-    /// Ends the supervisors that nobody uses; those that somebody may want just now, too: they are started anew. How many.
+    /// Stops the supervisors that nobody uses, and returns how many. A supervisor that is needed again is started
+    /// again.
     async fn end_idle(&self, deadline: Deadline) -> Result<u64, TreeError> {
         let idle = self.supervisors.iter().filter(|known| is_idle(known.key(), known.value()));
         let idle: Vec<TenantId> = idle.map(|known| known.key().clone()).collect();
@@ -98,7 +99,7 @@ impl TenantSupervisors {
         Ok(ended)
     }
 
-    /// Ends the tenant's supervisor with all its sessions, in order, and forgets it.
+    /// Stops the tenant's supervisor with all its sessions in order, and forgets it.
     pub(crate) async fn end(&self, tenant: &TenantId, deadline: Deadline) -> Result<(), TreeError> {
         // Nobody has it started meanwhile.
         let _one = self.lock(tenant, deadline).await?;
@@ -119,7 +120,7 @@ impl TenantSupervisors {
         Err(TreeError::Tenant(StartError::Request(late)))
     }
 
-    /// The sessions of all tenants.
+    /// Counts the sessions of all tenants.
     pub(crate) fn sessions(&self) -> ChildCounts {
         self.supervisors.iter().map(|known| known.count()).fold(ChildCounts::default(), ChildCounts::plus)
     }
@@ -129,12 +130,12 @@ impl TenantSupervisors {
     }
 }
 
-/// Whether only the map has it: others have got it while its entry was locked, or not at all.
+/// Whether only the map holds it. Others get it while its entry is locked, or not at all.
 fn is_idle(_: &TenantId, supervisor: &Arc<Supervisor>) -> bool {
     Arc::strong_count(supervisor) == 1 && supervisor.count().all == 0
 }
 
-/// Ends the supervisors of tenants of which no session lives here, and nobody has one; has charged what they owe.
+/// Stops the supervisors of tenants without a live session and without handles, and submits their pending charges.
 pub(crate) struct StopIdleTenants(Weak<TenantSupervisors>, TenantAccounts);
 
 impl StopIdleTenants {
@@ -155,7 +156,7 @@ impl MaintenanceTask for StopIdleTenants {
         Duration::from_secs(60)
     }
 
-    /// How many supervisors were ended.
+    /// Returns how many supervisors were stopped.
     fn run(&self, deadline: Deadline) -> BoxFuture<'_, Result<u64, Failure>> {
         Box::pin(async move {
             self.1.flush_pending();

@@ -1,4 +1,4 @@
-//! The place that an actor's incarnations take one after another, so that an address stays good over restarts.
+//! The slot that an actor's incarnations occupy one after another, so that its address stays valid over restarts.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,14 +6,14 @@ use ractor::{ActorRef, Message};
 
 use super::incarnation::Incarnation;
 
-/// Who is at a place now, if anybody.
+/// The current occupant of a slot, if any.
 pub(crate) struct ActorSlot<T> {
     state: Mutex<SlotState<T>>,
 }
 
 struct SlotState<T> {
     current: Option<ActorRef<T>>,
-    /// The last incarnation that took the place; it may be gone.
+    /// The last incarnation in the slot; it may be gone.
     incarnation: Option<Arc<Incarnation>>,
     incarnations: u64,
 }
@@ -27,7 +27,7 @@ impl<T: Message> ActorSlot<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of the incarnation that is about to come.
+    /// The number of the next incarnation.
     pub(crate) fn next_incarnation(&self) -> u64 {
         let mut state = self.state();
         state.incarnations += 1;
@@ -40,7 +40,7 @@ impl<T: Message> ActorSlot<T> {
         state.incarnation = Some(Arc::clone(incarnation));
     }
 
-    /// Leaves the place, unless another has taken it.
+    /// Leaves the slot, unless another incarnation has taken it.
     pub(crate) fn detach(&self, incarnation: &Arc<Incarnation>) {
         let mut state = self.state();
         if state.incarnation.as_ref().is_some_and(|current| Arc::ptr_eq(current, incarnation)) {
@@ -57,7 +57,7 @@ impl<T: Message> ActorSlot<T> {
     }
 }
 
-/// Leaves the place when it is dropped.
+/// Leaves the slot when it is dropped.
 pub(crate) struct SlotGuard<T: Message> {
     pub(crate) slot: Arc<ActorSlot<T>>,
     pub(crate) incarnation: Arc<Incarnation>,

@@ -1,7 +1,8 @@
-//! Where messages to a worker go: bounded, and good over its restarts.
+//! The address of a worker: a bounded queue that stays valid over the worker's restarts.
 //!
-//! `ractor`'s mailboxes are unbounded, so admission is bounded before: each message carries a permit out of a fixed number,
-//! which comes back when the message is taken up or lost with its receiver. A full queue is a value, at once.
+//! The mailboxes of `ractor` are unbounded, so the bound is enforced before: each message carries one of a fixed number
+//! of permits. The permit returns when the message is handled or lost with its receiver. A full queue is an immediate
+//! error.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,48 +17,48 @@ use super::id::ChildId;
 use super::monitor::{Down, MessageMonitor, Monitor};
 use super::node::MailboxGauge;
 
-/// What is in a worker's mailbox.
+/// An entry of a worker's mailbox.
 pub(crate) enum Envelope<M> {
     Message {
         message: M,
         permit: OwnedSemaphorePermit,
     },
-    /// It may have been idle for long enough.
+    /// The worker may have been idle for long enough to stop.
     Idle,
 }
 
-/// The place of a worker, over all its incarnations, and how many messages may wait for it.
+/// The slot of a worker, over all its incarnations, and the permits of its queue.
 pub(crate) struct WorkerEndpoint<M: Send + 'static> {
     pub(crate) id: ChildId,
     pub(crate) slot: Arc<ActorSlot<Envelope<M>>>,
     pub(crate) gauge: MailboxGauge,
 }
 
-/// Sends messages to a worker: to whichever incarnation runs. Cheap to clone.
+/// Sends messages to the running incarnation of a worker. Cheap to clone.
 ///
-/// A message is taken up at most once. Those that wait for an incarnation that ends are lost with it; a call then says
-/// [`CallError::Lost`].
+/// A message is handled at most once. Messages that wait for an incarnation that ends are lost with it; their callers
+/// get [`CallError::Lost`].
 pub struct Address<M: Send + 'static> {
     endpoint: Arc<WorkerEndpoint<M>>,
 }
 
-/// A message that was not sent, given back.
+/// A message that was not sent; it is returned.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError<M> {
-    /// No incarnation takes messages now: not started, ended, or waiting for its restart.
+    /// No incarnation accepts messages now: the worker is not started, has ended, or waits for its restart.
     #[error("the actor is not running")]
     NotRunning(M),
-    /// As many messages wait as may.
+    /// The queue is full.
     #[error("the actor's queue is full")]
     Full(M),
-    /// There was no room before the deadline.
+    /// There was no room in the queue before the deadline.
     #[error("the actor's queue was full until the deadline")]
     DeadlinePassed(M),
 }
 
 impl<M> SendError<M> {
-    /// The message.
+    /// The returned message.
     pub fn into_message(self) -> M {
         match self {
             Self::NotRunning(message) | Self::Full(message) | Self::DeadlinePassed(message) => message,
@@ -86,7 +87,7 @@ impl<M: Send + 'static> Address<M> {
         &self.endpoint.id
     }
 
-    /// Whether an incarnation takes messages now.
+    /// Whether an incarnation accepts messages now.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.endpoint.slot.current().is_some()
@@ -98,10 +99,10 @@ impl<M: Send + 'static> Address<M> {
         self.endpoint.gauge.waiting()
     }
 
-    /// Sends without waiting.
+    /// Sends a message without waiting.
     ///
     /// # Errors
-    /// When nobody is there, or the queue is full; the message comes back.
+    /// If no incarnation runs or the queue is full. The error returns the message.
     pub fn send(&self, message: M) -> Result<(), SendError<M>> {
         match Arc::clone(&self.endpoint.gauge.room).try_acquire_owned() {
             Ok(permit) => self.deliver(message, permit),
@@ -111,10 +112,10 @@ impl<M: Send + 'static> Address<M> {
         }
     }
 
-    /// Sends as soon as there is room; those that wait are served in their order.
+    /// Sends a message as soon as there is room. Waiting senders are served in order.
     ///
     /// # Errors
-    /// When nobody is there, or there was no room before the deadline; the message comes back.
+    /// If no incarnation runs, or there was no room before the deadline. The error returns the message.
     pub async fn send_with_deadline(&self, message: M, deadline: Deadline) -> Result<(), SendError<M>> {
         let room = Arc::clone(&self.endpoint.gauge.room).acquire_owned();
         tokio::select! {
@@ -142,11 +143,11 @@ impl<M: Send + 'static> Address<M> {
         }
     }
 
-    /// Sends a message that carries a [`Reply`], and waits for the answer until the deadline. An answer that comes later
-    /// is dropped; the work for it may have been done.
+    /// Sends a message with a [`Reply`], and waits for the answer until the deadline. A later answer is dropped; the
+    /// work may have been done nevertheless.
     ///
     /// # Errors
-    /// When the message was not sent, or no answer came.
+    /// If the message was not sent, or no answer came.
     pub async fn call<R: Send + 'static>(
         &self,
         deadline: Deadline,
@@ -170,14 +171,14 @@ impl<M: Send + 'static> Address<M> {
         self.endpoint.slot.incarnation().map(|incarnation| incarnation.number)
     }
 
-    /// Watches the last incarnation; `None` before the first.
+    /// Monitors the last incarnation; `None` before the first.
     #[must_use]
     pub fn monitor(&self) -> Option<Monitor> {
         self.endpoint.slot.incarnation().map(|incarnation| Monitor::of(&incarnation))
     }
 
-    /// Has one message sent to `watcher` when the last incarnation is gone; `None` before the first. `message` should do
-    /// no more than make a message; where `watcher` is gone or full by then, it is dropped.
+    /// Sends one message to `watcher` when the last incarnation is gone; `None` before the first. `message` should only
+    /// create the message. If `watcher` is gone or full by then, the message is dropped.
     #[must_use]
     pub fn monitor_into<W: Send + 'static>(
         &self,
@@ -192,7 +193,7 @@ impl<M: Send + 'static> Address<M> {
         }))
     }
 
-    /// Ends the incarnation that runs at whatever it awaits, without asking; its supervisor takes that for abnormal.
+    /// Kills the running incarnation, whatever it awaits. Its supervisor treats that as an abnormal exit.
     pub fn kill(&self) {
         if let Some(incarnation) = self.endpoint.slot.incarnation() {
             incarnation.kill();

@@ -1,9 +1,9 @@
-//! How long a failed child waits until it is started again.
+//! The delay before a failed child is restarted.
 
 use std::time::Duration;
 
-/// A wait that doubles with each failure up to a cap, of which each child takes a random part ("full jitter"), so that
-/// a thousand that failed together do not come back together. A child that ran for the healthy time begins anew.
+/// An exponential delay with a cap and full jitter: each child waits a random part of it, so that many children that
+/// failed together do not restart together. A child that ran for the healthy time starts with the first delay again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Backoff {
     first: Duration,
@@ -12,30 +12,30 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// No wait: started again at once, as in OTP.
+    /// No delay: restarts are immediate, as in OTP.
     pub const NONE: Self = Self { first: Duration::ZERO, cap: Duration::ZERO, healthy: Duration::ZERO };
 
-    /// The first wait is at most `first`, each following at most twice that before and never more than `cap`; after
-    /// `healthy` without a failure the next one is the first again.
+    /// The first delay is at most `first`. Each next one is at most twice as long, and never longer than `cap`. After
+    /// `healthy` without a failure the first delay applies again.
     #[must_use]
     pub const fn new(first: Duration, cap: Duration, healthy: Duration) -> Self {
         Self { first, cap, healthy }
     }
 
-    /// For how long a child must have run for its failures to be forgotten.
+    /// How long a child must run until its failures are forgotten.
     #[must_use]
     pub const fn healthy(self) -> Duration {
         self.healthy
     }
 
-    /// The longest that the wait after `failures` earlier ones (0: the first) can be.
+    /// The longest possible delay after this many earlier failures (0: the first).
     #[must_use]
     pub fn ceiling(self, failures: u32) -> Duration {
         let doubled = 2_u32.checked_pow(failures).and_then(|factor| self.first.checked_mul(factor));
         doubled.map_or(self.cap, |ceiling| ceiling.min(self.cap))
     }
 
-    /// The wait after `failures` earlier ones: the part of the ceiling that `random`, 64 random bits, says.
+    /// The delay after this many earlier failures: the part of the ceiling that `random`, 64 random bits, selects.
     #[must_use]
     pub fn delay(self, failures: u32, random: u64) -> Duration {
         let ceiling = u64::try_from(self.ceiling(failures).as_nanos()).unwrap_or(u64::MAX);

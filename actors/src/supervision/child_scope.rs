@@ -1,8 +1,9 @@
-//! ChildScope below a worker, on which others stand: started when they are first needed, and ended with the worker.
+//! The scope below a worker in which other actors run. They are started when they are first needed, and end with the
+//! worker.
 //!
-//! They belong to the worker as its lasting work does ([`Context::spawn_joined`](super::Context::spawn_joined)): they are stopped
-//! behind it, in order, and it is gone, and started again, only when nothing of them is left. Where it was killed, they are, too.
-//! Nobody starts them again but whoever needs them.
+//! They belong to the worker as its joined work does ([`Context::spawn_joined`](super::Context::spawn_joined)). They
+//! are stopped after the worker, in order, and the worker counts as gone, and is restarted, only when nothing of them
+//! is left. If the worker was killed, they are killed as well. Nobody restarts them automatically.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -19,23 +20,23 @@ use super::node::Node;
 use super::root::Root;
 use super::spec::ChildSpec;
 
-/// Where actors can stand below one incarnation of a worker. Cheap to clone.
+/// Starts actors below one incarnation of a worker. Cheap to clone.
 #[derive(Clone)]
 pub struct ChildScope {
     pub(super) incarnation: Arc<Incarnation>,
-    /// Weak: ground that somebody keeps must not keep the incarnation.
+    /// Weak, because a scope that somebody keeps must not keep the incarnation.
     pub(super) guard: Weak<IncarnationGuard>,
     pub(super) shutdown: CancellationToken,
     pub(super) background: TaskTracker,
 }
 
 impl ChildScope {
-    /// Starts an actor here, and returns when its start is over. It runs without its caller, and is started once at a time: the caller
-    /// sees to it that nothing is left of the one before.
+    /// Starts an actor in this scope, and returns when its start has ended. The start continues if the caller stops
+    /// waiting. The caller must ensure that nothing is left of an earlier incarnation.
     ///
     /// # Errors
-    /// [`StartError::Failed`] when it did not start; [`RequestError::NotRunning`] when the worker is over;
-    /// [`RequestError::DeadlinePassed`] when it took too long, and may still start.
+    /// [`StartError::Failed`] if it did not start; [`RequestError::NotRunning`] if the worker has ended;
+    /// [`RequestError::DeadlinePassed`] if it took too long and may still start.
     pub async fn start(&self, spec: Arc<ChildSpec>, deadline: Deadline) -> Result<(), StartError> {
         let is_over = || RequestError::NotRunning(self.incarnation.id().clone());
         let guard = self.guard.upgrade().ok_or_else(is_over)?;
@@ -60,7 +61,7 @@ impl ChildScope {
         }
     }
 
-    /// Starts it, and returns when nothing of it is left.
+    /// Runs the child, and returns when nothing of it is left.
     async fn run_child(
         &self,
         spec: &ChildSpec,

@@ -1,4 +1,4 @@
-//! What a worker knows of itself, and what it can have done while it stays responsive.
+//! The context of a worker: its identity, and its tracked work.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,7 +18,7 @@ use super::id::ChildId;
 use super::incarnation::{Incarnation, IncarnationGuard};
 use super::timer::IdleTimer;
 
-/// One incarnation of a worker, as it sees itself. Cheap to clone.
+/// The context of one incarnation of a worker. Cheap to clone.
 pub struct Context<M: Send + 'static> {
     inner: Arc<Inner<M>>,
 }
@@ -26,17 +26,17 @@ pub struct Context<M: Send + 'static> {
 struct Inner<M: Send + 'static> {
     address: Address<M>,
     incarnation: Arc<Incarnation>,
-    /// Weak: a context that somebody keeps must not keep the incarnation.
+    /// Weak, because a context that somebody keeps must not keep the incarnation.
     guard: Weak<IncarnationGuard>,
-    /// The actor is over, and so is the work that it started.
+    /// Cancelled when the actor has ended, and with it the work that it started.
     shutdown: CancellationToken,
     jobs: TaskTracker,
-    /// What goes on for as long as the actor does.
+    /// Tracks work that runs as long as the actor does.
     background: TaskTracker,
     idle_timer: Option<Arc<IdleTimer>>,
 }
 
-/// Work beside an actor is under way: while it is, the actor is there, and it is not idle.
+/// Tracked work is running: the actor is neither gone nor idle meanwhile.
 struct WorkGuard {
     idle_timer: Option<Arc<IdleTimer>>,
     _guard: Arc<IncarnationGuard>,
@@ -50,25 +50,25 @@ impl Drop for WorkGuard {
     }
 }
 
-/// Work that an actor started and follows. Dropping it aborts the work at its next await; work that blocks a thread
-/// goes on to its end.
+/// Work that an actor started and follows. Dropping it aborts the work at its next await. Work that blocks a thread
+/// runs to its end.
 #[must_use = "dropping it aborts the work"]
 #[derive(Debug)]
 pub struct Job(AbortOnDropHandle<()>);
 
 impl Job {
-    /// Whether the work is over.
+    /// Whether the work has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.0.is_finished()
     }
 
-    /// Leaves the work to the actor, with which it is aborted.
+    /// Detaches the work. It is aborted when the actor ends.
     pub fn detach(self) {
         drop(self.0.detach());
     }
 
-    /// Waits until the work is over.
+    /// Waits until the work has ended.
     pub async fn wait(self) {
         // What went wrong in it was said where it went wrong.
         let _ = self.0.await;
@@ -94,61 +94,61 @@ impl<M: Send + 'static> Context<M> {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Its own address.
+    /// The worker's own address.
     #[must_use]
     pub fn address(&self) -> &Address<M> {
         &self.inner.address
     }
 
-    /// Its id.
+    /// The worker's id.
     #[must_use]
     pub fn id(&self) -> &ChildId {
         self.inner.incarnation.id()
     }
 
-    /// The ids from the root to it, with `/` between them.
+    /// The ids from the root to the worker, separated by `/`.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.inner.incarnation.node.path
     }
 
-    /// Which incarnation it is, from 1.
+    /// The number of the incarnation, from 1.
     #[must_use]
     pub fn incarnation(&self) -> u64 {
         self.inner.incarnation.number
     }
 
-    /// Whose it is.
+    /// The tenant to which the worker belongs.
     #[must_use]
     pub fn tenant(&self) -> Option<&TenantId> {
         self.inner.incarnation.node.labels.tenant.as_ref()
     }
 
-    /// Which conversation it belongs to.
+    /// The session to which the worker belongs.
     #[must_use]
     pub fn session(&self) -> Option<SessionId> {
         self.inner.incarnation.node.labels.session
     }
 
-    /// Cancelled when its supervisor wants it to stop. A handler that takes long watches it.
+    /// Cancelled when the supervisor asks the worker to stop. Slow handlers should watch it.
     #[must_use]
     pub fn stopping(&self) -> &CancellationToken {
         &self.inner.incarnation.stopping
     }
 
-    /// Says in the tree what it waits for, until the guard is dropped.
+    /// Shows in the tree what the worker waits for, until the guard is dropped.
     pub fn waiting_for(&self, what: impl Into<Cow<'static, str>>) -> WaitReasonGuard {
         self.inner.incarnation.node.state().waiting_for = Some(what.into());
         WaitReasonGuard { incarnation: Arc::clone(&self.inner.incarnation) }
     }
 
-    /// Runs `work` beside the actor, which stays responsive; it tells by a message what came of it. It is aborted when
-    /// the actor ends, and the actor counts as gone only when it is over.
+    /// Runs `work` beside the actor, which stays responsive. The work reports its result in a message. It is aborted
+    /// when the actor ends, and the actor counts as gone only when it has ended.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> Job {
         self.track(&self.inner.jobs, self.work_guard(), work)
     }
 
-    /// As [`Context::spawn`], for what goes on for as long as the actor does: it does not keep the actor from being idle.
+    /// As [`Context::spawn`], for work that runs as long as the actor does. It does not keep the actor from being idle.
     pub fn spawn_background(&self, work: impl Future<Output = ()> + Send + 'static) -> Job {
         self.track(&self.inner.background, self.background(), work)
     }
@@ -177,10 +177,10 @@ impl<M: Send + 'static> Context<M> {
         Job(AbortOnDropHandle::new(tracker.spawn(task)))
     }
 
-    /// Runs `work` beside the actor to its end, whatever ends the actor: it is given a token that is cancelled when the
-    /// actor is over, and is not aborted then. Until it is over, the actor is not gone and not started again, so what must be
-    /// put away in order, such as a sandbox, is away before another takes its place. It bounds itself: nothing else does, but
-    /// the end of the Tokio runtime.
+    /// Runs `work` beside the actor to its end, whatever ends the actor. The work gets a token that is cancelled when
+    /// the actor has ended; it is not aborted. Until it ends, the actor is neither gone nor restarted. So things that
+    /// must be cleaned up in order, such as a sandbox, are gone before others replace them. The work must limit its own
+    /// time; otherwise only the end of the Tokio runtime ends it.
     pub fn spawn_joined<F, Fut>(&self, work: F)
     where
         F: FnOnce(CancellationToken) -> Fut + Send + 'static,
@@ -189,8 +189,8 @@ impl<M: Send + 'static> Context<M> {
         self.run_joined(&self.inner.jobs, self.work_guard(), work);
     }
 
-    /// As [`Context::spawn_joined`], for what stands beside the actor all the time: it does not keep the actor from being
-    /// idle.
+    /// As [`Context::spawn_joined`], for work that runs as long as the actor does. It does not keep the actor from
+    /// being idle.
     pub fn spawn_joined_background<F, Fut>(&self, work: F)
     where
         F: FnOnce(CancellationToken) -> Fut + Send + 'static,
@@ -217,8 +217,8 @@ impl<M: Send + 'static> Context<M> {
         drop(tracker.spawn(task));
     }
 
-    /// Runs `work`, which blocks, on a thread beside the actor. Nothing can abort it: until it is over, the actor is not
-    /// gone and not started again.
+    /// Runs blocking `work` on a thread beside the actor. Nothing can abort it. Until it ends, the actor is neither
+    /// gone nor restarted.
     pub fn spawn_blocking(&self, work: impl FnOnce() + Send + 'static) -> Job {
         let incarnation = Arc::clone(&self.inner.incarnation);
         let work_guard = self.work_guard();
@@ -231,7 +231,7 @@ impl<M: Send + 'static> Context<M> {
         Job(AbortOnDropHandle::new(self.inner.jobs.spawn_blocking(task)))
     }
 
-    /// Where others can stand below the actor.
+    /// The scope for actors below this one.
     #[must_use]
     pub fn child_scope(&self) -> ChildScope {
         let Inner { incarnation, guard, shutdown, background, .. } = &*self.inner;
@@ -243,13 +243,13 @@ impl<M: Send + 'static> Context<M> {
         }
     }
 
-    /// Stands for work that begins; nothing when the actor is over.
+    /// Registers work that starts; `None` if the actor has ended.
     fn work_guard(&self) -> Option<WorkGuard> {
         let guard = self.inner.guard.upgrade()?;
         Some(WorkGuard { idle_timer: self.inner.idle_timer.clone(), _guard: guard })
     }
 
-    /// The same for what does not keep the actor busy.
+    /// Registers background work, which does not keep the actor busy.
     fn background(&self) -> Option<WorkGuard> {
         let guard = self.inner.guard.upgrade()?;
         Some(WorkGuard { idle_timer: None, _guard: guard })
@@ -276,7 +276,7 @@ impl<M: Send + 'static> fmt::Debug for Context<M> {
     }
 }
 
-/// An actor says what it waits for.
+/// Shows in the tree what an actor waits for, until it is dropped.
 #[must_use = "the tree says it until this is dropped"]
 #[derive(Debug)]
 pub struct WaitReasonGuard {

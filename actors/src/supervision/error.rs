@@ -1,4 +1,4 @@
-//! What can be wrong with a spec, and what a caller of a supervisor can be told.
+//! The errors of specs, and of requests to a supervisor.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use super::handle::Child;
 use super::id::ChildId;
 use super::tree::ActorTree;
 
-/// A spec that cannot be.
+/// An invalid spec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {
-    /// The text is not the id of a child.
+    /// The text is not a valid child id.
     #[error("`{text}` is not a child's id: it must be 1 to 128 bytes without `/` and control characters")]
     BadId {
-        /// What was given.
+        /// The text.
         text: String,
     },
-    /// Two children of one supervisor have one id.
+    /// Two children of one supervisor have the same id.
     #[error("there are two children `{id}`")]
     DuplicateId {
         /// The id.
         id: ChildId,
     },
-    /// A significant child of a supervisor that no child can end.
+    /// A significant child needs a supervisor with automatic shutdown.
     #[error("child `{id}` is significant, but its supervisor never shuts down because of a child")]
     NeedsAutoShutdown {
         /// The child.
@@ -31,41 +31,41 @@ pub enum SpecError {
     },
 }
 
-/// StopCause a child was not started.
+/// Why a child was not started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// There is a child under this id, and here it is.
+    /// A child with this id exists already.
     #[error("child `{}` is started already", .0.id())]
     AlreadyStarted(Child),
-    /// The child under this id failed too often, the last time so, and is not started until somebody asks for that by
-    /// [`super::Supervisor::restart_child`], or terminates it.
+    /// The child with this id failed too often and is in quarantine. [`super::Supervisor::restart_child`] starts it
+    /// again, and terminating it forgets it.
     #[error("child `{id}` is quarantined ({})", last_exit_text(.exit.as_ref()))]
     Quarantined {
         /// The child.
         id: ChildId,
-        /// How it ended the last time.
+        /// Its last exit.
         exit: Option<Exit>,
     },
-    /// The supervisor has as many children as it may have; those that wait for their restart count.
+    /// The supervisor has as many children as it may. Those that wait for their restart count.
     #[error("the supervisor has {capacity} children, as many as it may")]
     Full {
-        /// How many.
+        /// The maximum number of children.
         capacity: usize,
     },
-    /// The start failed; nothing of the child is left.
+    /// The start failed. Nothing of the child is left.
     #[error("the child {0}")]
     Failed(Exit),
-    /// The child was terminated before its start was over.
+    /// The child was terminated during its start.
     #[error("the child was terminated before its start was over")]
     Terminated,
-    /// There is no child of this id to be started again.
+    /// There is no child of this id to restart.
     #[error("there is no child `{0}`")]
     NotFound(ChildId),
     /// The spec does not fit the supervisor.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// The supervisor could not be asked.
+    /// The request did not reach the supervisor.
     #[error(transparent)]
     Request(#[from] RequestError),
 }
@@ -75,7 +75,7 @@ fn last_exit_text(exit: Option<&Exit>) -> String {
 }
 
 impl StartError {
-    /// Whether the same request may succeed later without anybody doing anything.
+    /// Whether the same request may succeed later without any change.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         match self {
@@ -86,20 +86,20 @@ impl StartError {
     }
 }
 
-/// StopCause a request to a supervisor has no answer.
+/// Why a request to a supervisor has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
     /// It does not run now.
     #[error("supervisor `{0}` is not running")]
     NotRunning(ChildId),
-    /// It is about to end, or ended before it answered.
+    /// It is stopping, or stopped before it answered.
     #[error("supervisor `{0}` is shutting down")]
     ShuttingDown(ChildId),
     /// Too many requests wait for it.
     #[error("too many requests wait for supervisor `{0}`")]
     Overloaded(ChildId),
-    /// It did not answer in time. What was asked for may still happen.
+    /// It did not answer in time. The request may still be carried out.
     #[error("supervisor `{0}` did not answer before the deadline")]
     DeadlinePassed(ChildId),
     /// It has no such child.
@@ -108,29 +108,29 @@ pub enum RequestError {
 }
 
 impl RequestError {
-    /// Whether the same request may succeed later without anybody doing anything.
+    /// Whether the same request may succeed later without any change.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         !matches!(self, Self::NotFound(_))
     }
 }
 
-/// A tree that did not stop in order before its deadline.
+/// The tree did not stop in order before its deadline.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShutdownError {
-    /// What was left at the deadline was killed, and is gone.
+    /// The actors that were left at the deadline were killed, and are gone.
     #[error("the tree did not stop before the deadline, and was killed:\n{still}")]
     Killed {
-        /// What was left at the deadline.
+        /// The actors that were left at the deadline.
         still: Box<ActorTree>,
     },
-    /// What was left was killed and is still there: it blocks a thread.
+    /// The actors that were left were killed and still exist, because they block a thread.
     #[error("the tree was killed, and this is still there after {grace:?}:\n{still}")]
     Stuck {
-        /// What is left.
+        /// The actors that are left.
         still: Box<ActorTree>,
-        /// For how long it was waited for after it was killed.
+        /// How long was waited after the kill.
         grace: Duration,
     },
 }

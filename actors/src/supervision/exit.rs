@@ -1,4 +1,4 @@
-//! How an actor ended. A supervisor decides by the class; people read the cause.
+//! How an actor ended. Supervisors decide by the class; people read the cause.
 
 use std::error::Error;
 use std::fmt;
@@ -7,21 +7,21 @@ use std::time::Duration;
 
 use super::id::ChildId;
 
-/// What a worker returns when it cannot go on. It ends with [`Exit::Failed`].
+/// The error that a worker returns when it cannot continue. It ends with [`Exit::Failed`].
 pub type Failure = Box<dyn Error + Send + Sync + 'static>;
 
-/// The error that a worker failed with. Shared: a supervisor, its monitors and the tree all keep it.
+/// The error with which a worker failed. The supervisor, its monitors and the tree share it.
 #[derive(Debug, Clone)]
 pub struct Cause(Arc<dyn Error + Send + Sync>);
 
 impl Cause {
-    /// Takes a worker's error.
+    /// Wraps a worker's error.
     #[must_use]
     pub fn new(failure: Failure) -> Self {
         Self(Arc::from(failure))
     }
 
-    /// The error itself, to look at its sources or to downcast it.
+    /// The error itself, for its sources or for downcasting.
     #[must_use]
     pub fn error(&self) -> &(dyn Error + Send + Sync + 'static) {
         self.0.as_ref()
@@ -38,21 +38,21 @@ impl fmt::Display for Cause {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Exit {
-    /// It was done, by its own word.
+    /// It stopped by itself.
     Normal,
-    /// Its supervisor asked it to stop and it did, or it is a supervisor that gave up.
+    /// Its supervisor stopped it, or it is a supervisor that gave up.
     Shutdown,
-    /// It was ended without being asked: from outside, or because it did not stop in time.
+    /// It was killed: from outside, or because it did not stop in time.
     Killed,
     /// It returned an error.
     Failed(Cause),
     /// It panicked, with this text.
     Panicked(Arc<str>),
-    /// It never got as far as being started.
+    /// It failed during its start.
     StartFailed(StartFailure),
 }
 
-/// StopCause a start failed.
+/// Why a start failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartFailure {
@@ -62,15 +62,15 @@ pub enum StartFailure {
     /// The start panicked, with this text.
     #[error("it panicked: {0}")]
     Panicked(Arc<str>),
-    /// The start was not over in this time.
+    /// The start took longer than this.
     #[error("it took longer than {0:?}")]
     TooSlow(Duration),
-    /// It is a supervisor, and this child of it did not start.
+    /// It is a supervisor, and this child did not start.
     #[error("its child `{0}` did not start ({1})")]
     Child(ChildId, Arc<Exit>),
 }
 
-/// The class of an [`Exit`]: all that a decision to restart looks at.
+/// The class of an [`Exit`], by which restarts are decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ExitClass {
     /// [`Exit::Normal`].
@@ -88,7 +88,7 @@ pub enum ExitClass {
 }
 
 impl Exit {
-    /// Which class this is of.
+    /// The class of this exit.
     #[must_use]
     pub const fn class(&self) -> ExitClass {
         match self {
@@ -103,8 +103,8 @@ impl Exit {
 }
 
 impl ExitClass {
-    /// A transient child that ended so is started again. Being killed is abnormal; whoever asked for it looks at
-    /// that before.
+    /// Whether a transient child with this exit is restarted. A kill is abnormal; the machine checks before whether it
+    /// was requested.
     #[must_use]
     pub const fn is_abnormal(self) -> bool {
         !matches!(self, Self::Normal | Self::Shutdown)
@@ -124,7 +124,7 @@ impl fmt::Display for Exit {
     }
 }
 
-/// The text of a panic, where it has one.
+/// The text of a panic, if it has one.
 pub(crate) fn panic_text(payload: &(dyn std::any::Any + Send)) -> Arc<str> {
     if let Some(text) = payload.downcast_ref::<&str>() {
         Arc::from(*text)

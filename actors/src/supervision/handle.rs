@@ -1,4 +1,4 @@
-//! What callers hold: a supervisor, over all its incarnations, and a child that was started.
+//! The handles of a supervisor, over all its incarnations, and of a started child.
 
 use std::any::Any;
 use std::fmt;
@@ -19,14 +19,14 @@ use super::spec::ChildSpec;
 use super::supervisor_message::{Request, SupervisorMessage};
 use super::tree::{ActorInfo, ActorTree, ChildCounts, Status};
 
-/// The place of a supervisor, over all its incarnations.
+/// The slot of a supervisor, over all its incarnations.
 pub(crate) struct SupervisorEndpoint {
     pub(crate) id: ChildId,
     pub(crate) slot: Arc<ActorSlot<SupervisorMessage>>,
     pub(crate) gauge: MailboxGauge,
 }
 
-/// A supervisor: whichever incarnation runs. Cheap to clone; dropping it changes nothing.
+/// A handle of a supervisor, whichever incarnation runs. Cheap to clone. Dropping it has no effect.
 #[derive(Clone)]
 pub struct Supervisor {
     endpoint: Arc<SupervisorEndpoint>,
@@ -37,39 +37,39 @@ impl Supervisor {
         Self { endpoint }
     }
 
-    /// Its id.
+    /// The supervisor's id.
     #[must_use]
     pub fn id(&self) -> &ChildId {
         &self.endpoint.id
     }
 
-    /// Has a child started, and returns when its start is over. Where a child of this id is about to be gone, it is
-    /// waited for.
+    /// Starts a child, and returns when its start has ended. If a child of this id is about to be gone, it waits for
+    /// that.
     ///
-    /// A caller that stops waiting does no harm: the child starts or does not, and a supervisor keeps nothing for the
+    /// If the caller stops waiting, the child starts nevertheless or fails; the supervisor keeps nothing for the
     /// caller.
     ///
     /// # Errors
-    /// [`StartError`] says why there is no child, or which there is.
+    /// Why there is no child, or that one of this id exists.
     pub async fn start_child(&self, spec: ChildSpec, deadline: Deadline) -> Result<Child, StartError> {
         let spec = Arc::new(spec);
         self.request(deadline, |reply| Request::Start { spec, reply }).await?
     }
 
-    /// Has a finished or quarantined child started again, its failures forgotten. Returns when its start is over.
+    /// Restarts a finished or quarantined child, and forgets its failures. Returns when its start has ended.
     ///
     /// # Errors
-    /// [`StartError`] says why not. A child whose start fails is again what it was.
+    /// Why it was not restarted. A child whose start fails stays finished or quarantined.
     pub async fn restart_child(&self, id: &ChildId, deadline: Deadline) -> Result<Child, StartError> {
         let id = id.clone();
         self.request(deadline, |reply| Request::Restart { id, reply }).await?
     }
 
-    /// Stops a child and forgets it: returns when nothing of it and below it is left. A restart that is pending is
-    /// cancelled, a quarantine is lifted.
+    /// Stops and forgets a child. Returns when nothing of it and below it is left. This cancels a pending restart and
+    /// ends a quarantine.
     ///
     /// # Errors
-    /// When there is no such child, or the supervisor could not be asked.
+    /// If there is no such child, or the request did not reach the supervisor.
     pub async fn terminate_child(&self, id: &ChildId, deadline: Deadline) -> Result<(), RequestError> {
         let id = id.clone();
         self.request(deadline, |reply| Request::Terminate { id, reply }).await?
@@ -95,35 +95,35 @@ impl Supervisor {
         }
     }
 
-    /// Whether there is an incarnation that takes requests.
+    /// Whether an incarnation accepts requests.
     pub(crate) fn is_running(&self) -> bool {
         self.endpoint.slot.current().is_some()
     }
 
-    /// Its children, in their order; none while it does not run. Read without asking the supervisor.
+    /// The children, in order; empty while the supervisor does not run. Asks no actor.
     #[must_use]
     pub fn children(&self) -> Vec<ActorInfo> {
         let children = self.node().map(|node| node.children()).unwrap_or_default();
         children.iter().map(|child| ActorInfo::of(child)).collect()
     }
 
-    /// How many children it has. Read without asking the supervisor.
+    /// The number of children, by status. Asks no actor.
     #[must_use]
     pub fn count(&self) -> ChildCounts {
         ChildCounts::of(&self.children())
     }
 
-    /// One of its children.
+    /// A child.
     #[must_use]
     pub fn child(&self, id: &ChildId) -> Option<ActorInfo> {
         self.node()?.child(id).map(|child| ActorInfo::of(&child))
     }
 
-    /// Waits until nothing is under way by which a child would run: it is finished or quarantined, or `None`: there is no such
-    /// child. Asks nobody.
+    /// Waits until a child will not run by itself: it is finished, quarantined, or does not exist (`None`). Asks no
+    /// actor.
     ///
     /// # Errors
-    /// When that was not so before the deadline, or the supervisor never ran.
+    /// If that did not happen before the deadline, or the supervisor has never run.
     pub async fn wait_settled(
         &self,
         id: &ChildId,
@@ -154,19 +154,19 @@ impl Supervisor {
         }
     }
 
-    /// It and all below it; `None` before it was first started.
+    /// The supervisor and all actors below it; `None` before its first start.
     #[must_use]
     pub fn tree(&self) -> Option<ActorTree> {
         self.node().map(|node| ActorTree::of(&node))
     }
 
-    /// Watches the last incarnation; `None` before the first.
+    /// Monitors the last incarnation; `None` before the first.
     #[must_use]
     pub fn monitor(&self) -> Option<Monitor> {
         self.endpoint.slot.incarnation().map(|incarnation| Monitor::of(&incarnation))
     }
 
-    /// Ends the incarnation that runs without asking: everything below it is killed too, in no order.
+    /// Kills the running incarnation and everything below it, in no order.
     pub fn kill(&self) {
         if let Some(incarnation) = self.endpoint.slot.incarnation() {
             incarnation.kill();
@@ -184,7 +184,7 @@ impl fmt::Debug for Supervisor {
     }
 }
 
-/// A child that a supervisor has: the incarnation that ran when it was handed out.
+/// A child of a supervisor: the incarnation that ran when this handle was created.
 #[derive(Clone)]
 pub struct Child {
     incarnation: Option<Arc<Incarnation>>,
@@ -197,31 +197,31 @@ impl Child {
         Self { incarnation, id: spec.id.clone(), endpoint: spec.factory.endpoint() }
     }
 
-    /// Its id.
+    /// The child's id.
     #[must_use]
     pub const fn id(&self) -> &ChildId {
         &self.id
     }
 
-    /// Its address, when it is a worker that understands `M`.
+    /// The child's address, if it is a worker with messages of type `M`.
     #[must_use]
     pub fn address<M: Send + 'static>(&self) -> Option<Address<M>> {
         Arc::clone(&self.endpoint).downcast::<WorkerEndpoint<M>>().ok().map(Address::new)
     }
 
-    /// The supervisor that it is, when it is one.
+    /// The child as a supervisor, if it is one.
     #[must_use]
     pub fn supervisor(&self) -> Option<Supervisor> {
         Arc::clone(&self.endpoint).downcast::<SupervisorEndpoint>().ok().map(Supervisor::new)
     }
 
-    /// Watches this incarnation; `None` when the child did not run when this was handed out.
+    /// Monitors this incarnation; `None` if the child did not run when this handle was created.
     #[must_use]
     pub fn monitor(&self) -> Option<Monitor> {
         self.incarnation.as_ref().map(Monitor::of)
     }
 
-    /// Ends this incarnation at whatever it awaits, without asking; its supervisor takes that for abnormal.
+    /// Kills this incarnation, whatever it awaits. Its supervisor treats that as an abnormal exit.
     pub fn kill(&self) {
         if let Some(incarnation) = &self.incarnation {
             incarnation.kill();

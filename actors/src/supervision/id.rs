@@ -1,20 +1,20 @@
-//! What a supervisor calls its children.
+//! The ids of a supervisor's children.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::error::SpecError;
 
-/// The name of a child among its siblings: 1 to 128 bytes without control characters and without `/`, which
-/// separates the ids of a path. It is local to its supervisor: nothing is registered under it anywhere.
+/// The name of a child among its siblings: 1 to 128 bytes without control characters and without `/`, which separates
+/// the ids of a path. It is not registered globally.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChildId(Arc<str>);
 
 impl ChildId {
-    /// Checks `text` and takes it.
+    /// Checks `text` and makes an id of it.
     ///
     /// # Errors
-    /// When `text` is empty, longer than 128 bytes, or holds `/` or a control character.
+    /// If `text` is empty, longer than 128 bytes, or contains `/` or a control character.
     pub fn new(text: impl AsRef<str>) -> Result<Self, SpecError> {
         let text = text.as_ref();
         let fits = (1..=128).contains(&text.len())

@@ -1,9 +1,9 @@
-//! One incarnation of an actor: what is known of it, and what stands for its being there.
+//! One incarnation of an actor, and the guard that keeps it from being gone.
 //!
-//! A [`IncarnationGuard`] is held by the actor's task, by its tracked work and, through theirs, by everything below it. When the last
-//! is dropped, nothing of the incarnation is left: then and only then its supervisor and its monitors are told, from
-//! the `Drop` itself, so that no way to end (a panic, a kill, a runtime that goes) can leave it untold or tell it
-//! twice. What was never recorded as another exit is [`Exit::Killed`].
+//! The actor's task, its tracked work and everything below it hold an [`IncarnationGuard`]. When the last guard is
+//! dropped, nothing of the incarnation is left. Only then the supervisor and the monitors are notified, by `Drop`
+//! itself. So no way to end (a panic, a kill, the end of the Tokio runtime) can skip the notification or repeat it. An
+//! exit that was never recorded is [`Exit::Killed`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,12 +21,12 @@ use super::node::Node;
 use super::supervisor_message::{ChildReport, SupervisorMessage};
 use super::tree::Status;
 
-/// What is known of one incarnation. It outlives it.
+/// The facts of one incarnation. They outlive it.
 pub(crate) struct Incarnation {
     pub(crate) node: Arc<Node>,
-    /// From 1, and not begun anew when the supervisor is.
+    /// Counted from 1. A restart of the supervisor does not reset it.
     pub(crate) number: u64,
-    /// Its supervisor wants it to stop.
+    /// Cancelled when the supervisor asks it to stop.
     pub(crate) stopping: CancellationToken,
     pub(crate) cell: OnceLock<ActorCell>,
     end: Mutex<ExitState>,
@@ -42,7 +42,7 @@ enum Watchers {
     Fired(Exit),
 }
 
-/// What is done, once, when the end is there.
+/// Called once, when the incarnation is gone.
 type Watcher = Box<dyn FnOnce(Exit) + Send>;
 
 impl Incarnation {
@@ -65,17 +65,17 @@ impl Incarnation {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says how it ends. The first word stands.
+    /// Records the exit. The first record counts.
     pub(crate) fn record(&self, exit: Exit) {
         self.end().recorded.get_or_insert(exit);
     }
 
-    /// How it ends, as far as that is known.
+    /// The exit, as far as it is known.
     pub(crate) fn exit(&self) -> Exit {
         self.end().recorded.clone().unwrap_or(Exit::Killed)
     }
 
-    /// Has `watcher` called once, with the end: then, or now when the end is there already. The number is for
+    /// Calls `watcher` once with the exit: later, or now if the incarnation is gone. The returned number is for
     /// [`Incarnation::unwatch`].
     pub(crate) fn watch(&self, watcher: Watcher) -> Option<u64> {
         let exit = match &mut self.end().watchers {
@@ -96,7 +96,7 @@ impl Incarnation {
         }
     }
 
-    /// Ends it at whatever it awaits, without asking.
+    /// Kills it, whatever it awaits.
     pub(crate) fn kill(&self) {
         if let Some(cell) = self.cell.get() {
             cell.kill();
@@ -127,7 +127,7 @@ impl fmt::Debug for Incarnation {
     }
 }
 
-/// Who is told of a start and an end.
+/// Who is notified of a start and an end.
 pub(crate) enum Parent {
     Supervisor {
         supervisor: ActorRef<SupervisorMessage>,
@@ -135,11 +135,11 @@ pub(crate) enum Parent {
         generation: Generation,
         guard: Arc<IncarnationGuard>,
     },
-    /// It is the root: whoever spawned it waits.
+    /// It is the root; whoever spawned it waits.
     None { ready: Mutex<Option<oneshot::Sender<()>>> },
 }
 
-/// Something of an incarnation is there.
+/// While one exists, the incarnation is not gone.
 pub(crate) struct IncarnationGuard {
     pub(crate) incarnation: Arc<Incarnation>,
     parent: Parent,
@@ -150,7 +150,7 @@ impl IncarnationGuard {
         Arc::new(Self { incarnation, parent })
     }
 
-    /// The start is over, and it was good.
+    /// Reports that the start succeeded.
     pub(crate) fn report_started(&self) {
         match &self.parent {
             Parent::Supervisor { .. } => self.report(ChildReport::Started),
@@ -164,14 +164,14 @@ impl IncarnationGuard {
         }
     }
 
-    /// What a root is at: nobody above it writes that down.
+    /// Sets the status of a root, which no supervisor does.
     pub(crate) fn set_root_status(&self, status: Status) {
         if let Parent::None { .. } = self.parent {
             self.incarnation.node.state().status = status;
         }
     }
 
-    /// It takes no more messages, and ends by itself.
+    /// Reports that the actor accepts no more messages and stops by itself.
     pub(crate) fn report_leaving(&self) {
         self.report(ChildReport::Leaving);
     }

@@ -1,4 +1,4 @@
-//! What is told of a tree's life: one `tracing` event for each transition, with tenant, session and incarnation.
+//! Emits one `tracing` event for each transition in the tree, with tenant, session and incarnation.
 
 use std::fmt::Display;
 
@@ -8,7 +8,7 @@ use super::machine::StopCause;
 use super::node::Node;
 use super::tree::Status;
 
-/// Emits one event about a node. `tracing` takes the level only as a literal.
+/// Emits an event about a node. `tracing` takes the level only as a literal.
 macro_rules! lifecycle_event {
     ($level:ident, $node:expr, $incarnation:expr, $what:literal $(, $($fields:tt)+)?) => {{
         let node: &Node = $node;
@@ -23,7 +23,7 @@ macro_rules! lifecycle_event {
     }};
 }
 
-/// A child has another status.
+/// The status of a child changed.
 pub(crate) fn status_changed(node: &Node, status: Status, last_exit: Option<&Exit>) {
     let incarnation = node.state().incarnation;
     let exit = last_exit.map(|exit| tracing::field::display(exit as &dyn Display));
@@ -50,25 +50,25 @@ pub(crate) fn child_exited(node: &Node, exit: &Exit) {
     }
 }
 
-/// A child did not stop in time, or is stopped by killing.
+/// A child did not stop in time, or is configured to be killed.
 pub(crate) fn child_killed(incarnation: &Incarnation) {
     lifecycle_event!(debug, &incarnation.node, incarnation.number, "an actor is killed");
 }
 
-/// A child failed too often, and is not started again.
+/// A child failed too often and is not restarted.
 pub(crate) fn child_given_up(node: &Node, last_exit: Option<&Exit>) {
     let incarnation = node.state().incarnation;
     let exit = last_exit.map(|exit| tracing::field::display(exit as &dyn Display));
     lifecycle_event!(error, node, incarnation, "an actor is given up: too many restarts", exit = exit);
 }
 
-/// A child is no child any more.
+/// A child was removed.
 pub(crate) fn child_removed(node: &Node) {
     let incarnation = node.state().incarnation;
     lifecycle_event!(debug, node, incarnation, "an actor is forgotten");
 }
 
-/// A supervisor begins to stop.
+/// A supervisor starts to stop.
 pub(crate) fn supervisor_stopping(incarnation: &Incarnation, cause: StopCause) {
     match cause {
         StopCause::Requested => {

@@ -1,4 +1,4 @@
-//! What the machine knows of one child.
+//! The state machine's data of one child.
 
 use super::intensity::IntensityWindow;
 use super::types::{ChildKey, ChildPolicy, ChildStatus, RequestId, Uptime};
@@ -12,38 +12,38 @@ pub(crate) struct Child {
     pub(crate) phase: Phase,
     /// How often it was spawned.
     pub(crate) spawned: u64,
-    /// What its next good start is to those who asked for it; `None` once it had one.
+    /// Why it is being started for the first time; `None` after its first successful start.
     pub(crate) start_cause: Option<StartCause>,
-    /// When this incarnation's start was over.
+    /// When the start of this incarnation succeeded.
     pub(crate) up_since: Option<Uptime>,
-    /// Its turn to be stopped will come, and then this is its fate.
+    /// Set if it is about to be stopped, with what follows then.
     pub(crate) marked: Option<AfterExit>,
     /// Failures since it last ran for its healthy time.
     pub(crate) failures: u32,
     /// Failed starts in a row.
     pub(crate) failed_starts: u32,
-    /// Its own restarts, where each child is a domain of its own.
+    /// Its own restarts, if each child has its own restart limit.
     pub(crate) window: IntensityWindow,
     /// Callers that wait for its start.
     pub(crate) start_callers: Vec<(RequestId, StartRequester)>,
     /// Callers that wait for its end.
     pub(crate) stop_callers: Vec<RequestId>,
-    /// What is to take its id once it is gone.
+    /// What takes its id once it is gone.
     pub(crate) successor: Option<Successor>,
 }
 
-/// Whose start it is that has not succeeded yet, which says what follows when it fails.
+/// Why a child that has not started yet is being started. It decides what follows a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StartCause {
-    /// One of the first children: the supervisor does not start without it.
+    /// It is one of the first children; the supervisor does not start without it.
     Boot,
-    /// A caller's: it is told, and the child is forgotten.
+    /// A caller requested it. The caller gets the error, and the child is forgotten.
     StartRequest,
-    /// A caller's who wanted it again: it is told, and the child is what it was before.
+    /// A caller requested its restart. The caller gets the error, and the child stays what it was.
     RestartRequest(FinalState),
 }
 
-/// What a child is that is neither running nor about to.
+/// The state of a child that neither runs nor will.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FinalState {
     Finished(ExitClass),
@@ -52,9 +52,9 @@ pub(crate) enum FinalState {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StartRequester {
-    /// The child is the one that it brought.
+    /// This request brought the child.
     First,
-    /// It wanted another under the same id.
+    /// This request wanted a child with the same id.
     Later,
 }
 
@@ -70,7 +70,7 @@ pub(crate) enum Phase {
     Waiting,
     Starting,
     Up,
-    /// Something of it is still there.
+    /// Something of it still exists.
     Leaving {
         stop_requested: StopRequested,
         after_exit: AfterExit,
@@ -81,19 +81,19 @@ pub(crate) enum Phase {
     Final(FinalState),
 }
 
-/// Whether a child that leaves was asked to.
+/// Whether a child that is leaving was asked to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopRequested {
-    /// It goes by itself.
+    /// It stops by itself.
     No,
-    /// It was stopped, and may be killed when a timer comes.
+    /// It was stopped, and is killed if a timer expires.
     Yes,
 }
 
 /// What follows when a child is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AfterExit {
-    /// How it ends will say.
+    /// Its exit decides.
     Undecided,
     Remove,
     Finish(FinalState),
@@ -121,7 +121,7 @@ impl Child {
         }
     }
 
-    /// An actor of it runs and nothing is decided about its end.
+    /// Whether its actor runs and its end is not decided.
     pub(crate) const fn is_living(&self) -> bool {
         matches!(
             self.phase,
@@ -135,7 +135,7 @@ impl Child {
         matches!(self.phase, Phase::Leaving { .. })
     }
 
-    /// Those after it need not wait for it: it runs, or it will not.
+    /// Whether its later siblings need not wait for it: it runs, or it will not.
     pub(crate) const fn is_settled(&self) -> bool {
         match self.phase {
             Phase::Up => self.marked.is_none(),
@@ -148,7 +148,7 @@ impl Child {
         }
     }
 
-    /// It is not coming back, or may not: another may take its id when it is gone.
+    /// Whether it will not or may not come back. Another child can take its id when it is gone.
     pub(crate) const fn is_departing(&self) -> bool {
         matches!(
             self.phase,
@@ -161,7 +161,7 @@ impl Child {
         )
     }
 
-    /// Begins anew, as if it had never failed.
+    /// Forgets its failures.
     pub(crate) fn clear_failures(&mut self) {
         self.failures = 0;
         self.failed_starts = 0;
@@ -187,7 +187,7 @@ impl Successor {
     }
 }
 
-/// The key after `key`, so that a range can begin behind it.
+/// The key after `key`, for ranges that start after it.
 pub(crate) const fn next_key(key: ChildKey) -> ChildKey {
     ChildKey(key.0 + 1)
 }

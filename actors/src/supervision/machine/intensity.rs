@@ -1,18 +1,18 @@
-//! The restarts that count towards a meltdown: those within a span that slides with time.
+//! Counts restarts within a sliding period, for the restart limit.
 
 use std::collections::VecDeque;
 
 use super::types::Uptime;
 use crate::supervision::policy::Intensity;
 
-/// Whether one more restart is still in order.
+/// Whether one more restart is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IntensityCheck {
     Within,
     Exceeded,
 }
 
-/// When the last restarts were; never more of them than the intensity allows, and one.
+/// The times of the last restarts: never more than the limit plus one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct IntensityWindow {
     restarts: VecDeque<Uptime>,

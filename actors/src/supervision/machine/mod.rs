@@ -1,11 +1,11 @@
-//! What a supervisor decides: a pure machine, without ractor, without a clock, without randomness.
+//! The decisions of a supervisor: a pure state machine without `ractor`, clock or randomness.
 //!
-//! [`Machine::step`] takes what happened, when, and returns what is to be done. The time since the supervisor's start and
-//! the random bits of a backoff arrive as values. Whoever drives it (`supervisor.rs`; in tests a simulated world)
-//! starts, stops and kills actors, answers callers, and reports back. The rule that everything else follows from: **a
-//! child is spawned only when nothing of its last incarnation is left**, which is what [`Input::Gone`] says.
+//! [`Machine::step`] takes what happened and when, and returns effects. Time (the duration since the supervisor's
+//! start) and random bits are values. The driver (`supervisor_actor.rs`; in tests a simulated world) starts, stops and
+//! kills actors, answers callers, and reports back. One rule implies all others: **a child is spawned only when nothing
+//! of its last incarnation is left**, which [`Input::Gone`] reports.
 //!
-//! In a crash of the supervisor all of it is lost; the next incarnation begins with the children of its spec.
+//! A crash of the supervisor loses this state; the next incarnation starts with the children of its spec.
 
 mod child;
 mod intensity;

@@ -1,4 +1,4 @@
-//! What callers ask for: a child started, started again, or ended.
+//! Requests of callers: to start, restart or terminate a child.
 
 use super::child::{AfterExit, FinalState, Phase, StartCause, StartRequester, StopRequested, Successor};
 use super::step::Machine;
@@ -25,7 +25,7 @@ impl Machine {
         }
     }
 
-    /// The id is taken: by one that runs, or by one that goes, whose place is then waited for.
+    /// The id is taken, by a running child or by one that is leaving. In the second case the request waits.
     fn start_existing(&mut self, request: RequestId, key: ChildKey, policy: ChildPolicy) {
         let Some(child) = self.children.get_mut(&key) else { return };
         if child.is_departing() {

@@ -1,4 +1,4 @@
-//! What becomes of a child that ended by itself: the restart decision.
+//! The restart decision: what follows when a child has ended by itself.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use super::types::{ChildKey, ChildrenKind, Effect, StopCause, Uptime};
 use crate::supervision::exit::ExitClass;
 use crate::supervision::policy::{AutoShutdown, IntensityScope, OnLimit};
 
-/// What follows from the end of one child.
+/// What follows the end of a child.
 enum RestartDecision {
-    /// This becomes of it, and nothing of the others.
+    /// This happens to the child, and nothing to the others.
     ChildOnly(AfterExit),
-    /// It is done, which may end the supervisor.
+    /// The child is finished, which may stop the supervisor.
     Finished(AfterExit),
-    /// It is started again, and its group with it.
+    /// The child is restarted, and its group with it.
     Restart { due: Uptime },
     /// The supervisor gives up.
     GiveUp(StopCause),
 }
 
 impl Machine {
-    /// Decides about a living child that ended.
+    /// Decides what follows the end of a running child.
     pub(super) fn decide(&mut self, now: Uptime, key: ChildKey, exit: ExitClass, random: u64) {
         let restart_decision = self.restart_decision(now, key, exit, random);
         self.timers.clear(key);
@@ -79,7 +79,7 @@ impl Machine {
         }
     }
 
-    /// One more restart, where that is in order.
+    /// One more restart, if it is allowed.
     fn try_restart(&mut self, now: Uptime, key: ChildKey, random: u64) -> RestartDecision {
         let Some(child) = self.children.get_mut(&key) else {
             return RestartDecision::ChildOnly(AfterExit::Remove);
@@ -108,7 +108,7 @@ impl Machine {
         }
     }
 
-    /// It failed too often, and its siblings go on.
+    /// The child failed too often; its siblings continue.
     fn give_up(&mut self, key: ChildKey) -> RestartDecision {
         match self.policy.children_kind {
             ChildrenKind::Dynamic { on_limit: OnLimit::Remove, .. } => {
@@ -121,7 +121,7 @@ impl Machine {
         }
     }
 
-    /// What is kept of a child that is done: of a temporary one, and where children come and go, nothing.
+    /// What is kept of a finished child: nothing of a temporary one, or below a dynamic supervisor.
     fn final_state_of(&self, key: ChildKey, exit: ExitClass) -> AfterExit {
         let is_kept = !self.is_dynamic()
             && self.children.get(&key).is_some_and(|child| !child.policy.restart.is_temporary());
@@ -149,7 +149,7 @@ impl Machine {
     }
 }
 
-/// How long the child waits, and one failure more.
+/// The delay of the next restart. Counts one more failure.
 fn next_delay(child: &mut Child, now: Uptime, random: u64) -> Duration {
     let backoff = child.policy.backoff;
     if child.up_since.is_some_and(|since| now.since(since) >= backoff.healthy()) {

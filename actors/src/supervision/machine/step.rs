@@ -1,4 +1,4 @@
-//! The machine itself: its state, the one way in, and what each report of a child means.
+//! The state machine: its state, its single entry point, and the meaning of each report of a child.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,17 +17,17 @@ use crate::supervision::policy::Shutdown;
 pub(crate) struct Machine {
     pub(super) policy: SupervisorPolicy,
     pub(super) phase: SupervisorPhase,
-    /// Boxed: a map keeps room for many in each of its nodes, and most supervisors have few.
+    /// Boxed, because a map reserves room for several values in each node, and most supervisors have few children.
     pub(super) children: BTreeMap<ChildKey, Box<Child>>,
     pub(super) keys: HashMap<ChildId, ChildKey>,
     pub(super) timers: Timers,
-    /// The restarts of all children, where they are one domain.
+    /// The restarts of all children, if they share a limit.
     pub(super) window: IntensityWindow,
     pub(super) last_key: u64,
     pub(super) effects: Vec<Effect>,
 }
 
-/// Where a supervisor is in its life.
+/// The phase of a supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SupervisorPhase {
     Starting,
@@ -50,7 +50,7 @@ impl Machine {
         }
     }
 
-    /// Takes in what happened at `now` and says what is to be done. Times never go back.
+    /// Processes an input at the time `now`, and returns the effects to carry out. Times must not decrease.
     pub(crate) fn step(&mut self, now: Uptime, input: Input) -> Vec<Effect> {
         if self.phase != SupervisorPhase::Terminated {
             self.handle_input(now, input);
@@ -64,7 +64,7 @@ impl Machine {
         std::mem::take(&mut self.effects)
     }
 
-    /// When it wants an [`Input::Tick`].
+    /// When the machine needs an [`Input::Tick`].
     pub(crate) fn next_timer(&self) -> Option<Uptime> {
         self.timers.next()
     }
@@ -98,12 +98,12 @@ impl Machine {
         }
     }
 
-    /// Whether a report is of what runs now. Late ones, and those of children nobody knows any more, change nothing.
+    /// Whether a report is about the current incarnation. Late reports, and those of unknown children, change nothing.
     pub(crate) fn is_current(&self, key: ChildKey, generation: Generation) -> bool {
         self.children.get(&key).is_some_and(|child| child.spawned == generation.0)
     }
 
-    /// Which incarnation of a child was spawned last.
+    /// The last spawned incarnation of a child.
     pub(crate) fn generation(&self, key: ChildKey) -> Option<Generation> {
         self.children.get(&key).map(|child| Generation(child.spawned))
     }
@@ -127,7 +127,7 @@ impl Machine {
         }
     }
 
-    /// It goes by itself, in its own time but not for ever.
+    /// A child stops by itself. It has a time limit.
     fn child_leaving(&mut self, now: Uptime, key: ChildKey) {
         let Some(child) = self.children.get(&key) else { return };
         if child.phase != Phase::Up || child.marked.is_some() {
@@ -143,7 +143,7 @@ impl Machine {
         }
     }
 
-    /// Nothing of it is left, so its fate may come.
+    /// Nothing of a child is left, so the next step follows.
     fn child_gone(&mut self, now: Uptime, key: ChildKey) {
         let Some(child) = self.children.get_mut(&key) else { return };
         let Phase::Leaving { after_exit, .. } = child.phase else { return };
@@ -195,7 +195,7 @@ impl Machine {
         }
     }
 
-    /// Puts a new child behind all others.
+    /// Adds a child after all others.
     pub(super) fn insert(
         &mut self,
         id: ChildId,
@@ -223,7 +223,7 @@ impl Machine {
         self.enter(key, Phase::Starting);
     }
 
-    /// Stops a living child, as its policy says.
+    /// Stops a running child by its policy.
     pub(super) fn stop_child(&mut self, now: Uptime, key: ChildKey, after_exit: AfterExit) {
         let Some(child) = self.children.get_mut(&key) else { return };
         child.marked = None;
@@ -240,7 +240,7 @@ impl Machine {
         }
     }
 
-    /// Forgets a child of which nothing is left; what waited for its place takes it.
+    /// Forgets a child of which nothing is left. Its successor takes its id.
     pub(super) fn remove(&mut self, key: ChildKey, start_reply: RequestReply) {
         let Some(child) = self.children.remove(&key) else { return };
         self.keys.remove(&child.id);
@@ -286,7 +286,7 @@ impl Machine {
         matches!(self.phase, SupervisorPhase::Stopping(_) | SupervisorPhase::Terminated)
     }
 
-    /// What its end means to a child is decided once: when it is first heard of.
+    /// Handles the first news of a child's end. What follows is decided once.
     fn child_ended(&mut self, now: Uptime, key: ChildKey, exit: ExitClass, random: u64) {
         let Some(child) = self.children.get_mut(&key) else { return };
         if !child.is_living() {
@@ -301,7 +301,7 @@ impl Machine {
     }
 }
 
-/// The times, in order.
+/// The timers, in order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Timers {
     order: BTreeSet<(Uptime, ChildKey)>,
@@ -309,7 +309,7 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// The child is to be looked at then, and at no other time.
+    /// Sets the only timer of a child.
     pub(crate) fn set(&mut self, key: ChildKey, at: Uptime) {
         self.clear(key);
         self.of.insert(key, at);
@@ -326,7 +326,7 @@ impl Timers {
         self.order.first().map(|(at, _)| *at)
     }
 
-    /// Takes the first that has come.
+    /// Takes the first timer that has expired.
     pub(crate) fn pop(&mut self, now: Uptime) -> Option<ChildKey> {
         let (at, key) = *self.order.first()?;
         if at > now {
@@ -336,7 +336,7 @@ impl Timers {
         Some(key)
     }
 
-    /// How many children have a time.
+    /// How many children have a timer.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         assert_eq!(self.of.len(), self.order.len());

@@ -1,5 +1,5 @@
-//! What is done to several children: the group of one that failed, all of them at the end, and the order in which they
-//! stop and start.
+//! Actions on several children: the group of a failed child, all of them at the end, and the order in which they stop
+//! and start.
 
 use super::child::{AfterExit, Phase, StartCause, StopRequested, next_key};
 use super::step::{Machine, SupervisorPhase};
@@ -7,7 +7,7 @@ use super::types::{ChildKey, ChildrenKind, Effect, RequestReply, StopCause, Upti
 use crate::supervision::policy::Strategy;
 
 impl Machine {
-    /// Marks those that fall with `key`: their turn to stop is now, last first, and all are due at the same time.
+    /// Marks the group of `key`: it stops in reverse order, and all members are restarted at the same time.
     pub(super) fn mark_group(&mut self, key: ChildKey, due: Uptime) {
         let from = match self.policy.children_kind {
             ChildrenKind::Ordered { strategy: Strategy::OneForAll, .. } => ChildKey(0),
@@ -48,7 +48,7 @@ impl Machine {
         }
     }
 
-    /// Begins to stop: what does not run is forgotten, what runs is stopped.
+    /// Starts to stop: forgets what does not run, and stops what runs.
     pub(super) fn begin_stop(&mut self, now: Uptime, cause: StopCause) {
         if self.is_stopping() {
             return;
@@ -81,7 +81,7 @@ impl Machine {
         }
     }
 
-    /// Looks over all that is in order: who is to stop next, who may start, and whether that was all.
+    /// Advances everything that has an order: which child stops next, which may start, and whether all are done.
     pub(super) fn advance(&mut self, now: Uptime) {
         if !self.is_dynamic() {
             self.stop_marked(now);
@@ -115,7 +115,7 @@ impl Machine {
         first.all(|child| child.is_settled())
     }
 
-    /// Stops the last of those that are marked, once those behind it that were stopped are gone.
+    /// Stops the last marked child, once the stopped children after it are gone.
     fn stop_marked(&mut self, now: Uptime) {
         for (key, child) in self.children.iter().rev() {
             match (child.phase, child.marked) {
@@ -129,7 +129,7 @@ impl Machine {
         }
     }
 
-    /// Starts those whose time and turn have come.
+    /// Starts the children whose time and turn have come.
     fn start_next(&mut self, now: Uptime) {
         let ChildrenKind::Ordered { strategy, .. } = self.policy.children_kind else { return };
         let keys: Vec<ChildKey> = self.children.keys().copied().collect();
@@ -157,13 +157,13 @@ impl Machine {
         }
     }
 
-    /// Nobody behind it is about to stop: its group starts when all of it is gone.
+    /// Whether no later sibling is about to stop: a group starts when all of it is gone.
     fn are_later_siblings_settled(&self, key: ChildKey) -> bool {
         self.children.range(next_key(key)..).all(|(_, child)| child.marked.is_none() && !child.is_leaving())
     }
 }
 
-/// Of two fates of a marked child: to be forgotten is stronger, and of two restarts the later one holds.
+/// Combines two outcomes of a marked child: removal wins, and of two restarts the later one.
 fn stronger(before: Option<AfterExit>, after_exit: AfterExit) -> AfterExit {
     match (before, after_exit) {
         (Some(AfterExit::Restart { due: before }), AfterExit::Restart { due }) => {

@@ -1,4 +1,4 @@
-//! The words of the machine: what it is told, what it wants done, and what it knows of a child's policy.
+//! The types of the machine: inputs, effects, and the policy of a child.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use crate::supervision::policy::{
     AutoShutdown, Intensity, IntensityScope, OnLimit, Restart, Shutdown, Strategy,
 };
 
-/// Which child: keys rise in the order of the children.
+/// The key of a child. Keys increase in the order of the children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ChildKey(pub(crate) u64);
 
-/// Which incarnation of a child, from 1. Reports of another are late, and dropped.
+/// The incarnation of a child, from 1. Reports of earlier ones are late and dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Generation(pub(crate) u64);
 
-/// Who waits for an answer.
+/// A caller that waits for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RequestId(pub(crate) u64);
 
@@ -36,7 +36,7 @@ impl Uptime {
     }
 }
 
-/// What the machine needs to know of a child.
+/// The policy of a child, as far as the machine needs it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChildPolicy {
     pub(crate) restart: Restart,
@@ -44,12 +44,12 @@ pub(crate) struct ChildPolicy {
     pub(crate) backoff: Backoff,
 }
 
-/// How the children belong together.
+/// How the children relate to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChildrenKind {
-    /// In order, by a strategy; some of them are there from the start.
+    /// They have an order and a strategy. Some exist from the start.
     Ordered { strategy: Strategy, auto_shutdown: AutoShutdown },
-    /// Each for itself, in any number up to the capacity; all come by request.
+    /// Each is independent, in any number up to the capacity. All are added by requests.
     Dynamic {
         capacity: usize,
         intensity_scope: IntensityScope,
@@ -58,42 +58,42 @@ pub(crate) enum ChildrenKind {
     },
 }
 
-/// What the machine needs to know of its supervisor.
+/// The policy of the supervisor, as far as the machine needs it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SupervisorPolicy {
     pub(crate) children_kind: ChildrenKind,
     pub(crate) intensity: Intensity,
 }
 
-/// What happened.
+/// An input of the machine.
 #[derive(Debug, Clone)]
 pub(crate) enum Input {
-    /// The supervisor runs: its first children are to be started, in this order.
+    /// The supervisor runs. Its first children must be started in this order.
     Boot { children: Vec<(ChildId, ChildPolicy)> },
-    /// Somebody wants a child started.
+    /// A caller wants a child started.
     Start { request: RequestId, id: ChildId, policy: ChildPolicy },
-    /// Somebody wants a finished or quarantined child started again.
+    /// A caller wants a finished or quarantined child restarted.
     Restart { request: RequestId, id: ChildId },
-    /// Somebody wants a child stopped and forgotten.
+    /// A caller wants a child stopped and forgotten.
     Terminate { request: RequestId, id: ChildId },
-    /// The start of a child is over, and it was good.
+    /// The start of a child succeeded.
     Started { key: ChildKey, generation: Generation },
-    /// A child takes no more messages and will end by itself.
+    /// A child accepts no more messages and will end by itself.
     Leaving { key: ChildKey, generation: Generation },
-    /// A child ended; something of its subtree may still be there. May be left out: [`Input::Gone`] says it too.
+    /// A child ended; its subtree may still exist. This input may be missing, because [`Input::Gone`] says the same.
     Ended { key: ChildKey, generation: Generation, exit: ExitClass, random: u64 },
     /// A child ended, and nothing of it or below it is left.
     Gone { key: ChildKey, generation: Generation, exit: ExitClass, random: u64 },
-    /// A time that `Machine::next_timer` named has come.
+    /// A timer of `Machine::next_timer` expired.
     Tick,
-    /// The supervisor is to stop.
+    /// The supervisor must stop.
     Stop,
 }
 
-/// What is to be done, in this order.
+/// An effect to carry out. Effects have an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// The child that this ticket brought (for [`Input::Boot`]: its place) has this key from now on.
+    /// The child that this request brought (for [`Input::Boot`]: at this place) has this key from now on.
     Insert {
         request: Option<RequestId>,
         id: ChildId,
@@ -117,45 +117,45 @@ pub(crate) enum Effect {
         request: RequestId,
         reply: RequestReply,
     },
-    /// This child failed too often, and will be forgotten.
+    /// This child failed too often and will be forgotten.
     GiveUp {
         key: ChildKey,
     },
-    /// Nothing is left to know of this child.
+    /// Nothing about this child needs to be kept.
     Remove {
         key: ChildKey,
     },
-    /// All the first children have started.
+    /// All first children have started.
     Ready,
-    /// The supervisor begins to stop.
+    /// The supervisor starts to stop.
     Stopping {
         cause: StopCause,
     },
-    /// No child is left: the supervisor ends.
+    /// No child is left, and the supervisor ends.
     Exit {
         cause: StopCause,
     },
 }
 
-/// The state of a child, as others see it.
+/// The status of a child, as others see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChildStatus {
-    /// It was not started yet: those before it come first.
+    /// It was not started yet, because earlier siblings come first.
     Waiting,
     Starting,
     Running,
-    /// It was asked to stop, or ends by itself, or ended and is not wholly gone.
+    /// It was asked to stop, or stops by itself, or has ended and is not completely gone.
     Stopping,
-    /// It failed, and is started again at this time, or when the others of its group are gone.
+    /// It failed, and is restarted at this time, or when the others of its group are gone.
     Pending {
         due: Uptime,
     },
-    /// It is done.
+    /// It has finished.
     Finished,
     Quarantined,
 }
 
-/// What a caller is told.
+/// The answer to a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestReply {
     Started {
@@ -173,7 +173,7 @@ pub(crate) enum RequestReply {
     Full {
         capacity: usize,
     },
-    /// It was terminated before its start was over.
+    /// It was terminated during its start.
     Cancelled,
     ShuttingDown,
     NotFound,
@@ -187,6 +187,6 @@ pub(crate) enum StopCause {
     Requested,
     Meltdown,
     Significant,
-    /// This child, one of its first, did not start.
+    /// This child, one of the first, did not start.
     StartFailed(ChildKey),
 }
