@@ -76,6 +76,11 @@ impl JournalHandle {
         self.current.borrow().as_ref().map(|published| Arc::clone(&published.journal))
     }
 
+    /// The journal that is open now, with its generation.
+    pub(super) fn published(&self) -> Option<OpenJournalRef> {
+        self.current.borrow().clone()
+    }
+
     /// The open journal. Waits if none is open.
     ///
     /// # Errors
@@ -84,7 +89,7 @@ impl JournalHandle {
         Ok(self.current().await?.journal)
     }
 
-    async fn current(&self) -> Result<OpenJournalRef, JournalUnavailable> {
+    pub(super) async fn current(&self) -> Result<OpenJournalRef, JournalUnavailable> {
         let mut current = self.current.clone();
         let open = async {
             match current.wait_for(Option::is_some).await {
@@ -109,15 +114,20 @@ impl JournalHandle {
     {
         let published = self.current().await?;
         let result = call(&*published.journal).await;
-        if let Err(error) = &result
-            && error.is_critical()
-        {
+        if let Err(error) = &result {
+            self.report(&published, error);
+        }
+        Ok(result?)
+    }
+
+    /// Tells the journal's actor if this error says that the journal is lost.
+    pub(super) fn report(&self, published: &OpenJournalRef, error: &JournalError) {
+        if error.is_critical() {
             let lost = JournalMessage::Lost { generation: published.generation, reason: error.to_string() };
             if let Err(error) = self.actor.send(lost) {
                 tracing::debug!(%error, "the journal's actor knows of the loss already");
             }
         }
-        Ok(result?)
     }
 }
 

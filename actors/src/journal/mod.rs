@@ -2,8 +2,10 @@
 
 mod actor;
 mod handle;
+mod supervised_records;
 
 pub(crate) use handle::JournalCallError;
 
 pub use actor::{OpenJournal, journal_actor};
 pub use handle::{JournalHandle, JournalMessage, JournalUnavailable};
+pub use supervised_records::SupervisedRecords;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, Redactor, SessionId, SystemClock, TenantId};
 use conjure_conversation::{
-    Command, CommandKind, Event, Message, SessionProfile, SessionState, apply, decide,
+    Command, CommandKind, Event, Message, SessionOverview, SessionProfile, SessionState, apply, decide,
 };
-use conjure_journal::{Epoch, Journal, JournalError, LeaseOwner, SessionKey};
+use conjure_journal::{AppendBatch, Epoch, Journal, JournalError, LeaseOwner, SessionKey};
 use tokio_util::sync::CancellationToken;
 
 use super::error::TreeError;
@@ -19,7 +19,7 @@ use crate::catalogs::{CatalogRegistry, RegistrySpec};
 use crate::journal::{JournalCallError, JournalHandle, journal_actor};
 use crate::maintenance::{MaintenanceScheduler, maintenance};
 use crate::metrics::RuntimeMetrics;
-use crate::session::{Session, SessionEntry, SessionError, SessionServices, encoded};
+use crate::session::{Session, SessionEntry, SessionError, SessionServices, encoded, to_row};
 use crate::supervision::{
     ActorTree, ChildId, ChildSpec, Intensity, IntensityScope, Partitions, RequestError, Root, StartError,
     Strategy, SupervisorSpec,
@@ -113,7 +113,12 @@ impl SessionRuntime {
             encoded(&events).map_err(|error| TreeError::JournalUnavailable { reason: error.to_string() })?;
         journal.call(|journal| journal.create(&key)).await.map_err(to_tree_error)?;
         // Nobody else knows of it yet, so it is written without a lease.
-        journal.call(|journal| journal.append(&key, 0, Epoch::NONE, encoded)).await.map_err(to_tree_error)?;
+        let row = to_row(&SessionOverview::after(&SessionState::default(), &events));
+        let first = AppendBatch::new(encoded).with_row(row);
+        journal
+            .call(|journal| journal.append_batch(&key, 0, Epoch::NONE, first))
+            .await
+            .map_err(to_tree_error)?;
         self.get_or_attach(&key).await
     }
 
@@ -327,6 +332,12 @@ impl SessionRuntime {
     #[must_use]
     pub fn journal(&self) -> &JournalHandle {
         &self.inner.services.journal
+    }
+
+    /// In whose name this process leases sessions.
+    #[must_use]
+    pub fn lease_owner(&self) -> &LeaseOwner {
+        &self.inner.services.options.owner
     }
 
     /// The catalog registry.

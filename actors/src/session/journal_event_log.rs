@@ -9,13 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use conjure_base::{Clock as _, SystemClock};
-use conjure_conversation::{EVENT_FORMAT, Event, EventLog, EventLogError};
+use conjure_conversation::{EVENT_FORMAT, Event, EventLog, EventLogError, SessionOverview, SessionState};
 use conjure_journal::{
-    CounterIncrement, Epoch, JournalError, NewEvent, PageLimit, RecordedEvent, SessionKey,
+    AppendBatch, CounterIncrement, Epoch, JournalError, NewEvent, PageLimit, RecordedEvent, SessionKey,
+    SessionRow,
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
+use super::session_row::to_row;
 use crate::journal::{JournalCallError, JournalHandle};
 use crate::metrics::names;
 use crate::tenants::{LogGuard, Spend, TenantAccount, is_undone};
@@ -147,60 +149,79 @@ pub(crate) fn to_log_error(failure: JournalCallError) -> EventLogError {
     }
 }
 
+impl JournalEventLog {
+    /// Appends events, with the session's row and what they charge, in one transaction.
+    async fn record(
+        &self,
+        expected_seq: u64,
+        events: &[Event],
+        row: Option<SessionRow>,
+    ) -> Result<u64, EventLogError> {
+        let retry_until = SystemClock.deadline(BUSY);
+        let mut pause = FIRST_PAUSE;
+        let count = events.len() as u64;
+        let measured_until = SystemClock.deadline(LONGEST_APPEND);
+        let payer = self.payer.as_deref();
+        let (amount, charges) = match payer {
+            Some(payer) => payer.account.charges(payer.session, events),
+            None => Default::default(),
+        };
+        let charge = AppendCharge { payer, amount, charges, is_submitted: AtomicBool::new(false) };
+        let recorded = loop {
+            let events = encoded(events)?;
+            let append = |journal: &dyn conjure_journal::Journal| {
+                charge.is_submitted.store(true, Ordering::Relaxed);
+                let batch = AppendBatch { events, increments: charge.charges.clone(), row: row.clone() };
+                journal.append_batch(&self.key, expected_seq, self.epoch, batch)
+            };
+            let answer = self.journal.call(append).await;
+            if answer.as_ref().is_err_and(is_refused) {
+                charge.is_submitted.store(false, Ordering::Relaxed);
+            }
+            match answer {
+                Err(JournalCallError::Journal(error))
+                    if is_busy(&error) && SystemClock.remaining(retry_until) > pause =>
+                {
+                    SystemClock.sleep_until(SystemClock.deadline(pause)).await;
+                    pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+                }
+                answer => {
+                    if answer.is_ok() {
+                        record_append(
+                            count,
+                            LONGEST_APPEND.saturating_sub(SystemClock.remaining(measured_until)),
+                        );
+                    }
+                    break answer.map_err(to_log_error)?;
+                }
+            }
+        };
+        if let Some(payer) = payer
+            && !charge.charges.is_empty()
+        {
+            payer.account.on_charged(payer.session, amount);
+        }
+        Ok(recorded)
+    }
+}
+
 impl EventLog for JournalEventLog {
     fn append<'a>(
         &'a self,
         expected_seq: u64,
         events: &'a [Event],
     ) -> BoxFuture<'a, Result<u64, EventLogError>> {
-        async move {
-            let retry_until = SystemClock.deadline(BUSY);
-            let mut pause = FIRST_PAUSE;
-            let count = events.len() as u64;
-            let measured_until = SystemClock.deadline(LONGEST_APPEND);
-            let payer = self.payer.as_deref();
-            let (amount, charges) = match payer {
-                Some(payer) => payer.account.charges(payer.session, events),
-                None => Default::default(),
-            };
-            let charge = AppendCharge { payer, amount, charges, is_submitted: AtomicBool::new(false) };
-            let recorded = loop {
-                let events = encoded(events)?;
-                let append = |journal: &dyn conjure_journal::Journal| {
-                    charge.is_submitted.store(true, Ordering::Relaxed);
-                    let charges = charge.charges.clone();
-                    journal.append_with_counters(&self.key, expected_seq, self.epoch, events, charges)
-                };
-                let answer = self.journal.call(append).await;
-                if answer.as_ref().is_err_and(is_refused) {
-                    charge.is_submitted.store(false, Ordering::Relaxed);
-                }
-                match answer {
-                    Err(JournalCallError::Journal(error))
-                        if is_busy(&error) && SystemClock.remaining(retry_until) > pause =>
-                    {
-                        SystemClock.sleep_until(SystemClock.deadline(pause)).await;
-                        pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
-                    }
-                    answer => {
-                        if answer.is_ok() {
-                            record_append(
-                                count,
-                                LONGEST_APPEND.saturating_sub(SystemClock.remaining(measured_until)),
-                            );
-                        }
-                        break answer.map_err(to_log_error)?;
-                    }
-                }
-            };
-            if let Some(payer) = payer
-                && !charge.charges.is_empty()
-            {
-                payer.account.on_charged(payer.session, amount);
-            }
-            Ok(recorded)
-        }
-        .boxed()
+        self.record(expected_seq, events, None).boxed()
+    }
+
+    fn append_after<'a>(
+        &'a self,
+        state: &SessionState,
+        expected_seq: u64,
+        events: &'a [Event],
+    ) -> BoxFuture<'a, Result<u64, EventLogError>> {
+        let row = to_row(&SessionOverview::after(state, events));
+        self.record(expected_seq, events, Some(row)).boxed()
     }
 
     fn load(&self) -> BoxFuture<'_, Result<Vec<Event>, EventLogError>> {

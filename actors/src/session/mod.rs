@@ -30,6 +30,7 @@ mod running_task;
 mod session_entry;
 mod session_observer;
 mod session_projection;
+mod session_row;
 mod turn_duration;
 mod turn_outputs;
 
@@ -42,6 +43,7 @@ pub use handle::{Input, Session};
 pub use journal_event_log::{EVENT_KIND, JournalEventLog};
 pub use message::{ReplyTo, SessionRequest, SessionSnapshot, SessionStatus};
 pub use redaction::{redact_event, redact_stop};
+pub use session_row::{from_row, to_row};
 pub use spec::{
     ModelSetup, Resume, SessionComponents, SessionFactory, SessionOptions, SessionServices, SessionSetup,
 };
