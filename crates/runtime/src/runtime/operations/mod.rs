@@ -6,3 +6,4 @@ mod fork_session;
 mod models;
 mod open_session;
 mod read_session;
+mod records;

@@ -1,0 +1,19 @@
+//! The records beside the sessions.
+
+use std::sync::Arc;
+
+use conjure_journal::Records;
+
+use crate::runtime::handle::Runtime;
+
+impl Runtime {
+    /// The records of the runtime: rows of an embedder that are no events, such as its agents and keys. They are in the same database as the
+    /// journal, and in memory where that is in memory. They stay usable when the database is opened again.
+    ///
+    /// Writers exclude each other by the version that they expect. The leases of sessions do not fence records: a process that has lost a
+    /// session can still write records about it. [`Tenant::delete`](crate::Tenant) of a tenant deletes its records.
+    #[must_use]
+    pub fn records(&self) -> Arc<dyn Records> {
+        self.inner.tree.journal().records()
+    }
+}
