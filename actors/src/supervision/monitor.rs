@@ -1,4 +1,4 @@
-//! Being told, once, that an incarnation is gone.
+//! A monitor reports, once, that an incarnation is gone.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,18 +11,19 @@ use super::exit::Exit;
 use super::id::ChildId;
 use super::incarnation::Incarnation;
 
-/// An incarnation is gone, and everything below it.
+/// The report that an incarnation is gone, and everything below it.
 #[derive(Debug, Clone)]
 pub struct Down {
-    /// Whose.
+    /// The actor.
     pub id: ChildId,
-    /// Which, from 1.
+    /// The incarnation, from 1.
     pub incarnation: u64,
     /// How it ended.
     pub exit: Exit,
 }
 
-/// A future of the one [`Down`] of an incarnation, also when it was gone before. Dropping it ends the watch.
+/// A future of the one [`Down`] of an incarnation, also if the incarnation is already gone. Dropping it ends the
+/// monitor.
 #[derive(Debug)]
 #[must_use = "dropping a monitor ends the watch"]
 pub struct Monitor {
@@ -30,8 +31,8 @@ pub struct Monitor {
     end: oneshot::Receiver<Down>,
 }
 
-/// A watch that tells an actor, by a message, of the one [`Down`] of an incarnation. Dropping it ends the watch; a message
-/// that is on its way still comes.
+/// A monitor that sends a message to an actor with the one [`Down`] of an incarnation. Dropping it ends the monitor; a
+/// message on its way still arrives.
 #[derive(Debug)]
 #[must_use = "dropping a watch ends it"]
 pub struct MessageMonitor {
@@ -47,7 +48,7 @@ impl Monitor {
         Self { watch, end }
     }
 
-    /// Whom it watches.
+    /// The monitored actor.
     #[must_use]
     pub fn id(&self) -> &ChildId {
         self.watch.incarnation.id()
@@ -65,7 +66,7 @@ impl Future for Monitor {
 }
 
 impl MessageMonitor {
-    /// Has `tell` called with the one [`Down`], where the incarnation ends or, when that was before, here.
+    /// Calls `tell` with the one [`Down`] when the incarnation is gone; here, if it is already.
     pub(crate) fn of(incarnation: &Arc<Incarnation>, tell: impl FnOnce(Down) + Send + 'static) -> Self {
         let mut watch = Self { incarnation: Arc::clone(incarnation), number: None };
         let down = watch.down(Exit::Killed);

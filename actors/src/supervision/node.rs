@@ -1,7 +1,7 @@
-//! The live tree, as anybody can read it without asking an actor: one node for each child, across its incarnations.
+//! The live tree, which can be read without asking an actor: one node for each child, across its incarnations.
 //!
-//! Each supervisor writes the nodes of its children, and a worker says on its own what it waits for. Locks are held for a
-//! few instructions and never across another's, so the tree can be read while everything in it hangs.
+//! Each supervisor writes the nodes of its children, and each worker writes what it waits for. Locks are held for a few
+//! instructions and never nested, so the tree can be read while everything in it hangs.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use super::machine::ChildKey;
 use super::policy::Kind;
 use super::tree::Status;
 
-/// Whose an actor is: what its events are labelled with. What an actor does not have it takes from its supervisor.
+/// The tenant and session of an actor, for its events. Missing labels are those of its supervisor.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ActorLabels {
     pub(crate) tenant: Option<TenantId>,
@@ -32,7 +32,7 @@ impl ActorLabels {
     }
 }
 
-/// How many messages wait, read from the permits that they hold.
+/// How many messages wait, computed from the permits that they hold.
 #[derive(Debug, Clone)]
 pub(crate) struct MailboxGauge {
     pub(crate) room: Arc<Semaphore>,
@@ -53,12 +53,12 @@ impl MailboxGauge {
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) id: ChildId,
-    /// The ids from the root to here, with `/` between them.
+    /// The ids from the root to this node, separated by `/`.
     pub(crate) path: Arc<str>,
     pub(crate) kind: Kind,
     pub(crate) labels: ActorLabels,
     pub(crate) gauge: MailboxGauge,
-    /// Tells those that wait of another status, and of its being forgotten.
+    /// Notified of each change of the status, and of the removal.
     pub(crate) changes: Notify,
     state: Mutex<NodeState>,
     children: Mutex<BTreeMap<ChildKey, Arc<Node>>>,
@@ -68,7 +68,7 @@ pub(crate) struct Node {
 pub(crate) struct NodeState {
     pub(crate) status: Status,
     pub(crate) incarnation: u64,
-    /// How often it was started again.
+    /// How often it was restarted.
     pub(crate) restarts: u64,
     pub(crate) last_exit: Option<Exit>,
     pub(crate) waiting_for: Option<Cow<'static, str>>,
@@ -104,7 +104,7 @@ impl Node {
         self.table().values().cloned().collect()
     }
 
-    /// The child of this id, without a copy of all the others.
+    /// The child with this id, without copying the others.
     pub(crate) fn child(&self, id: &ChildId) -> Option<Arc<Self>> {
         self.table().values().find(|child| child.id == *id).cloned()
     }
@@ -113,7 +113,7 @@ impl Node {
         self.table().insert(key, child);
     }
 
-    /// The same behind all that are there.
+    /// Adds a child after all others.
     pub(crate) fn append_child(&self, child: Arc<Self>) -> ChildKey {
         let mut table = self.table();
         let key = ChildKey(table.last_key_value().map_or(0, |(last, _)| last.0) + 1);
@@ -128,7 +128,7 @@ impl Node {
         }
     }
 
-    /// A new incarnation of a supervisor begins without children.
+    /// Removes all children when a new incarnation of a supervisor starts.
     pub(crate) fn remove_children(&self) {
         let removed = std::mem::take(&mut *self.table());
         for child in removed.into_values() {

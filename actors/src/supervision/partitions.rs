@@ -1,4 +1,4 @@
-//! Several dynamic supervisors that look like one: where many children come and go, no single actor handles them all.
+//! Several dynamic supervisors behind one handle, for many children that come and go.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroUsize;
@@ -13,19 +13,19 @@ use super::spec::ChildSpec;
 use super::supervisor_spec::{Dynamic, Ordered, SupervisorSpec};
 use super::tree::{ActorInfo, ChildCounts};
 
-/// Dynamic supervisors that share the children by their ids. A child is in the same partition as long as their number
-/// is the same, so an id is there once.
+/// Dynamic supervisors that divide the children by their ids. A child stays in its partition while the number of
+/// partitions stays the same, so an id is unique.
 #[derive(Debug, Clone)]
 pub struct Partitions {
     partitions: Vec<Supervisor>,
 }
 
 impl Partitions {
-    /// A supervisor over `count` partitions, one for one, and the handle on them. `partition` makes the spec of each from its
-    /// id, which is its number; a capacity is of each partition.
+    /// The spec of a one-for-one supervisor of `count` partitions, and the handle. `partition` makes the spec of each
+    /// partition from its id, which is its number. A capacity applies to each partition.
     ///
     /// # Errors
-    /// When `partition` gave two of them one id.
+    /// If `partition` gave two of them the same id.
     pub fn spec(
         id: ChildId,
         count: NonZeroUsize,
@@ -41,7 +41,7 @@ impl Partitions {
         Ok((spec, Self { partitions }))
     }
 
-    /// The partition that a child of this id is in.
+    /// The partition of the child with this id.
     #[must_use]
     pub fn partition_for(&self, id: &ChildId) -> &Supervisor {
         let mut hasher = DefaultHasher::new();
@@ -51,43 +51,43 @@ impl Partitions {
         &self.partitions[usize::try_from(index).unwrap_or_default() % partitions]
     }
 
-    /// All of them.
+    /// All partitions.
     #[must_use]
     pub fn all(&self) -> &[Supervisor] {
         &self.partitions
     }
 
-    /// [`Supervisor::start_child`] in the partition of its id.
+    /// Calls [`Supervisor::start_child`] of the id's partition.
     ///
     /// # Errors
-    /// As there.
+    /// As for that.
     pub async fn start_child(&self, spec: ChildSpec, deadline: Deadline) -> Result<Child, StartError> {
         self.partition_for(spec.id()).start_child(spec, deadline).await
     }
 
-    /// [`Supervisor::restart_child`] in the partition of its id.
+    /// Calls [`Supervisor::restart_child`] of the id's partition.
     ///
     /// # Errors
-    /// As there.
+    /// As for that.
     pub async fn restart_child(&self, id: &ChildId, deadline: Deadline) -> Result<Child, StartError> {
         self.partition_for(id).restart_child(id, deadline).await
     }
 
-    /// [`Supervisor::terminate_child`] in the partition of its id.
+    /// Calls [`Supervisor::terminate_child`] of the id's partition.
     ///
     /// # Errors
-    /// As there.
+    /// As for that.
     pub async fn terminate_child(&self, id: &ChildId, deadline: Deadline) -> Result<(), RequestError> {
         self.partition_for(id).terminate_child(id, deadline).await
     }
 
-    /// The child of this id.
+    /// The child with this id.
     #[must_use]
     pub fn child(&self, id: &ChildId) -> Option<ActorInfo> {
         self.partition_for(id).child(id)
     }
 
-    /// How many children there are in all of them.
+    /// The number of children in all partitions.
     #[must_use]
     pub fn count(&self) -> ChildCounts {
         self.partitions.iter().map(Supervisor::count).fold(ChildCounts::default(), ChildCounts::plus)

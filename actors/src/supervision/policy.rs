@@ -1,12 +1,12 @@
-//! How a child is to be treated: when it is started again, how it is stopped, and what it means to its supervisor.
+//! The policies of a child: when it is restarted, how it is stopped, and whether its end matters to its supervisor.
 
 use std::time::Duration;
 
 use super::exit::ExitClass;
 
-/// When a child that ended is started again.
+/// When a child that ended is restarted.
 ///
-/// That a child is significant is said within, so that a permanent one, which never ends for good, cannot be.
+/// Only variants that can end for good have a [`Significance`], so a permanent child cannot be significant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restart {
     /// Always.
@@ -17,7 +17,7 @@ pub enum Restart {
     Temporary(Significance),
 }
 
-/// Whether the end of a child for good can end its supervisor ([`super::AutoShutdown`]).
+/// Whether the final end of a child can stop its supervisor ([`super::AutoShutdown`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Significance {
     /// It cannot.
@@ -27,13 +27,13 @@ pub enum Significance {
 }
 
 impl Restart {
-    /// A transient child whose end means nothing to its supervisor.
+    /// A transient child that is not significant.
     pub const TRANSIENT: Self = Self::Transient(Significance::Ordinary);
 
-    /// A temporary child whose end means nothing to its supervisor.
+    /// A temporary child that is not significant.
     pub const TEMPORARY: Self = Self::Temporary(Significance::Ordinary);
 
-    /// Whether a child that ended so by itself is to be started again.
+    /// Whether a child that ended by itself with this exit is restarted.
     #[must_use]
     pub const fn wants(self, exit: ExitClass) -> bool {
         match self {
@@ -55,15 +55,15 @@ impl Restart {
     }
 }
 
-/// How a worker is stopped. Supervisors have no choice: they get the time that their subtree needs, since a killed
+/// How a worker is stopped. Supervisors have no choice: they get the time that their subtree needs, because a killed
 /// supervisor could not stop its children in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shutdown {
-    /// Killed at once, at whatever it awaits; it is not asked first.
+    /// It is killed at once, without being asked to stop.
     Kill,
-    /// Asked to stop, and killed when it has not after this time.
+    /// It is asked to stop, and killed if it has not stopped after this time.
     After(Duration),
-    /// Asked to stop, and waited for.
+    /// It is asked to stop, without a time limit.
     Unlimited,
 }
 
@@ -75,11 +75,10 @@ impl Default for Shutdown {
 }
 
 impl Shutdown {
-    /// What a worker has to stop when nothing else is said.
+    /// The default time to stop.
     pub(crate) const USUAL: Duration = Duration::from_secs(5);
 
-    /// The time to end for a worker that goes by itself: nobody waits for ever for the last words of one that said it
-    /// was done.
+    /// The time limit for a worker that stops by itself.
     pub(crate) const fn timeout(self) -> Option<Duration> {
         match self {
             Self::Kill => Some(Self::USUAL),
@@ -89,38 +88,38 @@ impl Shutdown {
     }
 }
 
-/// What a child is.
+/// The kind of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// It does something.
+    /// A worker.
     Worker,
-    /// It has children.
+    /// A supervisor.
     Supervisor,
 }
 
-/// In which order siblings depend on each other.
+/// How siblings depend on each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Strategy {
-    /// They do not: only the child that failed is started again.
+    /// They do not: only the failed child is restarted.
     OneForOne,
-    /// All depend on all: when one fails, all are stopped and started again.
+    /// Each depends on all others: if one fails, all are stopped and restarted.
     OneForAll,
-    /// Each depends on those before it: when one fails, it and those after it are stopped and started again.
+    /// Each depends on those before it: if one fails, it and those after it are stopped and restarted.
     RestForOne,
 }
 
-/// Whether the end of significant children for good ends their supervisor, with `shutdown`.
+/// Whether the final end of significant children stops their supervisor, with `shutdown`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AutoShutdown {
-    /// It does not, so it has no significant children.
+    /// It does not, and there are no significant children.
     Never,
-    /// The first of them does.
+    /// The end of the first one does.
     AnySignificant,
-    /// The last of them does.
+    /// The end of the last one does.
     AllSignificant,
 }
 
-/// How many restarts are too many: more than `restarts` in any span of `period` is a meltdown.
+/// The restart limit: more than `restarts` in any span of `period` are too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Intensity {
     restarts: u32,
@@ -128,19 +127,19 @@ pub struct Intensity {
 }
 
 impl Intensity {
-    /// At most `restarts` (0: the first one is too many) in any span of `period`.
+    /// At most `restarts` in any span of `period`. With 0, the first restart is too many.
     #[must_use]
     pub const fn new(restarts: u32, period: Duration) -> Self {
         Self { restarts, period }
     }
 
-    /// How many restarts are still in order.
+    /// How many restarts are allowed.
     #[must_use]
     pub const fn restarts(self) -> u32 {
         self.restarts
     }
 
-    /// The span that slides over the restarts.
+    /// The sliding period.
     #[must_use]
     pub const fn period(self) -> Duration {
         self.period
@@ -154,21 +153,21 @@ impl Default for Intensity {
     }
 }
 
-/// Who melts down when the restarts of a dynamic supervisor's children are too many.
+/// What is given up when the children of a dynamic supervisor restart too often.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IntensityScope {
-    /// Their restarts are counted together: the supervisor stops all of them and exits `shutdown`.
+    /// Their restarts are counted together. The supervisor stops all of them and exits with `shutdown`.
     Shared,
-    /// The restarts of each are counted for it alone: it alone is given up and quarantined, and its siblings go on.
+    /// The restarts of each child are counted separately. Only that child is given up.
     PerChild,
 }
 
-/// What becomes of a child of a dynamic supervisor that is given up alone, as its failures are too many.
+/// What happens to a child of a dynamic supervisor that is given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnLimit {
-    /// It is kept in quarantine, until somebody has it started again or terminates it.
+    /// It is kept in quarantine until somebody restarts or terminates it.
     #[default]
     Quarantine,
-    /// It is forgotten, as one that is done is: whoever wants it brings its spec anew.
+    /// It is forgotten. Whoever wants it again must bring its spec.
     Remove,
 }

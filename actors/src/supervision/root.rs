@@ -1,4 +1,4 @@
-//! The root of a tree: what a host holds.
+//! The handle of a tree's root.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -15,13 +15,13 @@ use super::node::Node;
 use super::spec::{ChildFactory, ChildSpec};
 use super::tree::{ActorTree, Status};
 
-/// How long a tree that was killed is waited for. What does not block a thread is gone much sooner.
+/// How long a killed tree is waited for. Everything that does not block a thread is gone much sooner.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A tree that runs: the incarnation of its root, which nobody starts again.
+/// A running tree: the incarnation of its root, which nobody restarts.
 ///
-/// Dropping it stops the tree in order, in the background: nobody waits for that, and a runtime that is shut down before
-/// it is over kills what is left. Use [`Root::shutdown`] to know.
+/// Dropping it stops the tree in order in the background. Nobody waits for that, and a Tokio runtime that is shut down
+/// before kills what is left. Use [`Root::shutdown`] to wait.
 #[must_use = "dropping the root stops its tree"]
 pub struct Root {
     incarnation: Arc<Incarnation>,
@@ -29,12 +29,12 @@ pub struct Root {
 }
 
 impl Root {
-    /// Starts a tree, and returns when all its first children have started. The handle on its supervisor is what
-    /// [`super::SupervisorSpec::build`] gave.
+    /// Starts a tree. Returns when all first children have started. [`super::SupervisorSpec::build`] returned the
+    /// handle of the root.
     ///
     /// # Errors
-    /// [`StartError::Failed`] when a child did not start; those before it have stopped then, in reverse.
-    /// [`RequestError::DeadlinePassed`] when it took too long; what was started stops in the background.
+    /// [`StartError::Failed`] if a child did not start; those before it have been stopped in reverse order.
+    /// [`RequestError::DeadlinePassed`] if it took too long; what was started stops in the background.
     pub async fn spawn(spec: ChildSpec, deadline: Deadline) -> Result<Self, StartError> {
         let node = Arc::new(Node::new(spec.id.clone(), spec.kind, &spec.labels, spec.gauge.clone(), None));
         let (root, started) = Self::start(&spec, node).await?;
@@ -49,7 +49,8 @@ impl Root {
         }
     }
 
-    /// Has the root of a tree begin at its node; the other one resolves when its start was good, and fails where it ends before.
+    /// Starts the root of a tree at its node. The returned receiver resolves when the start succeeded, and fails if the
+    /// tree ends before.
     pub(crate) async fn start(
         spec: &ChildSpec,
         node: Arc<Node>,
@@ -72,33 +73,33 @@ impl Root {
         Ok((root, started))
     }
 
-    /// Has the tree stop in order; waits for nothing.
+    /// Stops the tree in order, without waiting.
     pub(crate) fn stop(&self) {
         self.factory.stop(&self.incarnation);
     }
 
-    /// Kills the tree; waits for nothing.
+    /// Kills the tree, without waiting.
     pub(crate) fn kill(&self) {
         self.incarnation.kill();
     }
 
-    /// Everything that runs, as it is now. Asks no actor, so it works also when all of them hang.
+    /// All actors at this moment. Asks no actor, so it works also if all of them hang.
     #[must_use]
     pub fn tree(&self) -> ActorTree {
         ActorTree::of(&self.incarnation.node)
     }
 
-    /// Watches the root: it also ends by itself, when it gives up.
+    /// Monitors the root. It also ends by itself if it gives up.
     pub fn monitor(&self) -> Monitor {
         Monitor::of(&self.incarnation)
     }
 
-    /// Stops the tree in order, and returns when nothing of it is left. May be called as often as one likes, also at the
-    /// same time: all wait for the same end, and the earliest deadline holds.
+    /// Stops the tree in order, and returns when nothing of it is left. May be called several times, also concurrently:
+    /// all calls wait for the same end, and the earliest deadline applies.
     ///
     /// # Errors
-    /// When the deadline passed before: then all that was left was killed, which ends what awaits anything. What even then
-    /// did not end within a second blocks a thread, and is named.
+    /// If the deadline passed before. Everything that was left was killed, which ends whatever awaits. Actors that did
+    /// not end within a second after that block a thread, and are named.
     pub async fn shutdown(&self, deadline: Deadline) -> Result<(), ShutdownError> {
         self.stop();
         let mut down = self.monitor();

@@ -1,4 +1,4 @@
-//! What a child is: how it is started, and how it is treated.
+//! The spec of a child: how it is started and treated.
 
 use std::any::Any;
 use std::fmt;
@@ -23,9 +23,9 @@ use super::policy::{Kind, Restart, Shutdown};
 use super::worker::Worker;
 use super::worker_actor::{WorkerActor, WorkerFactory};
 
-/// The spec of one child, of whatever kind; made by [`WorkerSpec::build`] and [`super::SupervisorSpec::build`].
+/// The spec of one child of any kind. [`WorkerSpec::build`] and [`super::SupervisorSpec::build`] make it.
 ///
-/// It belongs to one place: it is used up where it is given to a supervisor, and serves all its incarnations there.
+/// It is for one place in the tree: the supervisor that gets it uses it for all incarnations there.
 pub struct ChildSpec {
     pub(crate) id: ChildId,
     pub(crate) kind: Kind,
@@ -42,7 +42,7 @@ impl ChildSpec {
         &self.id
     }
 
-    /// Worker or supervisor.
+    /// The kind of the child.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         self.kind
@@ -55,11 +55,11 @@ impl fmt::Debug for ChildSpec {
     }
 }
 
-/// Makes the incarnations of one child.
+/// Creates the incarnations of one child.
 pub(crate) trait ChildFactory: Send + Sync {
-    /// The number of the incarnation that is about to come.
+    /// The number of the next incarnation.
     fn next_incarnation(&self) -> u64;
-    /// Starts an actor for `guard`, linked to `supervisor`. Runs none of the child's own code.
+    /// Starts an actor for `guard`, linked to `supervisor`. Runs no code of the child.
     fn spawn(
         &self,
         guard: Arc<IncarnationGuard>,
@@ -67,15 +67,15 @@ pub(crate) trait ChildFactory: Send + Sync {
     ) -> BoxFuture<'static, Result<(), SpawnErr>>;
     /// Asks an incarnation to stop.
     fn stop(&self, incarnation: &Incarnation);
-    /// The port, whose type only the owner of an address knows.
+    /// The endpoint. Only the owner of an address knows its type.
     fn endpoint(&self) -> Arc<dyn Any + Send + Sync>;
 }
 
-/// The start of a worker.
+/// The start function of a worker.
 pub(crate) type Start<W> =
     dyn Fn(Context<<W as Worker>::Message>) -> BoxFuture<'static, Result<W, Failure>> + Send + Sync;
 
-/// What a worker is and how it is treated. Built into a [`ChildSpec`].
+/// The spec of a worker, before it is built into a [`ChildSpec`].
 pub struct WorkerSpec<W: Worker> {
     id: ChildId,
     start: Arc<Start<W>>,
@@ -87,10 +87,10 @@ pub struct WorkerSpec<W: Worker> {
 }
 
 impl<W: Worker> WorkerSpec<W> {
-    /// A permanent worker that has 30 s to start, 5 s to stop, and room for 1,024 messages.
+    /// A permanent worker with 30 s to start, 5 s to stop, and a queue of 1,024 messages.
     ///
-    /// `start` makes the worker. It runs for each incarnation, on the worker's own task, after the worker was linked to
-    /// its supervisor: it may take as long as its deadline says, and is dropped at an await when the worker is to stop.
+    /// `start` creates the worker. It runs for each incarnation on the worker's own task, after the worker was linked
+    /// to its supervisor. It may take until its timeout, and is dropped at an await if the worker must stop.
     pub fn new<F, Fut>(id: ChildId, start: F) -> Self
     where
         F: Fn(Context<W::Message>) -> Fut + Send + Sync + 'static,
@@ -112,58 +112,58 @@ impl<W: Worker> WorkerSpec<W> {
         }
     }
 
-    /// When it is started again.
+    /// Sets when it is restarted.
     #[must_use]
     pub fn restart(mut self, restart: Restart) -> Self {
         self.policy.restart = restart;
         self
     }
 
-    /// How it is stopped.
+    /// Sets how it is stopped.
     #[must_use]
     pub fn shutdown(mut self, shutdown: Shutdown) -> Self {
         self.policy.shutdown = shutdown;
         self
     }
 
-    /// How long it waits before it is started again.
+    /// Sets the delays before restarts.
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.policy.backoff = backoff;
         self
     }
 
-    /// How long its start may take.
+    /// Sets the time limit of its start.
     #[must_use]
     pub fn start_timeout(mut self, time: Duration) -> Self {
         self.start_timeout = time;
         self
     }
 
-    /// Passivates it: when no message came and no work of it ran for this time, it stops by itself, normally. Make it
-    /// transient or temporary, so that it is not started again at once; the next message finds
-    /// [`super::SendError::NotRunning`], and whoever sends it starts the worker anew.
+    /// Passivates the worker: it stops by itself, normally, when no message came and none of its work ran for this
+    /// time. Make it transient or temporary, so that it is not restarted at once. The next sender gets
+    /// [`super::SendError::NotRunning`] and starts the worker again.
     #[must_use]
     pub fn passivate_after(mut self, time: Duration) -> Self {
         self.idle_after = Some(time);
         self
     }
 
-    /// How many messages may wait for it; at least 1.
+    /// Sets how many messages may wait for it; at least 1.
     #[must_use]
     pub fn queue(mut self, messages: usize) -> Self {
         self.queue = messages;
         self
     }
 
-    /// Whose it is, where that is not its supervisor's.
+    /// Sets its tenant, if it is not the supervisor's.
     #[must_use]
     pub fn tenant(mut self, tenant: TenantId) -> Self {
         self.labels.tenant = Some(tenant);
         self
     }
 
-    /// Which conversation it belongs to, where that is not its supervisor's.
+    /// Sets its session, if it is not the supervisor's.
     #[must_use]
     pub fn session(mut self, session: SessionId) -> Self {
         self.labels.session = Some(session);

@@ -1,9 +1,9 @@
-//! The `ractor` actor of a supervisor: it tells the machine what happens, and does what the machine says.
+//! The `ractor` actor of a supervisor. It passes inputs to the machine and carries out its effects.
 //!
-//! It awaits nothing but `ractor`'s own spawn of an actor that runs no code of ours yet, so it is always responsive. What
-//! `ractor` says of an end (`handle_supervisor_evt`) is only the early news, by which siblings are stopped; that an
-//! incarnation is gone comes from its [`IncarnationGuard`]. The state lies in the handler, so that a supervisor that is killed
-//! drops it on its own task.
+//! It awaits nothing but `ractor`'s own spawn of an actor that runs no user code yet, so it is always responsive.
+//! `ractor`'s report of an end (`handle_supervisor_evt`) is only early news, by which siblings are stopped. That an
+//! incarnation is gone comes from its [`IncarnationGuard`]. The state is in the handler, so a killed supervisor drops
+//! it on its own task.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl SupervisorActor {
         Self { state, children, slot_guard, guard }
     }
 
-    /// Starts the actor. What fails here fails because the supervisor above ends.
+    /// Starts the actor. It fails only if the supervisor above it ends.
     pub(crate) async fn spawn(self, supervisor: Option<ActorCell>) -> Result<(), SpawnErr> {
         match supervisor {
             Some(supervisor) => Actor::spawn_linked(None, self, (), supervisor).await.map(drop),
@@ -150,7 +150,7 @@ impl Actor for SupervisorActor {
         Ok(())
     }
 
-    /// Reached when the last child is gone, whose end was recorded then.
+    /// Called when the last child is gone. The exit was recorded then.
     async fn post_stop(&self, _: ActorRef<SupervisorMessage>, (): &mut ()) -> Result<(), ActorProcessingErr> {
         self.guard.incarnation.record(Exit::Shutdown);
         Ok(())

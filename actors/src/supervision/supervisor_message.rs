@@ -1,4 +1,4 @@
-//! What a supervisor is told: by its children, by its callers, by its timer and from above.
+//! The messages to a supervisor: from its children, its callers, its timer and its parent.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use super::spec::ChildSpec;
 
 /// A message to a supervisor.
 pub(crate) enum SupervisorMessage {
-    /// Of one of its children.
+    /// A report of a child.
     ChildReport { key: ChildKey, generation: Generation, report: ChildReport },
-    /// Of a caller. The permit bounds how many of them wait.
+    /// A request of a caller. The permit limits how many callers wait.
     Request { request: Request, permit: OwnedSemaphorePermit },
-    /// Its timer.
+    /// The timer expired.
     Tick,
-    /// Stop all, in order, and end.
+    /// Stop all children in order, and end.
     Stop,
 }
 

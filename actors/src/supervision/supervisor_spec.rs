@@ -1,4 +1,4 @@
-//! What a supervisor is: its children and how they belong together.
+//! The spec of a supervisor: its children and how they relate.
 
 use std::any::Any;
 use std::num::NonZeroU32;
@@ -24,7 +24,7 @@ use super::supervisor_message::SupervisorMessage;
 /// How many requests may wait for a supervisor.
 const REQUESTS: usize = 16_384;
 
-/// A supervisor whose children have an order: [`SupervisorSpec::ordered`].
+/// The type of a supervisor whose children have an order: [`SupervisorSpec::ordered`].
 #[derive(Debug)]
 pub struct Ordered {
     strategy: Strategy,
@@ -32,7 +32,7 @@ pub struct Ordered {
     children: Vec<Arc<ChildSpec>>,
 }
 
-/// A supervisor whose children come and go by request, each for itself: [`SupervisorSpec::dynamic`].
+/// The type of a supervisor whose children come and go by request: [`SupervisorSpec::dynamic`].
 #[derive(Debug)]
 pub struct Dynamic {
     capacity: usize,
@@ -41,10 +41,10 @@ pub struct Dynamic {
     on_limit: OnLimit,
 }
 
-/// What a supervisor is. Built into a [`ChildSpec`], or spawned given to [`super::Root::spawn`].
+/// The spec of a supervisor, before it is built into a [`ChildSpec`] or given to [`super::Root::spawn`].
 ///
-/// As a child it is permanent, has the default intensity and backoff, and always gets the time that its subtree needs to
-/// stop.
+/// As a child it is permanent, has the default restart limit and backoff, and always gets the time that its subtree
+/// needs to stop.
 #[derive(Debug)]
 pub struct SupervisorSpec<S> {
     id: ChildId,
@@ -56,22 +56,22 @@ pub struct SupervisorSpec<S> {
 }
 
 impl SupervisorSpec<Ordered> {
-    /// A supervisor that no child can end.
+    /// A supervisor that no child can stop.
     #[must_use]
     pub fn ordered(id: ChildId, strategy: Strategy) -> Self {
         Self::with_auto_shutdown(id, strategy, AutoShutdown::Never)
     }
 
-    /// A supervisor that its significant children can end.
+    /// A supervisor that its significant children can stop.
     #[must_use]
     pub fn with_auto_shutdown(id: ChildId, strategy: Strategy, auto_shutdown: AutoShutdown) -> Self {
         Self::new(id, Ordered { strategy, auto_shutdown, children: Vec::new() })
     }
 
-    /// One more child, behind the others. It is started with the supervisor, which does not start without it.
+    /// Adds a child after the others. It is started with the supervisor, which does not start without it.
     ///
     /// # Errors
-    /// When there is a child of this id, or it is significant and the supervisor never shuts down because of a child.
+    /// If there is a child of this id, or if it is significant and the supervisor has no automatic shutdown.
     pub fn child(mut self, child: ChildSpec) -> Result<Self, SpecError> {
         if self.children_kind.children.iter().any(|other| other.id == child.id) {
             return Err(SpecError::DuplicateId { id: child.id });
@@ -81,7 +81,7 @@ impl SupervisorSpec<Ordered> {
         Ok(self)
     }
 
-    /// The spec, and a handle on all its incarnations.
+    /// The spec, and a handle of all its incarnations.
     #[must_use]
     pub fn build(mut self) -> (ChildSpec, Supervisor) {
         let children = std::mem::take(&mut self.children_kind.children);
@@ -100,42 +100,42 @@ impl AutoShutdown {
 }
 
 impl SupervisorSpec<Dynamic> {
-    /// A supervisor without children, that may have any number.
+    /// A supervisor without children, which may have any number.
     #[must_use]
     pub fn dynamic(id: ChildId) -> Self {
         let (intensity_scope, on_limit) = (IntensityScope::Shared, OnLimit::default());
         Self::new(id, Dynamic { capacity: usize::MAX, intensity_scope, quarantine_after: None, on_limit })
     }
 
-    /// How many children it may have. Those that wait for their restart and those in quarantine count.
+    /// Sets how many children it may have. Those that wait for their restart and those in quarantine count.
     #[must_use]
     pub fn capacity(mut self, children: usize) -> Self {
         self.children_kind.capacity = children;
         self
     }
 
-    /// Who melts down when restarts are too many.
+    /// Sets what is given up when children restart too often.
     #[must_use]
     pub fn intensity_scope(mut self, intensity_scope: IntensityScope) -> Self {
         self.children_kind.intensity_scope = intensity_scope;
         self
     }
 
-    /// What becomes of a child that is given up alone.
+    /// Sets what happens to a child that is given up.
     #[must_use]
     pub fn on_limit(mut self, on_limit: OnLimit) -> Self {
         self.children_kind.on_limit = on_limit;
         self
     }
 
-    /// Gives a child up after so many failed restarts in a row.
+    /// Gives a child up after this many failed restarts in a row.
     #[must_use]
     pub fn quarantine_after(mut self, failed_starts: NonZeroU32) -> Self {
         self.children_kind.quarantine_after = Some(failed_starts);
         self
     }
 
-    /// The spec, and a handle on all its incarnations.
+    /// The spec, and a handle of all its incarnations.
     #[must_use]
     pub fn build(self) -> (ChildSpec, Supervisor) {
         let Dynamic { capacity, intensity_scope, quarantine_after, on_limit } = self.children_kind;
@@ -158,35 +158,35 @@ impl<S> SupervisorSpec<S> {
         }
     }
 
-    /// How many restarts of its children are too many.
+    /// Sets the restart limit of its children.
     #[must_use]
     pub fn intensity(mut self, intensity: Intensity) -> Self {
         self.intensity = intensity;
         self
     }
 
-    /// When it is started again, as a child.
+    /// Sets when it is restarted, as a child.
     #[must_use]
     pub fn restart(mut self, restart: Restart) -> Self {
         self.restart = restart;
         self
     }
 
-    /// How long it waits before it is started again, as a child.
+    /// Sets the delays before its restarts, as a child.
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = backoff;
         self
     }
 
-    /// Whose it is, and everything below it that does not say otherwise.
+    /// Sets the tenant of it and of everything below it that has none of its own.
     #[must_use]
     pub fn tenant(mut self, tenant: TenantId) -> Self {
         self.labels.tenant = Some(tenant);
         self
     }
 
-    /// Which conversation it and everything below it belongs to.
+    /// Sets the session of it and of everything below it.
     #[must_use]
     pub fn session(mut self, session: SessionId) -> Self {
         self.labels.session = Some(session);
@@ -221,7 +221,7 @@ impl<S> SupervisorSpec<S> {
     }
 }
 
-/// What makes a supervisor's incarnations.
+/// Creates the incarnations of a supervisor.
 pub(crate) struct SupervisorFactory {
     endpoint: Arc<SupervisorEndpoint>,
     supervisor_policy: SupervisorPolicy,

@@ -1,4 +1,4 @@
-//! The children of one incarnation of a supervisor: the machine, and what it only has keys for.
+//! The state of one incarnation of a supervisor: the machine, and the children behind the machine's keys.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -25,16 +25,16 @@ use super::supervisor_message::{StartReply, SupervisorMessage};
 use super::timer::OneShotTimer;
 use super::tree::Status;
 
-/// Everything that one incarnation of a supervisor keeps.
+/// The state of one incarnation of a supervisor.
 pub(crate) struct SupervisorState {
     machine: Machine,
     children_kind: ChildrenKind,
     children: HashMap<ChildKey, ChildEntry>,
-    /// Whose early news come.
+    /// The children by their actors, for early news.
     actors: HashMap<ActorId, ChildKey>,
     callers: HashMap<RequestId, PendingCaller>,
     last_request: u64,
-    /// The first children's specs, until the machine has given them keys.
+    /// The specs of the first children, until the machine has given them keys.
     first: HashMap<ChildId, Arc<ChildSpec>>,
     timer: Option<OneShotTimer>,
     epoch: Deadline,
@@ -50,9 +50,9 @@ struct ChildEntry {
     incarnation: Option<Arc<Incarnation>>,
 }
 
-/// Who waits for an answer.
+/// A caller that waits for an answer.
 pub(crate) enum PendingCaller {
-    /// With the spec that it brought, until that has its key.
+    /// The spec that it brought, until the machine has given it a key.
     Start {
         spec: Option<Arc<ChildSpec>>,
         id: ChildId,
@@ -64,7 +64,7 @@ pub(crate) enum PendingCaller {
     },
 }
 
-/// Random bits for the waits. Nothing depends on them but that a thousand children do not wait for the same time.
+/// Random bits for delays. They only spread restarts over time.
 struct JitterSource {
     state: RandomState,
     drawn: u64,
@@ -94,14 +94,14 @@ impl SupervisorState {
         }
     }
 
-    /// What the machine is told first.
+    /// The first input of the machine.
     pub(crate) fn boot(&mut self, children: &[Arc<ChildSpec>]) -> Input {
         let policies = children.iter().map(|spec| (spec.id.clone(), spec.policy)).collect();
         self.first = children.iter().map(|spec| (spec.id.clone(), Arc::clone(spec))).collect();
         Input::Boot { children: policies }
     }
 
-    /// A number for somebody who waits.
+    /// Registers a waiting caller, and returns its id.
     pub(crate) fn register(&mut self, caller: PendingCaller) -> RequestId {
         self.last_request += 1;
         let request = RequestId(self.last_request);
@@ -109,7 +109,7 @@ impl SupervisorState {
         request
     }
 
-    /// What the machine is told of a child that somebody brings; nothing when it does not fit here.
+    /// The input for a child that a caller brings; `None` if it does not fit.
     pub(crate) fn admit(&mut self, spec: Arc<ChildSpec>, reply: StartReply) -> Option<Input> {
         let admitted = match self.children_kind {
             ChildrenKind::Ordered { auto_shutdown, .. } => auto_shutdown.check_child(&spec),
@@ -125,7 +125,7 @@ impl SupervisorState {
         Some(Input::Start { request, id, policy })
     }
 
-    /// What the machine is told of an end that `ractor` tells of; nothing when it is of nobody we know.
+    /// The input for an end that `ractor` reports; `None` if the actor is unknown.
     pub(crate) fn child_ended(&mut self, actor: ActorId) -> Option<Input> {
         let key = *self.actors.get(&actor)?;
         let generation = self.generation(key, actor)?;
@@ -133,14 +133,14 @@ impl SupervisorState {
         Some(Input::Ended { key, generation, exit, random: self.jitter.random() })
     }
 
-    /// The generation of the incarnation that has this actor, when it is the last.
+    /// The generation of the incarnation with this actor, if it is the last.
     fn generation(&self, key: ChildKey, actor: ActorId) -> Option<Generation> {
         let incarnation = self.children.get(&key)?.incarnation.as_ref()?;
         let is_last = incarnation.cell.get().is_some_and(|cell| cell.get_id() == actor);
         is_last.then(|| self.machine.generation(key)).flatten()
     }
 
-    /// What the machine is told of a child of which nothing is left.
+    /// The input for a child of which nothing is left.
     pub(crate) fn child_gone(&mut self, key: ChildKey, generation: Generation, exit: Exit) -> Input {
         let class = exit.class();
         if self.machine.is_current(key, generation) {
@@ -158,7 +158,7 @@ impl SupervisorState {
         Input::Gone { key, generation, exit: class, random: self.jitter.random() }
     }
 
-    /// Tells the machine, does what it says, and returns how the supervisor ends when it does.
+    /// Passes an input to the machine and carries out its effects. Returns the supervisor's exit if it ends.
     pub(crate) async fn handle_input(
         &mut self,
         myself: &ActorRef<SupervisorMessage>,
@@ -317,7 +317,7 @@ impl SupervisorState {
         self.guard.incarnation.node.remove_child(key);
     }
 
-    /// One of the first children did not start: the supervisor ends with that, once the others are gone.
+    /// Records that a first child did not start. The supervisor ends with that once the other children are gone.
     fn record_failed_start(&self, cause: StopCause) {
         if let StopCause::StartFailed(key) = cause
             && let Some(entry) = self.children.get(&key)
@@ -375,8 +375,8 @@ impl SupervisorState {
     }
 }
 
-/// A supervisor that was killed takes all below it along. `ractor` does so too, but it passes over children that are in
-/// the midst of their last words.
+/// A killed supervisor kills everything below it. `ractor` does this as well, but skips children that are just
+/// stopping.
 impl Drop for SupervisorState {
     fn drop(&mut self) {
         for entry in self.children.values() {

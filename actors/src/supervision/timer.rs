@@ -1,4 +1,4 @@
-//! Something that is done at a time, unless it is dropped before.
+//! Timers that are cancelled by dropping them.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use conjure_base::{Clock, Deadline, SystemClock};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-/// One task that sleeps until its time.
+/// A task that sleeps until its time.
 #[derive(Debug)]
 #[must_use = "an alarm that is dropped does not ring"]
 pub(crate) struct OneShotTimer {
@@ -15,7 +15,7 @@ pub(crate) struct OneShotTimer {
 }
 
 impl OneShotTimer {
-    /// Calls `notify`, which only sends a message, at `at`.
+    /// Calls `notify` at `at`. It must only send a message.
     pub(crate) fn set(at: Deadline, notify: impl FnOnce() + Send + 'static) -> Self {
         let sleeper = TaskTracker::new().spawn(async move {
             SystemClock.sleep_until(at).await;
@@ -24,14 +24,14 @@ impl OneShotTimer {
         Self { at, _sleeper: AbortOnDropHandle::new(sleeper) }
     }
 
-    /// When it rings.
+    /// The time of the timer.
     pub(crate) const fn at(&self) -> Deadline {
         self.at
     }
 }
 
-/// Since when a worker is idle, and the one alarm that looks after it: set again when it rings too early, so that a
-/// message costs no timer.
+/// Measures how long a worker is idle, with one alarm. An alarm that goes off too early is set again, so a message
+/// costs no timer.
 #[derive(Debug)]
 pub(crate) struct IdleTimer {
     after: Duration,
@@ -49,7 +49,7 @@ impl IdleTimer {
         Self { after, state: Mutex::new(IdleState { passive_at: Deadline::NEVER, timer: None }) }
     }
 
-    /// It was busy until now. `notify` sends the message that makes the worker look.
+    /// Records that the worker was busy until now. `notify` sends the message that makes the worker check.
     pub(crate) fn touch(&self, notify: impl FnOnce() + Send + 'static) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.passive_at = SystemClock.deadline(self.after);
@@ -58,13 +58,13 @@ impl IdleTimer {
         }
     }
 
-    /// It was busy until now, beside its messages; the alarm finds that out.
+    /// Records that the worker's other work was busy until now. The alarm takes this into account when it goes off.
     pub(crate) fn postpone(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.passive_at = SystemClock.deadline(self.after);
     }
 
-    /// The alarm rang: whether it was idle all the time. Where it was not, the alarm is set again.
+    /// Whether the worker was idle all the time when the alarm goes off. If not, the alarm is set again.
     pub(crate) fn has_elapsed(&self, notify: impl FnOnce() + Send + 'static) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let has_elapsed = SystemClock.remaining(state.passive_at).is_zero();

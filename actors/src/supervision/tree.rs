@@ -1,4 +1,4 @@
-//! A picture of the live tree, for people and for checks of health.
+//! A snapshot of the live tree, for people and for health checks.
 
 use std::fmt;
 
@@ -9,84 +9,84 @@ use super::id::ChildId;
 use super::node::Node;
 use super::policy::Kind;
 
-/// What a child is at.
+/// The status of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Status {
-    /// Not started yet: those before it come first.
+    /// It was not started yet, because earlier siblings come first.
     Waiting,
-    /// Its start is under way.
+    /// It is starting.
     Starting,
     /// It runs.
     Running,
-    /// It stops, or ended and something below it is still there.
+    /// It is stopping, or has ended and something below it still exists.
     Stopping,
-    /// It failed and will be started again then, or as soon as those that fell with it are gone.
+    /// It failed, and is restarted at this time or when its group is gone.
     Restarting {
-        /// When.
+        /// The time.
         at: Deadline,
     },
-    /// It is done, and kept for [`super::Supervisor::restart_child`].
+    /// It has finished, and is kept for [`super::Supervisor::restart_child`].
     Finished,
-    /// It failed too often, and is left alone.
+    /// It failed too often and is not restarted.
     Quarantined,
 }
 
-/// One actor at one moment.
+/// An actor at one moment.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ActorInfo {
     /// Its name among its siblings.
     pub id: ChildId,
-    /// Worker or supervisor.
+    /// Its kind.
     pub kind: Kind,
-    /// Whose it is.
+    /// Its tenant.
     pub tenant: Option<TenantId>,
-    /// Which conversation it belongs to.
+    /// Its session.
     pub session: Option<SessionId>,
-    /// What it is at.
+    /// Its status.
     pub status: Status,
-    /// Which incarnation, from 1; 0 before the first.
+    /// The incarnation, from 1; 0 before the first.
     pub incarnation: u64,
-    /// How often its supervisor started it again.
+    /// How often its supervisor restarted it.
     pub restarts: u64,
     /// How many messages wait for it.
     pub queue: usize,
-    /// What it waits for, in its own words or, of a supervisor, in those of its children's states.
+    /// What it waits for: a worker in its own words, a supervisor by the states of its children.
     pub waiting_for: Option<String>,
-    /// How it ended the last time.
+    /// Its last exit.
     pub last_exit: Option<Exit>,
 }
 
-/// An actor and all below it.
+/// An actor and everything below it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ActorTree {
     /// The actor.
     pub actor: ActorInfo,
-    /// Its children, in their order.
+    /// Its children, in order.
     pub children: Vec<ActorTree>,
 }
 
-/// How many children a supervisor has.
+/// The number of a supervisor's children, by status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ChildCounts {
-    /// All that it knows, whatever their status.
+    /// All children.
     pub all: usize,
-    /// Those that run.
+    /// The running ones.
     pub running: usize,
-    /// Those that start or wait for their turn.
+    /// Those that are starting or waiting for their turn.
     pub starting: usize,
-    /// Those that stop.
+    /// Those that are stopping.
     pub stopping: usize,
     /// Those that wait for their restart.
     pub restarting: usize,
-    /// Those that are done.
+    /// The finished ones.
     pub finished: usize,
-    /// Those that are left alone.
+    /// Those in quarantine.
     pub quarantined: usize,
-    /// How many of all are supervisors; the others are workers.
+    /// How many of all children are supervisors.
     pub supervisors: usize,
 }
 
@@ -107,7 +107,7 @@ impl ActorTree {
         self.children.iter().find(|child| child.actor.id.as_str() == *first)?.find(rest)
     }
 
-    /// How many actors are in it, this one included.
+    /// The number of actors, including this one.
     #[must_use]
     pub fn size(&self) -> usize {
         1 + self.children.iter().map(Self::size).sum::<usize>()
@@ -136,7 +136,7 @@ impl ActorInfo {
         }
     }
 
-    /// What this child makes its supervisor wait for.
+    /// Why this child blocks its supervisor.
     fn blocking_reason(&self) -> Option<String> {
         match self.status {
             Status::Starting => Some(format!("the start of `{}`", self.id)),

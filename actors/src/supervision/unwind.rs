@@ -1,5 +1,5 @@
-//! Refuses a build whose panics abort: a supervisor that takes the whole process with the first panic of a child
-//! supervises nothing. It names nothing else of this crate, so that a test can compile it by itself.
+//! Refuses to compile if panics abort: then the first panic of a child would end the whole process. It uses nothing
+//! else of this crate, so a test can compile it alone.
 
 #[cfg(panic = "abort")]
 compile_error!("conjure-actors contains panics by unwinding: build with `panic = \"unwind\"`, the default");

@@ -1,39 +1,40 @@
-//! What a supervised actor does: the trait that is implemented for it.
+//! The trait of supervised workers.
 
 use std::future::Future;
 
 use super::context::Context;
 use super::exit::Failure;
 
-/// An actor that handles one message after another.
+/// A worker that handles one message after another.
 ///
-/// The value itself is the actor's state. It is made by the start of its spec ([`super::WorkerSpec::new`]) and dropped
-/// on the actor's own task, before anybody hears that the actor is gone. A handler is cancelled at an await only by
-/// a kill; nothing else is heard while it awaits, so long work belongs into a tracked task ([`Context::spawn`]).
+/// The value is the worker's state. The start function of its spec ([`super::WorkerSpec::new`]) creates it, and it is
+/// dropped on the worker's own task, before anybody is notified that the worker is gone. Only a kill cancels a handler,
+/// at an await. The worker handles nothing else while a handler awaits, so long work belongs in a tracked task
+/// ([`Context::spawn`]).
 pub trait Worker: Sized + Send + 'static {
-    /// What it understands.
+    /// The type of its messages.
     type Message: Send + 'static;
 
-    /// Handles one message. An error or a panic ends the worker, and its supervisor decides.
+    /// Handles one message. After an error or a panic the worker ends, and its supervisor decides what follows.
     fn handle(
         &mut self,
         message: Self::Message,
         context: &Context<Self::Message>,
     ) -> impl Future<Output = Result<Flow, Failure>> + Send;
 
-    /// The last thing before it is dropped: when it is asked to stop, stops by itself, or was idle for long enough. Not
-    /// after a failure, nor when it is killed. An error makes its end a failure.
+    /// Runs before the worker is dropped: when it is asked to stop, stops by itself, or was idle for long enough. It
+    /// does not run after a failure or a kill. An error makes the exit a failure.
     fn stop(&mut self, context: &Context<Self::Message>) -> impl Future<Output = Result<(), Failure>> + Send {
         let _ = context;
         std::future::ready(Ok(()))
     }
 }
 
-/// Whether a worker goes on after a message.
+/// Whether a worker continues after a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
-    /// It does.
+    /// It continues.
     Continue,
-    /// It is done: it ends with [`super::Exit::Normal`], and messages that wait are lost.
+    /// It ends with [`super::Exit::Normal`]. Waiting messages are lost.
     Stop,
 }

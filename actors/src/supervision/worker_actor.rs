@@ -1,9 +1,9 @@
-//! The `ractor` actor around every worker.
+//! The `ractor` actor around each worker.
 //!
-//! It runs the worker's start after it was linked, tells how it ended by class, and sees to it that the worker's state is
-//! dropped on the worker's own task: `ractor` hands the state of an actor that ended to its supervisor's mailbox, so
-//! that state is empty here, and the worker lies in the handler, which stays. The order of the fields is the order in
-//! which an incarnation disappears; its [`IncarnationGuard`] is the last.
+//! It runs the worker's start after it was linked, reports the class of the exit, and ensures that the worker's state
+//! is dropped on the worker's own task. `ractor` sends the state of an ended actor to its supervisor's mailbox; so that
+//! state is empty, and the worker is in the handler. The order of the fields is the order in which an incarnation is
+//! dropped; its [`IncarnationGuard`] comes last.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,7 @@ use super::spec::Start;
 use super::timer::IdleTimer;
 use super::worker::{Flow, Worker};
 
-/// What makes a worker's incarnations.
+/// Creates the incarnations of a worker.
 pub(crate) struct WorkerFactory<W: Worker> {
     pub(crate) endpoint: Arc<WorkerEndpoint<W::Message>>,
     pub(crate) start: Arc<Start<W>>,
@@ -36,11 +36,11 @@ pub(crate) struct WorkerActor<W: Worker> {
     worker: tokio::sync::Mutex<Option<W>>,
     start: Arc<Start<W>>,
     start_timeout: Duration,
-    /// It ends by its own word.
+    /// Set when the worker stops by itself.
     finished: Mutex<Finished>,
     context: Context<W::Message>,
     slot_guard: SlotGuard<Envelope<W::Message>>,
-    /// Ends the work that it started.
+    /// Cancels the work that it started.
     _shutdown: DropGuard,
     guard: Arc<IncarnationGuard>,
 }
@@ -70,7 +70,7 @@ impl<W: Worker> WorkerActor<W> {
         }
     }
 
-    /// Starts the actor. What fails here fails because the supervisor ends.
+    /// Starts the actor. It fails only if the supervisor ends.
     pub(crate) async fn spawn(self, supervisor: Option<ActorCell>) -> Result<(), SpawnErr> {
         match supervisor {
             Some(supervisor) => Actor::spawn_linked(None, self, (), supervisor).await.map(drop),
@@ -82,7 +82,7 @@ impl<W: Worker> WorkerActor<W> {
         &self.guard.incarnation
     }
 
-    /// Ends the actor with this exit, as a failure in the eyes of `ractor`, so that nothing more of it runs.
+    /// Ends the actor with this exit, as a failure for `ractor`, so that nothing more of it runs.
     fn fail(&self, exit: Exit) -> Result<(), ActorProcessingErr> {
         self.slot_guard.slot.detach(self.incarnation());
         let text = exit.to_string();
@@ -90,7 +90,7 @@ impl<W: Worker> WorkerActor<W> {
         Err(text.into())
     }
 
-    /// Ends the actor by its own word. What waits in its mailbox is lost.
+    /// Stops the actor normally. Messages in its mailbox are lost.
     fn stop_self(&self, myself: &ActorRef<Envelope<W::Message>>) {
         self.slot_guard.slot.detach(self.incarnation());
         *self.finished.lock().unwrap_or_else(PoisonError::into_inner) = Finished::Yes;
@@ -123,7 +123,7 @@ impl<W: Worker> WorkerActor<W> {
         }
     }
 
-    /// Ends the actor after a failure: without last words, and without the worker, before anybody hears of it.
+    /// Ends the actor after a failure: without `stop`, and after dropping the worker, before anybody is notified.
     async fn abandon(&self, exit: Exit) -> Result<(), ActorProcessingErr> {
         let worker = self.worker.lock().await.take();
         if catch_unwind(AssertUnwindSafe(|| drop(worker))).is_err() {
@@ -132,14 +132,14 @@ impl<W: Worker> WorkerActor<W> {
         self.fail(exit)
     }
 
-    /// It was busy until now.
+    /// Records that the worker was busy until now.
     fn touch(&self, myself: &ActorRef<Envelope<W::Message>>) {
         if let Some(idle_timer) = self.context.idle_timer() {
             idle_timer.touch(idle_message(myself));
         }
     }
 
-    /// Stops when it was idle for long enough, and nothing is on its way.
+    /// Stops the worker if it was idle for long enough and nothing is on its way.
     fn check_idle(&self, myself: &ActorRef<Envelope<W::Message>>) {
         let Some(idle_timer) = self.context.idle_timer() else { return };
         if !idle_timer.has_elapsed(idle_message(myself)) {
@@ -155,7 +155,7 @@ impl<W: Worker> WorkerActor<W> {
         self.stop_self(myself);
     }
 
-    /// Runs the worker's start; what came of it, or why it was given up.
+    /// Runs the worker's start. Returns the worker, or why the start failed.
     async fn start_worker(&self) -> Result<W, Exit> {
         let (start, context) = (&self.start, self.context.clone());
         let making = AssertUnwindSafe(async move { start(context).await }).catch_unwind();
@@ -173,7 +173,7 @@ impl<W: Worker> WorkerActor<W> {
         }
     }
 
-    /// The worker's last words, and its drop, both here on its own task.
+    /// Runs the worker's `stop` and drops it, both on its own task.
     async fn finish(&self, worker: W) -> Exit {
         let mut worker = worker;
         let stopped = AssertUnwindSafe(async { worker.stop(&self.context).await }).catch_unwind().await;
@@ -194,7 +194,7 @@ impl<W: Worker> Actor for WorkerActor<W> {
     type State = ();
     type Arguments = ();
 
-    /// Runs nothing of the worker's: the supervisor waits for it, and it is not linked yet.
+    /// Runs no code of the worker, because the supervisor waits for this and is not linked yet.
     async fn pre_start(&self, myself: ActorRef<Self::Msg>, (): ()) -> Result<(), ActorProcessingErr> {
         // An incarnation is started once.
         let _ = self.incarnation().cell.set(myself.get_cell());
@@ -233,7 +233,7 @@ impl<W: Worker> Actor for WorkerActor<W> {
         }
     }
 
-    /// `ractor` stops an actor when something below it ends, unless told otherwise. Nothing is below a worker.
+    /// `ractor` stops an actor when something below it ends, unless this is overridden. Nothing is below a worker.
     async fn handle_supervisor_evt(
         &self,
         _: ActorRef<Self::Msg>,
@@ -258,7 +258,7 @@ impl<W: Worker> Actor for WorkerActor<W> {
     }
 }
 
-/// What an alarm does: the worker looks whether it is idle.
+/// The alarm's message, which makes the worker check whether it is idle.
 fn idle_message<M: Send + 'static>(myself: &ActorRef<Envelope<M>>) -> impl FnOnce() + Send + 'static {
     let myself = myself.clone();
     // It may be over by then.

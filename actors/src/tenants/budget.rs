@@ -1,4 +1,4 @@
-//! What a tenant's model calls may come to, over all of its sessions. Plain values.
+//! The budget of a tenant's model calls, over all of its sessions. Plain values.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use conjure_conversation::Usage;
 
 use super::partial_usage::EstimatedUsage;
 
-/// How many tokens an answer is taken to have until it is there, unless the host says otherwise.
+/// How many tokens are reserved for a response by default.
 const RESERVED_OUTPUT: u64 = 8_192;
 
-/// Over which time something may be spent. Days and months are those of the calendar, in UTC.
+/// The period of an allowance. Days and months are calendar days and months in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Period {
-    /// All time.
+    /// No limit in time.
     Total,
     /// Each day.
     Day,
@@ -31,18 +31,18 @@ impl fmt::Display for Period {
     }
 }
 
-/// What tokens cost where a model's client does not say it: millionths of a dollar for a million tokens, so that 3 dollars are
-/// 3,000,000.
+/// The price of tokens where the model's client does not report one, in millionths of a dollar for a million tokens: 3
+/// dollars are 3,000,000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Price {
-    /// Of what the model reads, from its cache or not.
+    /// The price of input tokens, cached or not.
     pub input: u64,
-    /// Of what the model writes.
+    /// The price of output tokens.
     pub output: u64,
 }
 
 impl Price {
-    /// What so many tokens cost, in millionths of a dollar, rounded up.
+    /// The cost of this many tokens in millionths of a dollar, rounded up.
     #[must_use]
     pub fn of(&self, input: u64, output: u64) -> u64 {
         let cost = u128::from(input)
@@ -52,38 +52,38 @@ impl Price {
     }
 }
 
-/// CostLimit that may be spent.
+/// A limit of cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CostLimit {
     /// Millionths of a dollar.
     pub micros: u64,
-    /// What tokens cost where the model's client does not say it. Also what a call may come to is reckoned by it.
+    /// The price of tokens where the model's client does not report one. Estimates of calls use it as well.
     pub price: Price,
 }
 
-/// What is limited.
+/// What an allowance limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum BudgetResource {
     Tokens,
     Cost,
 }
 
-/// How much of something may be spent over a time.
+/// A limit of tokens or cost over a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Allowance {
-    /// Tokens, in and out.
+    /// Tokens, input and output together.
     Tokens {
-        /// Over which time.
+        /// The period.
         period: Period,
-        /// How many.
+        /// The number of tokens.
         limit: u64,
     },
-    /// CostLimit.
+    /// Cost.
     Cost {
-        /// Over which time.
+        /// The period.
         period: Period,
-        /// How many millionths of a dollar.
+        /// The limit in millionths of a dollar.
         limit: u64,
     },
 }
@@ -97,7 +97,7 @@ impl Allowance {
     }
 }
 
-/// Tokens and money together.
+/// An amount of tokens and of cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Spend {
     pub(crate) tokens: u64,
@@ -127,18 +127,20 @@ impl Spend {
     }
 }
 
-/// What a tenant's model calls may come to. Without any allowance, whatever they like.
+/// The budget of a tenant's model calls. Without allowances there is no limit.
 ///
-/// Before a call, what it may come to is reserved: a token for each three bytes that are sent, and
-/// [`Budget::with_reserved_output`] for the answer. It begins when that fits into what is left of every allowance, and its turn
-/// ends with [`Limit::TenantTokens`](conjure_conversation::Limit) or [`Limit::TenantCost`](conjure_conversation::Limit) when
-/// it does not. So all sessions of one process together overshoot by no more than the calls that are under way come to beyond
-/// what was reserved for them, and each further process that calls models for the same tenant adds what is under way there.
+/// Before a call, its estimate is reserved: one token for each three bytes of the request, and
+/// [`Budget::with_reserved_output`] for the response. The call starts if that fits in every allowance. If not, the turn
+/// ends with [`Limit::TenantTokens`](conjure_conversation::Limit) or
+/// [`Limit::TenantCost`](conjure_conversation::Limit). So all sessions of one process exceed a budget by no more than
+/// what running calls use beyond their reservations. Each further process that calls models for the same tenant adds
+/// its own running calls.
 ///
-/// What a recorded answer used is charged for, also by sessions that are deleted later. A call that is broken off, by an interrupt, the
-/// end of its session, or a failure in the midst of its answer, is charged for what its service had said by then that it used (for what was
-/// reserved for its input where it had said nothing of that), and for a token for each four bytes that it had shown beyond. What failed
-/// before an answer began is free, and so is what was under way when the process died.
+/// A recorded response is charged with what it used, also if its session is deleted later. A call that is aborted (by
+/// an interruption, the end of its session, or a failure during its response) is charged with the usage that the
+/// service had reported by then, or with the reserved input if it had reported none, and with one token for each four
+/// bytes of output beyond. A call that failed before its response began is free, and so are calls that ran when the
+/// process died.
 ///
 /// ```
 /// use conjure_actors::tenants::{Budget, CostLimit, Period, Price};
@@ -159,28 +161,26 @@ pub struct Budget {
 }
 
 impl Default for Budget {
-    /// Without any allowance.
+    /// A budget without allowances.
     fn default() -> Self {
         Self { allowances: Vec::new(), price: None, reserved_output: RESERVED_OUTPUT }
     }
 }
 
 impl Budget {
-    /// With so many tokens, in and out, over this time: instead of what was said of them and this time before. 0: none ever.
+    /// Sets the number of tokens, input and output, for this period. 0: no call is allowed.
     #[must_use]
     pub fn tokens(self, period: Period, limit: u64) -> Self {
         self.with(Allowance::Tokens { period, limit })
     }
 
-    /// With so much money over this time: instead of what was said of it and this time before. 0: none ever. The last price that
-    /// is named counts.
+    /// Sets the cost for this period. 0: no call is allowed. The price of the last call of this function applies.
     #[must_use]
     pub fn money(self, period: Period, money: CostLimit) -> Self {
         Self { price: Some(money.price), ..self.with(Allowance::Cost { period, limit: money.micros }) }
     }
 
-    /// So many tokens are reserved for an answer until it is there: as many as a model is allowed to write. 8,192 unless this is
-    /// called.
+    /// Sets how many tokens are reserved for a response: as many as a model may write. The default is 8,192.
     #[must_use]
     pub const fn with_reserved_output(mut self, tokens: u64) -> Self {
         self.reserved_output = tokens;
@@ -197,13 +197,13 @@ impl Budget {
         self
     }
 
-    /// What may be spent.
+    /// All allowances.
     #[must_use]
     pub fn allowances(&self) -> &[Allowance] {
         &self.allowances
     }
 
-    /// What an answer cost: as its client says, or by the price of the budget where the client knows none.
+    /// The cost of a response: as its client reports, or by the budget's price if the client reports none.
     pub(crate) fn amount(&self, usage: &Usage) -> Spend {
         let micros = match self.price {
             Some(price) if usage.cost_micros == 0 => price.of(usage.total_input(), usage.output_tokens),
@@ -212,18 +212,18 @@ impl Budget {
         Spend { tokens: usage.total(), micros }
     }
 
-    /// What a call that was broken off comes to.
+    /// The cost of an aborted call.
     pub(super) fn part(&self, used: &EstimatedUsage) -> Spend {
         let micros = self.price.map_or(0, |price| price.of(0, used.more_output));
         self.amount(&used.said).plus(Spend { tokens: used.more_output, micros })
     }
 
-    /// For how many tokens so many bytes are taken.
+    /// The estimated number of tokens of this many bytes.
     pub(crate) const fn tokens_sent(bytes: u64) -> u64 {
         bytes.div_ceil(3)
     }
 
-    /// What a call may come to that sends so many bytes.
+    /// The estimated cost of a call that sends this many bytes.
     pub(crate) fn estimate(&self, bytes: u64) -> Spend {
         let input = Self::tokens_sent(bytes);
         let micros = self.price.map_or(0, |price| price.of(input, self.reserved_output));

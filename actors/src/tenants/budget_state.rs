@@ -1,8 +1,7 @@
-//! A tenant's budget as a machine without a clock and without I/O: what is reserved, and whether more fits.
+//! A tenant's budget as a state machine without clock and I/O: what is reserved, and whether more fits.
 //!
-//! What was spent is read from the journal, which takes a moment; what is charged in that moment is counted in addition, whether
-//! the reading has it or not. So the sum is never less than what was spent, and whoever is refused by too large a sum reads
-//! again.
+//! What was spent is read from the journal, which takes time. Charges during that time are added, whether the read has
+//! seen them or not. So the sum is never too low, and a caller that is refused because it is too high reads again.
 
 use std::collections::HashMap;
 
@@ -10,44 +9,44 @@ use conjure_base::{SessionId, Timestamp};
 
 use super::budget::{Allowance, Spend};
 
-/// What is reserved, and what was charged since this began.
+/// The reservations, and the charges since this state was created.
 #[derive(Debug, Default)]
 pub(super) struct BudgetState {
     reserved: HashMap<SessionId, Reserved>,
-    /// What may have been charged, over all time; stops at the largest number. Only what it grows by counts.
+    /// The charges over all time; saturating. Only its growth matters.
     charged: Spend,
 }
 
-/// What a call of a session may come to, or has come to and is not recorded yet.
+/// The estimate of a session's call, or its result until that is recorded.
 #[derive(Debug, Clone, Copy)]
 struct Reserved {
     amount: Spend,
-    /// In which periods it fitted, and is charged to, whenever it ends.
+    /// The time of the reservation. The call is charged to the periods of this time, whenever it ends.
     at: Timestamp,
 }
 
-/// Before what was spent is read.
+/// The state of the charges before the journal is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReadMark(Spend);
 
-/// Something does not fit.
+/// Why a call does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shortfall {
-    /// Into which allowance.
+    /// The allowance that is exceeded.
     pub(super) allowance: Allowance,
-    /// What it would come to without what others have reserved.
+    /// The total without the reservations of others.
     pub(super) exclusive_total: u64,
     pub(super) reason: ShortfallReason,
 }
 
-/// Why something does not fit.
+/// The reason why a call does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ShortfallReason {
-    /// Others have reserved what is left. Some of that may come back.
+    /// Others have reserved what is left. They may release some of it.
     ReservedByOthers,
-    /// Something was charged while it was read, and may have been counted twice.
+    /// A charge happened during the read, and may have been counted twice.
     ChangedWhileReading,
-    /// It is spent.
+    /// The allowance is used up.
     Spent,
 }
 
@@ -56,7 +55,8 @@ impl BudgetState {
         ReadMark(self.charged)
     }
 
-    /// Whether so much more fits for a call of this session. `spent` is what was spent of each allowance, read after `mark`.
+    /// Whether this amount fits for a call of this session. `spent` is what was spent of each allowance, read after
+    /// `mark`.
     pub(super) fn fits(
         &self,
         session: SessionId,
@@ -93,39 +93,39 @@ impl BudgetState {
         shortfall.map_or(Ok(()), Err)
     }
 
-    /// Reserves so much for a call of this session, in place of what was reserved for its last one.
+    /// Reserves this amount for a call of this session, replacing the reservation of its last call.
     pub(super) fn reserve(&mut self, session: SessionId, amount: Spend, at: Timestamp) {
         self.release(session);
         self.reserved.insert(session, Reserved { amount, at });
     }
 
-    /// The call has come to this, which is about to be recorded.
+    /// Replaces the reservation by what the call used, which is about to be recorded.
     pub(super) fn settle(&mut self, session: SessionId, amount: Spend) {
         if let Some(reserved) = self.reserved.get_mut(&session) {
             reserved.amount = amount;
         }
     }
 
-    /// To which moment's periods an answer of this session is charged.
+    /// The time whose periods a response of this session is charged to.
     pub(super) fn at(&self, session: SessionId) -> Option<Timestamp> {
         self.reserved.get(&session).map(|reserved| reserved.at)
     }
 
-    /// An answer was recorded and charged.
+    /// A response was recorded and charged.
     pub(super) fn charge(&mut self, session: SessionId, amount: Spend) {
         self.release(session);
         self.charged = self.charged.plus(amount);
     }
 
-    /// The call has come to nothing, as far as it is known: whoever reads just now counts it all the same, since the answer may be
-    /// recorded although nobody heard of it. Whether there was one.
+    /// Releases the reservation of a call. A concurrent read still counts it, because the response may have been
+    /// recorded unnoticed. Returns whether there was one.
     pub(super) fn release(&mut self, session: SessionId) -> bool {
         let Some(reserved) = self.reserved.remove(&session) else { return false };
         self.charged = self.charged.plus(reserved.amount);
         true
     }
 
-    /// All that is reserved.
+    /// The sum of all reservations.
     pub(super) fn reserved(&self) -> Spend {
         self.reserved.values().fold(Spend::default(), |sum, reserved| sum.plus(reserved.amount))
     }

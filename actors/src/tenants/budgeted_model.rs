@@ -1,4 +1,4 @@
-//! A model whose calls are paid for by a tenant.
+//! A model whose calls a tenant's budget pays for.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use futures_util::{FutureExt as _, StreamExt as _, stream};
 use super::reservation::Reservation;
 use super::tenant_account::{ReserveError, TenantAccount};
 
-/// What an image is worth at most: 1,600 tokens of three bytes each.
+/// The estimated size of an image at most: 1,600 tokens of three bytes each.
 const IMAGE: usize = 4_800;
 
-/// A model whose calls begin when what they may come to fits into the tenant's budget.
+/// A model whose calls start when their estimates fit in the tenant's budget.
 pub(crate) struct BudgetedModel {
     model: Arc<dyn Model>,
     account: Arc<TenantAccount>,
@@ -79,7 +79,8 @@ impl From<ReserveError> for ModelError {
     }
 }
 
-/// How many bytes a call sends, as far as they are tokens: of these instructions and tools, these messages, and what is said next.
+/// The number of bytes that a call sends, as far as they count as tokens: of the instructions and tools, the messages,
+/// and the next message.
 pub(crate) fn estimate(composition: &PromptPrefix, messages: &[Arc<Message>], next: &[Block]) -> u64 {
     estimate_parts(&composition.instructions, &composition.tools, messages, next)
 }
@@ -100,7 +101,7 @@ fn estimate_parts(
     sum as u64
 }
 
-/// How many bytes of text a block is worth. An image is as many tokens as a service makes of one, however many bytes it has.
+/// The number of bytes of text that a block counts as. Services count an image by its dimensions, not its bytes.
 fn size(block: &Block) -> usize {
     let json = block.json();
     match block.kind() {

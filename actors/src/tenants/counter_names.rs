@@ -1,7 +1,7 @@
-//! The names of the journal's counters: what is counted, and the day or month in UTC.
+//! The names of the journal's counters: the resource, and the day or month in UTC.
 //!
-//! Each day has a counter of its own, so whatever a clock does, what was spent on a day stays spent: one that jumps ahead and
-//! back finds each day as it left it.
+//! Each day has its own counter. So whatever the clock does, the spending of a day stays recorded: a clock that jumps
+//! ahead and back finds each day's counter unchanged.
 
 use conjure_base::Timestamp;
 
@@ -9,16 +9,15 @@ use super::budget::{BudgetResource, Period};
 
 const MILLIS_A_DAY: u64 = 24 * 60 * 60 * 1_000;
 
-/// The last day that has a name of its own: the end of the year 9999. What comes after it counts as that.
+/// The last day with its own name: the end of the year 9999. Later days count as this one.
 const LAST_DAY: u64 = 2_932_896;
 
-/// So many days, and so many months, are kept of each good at the least, of those on which something was spent.
+/// At least this many days and months with spending are kept for each resource.
 const KEPT_DAYS: usize = 62;
 const KEPT_MONTHS: usize = 14;
 
-/// Those of these counters that nobody needs any more: of days and months that are long over, and behind which there are many others on
-/// which something was spent. A clock that jumps ahead makes nothing old by itself: it would have to show as many days, and something
-/// spent on each. What has another name stays.
+/// The counters that nobody needs any more: of days and months that ended long ago and are followed by many others with
+/// spending. A clock that jumps ahead alone makes no counter old. Unknown names stay.
 #[must_use]
 pub fn past_counters(names: &[String], now: Timestamp) -> Vec<String> {
     let mut past = Vec::new();
@@ -41,7 +40,7 @@ pub fn past_counters(names: &[String], now: Timestamp) -> Vec<String> {
     past
 }
 
-/// Whether it is a date as these names have one: digits, and dashes between them.
+/// Whether the text is a date as in these names: digits, separated by dashes.
 fn is_date(text: &str) -> bool {
     let is_dash = |place: usize| matches!(place, 4 | 7);
     text.bytes()
@@ -49,7 +48,7 @@ fn is_date(text: &str) -> bool {
         .all(|(place, byte)| if is_dash(place) { byte == b'-' } else { byte.is_ascii_digit() })
 }
 
-/// The counter of this good for the period in which this moment lies.
+/// The counter of this resource for the period that contains this time.
 pub(crate) fn counter_name(resource: BudgetResource, period: Period, at: Timestamp) -> String {
     let resource = match resource {
         BudgetResource::Tokens => "tokens",
@@ -63,7 +62,7 @@ pub(crate) fn counter_name(resource: BudgetResource, period: Period, at: Timesta
     }
 }
 
-/// Year, month and day of so many days after 1970-01-01, in the Gregorian calendar.
+/// The year, month and day of this many days after 1970-01-01, in the Gregorian calendar.
 const fn civil_date(days: u64) -> (u64, u64, u64) {
     // Counted from 0000-03-01, so that a leap day is the last one of its year.
     let days = days + 719_468;
@@ -85,7 +84,7 @@ mod tests {
         Timestamp::from_millis(day * MILLIS_A_DAY + 1)
     }
 
-    /// As they are when something was spent on all of these days.
+    /// The counters after spending on all of these days.
     fn spent(days: impl Iterator<Item = u64>) -> Vec<String> {
         let mut names =
             vec!["tokens".to_owned(), "cost-micros".to_owned(), "tokens of another kind".to_owned()];

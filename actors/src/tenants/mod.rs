@@ -1,9 +1,9 @@
-//! What a tenant may have in the tree: live sessions, recorded ones, messages that wait, and what its model calls may cost.
+//! The limits of tenants: live and recorded sessions, queued messages, and the budget of model calls.
 //!
-//! A host says so by [`TenantLimits`], at any time. Each tenant has an account, through which its sessions go: it counts those that are
-//! live, and keeps the tenant's [`Budget`] over all of them. What was spent is in the journal's counters, changed in the same
-//! transaction as the answer that is paid for, or by themselves for a call that was broken off; what calls that are under way may
-//! come to is reserved in memory.
+//! The embedder sets [`TenantLimits`] at any time. Each tenant has an account that its sessions use. The account counts
+//! live sessions and keeps the tenant's [`Budget`] over all of them. Spending is in the journal's counters, which
+//! change in the transaction that records a response, or separately for an aborted call. Estimates of running calls are
+//! reserved in memory.
 
 mod budget;
 mod budget_state;

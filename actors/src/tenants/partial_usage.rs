@@ -1,36 +1,36 @@
-//! What a call of a model has come to so far, as its stream tells it: what is charged when it is broken off.
+//! The usage of a running model call so far, from its stream: what is charged if the call is aborted.
 //!
-//! State: counts of one call, in memory. They go with the call.
+//! State: the counts of one call, in memory. They end with the call.
 
 use conjure_conversation::{ModelEvent, Usage};
 
-/// How many bytes of what was shown are taken for a token.
+/// How many bytes of output count as one token.
 const BYTES_A_TOKEN: u64 = 4;
 
-/// What was heard of a call.
+/// The usage of a call so far.
 #[derive(Debug, Default)]
 pub(super) struct PartialUsage {
-    /// Whether the service may bill it.
+    /// Whether the request was sent, so that the service may bill it.
     is_sent: bool,
-    /// Whether an answer has begun.
+    /// Whether the response has begun.
     has_begun: bool,
-    /// What the service says.
+    /// The usage that the service reported.
     said: Usage,
-    /// How many bytes of the answer were shown.
+    /// How many bytes of the response have arrived.
     shown: u64,
 }
 
-/// What a call is taken to have used.
+/// The estimated usage of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EstimatedUsage {
-    /// As the service says; its input as it was reserved where the service has said nothing.
+    /// The reported usage. If nothing was reported, its input is the reserved input.
     pub(super) said: Usage,
-    /// How many tokens more than that were shown.
+    /// The tokens of output beyond the reported ones.
     pub(super) more_output: u64,
 }
 
 impl PartialUsage {
-    /// One more event of its stream.
+    /// Processes an event of the stream.
     pub(super) fn observe(&mut self, event: &ModelEvent) {
         self.is_sent = true;
         let shown = match event {
@@ -52,12 +52,12 @@ impl PartialUsage {
         self.shown = self.shown.saturating_add(shown as u64);
     }
 
-    /// The call has failed. What failed before an answer began is not billed.
+    /// The call failed. A failure before the response began is not billed.
     pub(super) const fn failed(&mut self) {
         self.is_sent = self.has_begun;
     }
 
-    /// What it is taken to have used, where `input` tokens were reserved for what it sends; `None`: it was not sent.
+    /// The estimated usage, if `input` tokens were reserved for the request; `None` if it was not sent.
     pub(super) fn used(&self, input: u64) -> Option<EstimatedUsage> {
         let input_tokens = if self.said.total_input() == 0 { input } else { self.said.input_tokens };
         let said = Usage { input_tokens, ..self.said };

@@ -1,8 +1,9 @@
-//! What a tenant owes for calls that were broken off: charged by themselves, since no event is recorded for them.
+//! The charges for aborted calls that the journal has not acknowledged. No event is recorded for them, so they are
+//! charged separately.
 //!
-//! State: in memory, the charges that the journal has not acknowledged. It takes them in the moment in which a call ends, and
-//! carries them out whether anybody waits or not; those that it has surely refused are kept, with their account, and submitted again
-//! before the tenant's next call and by the janitor. A crash of the process forgets what the journal had not taken.
+//! State: in memory. A charge is added at the moment in which a call ends, and is submitted whether anybody waits or
+//! not. Charges that the journal certainly refused are kept with their account, and submitted again before the tenant's
+//! next call and by a maintenance task. A crash of the process loses charges that the journal did not take.
 
 use std::fmt;
 
@@ -10,7 +11,7 @@ use conjure_journal::{CounterIncrement, JournalError, JournalErrorKind, JournalF
 use futures_util::FutureExt;
 use futures_util::future::Shared;
 
-/// What the journal answers, for whoever waits for it.
+/// The journal's answer, for all who wait for it.
 pub(super) type Answer = Shared<JournalFuture<()>>;
 
 /// The charges that are not acknowledged.
@@ -21,12 +22,12 @@ pub(super) struct PendingCharges {
 
 struct PendingCharge {
     charges: Vec<CounterIncrement>,
-    /// `None`: no journal has taken it.
+    /// `None`: no journal has accepted it.
     answer: Option<Answer>,
 }
 
 impl PendingCharges {
-    /// One more. It is submitted at once, where somebody takes it.
+    /// Adds a charge and submits it, if a journal is open.
     pub(super) fn add(
         &mut self,
         charges: Vec<CounterIncrement>,
@@ -36,7 +37,7 @@ impl PendingCharges {
         self.flush(submit);
     }
 
-    /// Forgets what was acknowledged, and submits what was not yet, or surely not carried out.
+    /// Removes acknowledged charges, and submits those that were not submitted or certainly not carried out.
     pub(super) fn flush(&mut self, submit: &impl Fn(Vec<CounterIncrement>) -> Option<JournalFuture<()>>) {
         self.open.retain_mut(|charge| {
             match charge.answer.as_ref().map(|answer| answer.clone().now_or_never()) {
@@ -53,7 +54,7 @@ impl PendingCharges {
         });
     }
 
-    /// How much of this counter is owed.
+    /// The pending amount of this counter.
     pub(super) fn amount_for(&self, counter_name: &str) -> u64 {
         let charges = self
             .open
@@ -63,12 +64,12 @@ impl PendingCharges {
         charges.fold(0, |sum, charge| sum.saturating_add(charge.amount))
     }
 
-    /// Nothing is owed any more, whatever it was: the tenant is gone.
+    /// Drops all charges because the tenant is deleted.
     pub(super) fn clear(&mut self) {
         self.open.clear();
     }
 
-    /// The first that is not acknowledged: its answer, or that nobody has taken it.
+    /// The first charge that is not acknowledged: its answer, or `None` inside if no journal has accepted it.
     pub(super) fn oldest_unacknowledged(&self) -> Option<Option<Answer>> {
         self.open.first().map(|charge| charge.answer.clone())
     }
@@ -87,7 +88,7 @@ impl Drop for PendingCharges {
     }
 }
 
-/// Whether the journal has surely done nothing, so that the same may be submitted again.
+/// Whether the journal certainly did nothing, so that the same charge may be submitted again.
 pub(crate) const fn is_undone(error: &JournalError) -> bool {
     matches!(
         error.kind(),
@@ -117,7 +118,7 @@ mod tests {
 
     use super::PendingCharges;
 
-    /// Answers one after the other as it is told, and remembers what it was given.
+    /// Answers one submission after the other as instructed, and remembers them.
     struct FakeJournal {
         answers: RefCell<Vec<Option<JournalFuture<()>>>>,
         taken: RefCell<Vec<u64>>,

@@ -1,4 +1,4 @@
-//! What a tenant has as much of as it may.
+//! The quotas and limits of a tenant, and the error when one is exceeded.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,21 +8,21 @@ use conjure_conversation::Limit;
 
 use super::budget::{Budget, BudgetResource, Period};
 
-/// What a tenant may have only so much of.
+/// A resource of which a tenant may have a limited amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Quota {
-    /// Sessions that are live.
+    /// Live sessions.
     LiveSessions,
-    /// Sessions that are recorded, live or not.
+    /// Recorded sessions, live or not.
     RecordedSessions,
-    /// Bytes of its data folder.
+    /// Bytes in its data directory.
     DiskBytes,
-    /// Files and folders in its data folder.
+    /// Files and directories in its data directory.
     Inodes,
-    /// Tokens over a time.
+    /// Tokens in a period.
     Tokens(Period),
-    /// Millionths of a dollar over a time.
+    /// Millionths of a dollar in a period.
     Cost(Period),
 }
 
@@ -34,7 +34,7 @@ impl Quota {
         }
     }
 
-    /// The limit that a turn ends with.
+    /// The limit with which a turn ends.
     pub(crate) const fn limit(self) -> Limit {
         match self {
             Self::Cost(_) => Limit::TenantCost,
@@ -66,7 +66,7 @@ impl fmt::Display for Quota {
     }
 }
 
-/// A tenant has as much of something as it may, or what it asks for does not fit. Nothing was begun.
+/// A tenant's quota is used up, or the request does not fit in it. Nothing was started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the tenant `{tenant}` may have {limit} {quota}, and {}; {}",
@@ -75,47 +75,47 @@ impl fmt::Display for Quota {
 )]
 #[non_exhaustive]
 pub struct QuotaExceeded {
-    /// Of what.
+    /// The exceeded quota.
     pub quota: Quota,
-    /// Whose.
+    /// The tenant.
     pub tenant: TenantId,
     /// How much it may have.
     pub limit: u64,
-    /// How much it would come to.
+    /// How much it would have.
     pub current: u64,
 }
 
 impl QuotaExceeded {
-    /// So much, where less is allowed.
+    /// The error for this amount where less is allowed.
     #[must_use]
     pub const fn new(tenant: TenantId, quota: Quota, limit: u64, current: u64) -> Self {
         Self { quota, tenant, limit, current }
     }
 
-    /// Whether it may fit a little later, with nothing changed.
+    /// Whether the same request may fit later without any change.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         matches!(self.quota, Quota::LiveSessions) && self.limit > 0
     }
 }
 
-/// What a tenant may have in the tree, and how its sessions are treated there.
+/// The limits of a tenant in the tree, and how its sessions are treated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantLimits {
-    /// How many of its sessions may be live at a time; those that are put away do not count. 0: none ever.
+    /// How many of its sessions may be live. Passivated ones do not count. 0: none.
     pub live_sessions: u64,
-    /// How many of its sessions may be recorded, in all. 0: none ever.
+    /// How many of its sessions may be recorded in all. 0: none.
     pub recorded_sessions: u64,
-    /// How many messages may wait for their turn, in each session. 0: none ever.
+    /// How many messages may be queued in each session. 0: none.
     pub queued_messages: usize,
-    /// When an idle session is put away; `None`: as the runtime's options say.
+    /// The idle time after which a session is passivated; `None`: that of the runtime's options.
     pub idle_after: Option<Duration>,
-    /// What its model calls may come to.
+    /// The budget of its model calls.
     pub budget: Budget,
 }
 
 impl Default for TenantLimits {
-    /// Whatever it likes.
+    /// No limits.
     fn default() -> Self {
         Self {
             live_sessions: u64::MAX,

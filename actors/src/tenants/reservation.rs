@@ -1,4 +1,4 @@
-//! The budget that one model call has reserved, until it ends.
+//! The reservation of a model call in the budget, until the call ends.
 
 use std::sync::Arc;
 
@@ -9,14 +9,15 @@ use super::budget::Budget;
 use super::partial_usage::PartialUsage;
 use super::tenant_account::{ReserveError, TenantAccount};
 
-/// What a call of a model may come to. Dropping it gives that back, but for what the call has come to by then, unless an answer came.
+/// The reservation of a model call. Dropping it releases the reservation, and charges what the call has used by then,
+/// unless its response arrived.
 pub(super) struct Reservation {
     account: Arc<TenantAccount>,
     session: SessionId,
-    /// For how many tokens what it sends is taken.
+    /// The estimated tokens of the request.
     input: u64,
     partial: PartialUsage,
-    /// It is charged when the answer is recorded, or given back with the session's ledger.
+    /// Set when the response arrived. It is charged when it is recorded, or released with the session's event log.
     is_settled: bool,
 }
 
@@ -32,7 +33,7 @@ impl Reservation {
         Ok(Self { account, session, input, partial: PartialUsage::default(), is_settled: false })
     }
 
-    /// What the call's stream tells.
+    /// Processes an event of the call's stream.
     pub(super) fn observe(&mut self, event: &Result<ModelEvent, ModelError>) {
         match event {
             Ok(ModelEvent::Finished(response)) => {

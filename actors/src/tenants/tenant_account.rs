@@ -1,8 +1,8 @@
-//! The account of a tenant: who is live, and what is spent, reserved and charged.
+//! The account of a tenant: live sessions, spending, reservations and charges.
 //!
-//! State: in memory, the sessions that are live here, what their calls have reserved, and what calls that were broken off have come to
-//! until the journal has it; gone with the process. What was spent is in the journal, and read anew for each call, so that what other
-//! processes charge counts, too.
+//! State: in memory, the sessions that are live here, the reservations of their calls, and the charges of aborted calls
+//! until the journal has them. It ends with the process. Spending is in the journal and is read for each call, so
+//! charges of other processes count as well.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,45 +23,45 @@ use super::quota::{Quota, QuotaExceeded, TenantLimits};
 use super::tenant_accounts::{AccountRef, Spent, TenantStatus};
 use crate::journal::{JournalCallError, JournalHandle};
 
-/// How long a call waits for what others have reserved. Its turn's own limits may end it sooner.
+/// How long a call waits for the reservations of others. The limits of its turn may end it sooner.
 const RESERVATION_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The account of a tenant, in this process.
+/// The account of a tenant in this process.
 pub(crate) struct TenantAccount {
     account_ref: AccountRef,
     journal: JournalHandle,
     clock: Arc<dyn Clock>,
     state: Mutex<AccountState>,
-    /// Held by whoever counts the tenant's sessions and records one more.
+    /// Held while the tenant's sessions are counted and one more is recorded.
     record_lock: Arc<tokio::sync::Mutex<()>>,
-    /// Changed when something was given back, charged, or allowed.
+    /// Changed after each release, charge or change of the limits.
     changed: watch::Sender<u64>,
 }
 
 struct AccountState {
-    /// What the tenant may have.
+    /// The tenant's limits.
     limits: Arc<TenantLimits>,
-    /// The sessions that are live; how many have a part in it: one that is about to start again is the same session.
+    /// The live sessions, and how many holders each has: during a restart a session has two.
     live: HashMap<SessionId, u32>,
     budget: BudgetState,
     pending: PendingCharges,
 }
 
-/// Whether what others have reserved is waited for.
+/// Whether to wait for the reservations of others.
 #[derive(Debug, Clone, Copy)]
 enum WaitPolicy {
     Until(Deadline),
     Not,
 }
 
-/// Why a call may not begin.
+/// Why a call may not start.
 #[derive(Debug)]
 pub(crate) enum ReserveError {
-    /// It does not fit.
+    /// It does not fit in the budget.
     QuotaExceeded(QuotaExceeded),
-    /// What others have reserved is not back, or not in time.
+    /// The reservations of others were not released in time.
     TimedOut,
-    /// What was spent is not known.
+    /// The spending cannot be read.
     Journal(JournalCallError),
 }
 
@@ -106,7 +106,7 @@ impl TenantAccount {
         self.notify();
     }
 
-    /// A session is live from now on, until what is returned is dropped.
+    /// Counts a session as live until the guard is dropped.
     pub(crate) fn start_session(
         self: &Arc<Self>,
         session: SessionId,
@@ -122,7 +122,8 @@ impl TenantAccount {
         Ok(LiveSessionGuard { account: Arc::clone(self), session })
     }
 
-    /// Whether a call that sends so many bytes would fit now. Waits for the journal alone: what others have reserved may come back.
+    /// Checks whether a call that sends this many bytes would fit now. It waits only for the journal and ignores the
+    /// reservations of others, which may be released.
     pub(crate) async fn check(&self, session: SessionId, bytes: u64) -> Result<(), ReserveError> {
         self.admit(session, bytes, WaitPolicy::Not, |_, _, _| ()).await
     }
@@ -196,13 +197,13 @@ impl TenantAccount {
         }
     }
 
-    /// Takes charges, where a journal is open.
+    /// A function that submits charges if a journal is open.
     fn charge_fn(&self) -> impl Fn(Vec<CounterIncrement>) -> Option<JournalFuture<()>> {
         let journal = self.journal.open();
         move |charges| Some(journal.as_ref()?.increment_counters(self.tenant(), charges))
     }
 
-    /// Waits until what calls that were broken off have come to is in the journal.
+    /// Waits until the charges of aborted calls are in the journal.
     async fn flush_and_wait(&self) -> Result<(), JournalCallError> {
         let mut is_second = false;
         loop {
@@ -235,7 +236,7 @@ impl TenantAccount {
         self.journal.call(|journal| journal.counters(self.tenant(), names)).await
     }
 
-    /// What the events of a session are charged with: what their answers and their summaries used.
+    /// The charges for events of a session: the usage of their responses and summaries.
     pub(crate) fn charges(&self, session: SessionId, events: &[Event]) -> (Spend, Vec<CounterIncrement>) {
         let state = self.lock();
         let used = events.iter().filter_map(|event| event.kind.usage());
@@ -247,7 +248,7 @@ impl TenantAccount {
         (amount, charges_for(amount, at))
     }
 
-    /// A call has ended without an answer, and its service may bill this.
+    /// Charges a call that ended without a response and that the service may bill.
     pub(super) fn charge_aborted(self: &Arc<Self>, session: SessionId, used: &EstimatedUsage) {
         let state = self.lock();
         let amount = state.limits.budget.part(used);
@@ -256,7 +257,7 @@ impl TenantAccount {
         self.add_pending_charge(session, amount, charges_for(amount, at));
     }
 
-    /// What was not, and will not be, charged with an event.
+    /// Adds a charge that no event carries.
     pub(crate) fn add_pending_charge(
         self: &Arc<Self>,
         session: SessionId,
@@ -280,17 +281,17 @@ impl TenantAccount {
         self.notify();
     }
 
-    /// Nothing holds it any more but its sessions, unless it owes something by now.
+    /// Keeps the account only for its sessions, unless charges are pending.
     pub(super) fn release_if_settled(&self) {
         self.account_ref.release_if_settled();
     }
 
-    /// The tenant is gone, and what it owes with it.
+    /// Drops the pending charges because the tenant is deleted.
     pub(super) fn discard_pending(&self) {
         self.lock().pending.clear();
     }
 
-    /// Submits again what the journal has surely not carried out. Whether nothing is owed any more.
+    /// Submits again what the journal certainly did not carry out. Returns whether no charge is pending.
     pub(super) fn flush_pending(&self) -> bool {
         let charge_fn = self.charge_fn();
         let mut state = self.lock();
@@ -298,7 +299,7 @@ impl TenantAccount {
         state.pending.oldest_unacknowledged().is_none()
     }
 
-    /// They were recorded, and charged.
+    /// Events were recorded and charged.
     pub(crate) fn on_charged(&self, session: SessionId, amount: Spend) {
         self.lock().budget.charge(session, amount);
         self.notify();
@@ -322,7 +323,7 @@ impl TenantAccount {
         self.changed.send_modify(|changed| *changed = changed.wrapping_add(1));
     }
 
-    /// How the tenant stands.
+    /// The status of the tenant.
     pub(super) async fn status(&self) -> Result<TenantStatus, JournalCallError> {
         if let Err(error) = self.flush_and_wait().await {
             tracing::debug!(tenant = %self.tenant(), %error, "what is owed is not charged yet");
@@ -367,7 +368,7 @@ impl TenantAccount {
     }
 }
 
-/// What this comes to, in the periods of that moment.
+/// The counter increments of this amount, in the periods of that time.
 fn charges_for(amount: Spend, at: Timestamp) -> Vec<CounterIncrement> {
     let goods = [BudgetResource::Tokens, BudgetResource::Cost]
         .into_iter()
@@ -379,7 +380,7 @@ fn charges_for(amount: Spend, at: Timestamp) -> Vec<CounterIncrement> {
     charges.collect()
 }
 
-/// That a session is live.
+/// Counts a session as live until it is dropped.
 #[must_use = "dropping it takes the session off the account"]
 pub(crate) struct LiveSessionGuard {
     account: Arc<TenantAccount>,
@@ -398,7 +399,8 @@ impl Drop for LiveSessionGuard {
     }
 }
 
-/// The ledger of a session, which charges the account. With it goes what is reserved for an answer that it did not record.
+/// Lets a session's event log charge the account. Dropping it releases what is reserved for a response that was not
+/// recorded.
 pub(crate) struct LogGuard {
     pub(crate) account: Arc<TenantAccount>,
     pub(crate) session: SessionId,

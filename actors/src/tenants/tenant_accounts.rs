@@ -1,7 +1,8 @@
-//! The accounts of all tenants, and what each may have.
+//! The accounts of all tenants, and their limits.
 //!
-//! State: in memory. The host says anew after a start what tenants may have. An account is there while somebody has a session of its
-//! tenant, or asks how it stands: nothing is live or reserved otherwise, and what was spent is in the journal.
+//! State: in memory. The embedder sets the limits after each start. An account exists while a session of its tenant has
+//! a handle, or somebody asks for its status. Otherwise nothing is live or reserved, and the spending is in the
+//! journal.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +17,7 @@ use crate::journal::{JournalCallError, JournalHandle};
 use crate::runtime::TreeError;
 use crate::session::SessionError;
 
-/// What tenants may have, and what they have. Cheap to clone: the clones are the same.
+/// The limits of tenants and their accounts. Cheap to clone; clones are the same.
 #[derive(Clone)]
 pub struct TenantAccounts {
     inner: Arc<Inner>,
@@ -29,56 +30,56 @@ struct Inner {
 }
 
 struct AccountsState {
-    /// What a tenant may have of which nothing was said.
+    /// The limits of tenants that have none of their own.
     default: Arc<TenantLimits>,
     overrides: BTreeMap<TenantId, Arc<TenantLimits>>,
     accounts: BTreeMap<TenantId, Weak<TenantAccount>>,
-    /// Those that owe something which the journal has not acknowledged.
+    /// The accounts with charges that the journal has not acknowledged.
     with_pending_charges: BTreeMap<TenantId, Arc<TenantAccount>>,
 }
 
-/// The right to record one more session, while the account is the one that all others wait at.
+/// The right to record one more session. It keeps the account on whose lock all others wait.
 pub(crate) struct RecordSlot {
     _turn: OwnedMutexGuard<()>,
     _account: Arc<TenantAccount>,
 }
 
-/// Where an account is found: it is no more when the account is gone.
+/// A weak reference to an account.
 pub(super) struct AccountRef {
     accounts: Weak<Inner>,
     tenant: TenantId,
 }
 
-/// How a tenant stands.
+/// The status of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TenantStatus {
     /// How many of its sessions are live here.
     pub live_sessions: u64,
-    /// How many of its sessions are recorded, by any process.
+    /// How many of its sessions are recorded by any process.
     pub recorded_sessions: u64,
-    /// What it has spent: tokens and money, in all, this day and this month.
+    /// Its spending: tokens and cost, in all, this day and this month.
     pub spent: Vec<Spent>,
-    /// How many tokens the model calls that are under way here may come to.
+    /// The tokens that are reserved for model calls that run here.
     pub reserved_tokens: u64,
-    /// How many millionths of a dollar they may come to.
+    /// The cost that is reserved for them, in millionths of a dollar.
     pub reserved_cost_micros: u64,
 }
 
-/// What was spent of something over a time.
+/// The spending of a resource in a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Spent {
-    /// Of what.
+    /// The resource.
     pub quota: Quota,
-    /// How much.
+    /// The amount.
     pub used: u64,
-    /// How much may be; `None`: as much as it likes.
+    /// The limit; `None`: there is none.
     pub limit: Option<u64>,
 }
 
 impl TenantAccounts {
-    /// Accounts over this journal. By the clock it is known which day it is.
+    /// Accounts over this journal. The clock tells the day.
     #[must_use]
     pub fn new(journal: JournalHandle, clock: Arc<dyn Clock>) -> Self {
         let state = AccountsState {
@@ -90,7 +91,7 @@ impl TenantAccounts {
         Self { inner: Arc::new(Inner { journal, clock, state: Mutex::new(state) }) }
     }
 
-    /// What a tenant may have of which nothing was said, from now on.
+    /// Sets the limits of tenants that have none of their own, from now on.
     pub fn set_default(&self, limits: TenantLimits) {
         let mut state = self.inner.lock();
         state.default = Arc::new(limits);
@@ -105,8 +106,7 @@ impl TenantAccounts {
         drop(others);
     }
 
-    /// What the tenant may have, from now on; `None`: what every tenant may. Nothing is taken from sessions that are live, and
-    /// calls that are under way end as they do.
+    /// Sets the limits of a tenant from now on; `None`: the default limits. Live sessions and running calls continue.
     pub fn set(&self, tenant: &TenantId, limits: Option<TenantLimits>) {
         let mut state = self.inner.lock();
         let limits = match limits {
@@ -128,31 +128,32 @@ impl TenantAccounts {
         drop(account);
     }
 
-    /// What the tenant may have.
+    /// The limits of a tenant.
     #[must_use]
     pub fn limits(&self, tenant: &TenantId) -> Arc<TenantLimits> {
         let state = self.inner.lock();
         Arc::clone(state.overrides.get(tenant).unwrap_or(&state.default))
     }
 
-    /// How the tenant stands.
+    /// The status of a tenant.
     ///
     /// # Errors
-    /// When the journal cannot be read.
+    /// If the journal cannot be read.
     pub async fn status(&self, tenant: &TenantId) -> Result<TenantStatus, TreeError> {
         self.account(tenant).status().await.map_err(failed)
     }
 
-    /// How many bytes of the journal the tenant's sessions take ([`Journal::stored_bytes`](conjure_journal::Journal::stored_bytes)).
+    /// How many bytes of the journal the tenant's sessions use
+    /// ([`Journal::stored_bytes`](conjure_journal::Journal::stored_bytes)).
     ///
     /// # Errors
-    /// When the journal cannot be read.
+    /// If the journal cannot be read.
     pub async fn recorded_bytes(&self, tenant: &TenantId) -> Result<u64, TreeError> {
         self.inner.journal.call(|journal| journal.stored_bytes(tenant)).await.map_err(failed)
     }
 
-    /// Submits to the journal again what tenants owe for calls that were broken off and it has surely not carried out. To be called now
-    /// and then: a tenant's next call does it, too, if there is one.
+    /// Submits again the charges of aborted calls that the journal certainly did not carry out. Call it periodically; a
+    /// tenant's next call does it as well.
     pub fn flush_pending(&self) {
         let with_pending_charges: Vec<_> = self.inner.lock().with_pending_charges.values().cloned().collect();
         for account in with_pending_charges {
@@ -162,7 +163,7 @@ impl TenantAccounts {
         }
     }
 
-    /// The tenant has no sessions any more: what is known of it here is forgotten, but for what it may have.
+    /// Forgets a tenant without sessions, except its limits.
     pub fn remove(&self, tenant: &TenantId) {
         let mut state = self.inner.lock();
         state.accounts.remove(tenant);
@@ -186,8 +187,8 @@ impl TenantAccounts {
         account
     }
 
-    /// The right to record one more session of the tenant. Within this process sessions are recorded one after the other where
-    /// they are counted; each further process may record one more at the same moment.
+    /// The right to record one more session of the tenant. Within this process, sessions are recorded one after the
+    /// other while they are counted. Each further process may record one more at the same moment.
     pub(crate) async fn record_one(&self, tenant: &TenantId) -> Result<Option<RecordSlot>, TreeError> {
         let limit = self.limits(tenant).recorded_sessions;
         if limit == u64::MAX {
@@ -224,14 +225,14 @@ impl AccountRef {
         &self.tenant
     }
 
-    /// The account is there, whoever else lets go of it.
+    /// Keeps the account alive.
     pub(super) fn hold(&self, account: &Arc<TenantAccount>) {
         let Some(accounts) = self.accounts.upgrade() else { return };
         let before = accounts.lock().with_pending_charges.insert(self.tenant.clone(), Arc::clone(account));
         drop(before);
     }
 
-    /// The account may go when nobody has it, unless it owes something by now.
+    /// Lets the account go when nobody holds it, unless charges are pending.
     pub(super) fn release_if_settled(&self) {
         let Some(accounts) = self.accounts.upgrade() else { return };
         let mut state = accounts.lock();
