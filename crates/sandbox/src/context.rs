@@ -10,10 +10,10 @@ use crate::error::{SandboxError, SandboxErrorKind};
 use crate::isolation::Isolation;
 use crate::limits::Limits;
 
-/// What a sandbox may reach of the network.
+/// The network access of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum NetworkPolicy {
-    /// Nothing.
+    /// No network.
     #[default]
     None,
     /// The named hosts.
@@ -22,54 +22,54 @@ pub enum NetworkPolicy {
     Full,
 }
 
-/// A folder of the host that a sandbox may read, and where the sandbox has it.
+/// A directory of the host that a sandbox may read, and its path in the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SharedFolder {
-    /// The folder on the host.
+    /// The directory on the host.
     pub host: PathBuf,
-    /// Its absolute path in the sandbox, such as `/mnt/skills/pdf`, without `.` or `..` in it. A sandbox that has no
-    /// file system of its own (`local`) does not use it: there the folder is where the host has it.
+    /// Its absolute path in the sandbox, such as `/mnt/skills/pdf`, without `.` or `..`. A sandbox without a file
+    /// system of its own (`local`) ignores it and uses the host's path.
     pub target: PathBuf,
 }
 
 impl SharedFolder {
-    /// The folder at `host`, to be found at `target`.
+    /// The directory at `host`, with the path `target` in the sandbox.
     pub fn new(host: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Self {
         Self { host: host.into(), target: target.into() }
     }
 }
 
-/// What a sandbox is made for.
+/// The context of a sandbox: its directories, variables, network and limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecutionContext {
-    /// The session's private folder: commands run in it, and it is writable. Must exist.
+    /// The session's private directory. Commands run in it and may write to it. It must exist.
     pub workspace: PathBuf,
-    /// Folders that may be read besides: the roots of the session's skills. No two may have one target.
+    /// Further readable directories: the roots of the session's skills. Targets must be unique.
     pub read_only: Vec<SharedFolder>,
-    /// Further folders that may be read and written. An empty list allows nothing.
+    /// Further directories that may be read and written.
     pub allowed_paths: Vec<PathBuf>,
-    /// Variables that commands see, on top of a small safe set.
+    /// Variables for commands, in addition to a small safe set.
     pub environment: BTreeMap<String, String>,
-    /// How long one call may take, unless it says otherwise.
+    /// The default timeout of a call.
     pub timeout: Duration,
-    /// What it may reach of the network.
+    /// The network access.
     pub network: NetworkPolicy,
-    /// What it may use.
+    /// The resource limits.
     pub limits: Limits,
-    /// Whose the sandbox is, where that is known. It is for people who look for a session's sandbox: a container bears it as
-    /// the label `conjure.tenant`.
+    /// The tenant, if it is known. It helps people to find a session's sandbox: a container has it as the label
+    /// `conjure.tenant`.
     pub tenant: Option<TenantId>,
-    /// Which session's it is, as [`ExecutionContext::tenant`]: `docker ps --filter label=conjure.session=sesn_…` finds the
-    /// container. No secret: whoever may ask the engine reads it.
+    /// The session, if it is known: `docker ps --filter label=conjure.session=sesn_…` finds its container. It must be
+    /// no secret, because everybody with access to the engine can read it.
     pub session: Option<SessionId>,
-    /// What must be enforced: a sandbox that cannot is not made. It cannot be lowered by a session where the host
-    /// lays its own floor over it.
+    /// The required boundaries. A sandbox that cannot enforce them is not created. A session cannot lower the floor
+    /// that the embedder requires.
     pub floor: Isolation,
 }
 
 impl ExecutionContext {
-    /// A context for this workspace with the specification's defaults: no further folders, an empty environment,
-    /// 30 seconds, no network, half a gigabyte of memory and one processor. Nothing is demanded.
+    /// A context for this workspace with the specification's defaults: no further directories, an empty environment, 30
+    /// seconds, no network, half a gigabyte of memory and one processor. No boundary is required.
     pub fn new(workspace: impl Into<PathBuf>) -> Self {
         Self {
             workspace: workspace.into(),
@@ -85,7 +85,7 @@ impl ExecutionContext {
         }
     }
 
-    /// Refuses what no kind of sandbox could carry out.
+    /// Refuses a context that no kind of sandbox can implement.
     pub(crate) fn check(&self) -> Result<(), SandboxError> {
         let refused = |message| Err(SandboxError::new(SandboxErrorKind::BadRequest, message));
         for (name, value) in &self.environment {

@@ -1,4 +1,4 @@
-//! The gateway of sandboxes whose network is limited or full: `conjure_egress`, under the sandbox's policy.
+//! The gateway of sandboxes with limited or full network: `conjure_egress` with the sandbox's policy.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::context::NetworkPolicy;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::gateway::{Gateway, Proxy, TunnelStream};
 
-/// Where commands find the proxy: what proxies of HTTP usually have. A sandbox has its ports for itself.
+/// The port of the proxy for commands, which is usual for HTTP proxies. A sandbox has its own ports.
 const PORT: u16 = 3128;
 
 #[derive(Debug)]
@@ -23,10 +23,10 @@ impl Gateway for EgressGateway {
     }
 }
 
-/// The proxy of a sandbox under this policy, and like `pattern` in everything else; `None` where nothing is reached.
+/// The proxy of a sandbox with this policy and `pattern`'s other settings; `None` without network.
 ///
 /// # Errors
-/// `BadRequest`, when an entry of the list of hosts cannot be understood.
+/// `BadRequest` if an entry of the host list is invalid.
 pub(crate) fn proxy(pattern: &Egress, network: &NetworkPolicy) -> Result<Option<Proxy>, SandboxError> {
     let policy = match network.policy()? {
         EgressPolicy::None => return Ok(None),
@@ -39,10 +39,10 @@ pub(crate) fn proxy(pattern: &Egress, network: &NetworkPolicy) -> Result<Option<
 }
 
 impl NetworkPolicy {
-    /// The same for whoever dials.
+    /// The policy for the egress.
     ///
     /// # Errors
-    /// `BadRequest` when a host of the list cannot be read.
+    /// `BadRequest` if an entry of the host list is invalid.
     pub fn policy(&self) -> Result<EgressPolicy, SandboxError> {
         Ok(match self {
             Self::None => EgressPolicy::None,
@@ -51,10 +51,10 @@ impl NetworkPolicy {
         })
     }
 
-    /// What this reaches of what `max` does, too: no more than either.
+    /// The hosts that both this policy and `max` allow.
     ///
     /// # Errors
-    /// `BadRequest` when a host of a list cannot be read.
+    /// `BadRequest` if an entry of a host list is invalid.
     pub fn restricted_to(&self, max: &Self) -> Result<Self, SandboxError> {
         let lists = |policy: &Self| match policy {
             Self::Limited(hosts) => allow_list(hosts).map(Some),

@@ -1,4 +1,4 @@
-//! Why something in a sandbox failed.
+//! The errors of sandboxes.
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ pub struct SandboxError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SandboxErrorKind {
-    /// The file, folder or program is not there.
+    /// The file, directory or program does not exist.
     NotFound,
     /// The system refuses.
     PermissionDenied,
     /// The path lies outside what the sandbox allows, or leads out of it, or is read-only.
     PathNotAllowed,
-    /// A folder where a file is needed, the other way round, or a device.
+    /// A directory where a file is needed, the other way round, or a device.
     WrongFileType,
-    /// Something of that name is there already.
+    /// Something with that name exists already.
     Exists,
-    /// More than the operation takes.
+    /// It is larger than the operation accepts.
     TooLarge,
     /// Not UTF-8 text where text is needed.
     NotText,
@@ -35,30 +35,30 @@ pub enum SandboxErrorKind {
     NotUnique,
     /// The disk or quota is full.
     NoSpace,
-    /// The program is there but cannot be run.
+    /// The program exists and cannot be executed.
     NotExecutable,
-    /// No more processes, memory or files can be had.
+    /// No more processes, memory or files are available.
     Exhausted,
-    /// So many sandboxes are live, or asked for, that there was none in time. Nothing was done. When it is worth another try says
-    /// [`SandboxError::retry_after`]; where that says nothing, it is none.
+    /// No sandbox was admitted in time, because too many are live or requested. Nothing was done.
+    /// [`SandboxError::retry_after`] tells when another attempt makes sense; if it returns `None`, none does.
     Overloaded,
-    /// Its time was up.
+    /// It timed out.
     TimedOut,
     /// It was cancelled.
     Cancelled,
-    /// The request makes no sense.
+    /// The request is invalid.
     BadRequest,
-    /// The sandbox died, or broke the protocol; what the call did is unknown. A new sandbox is needed.
+    /// The sandbox died or broke the protocol. What the call did is unknown. A new sandbox is needed.
     Lost,
-    /// The sandbox could not be made.
+    /// The sandbox could not be created.
     Unavailable,
-    /// There is no container engine that can be used.
+    /// No container engine can be used.
     EngineUnavailable,
     /// The container engine does not have the image.
     ImageNotFound,
-    /// The sandbox would not enforce what is demanded of it, so it was not made.
+    /// The sandbox would not enforce a required boundary, so it was not created.
     NotEnforced,
-    /// This executor does not do that.
+    /// This executor does not support it.
     Unsupported,
     /// Anything else.
     Io,
@@ -70,14 +70,14 @@ impl SandboxError {
         Self { kind, message: message.into(), retry_after: None }
     }
 
-    /// The same, which is worth another try after this time.
+    /// Sets when another attempt makes sense.
     #[must_use]
     pub const fn after(mut self, retry_after: Duration) -> Self {
         self.retry_after = Some(retry_after);
         self
     }
 
-    /// The same failure, in these words.
+    /// The same failure with another message.
     #[must_use]
     pub fn with_message(&self, message: impl Into<String>) -> Self {
         Self { message: message.into(), ..self.clone() }
@@ -89,7 +89,7 @@ impl SandboxError {
         self.kind
     }
 
-    /// When it may be worth to do the same again, where whoever refused it knows: an advice, no promise.
+    /// When another attempt makes sense, if known. There is no guarantee.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
         self.retry_after

@@ -1,8 +1,8 @@
-//! The way out of a sandbox that has no network of its own: the proxy that its commands find, and who serves it.
+//! The proxy of a sandbox without a network of its own, and the gateway that serves it.
 //!
-//! Commands connect to a port of the sandbox's loopback interface. The guest passes each connection on, and here, on
-//! the host, a [`Gateway`] serves it: whatever the proxy's protocol is, nothing of it runs in the sandbox. The state
-//! is the gateway's; connections end with the sandbox, and with the host.
+//! Commands connect to a port of the sandbox's loopback interface. The guest forwards each connection, and a
+//! [`Gateway`] serves it on the host. So no part of the proxy's protocol runs in the sandbox. The gateway owns the
+//! state; connections end with the sandbox and with the host process.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,32 +12,32 @@ use futures_util::future::BoxFuture;
 
 pub use crate::mux::TunnelStream;
 
-/// Serves the connections that commands make to the proxy of their sandbox.
+/// Serves the connections of commands to the proxy of their sandbox.
 pub trait Gateway: Send + Sync + fmt::Debug {
-    /// Serves one connection, and resolves when it is over. The sandbox runs it in a task of its own, at most 256 at a
+    /// Serves one connection, and resolves when it has ended. The sandbox runs it in its own task, at most 256 at a
     /// time, and drops it when the sandbox ends. It must not block.
     fn serve(self: Arc<Self>, tunnel: TunnelStream) -> BoxFuture<'static, ()>;
 }
 
-/// A proxy that commands of a sandbox find.
+/// The proxy for the commands of a sandbox.
 #[derive(Debug, Clone)]
 pub struct Proxy {
-    /// Its port on 127.0.0.1 of the sandbox. The sandbox must have a loopback interface of its own.
+    /// Its port on 127.0.0.1 in the sandbox, which must have its own loopback interface.
     pub port: u16,
-    /// Who serves it.
+    /// The gateway that serves it.
     pub gateway: Arc<dyn Gateway>,
 }
 
-/// What goes to the proxy never: connections that stay in the sandbox. Not `::1`, which some clients of HTTP (httpx
-/// before 0.24.1) take for a broken URL and fail.
+/// Addresses that never use the proxy: connections within the sandbox. Not `::1`, because some HTTP clients (httpx
+/// before 0.24.1) fail on it.
 const NO_PROXY: &str = "localhost,127.0.0.1";
 
 impl Proxy {
-    /// Tells the guest of the proxy, and commands by the usual variables.
+    /// Adds the proxy to the guest's handshake, and the usual variables for commands.
     ///
-    /// A variable that is there already stays, whoever said it; and so that no program takes ours instead of it, a
-    /// name that is there in one case is not given in the other. `all_proxy` names the proxy as one of HTTP, which
-    /// every program can speak to that reads the variable; it understands SOCKS5 too.
+    /// Existing variables stay. A name that exists in one case is not added in the other, so that no program prefers
+    /// ours. `all_proxy` names the proxy as an HTTP proxy, which every program that reads the variable can use; the
+    /// proxy understands SOCKS5 as well.
     pub(crate) fn add_to_environment(&self, hello: &mut Hello) {
         hello.proxy = Some(ProxySpec { port: self.port });
         let url = format!("http://127.0.0.1:{}", self.port);

@@ -1,27 +1,27 @@
-//! What a sandbox keeps apart from the host: what is promised, what was achieved, and what a host demands.
+//! The isolation of a sandbox: which boundaries are promised, enforced and required.
 
 use crate::error::{SandboxError, SandboxErrorKind};
 
-/// Whether a sandbox keeps something apart from the host.
+/// Whether a sandbox enforces a boundary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Boundary {
     /// The kernel enforces it, also against hostile commands.
     Enforced,
-    /// The sandbox watches over it, and ends what goes beyond: hostile commands go beyond it by a little, and no further. For
-    /// a floor it is as good as enforced.
+    /// The sandbox monitors it and ends what exceeds it, so hostile commands can exceed it by a little. As a floor it
+    /// counts as enforced.
     Watched,
     /// Nothing enforces it: commands can do what the host's user can.
     Open,
 }
 
 impl Boundary {
-    /// `Enforced` when it is so.
+    /// `Enforced` if the condition holds.
     #[must_use]
     pub const fn enforced_if(condition: bool) -> Self {
         if condition { Self::Enforced } else { Self::Open }
     }
 
-    /// `Watched` when it is so.
+    /// `Watched` if the condition holds.
     #[must_use]
     pub const fn watched_if(condition: bool) -> Self {
         if condition { Self::Watched } else { Self::Open }
@@ -44,32 +44,31 @@ impl Boundary {
     }
 }
 
-/// What a sandbox keeps apart from the host.
+/// The boundaries between a sandbox and the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Isolation {
-    /// Commands reach no files but the sandbox's. In a jail they can read in `/proc/self/mountinfo` from where on the host these
-    /// come: the kernel shows the paths for every mount.
+    /// Commands reach no files but the sandbox's. In a jail they can read in `/proc/self/mountinfo` where these files
+    /// are on the host, because the kernel shows the paths for every mount.
     pub filesystem: Boundary,
     /// Commands reach no more of the network than the policy allows.
     pub network: Boundary,
     /// Commands see and signal no processes but the sandbox's.
     pub processes: Boundary,
-    /// Commands have no rights of a user of the host that owns anything.
+    /// Commands have no rights of a host user that owns anything.
     pub identity: Boundary,
-    /// Commands cannot make the system calls that attacks on a kernel begin with.
+    /// Commands cannot make the system calls with which attacks on a kernel start.
     pub syscalls: Boundary,
-    /// Within the sandbox, too, commands open no files but those that are theirs to open: not what the guest keeps, such as
-    /// output that was cut.
+    /// Within the sandbox, commands cannot open the guest's own files, such as the complete text of cut output.
     pub files: Boundary,
-    /// All that runs in the sandbox has, together, no more memory than its limit.
+    /// All processes of the sandbox together use no more memory than its limit.
     pub memory: Boundary,
-    /// All that runs in the sandbox has, together, no more processor time than its limit.
+    /// All processes of the sandbox together use no more processor time than its limit.
     pub processor: Boundary,
     /// No more processes exist in the sandbox than its limit.
     pub process_count: Boundary,
-    /// The workspace takes no more of the disk than its limit: [`Boundary::Enforced`] by the kernel, or [`Boundary::Watched`] by the
-    /// guest. Then it is exceeded by a sixteenth, at most 64 MiB and 4,096 files, and by what the disk takes until it is
-    /// noticed: on a busy machine 130 MB were measured (example `quota`).
+    /// The workspace uses no more of the disk than its limit: [`Boundary::Enforced`] by the kernel, or
+    /// [`Boundary::Watched`] by the guest. The guest allows an excess of a sixteenth, at most 64 MiB and 4,096 files,
+    /// and what commands write until it notices: on a busy machine 130 MB were measured (example `quota`).
     pub disk: Boundary,
 }
 
@@ -132,7 +131,7 @@ impl Isolation {
         self.named().into_iter().filter_map(|(name, boundary)| (boundary == Boundary::Open).then_some(name))
     }
 
-    /// The names of the boundaries that `floor` demands and that are not enforced here, for people.
+    /// The names of the boundaries that `floor` requires and that are not enforced here.
     pub fn missing(&self, floor: &Self) -> impl Iterator<Item = &'static str> {
         self.named().into_iter().zip(floor.named()).filter_map(|((name, mine), (_, demanded))| {
             (demanded != Boundary::Open && mine == Boundary::Open).then_some(name)
@@ -145,10 +144,10 @@ impl Isolation {
         self.missing(floor).next().is_none()
     }
 
-    /// Refuses what is weaker than the floor.
+    /// Refuses an isolation that is weaker than the floor.
     ///
     /// # Errors
-    /// `NotEnforced`, with the names of the boundaries that are lacking.
+    /// `NotEnforced`, with the names of the missing boundaries.
     pub fn require(&self, floor: &Self) -> Result<(), SandboxError> {
         let lacking: Vec<&str> = self.missing(floor).collect();
         if lacking.is_empty() {
@@ -162,7 +161,7 @@ impl Isolation {
         Err(SandboxError::new(SandboxErrorKind::NotEnforced, message))
     }
 
-    /// What both enforce.
+    /// The boundaries that both enforce.
     #[must_use]
     pub const fn and(&self, other: &Self) -> Self {
         Self {
@@ -179,7 +178,7 @@ impl Isolation {
         }
     }
 
-    /// What one of them enforces: a floor that is laid over another lowers nothing.
+    /// The boundaries that at least one of them enforces: a floor on top of another lowers nothing.
     #[must_use]
     pub const fn or(&self, other: &Self) -> Self {
         Self {

@@ -1,10 +1,10 @@
-//! What a sandbox may use: memory, processors, processes, files, disk. Values are checked when they are set, so that
-//! a connector never meets a limit that no kernel takes.
+//! The resource limits of a sandbox: memory, processors, processes, files, disk. Values are checked when they are set,
+//! so a connector never gets a limit that no kernel accepts.
 //!
-//! A limit always applies as far as the machine can enforce it; what it cannot is a boundary that is open in the
-//! sandbox's [`crate::Isolation`], and an error where the context's floor demands it.
+//! A limit applies as far as the machine can enforce it. Otherwise the boundary is open in the sandbox's
+//! [`crate::Isolation`], which is an error if the context's floor requires it.
 
-/// A limit that makes no sense.
+/// An invalid limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} must be {min} to {max}, and is {value}")]
 pub struct LimitError {
@@ -19,7 +19,7 @@ const MIB: u64 = 1024 * KIB;
 const GIB: u64 = 1024 * MIB;
 const TIB: u64 = 1024 * GIB;
 
-/// What a sandbox may use.
+/// The resource limits of a sandbox.
 ///
 /// ```
 /// use conjure_sandbox::Limits;
@@ -32,7 +32,7 @@ const TIB: u64 = 1024 * GIB;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Limits {
     memory: u64,
-    /// Thousandths, so that limits can be compared.
+    /// In thousandths, so that limits can be compared.
     millicpus: u32,
     processes: u32,
     open_files: u32,
@@ -42,14 +42,16 @@ pub struct Limits {
     disk_limit: DiskLimit,
 }
 
-/// Who keeps a workspace within its bytes and files.
+/// How the limit of a workspace's bytes and files is enforced.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum DiskLimit {
-    /// The guest measures often, and ends what runs when it is too much: on every machine, and exceeded by a little.
+    /// The guest measures often and ends commands that exceed it. This works on every machine; the limit may be
+    /// exceeded a little.
     #[default]
     Watched,
-    /// The kernel, by a file system of the workspace's own: exact, for jails of a host that is root, in a session's own
-    /// workspace. It takes `mke2fs` (of the package e2fsprogs), `mount` and a loop device. What cannot be had is an error.
+    /// The kernel enforces it exactly, with a file system of the workspace's own. It works for jails of a root process,
+    /// in a session's own workspace, and needs `mke2fs` (package e2fsprogs), `mount` and a loop device. If it cannot be
+    /// used, that is an error.
     Kernel,
 }
 
@@ -71,79 +73,79 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Bytes of memory for all that runs in it together, temporary files included.
+    /// The memory in bytes of all processes together, temporary files included.
     #[must_use]
     pub const fn memory(&self) -> u64 {
         self.memory
     }
 
-    /// How many processors it may keep busy, in processors.
+    /// The number of processors.
     #[must_use]
     pub fn cpus(&self) -> f64 {
         f64::from(self.millicpus) / 1000.0
     }
 
-    /// The same in thousandths of a processor.
+    /// The number of processors in thousandths.
     #[must_use]
     pub const fn millicpus(&self) -> u32 {
         self.millicpus
     }
 
-    /// How many processes and threads may exist in it at a time.
+    /// The number of processes and threads.
     #[must_use]
     pub const fn processes(&self) -> u32 {
         self.processes
     }
 
-    /// How many files a process in it may have open.
+    /// The number of open files of each process.
     #[must_use]
     pub const fn open_files(&self) -> u32 {
         self.open_files
     }
 
-    /// Bytes that its workspace may take on the disk.
+    /// The bytes of the workspace on the disk.
     #[must_use]
     pub const fn disk(&self) -> u64 {
         self.disk
     }
 
-    /// How many files and folders its workspace may hold.
+    /// The number of files and directories in the workspace.
     #[must_use]
     pub const fn inodes(&self) -> u64 {
         self.inodes
     }
 
-    /// Bytes of temporary files outside the workspace.
+    /// The bytes of temporary files outside of the workspace.
     #[must_use]
     pub const fn tmp(&self) -> u64 {
         self.tmp
     }
 
-    /// Who keeps the workspace within that.
+    /// How the limit of the workspace is enforced.
     #[must_use]
     pub const fn disk_limit(&self) -> DiskLimit {
         self.disk_limit
     }
 
-    /// With this one to keep the workspace within its bytes and files.
+    /// Sets how the limit of the workspace is enforced.
     #[must_use]
     pub const fn with_disk_limit(self, disk_limit: DiskLimit) -> Self {
         Self { disk_limit, ..self }
     }
 
-    /// This much memory, in bytes: 8 MiB to 64 TiB.
+    /// Sets the memory in bytes: 8 MiB to 64 TiB.
     ///
     /// # Errors
-    /// Beyond these bounds.
+    /// If the value is out of range.
     pub fn with_memory(self, bytes: u64) -> Result<Self, LimitError> {
         in_range("memory", bytes, 8 * MIB, 64 * TIB, size)?;
         Ok(Self { memory: bytes, ..self })
     }
 
-    /// So many processors: 0.01 to 4,096. Thousandths count, what is finer is rounded down.
+    /// Sets the number of processors: 0.01 to 4,096, rounded down to thousandths.
     ///
     /// # Errors
-    /// Beyond these bounds, and for what is no number.
+    /// If the value is out of range or not a number.
     pub fn with_cpus(self, cpus: f64) -> Result<Self, LimitError> {
         const LEAST: f64 = 0.01;
         const MOST: f64 = 4096.0;
@@ -164,46 +166,46 @@ impl Limits {
         Ok(Self { millicpus, ..self })
     }
 
-    /// So many processes and threads: 8 to 1,000,000.
+    /// Sets the number of processes and threads: 8 to 1,000,000.
     ///
     /// # Errors
-    /// Beyond these bounds.
+    /// If the value is out of range.
     pub fn with_processes(self, processes: u32) -> Result<Self, LimitError> {
         in_range("the number of processes", processes.into(), 8, 1_000_000, unit_value)?;
         Ok(Self { processes, ..self })
     }
 
-    /// So many open files for each process: 32 to 1,000,000.
+    /// Sets the number of open files of each process: 32 to 1,000,000.
     ///
     /// # Errors
-    /// Beyond these bounds.
+    /// If the value is out of range.
     pub fn with_open_files(self, open_files: u32) -> Result<Self, LimitError> {
         in_range("the number of open files", open_files.into(), 32, 1_000_000, unit_value)?;
         Ok(Self { open_files, ..self })
     }
 
-    /// So many bytes in the workspace: 64 KiB to 64 TiB.
+    /// Sets the bytes of the workspace: 64 KiB to 64 TiB.
     ///
     /// # Errors
-    /// Beyond these bounds.
+    /// If the value is out of range.
     pub fn with_disk(self, bytes: u64) -> Result<Self, LimitError> {
         in_range("the size of the workspace", bytes, 64 * KIB, 64 * TIB, size)?;
         Ok(Self { disk: bytes, ..self })
     }
 
-    /// So many files and folders in the workspace: 16 to 1,000,000,000.
+    /// Sets the number of files and directories in the workspace: 16 to 1,000,000,000.
     ///
     /// # Errors
-    /// Beyond these bounds.
+    /// If the value is out of range.
     pub fn with_inodes(self, inodes: u64) -> Result<Self, LimitError> {
         in_range("the number of files in the workspace", inodes, 16, 1_000_000_000, unit_value)?;
         Ok(Self { inodes, ..self })
     }
 
-    /// So many bytes of temporary files: 64 KiB to 64 TiB.
+    /// Sets the bytes of temporary files: 64 KiB to 64 TiB.
     ///
     /// # Errors
-    /// Beyond these bounds.
+    /// If the value is out of range.
     pub fn with_tmp(self, bytes: u64) -> Result<Self, LimitError> {
         in_range("the size of temporary files", bytes, 64 * KIB, 64 * TIB, size)?;
         Ok(Self { tmp: bytes, ..self })
@@ -227,7 +229,7 @@ fn unit_value(number: u64) -> String {
     number.to_string()
 }
 
-/// Bytes as people write them, exactly.
+/// A number of bytes in the largest exact unit.
 fn size(bytes: u64) -> String {
     let units = [(TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")];
     units

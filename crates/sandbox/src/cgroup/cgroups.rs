@@ -1,8 +1,8 @@
-//! What of a sandbox this process can limit by control groups, and the groups that it makes.
+//! Finds which control groups this process may create, and creates the groups of sandboxes.
 //!
-//! Nothing is moved but the sandbox itself: neither this process nor anybody's else. State: the groups that could
-//! not be removed yet, because the kernel still held a process of theirs; they are tried again whenever a group is
-//! made, and by a sweep. In a crash of the host its groups stay, empty, until [`Cgroups::sweep`] removes them.
+//! Only the sandbox itself is moved into a group, no other process. State: groups that could not be removed yet because
+//! the kernel still had a process in them. They are tried again whenever a group is created, and by a sweep. After a
+//! crash of this process, its groups stay, empty, until [`Cgroups::sweep`] removes them.
 
 use std::fs;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -20,7 +20,7 @@ use crate::error::{SandboxError, SandboxErrorKind};
 use crate::isolation::{Boundary, Isolation};
 use crate::limits::Limits;
 
-/// What a group may limit.
+/// A controller: what a group may limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Controller {
     Memory,
@@ -40,18 +40,18 @@ impl Controller {
     }
 }
 
-/// A controller that this process cannot use, why, and what would help.
+/// A controller that this process cannot use, with the reason and a hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingController {
     /// `memory`, `cpu` or `pids`.
     pub controller: &'static str,
-    /// Why not.
+    /// The reason.
     pub reason: String,
-    /// How to mend it.
+    /// How to enable it.
     pub hint: &'static str,
 }
 
-/// Where groups for sandboxes can be made, on this machine, by this process.
+/// The control groups that this process can create on this machine.
 #[derive(Debug, Clone)]
 pub struct Cgroups {
     shared: Arc<CgroupState>,
@@ -63,11 +63,11 @@ pub(super) struct CgroupState {
     missing: Vec<MissingController>,
     owner: Option<OwnerProcess>,
     next: AtomicU64,
-    /// Folders that wait for their last process to be gone.
+    /// Directories of groups that wait for the end of their last process.
     pending_removal: Mutex<Vec<PathBuf>>,
 }
 
-/// A group in which groups can be made.
+/// A group in which groups can be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ParentGroup {
     pub(super) version: Version,
@@ -76,8 +76,8 @@ pub(super) struct ParentGroup {
 }
 
 impl Cgroups {
-    /// Looks where this process may make groups. Of version 2, a controller is switched on in a group of its own
-    /// branch where that is permitted and nothing else is there to be disturbed.
+    /// Finds where this process may create groups. In version 2 it enables a controller in a group of its own branch,
+    /// if that is permitted and affects nothing else.
     #[must_use]
     pub fn detect() -> Self {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
@@ -116,13 +116,13 @@ impl Cgroups {
         Self { shared: Arc::new(shared) }
     }
 
-    /// What cannot be limited, and why.
+    /// What cannot be limited, and the reasons.
     #[must_use]
     pub fn missing(&self) -> &[MissingController] {
         &self.shared.missing
     }
 
-    /// What groups of this machine enforce: some of memory, processor and process count.
+    /// The boundaries that groups enforce on this machine: some of memory, processor and process count.
     #[must_use]
     pub fn isolation(&self) -> Isolation {
         let has = |controller| {
@@ -138,11 +138,12 @@ impl Cgroups {
         }
     }
 
-    /// Makes a group with these limits, wherever limits can be had. It has no processes yet. Does file accesses that
-    /// do not wait for anything.
+    /// Creates a group with these limits, as far as limits can be set here. It contains no process yet. Its file
+    /// accesses do not block.
     ///
     /// # Errors
-    /// When a group cannot be made, or a limit not be set, where it should; nothing is left of it then.
+    /// If a group cannot be created, or a limit cannot be set, although it should be possible. Nothing of the group is
+    /// left then.
     pub fn make(&self, limits: &Limits) -> Result<Cgroup, SandboxError> {
         self.shared.remove_pending();
         let Some(owner) = &self.shared.owner else { return Ok(Cgroup::new(Arc::clone(&self.shared))) };
@@ -154,7 +155,7 @@ impl Cgroups {
         }
     }
 
-    /// Makes the group of this name; `None` when it is taken, by another value of this type in the same process.
+    /// Creates the group of this name; `None` if another value of this type in the same process has taken the name.
     fn make_named(&self, name: &str, limits: &Limits) -> Result<Option<Cgroup>, SandboxError> {
         let mut group = Cgroup::new(Arc::clone(&self.shared));
         for parent in &self.shared.parents {
@@ -168,9 +169,8 @@ impl Cgroups {
         Ok(Some(group))
     }
 
-    /// Removes the groups that dead hosts left, and kills what is still in them. Yields how many there were. Blocks for as
-    /// long as what was killed needs to be gone, at most for a moment; a group that is not empty even then is removed at the
-    /// next opportunity.
+    /// Removes the groups of dead processes, and kills what is still in them. Returns how many there were. Blocks for
+    /// up to half a second while killed processes end; a group that is still not empty is removed later.
     pub fn sweep(&self) -> usize {
         self.shared.remove_pending();
         let mut left: Vec<PathBuf> = Vec::new();
@@ -194,10 +194,10 @@ impl Cgroups {
     }
 }
 
-/// How often it is looked again at groups whose processes were just killed, a millisecond apart.
+/// How often groups are checked after their processes were killed, at intervals of a millisecond.
 const ROUNDS: usize = 500;
 
-/// Removes groups, and keeps those that are not empty in half a second. Blocks for as long as that takes.
+/// Removes groups, and keeps those that are not empty after half a second. Blocks meanwhile.
 fn remove_all(folders: &mut Vec<PathBuf>) {
     for _ in 0..ROUNDS {
         folders.retain(|folder| remove(folder).is_err());
@@ -208,7 +208,7 @@ fn remove_all(folders: &mut Vec<PathBuf>) {
     }
 }
 
-/// A millisecond, in which the kernel clears away what was killed. It tells nobody when that is done.
+/// Waits a millisecond for the kernel to remove killed processes. The kernel does not notify anybody of that.
 fn pause() {
     let millisecond = rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
     // An interrupted wait is a short one.
@@ -216,7 +216,7 @@ fn pause() {
 }
 
 impl CgroupState {
-    /// Removes the folder now, or at the next opportunity.
+    /// Removes the directory now or later.
     pub(super) fn remove_later(&self, folder: PathBuf) {
         if let Err(error) = remove(&folder) {
             tracing::debug!(%error, group = %folder.display(), "a group is not empty yet");
@@ -231,18 +231,18 @@ impl CgroupState {
 }
 
 impl Drop for CgroupState {
-    /// Nobody tries again afterwards, so what was just killed is waited for.
+    /// Waits for processes that were just killed, because nobody tries again later.
     fn drop(&mut self) {
         remove_all(self.pending_removal.get_mut().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-/// A version, and a group in which groups can be made.
+/// A version, and a group in which groups can be created.
 type ParentPath = (Version, PathBuf);
-/// Why there is none, and what would help.
+/// The reason why there is none, and a hint.
 type MissingReason = (String, &'static str);
 
-/// Where groups with this controller can be made.
+/// Finds a group in which groups with this controller can be created.
 fn find_parent(controller: Controller, hierarchies: &[Hierarchy]) -> Result<ParentPath, MissingReason> {
     const DELEGATE: &str = "run the host under `systemd-run --user --scope -p Delegate=yes`, or as root";
     let name = controller.name();
@@ -287,7 +287,7 @@ fn read_words(path: &Path) -> Vec<String> {
     fs::read_to_string(path).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
 }
 
-/// Whether this process may write, by the kernel's own judgement.
+/// Whether this process may write, as the kernel decides.
 fn is_writable(path: &Path) -> bool {
     rustix::fs::access(path, Access::WRITE_OK).is_ok()
 }

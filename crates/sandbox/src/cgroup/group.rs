@@ -14,17 +14,17 @@ use super::hierarchy::Version;
 use crate::error::SandboxError;
 use crate::limits::Limits;
 
-/// Room for the guest, its shims and its workers beyond the limit of processes, so that a storm of forks cannot keep
-/// it from ending them.
+/// Processes for the guest, its shims and its workers beyond the limit, so that a fork bomb cannot keep the guest from
+/// ending it.
 const RESERVED_PROCESSES: u32 = 64;
 
 /// The period over which processor time is counted, in microseconds.
 const PERIOD: u32 = 100_000;
 
-/// How often a group is looked at again whose processes were just killed.
+/// How often a group is checked after its processes were killed.
 const KILL_ROUNDS: usize = 20;
 
-/// A group that is there until this is dropped.
+/// A group that exists until this is dropped.
 #[derive(Debug)]
 pub struct Cgroup {
     folders: Vec<PathBuf>,
@@ -36,14 +36,14 @@ impl Cgroup {
         Self { folders: Vec::new(), shared }
     }
 
-    /// Makes the folder, which is this group's from here on.
+    /// Creates the directory, which belongs to this group from then on.
     pub(super) fn claim(&mut self, folder: PathBuf) -> io::Result<()> {
         fs::create_dir(&folder)?;
         self.folders.push(folder);
         Ok(())
     }
 
-    /// Sets the limits of the controllers of `parent` in the folder that was claimed there.
+    /// Sets the limits of the controllers of `parent` in the group's directory there.
     pub(super) fn limit(
         &self,
         parent: &ParentGroup,
@@ -128,7 +128,7 @@ pub(super) fn remove(folder: &Path) -> io::Result<()> {
     result
 }
 
-/// Kills every process of the group. They are gone a moment later.
+/// Kills every process of the group. They end shortly afterwards.
 fn kill(folder: &Path) {
     // Version 2, since Linux 5.14, does it without a race.
     if fs::write(folder.join("cgroup.kill"), "1").is_ok() {

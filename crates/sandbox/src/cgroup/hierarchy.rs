@@ -1,13 +1,13 @@
-//! Where this process is in the hierarchies of control groups, as files: pure, from the text of two files in `/proc`.
+//! The control groups of this process in each hierarchy, from the text of two files in `/proc`. No I/O.
 
 use std::path::{Path, PathBuf};
 
-/// Which interface a hierarchy has.
+/// The version of a hierarchy's interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Version {
-    /// One hierarchy for some controllers.
+    /// Version 1: one hierarchy for some controllers.
     One,
-    /// The one hierarchy.
+    /// Version 2: the unified hierarchy.
     Two,
 }
 
@@ -15,9 +15,9 @@ pub(super) enum Version {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hierarchy {
     pub(super) version: Version,
-    /// Of version 1, the controllers; version 2 names them in a file of each group.
+    /// The controllers, for version 1. Version 2 names them in a file of each group.
     pub(super) controllers: Vec<String>,
-    /// Where it is mounted.
+    /// The mount point.
     pub(super) mount: PathBuf,
     /// The group of this process, at or below `mount`.
     pub(super) own: PathBuf,
@@ -61,7 +61,7 @@ fn hierarchy(line: &str, cgroup: &str) -> Option<Hierarchy> {
     Some(Hierarchy { version, controllers, mount, own })
 }
 
-/// Blanks and their kin are written as `\040`.
+/// Decodes escapes such as `\040`, which stands for a space.
 fn unescaped(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,6 +1,6 @@
-//! How many processes of somebody's control group the kernel killed because memory ran out.
+//! Counts how many processes of a control group the kernel killed because memory ran out.
 //!
-//! State: where that stands. The group goes when its owner removes it, and the number with it.
+//! State: the path of the counter. The group and its counter end when the group's owner removes it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use rustix::process::Pid;
 
 use super::hierarchy::{Hierarchy, Version, hierarchies};
 
-/// Where the number stands.
+/// The counter of a control group.
 #[derive(Debug)]
 pub(crate) struct OomKillCounter {
     file: PathBuf,
 }
 
 impl OomKillCounter {
-    /// Of the group that this process is in; `None` where this host does not see a group of its own for it.
+    /// The counter of the group of this process; `None` if this host sees no group of its own for it.
     pub(crate) fn for_process(process: Pid) -> Option<Self> {
         let mountinfo = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let cgroup = fs::read_to_string(format!("/proc/{}/cgroup", process.as_raw_nonzero())).ok()?;
@@ -31,7 +31,8 @@ impl OomKillCounter {
     }
 }
 
-/// Where it stands for a process that these are the hierarchies of. In the group of a mount there are others, too.
+/// The file of the counter for a process with these hierarchies. The group at a mount point has other processes as
+/// well.
 fn file(hierarchies: &[Hierarchy]) -> Option<PathBuf> {
     let own = hierarchies.iter().filter(|found| found.own != found.mount);
     let has_memory = |found: &&Hierarchy| found.controllers.iter().any(|name| name == "memory");
@@ -43,7 +44,7 @@ fn file(hierarchies: &[Hierarchy]) -> Option<PathBuf> {
     }
 }
 
-/// The number of a file in which it stands in a line of its own.
+/// Parses a file that has the number on a line of its own.
 fn parse_count(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
 }

@@ -1,4 +1,4 @@
-//! An engine for this room's own tests, which answers as the test wants: for what no real engine does on demand.
+//! A fake engine for this crate's own tests, for behaviour that no real engine shows on demand.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -9,16 +9,16 @@ use tempfile::TempDir;
 use super::address::EngineAddress;
 use super::engine_client::EngineClient;
 
-/// What an engine does that was asked for something.
+/// The reaction of the engine to a request.
 pub(super) enum FakeReply {
     Answer(String),
-    /// It refuses with this status, and says why.
+    /// It refuses with this status and reason.
     Refusal(u16, &'static str),
-    /// It lets the connection be, and says nothing.
+    /// It keeps the connection open and sends nothing.
     Silence,
 }
 
-/// What it says that it is.
+/// The product that it claims to be.
 #[derive(Debug, Clone, Copy)]
 enum FakeEngineKind {
     Docker,
@@ -37,15 +37,15 @@ impl FakeEngineKind {
     }
 }
 
-/// An engine, and the folder of its socket. It is asked by the first lines of requests, for all but its version and what it
-/// can.
+/// A fake engine, and the directory of its socket. Replies are selected by the first lines of requests, except for its
+/// version and capabilities.
 pub(super) async fn scripted(
     reply: impl Fn(&str) -> FakeReply + Send + Sync + 'static,
 ) -> (EngineClient, TempDir) {
     start(FakeEngineKind::Docker, reply).await
 }
 
-/// The same, of Podman.
+/// A fake Podman.
 pub(super) async fn scripted_podman(
     reply: impl Fn(&str) -> FakeReply + Send + Sync + 'static,
 ) -> (EngineClient, TempDir) {

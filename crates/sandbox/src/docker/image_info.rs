@@ -1,4 +1,4 @@
-//! [`ImageInfo`]: the parts of `docker inspect IMAGE` that a sandbox uses: its variables and its volumes.
+//! [`ImageInfo`]: the parts of `docker inspect IMAGE` that a sandbox uses, variables and volumes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
@@ -10,24 +10,26 @@ use crate::error::{SandboxError, SandboxErrorKind};
 /// The used parts of an image.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ImageInfo {
-    /// Its id, which no other image has.
+    /// Its unique id.
     pub(super) id: String,
     /// The variables that it sets.
     pub(super) environment: BTreeMap<String, String>,
-    /// Where it would have the engine make volumes, each path in its one normal form.
+    /// The volumes that it declares, as normalised paths.
     pub(super) volumes: BTreeSet<String>,
 }
 
-/// What an image says of a user and a machine that are not those of a sandbox.
+/// Variables about a user and a machine, which are not those of a sandbox.
 const NOT_ITS_OWN: [&str; 6] = ["HOME", "HOSTNAME", "LOGNAME", "PWD", "TERM", "USER"];
 
-/// What it says of proxies, in either case: none of them can be reached, and a sandbox may have one of its own.
+/// Variables of proxies, in lower and upper case. A sandbox cannot reach these proxies, and may have one of its own.
 const OF_PROXIES: [&str; 6] =
     ["ALL_PROXY", "FTP_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "NODE_USE_ENV_PROXY"];
 
 impl ImageInfo {
+    /// Reads the answer of the engine.
+    ///
     /// # Errors
-    /// When it wants a volume where it cannot be told where that is.
+    /// If the image declares a volume at an ambiguous path.
     pub(super) fn from_inspect(image: ImageInspect) -> Result<Self, SandboxError> {
         let config = image.config.unwrap_or_default();
         let pairs = config.env.unwrap_or_default();
@@ -47,7 +49,7 @@ fn is_of_proxies(name: &str) -> bool {
     OF_PROXIES.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// A path as the engine compares it: `VOLUME` is kept as it was written, and cleaned when a container is made.
+/// The path as the engine compares it: `VOLUME` is kept as written, and cleaned when a container is created.
 fn normal(given: &str) -> Result<String, SandboxError> {
     let parts = Path::new(given).components().skip(1);
     let names: Option<Vec<&str>> = parts
@@ -62,7 +64,7 @@ fn normal(given: &str) -> Result<String, SandboxError> {
     }
 }
 
-/// An image that cannot be used for a volume that it wants.
+/// The error for an image with an unusable volume.
 pub(super) fn unusable(volume: &str, why: &str) -> SandboxError {
     let message = format!(
         "the image wants a volume at `{volume}`, {why}; take an image without that `VOLUME`, or build this one without it"

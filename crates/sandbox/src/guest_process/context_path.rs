@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{SandboxError, SandboxErrorKind};
 
-/// The real path of the folder at `path`; `what` names its part in the sandbox.
+/// The real path of the directory at `path`. `what` names its role in the sandbox.
 pub(crate) fn resolve_dir(what: &str, path: &Path) -> Result<PathBuf, SandboxError> {
     let real = fs::canonicalize(path).map_err(|error| missing_dir(what, path, &error))?;
     if real.is_dir() {
@@ -28,7 +28,7 @@ pub(crate) fn missing_dir(what: &str, path: &Path, error: &io::Error) -> Sandbox
     SandboxError::new(kind, format!("the {what} `{}` cannot be used: {error}", path.display()))
 }
 
-/// The path as the protocol has it.
+/// The path as text for the protocol.
 pub(crate) fn utf8_path(path: &Path) -> Result<String, SandboxError> {
     path.to_str().map(str::to_owned).ok_or_else(|| {
         SandboxError::new(
@@ -38,7 +38,7 @@ pub(crate) fn utf8_path(path: &Path) -> Result<String, SandboxError> {
     })
 }
 
-/// The error for a sandbox that cannot be made.
+/// The error for a sandbox that cannot be created.
 pub(crate) fn unavailable(what: &str, error: impl std::fmt::Display) -> SandboxError {
     SandboxError::new(SandboxErrorKind::Unavailable, format!("{what}: {error}"))
 }

@@ -1,12 +1,12 @@
-//! Which of the host's variables commands see: a small safe list, never a key or a token.
+//! The variables of the host that commands see: a small safe list without keys or tokens.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-/// What commands need to find programs, their home, and the user's language and time zone.
+/// The variables that commands need to find programs, their home, and the user's language and time zone.
 const ALLOWED: [&str; 7] = ["PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME", "SHELL"];
 
-/// The allowed ones among the host's variables. What is not UTF-8 is left out.
+/// The allowed variables of the host. Variables that are not UTF-8 are left out.
 pub(crate) fn safe_env(host: impl IntoIterator<Item = (OsString, OsString)>) -> BTreeMap<String, String> {
     let mut safe: BTreeMap<_, _> = host
         .into_iter()

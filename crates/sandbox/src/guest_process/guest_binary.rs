@@ -17,10 +17,10 @@ use rustix::io::Errno;
 /// A static ELF program; `build.rs` builds and checks it.
 static GUEST: &[u8] = include_bytes!(env!("CONJURE_GUEST_PROGRAM"));
 
-/// The path under which the memory file is executed.
+/// The path under which the memory file can be executed.
 ///
 /// # Errors
-/// When the system gives no memory file; it is tried again at the next call.
+/// If the system provides no memory file. The next call tries again.
 pub(super) fn as_memfd() -> io::Result<PathBuf> {
     static SEALED: OnceLock<OwnedFd> = OnceLock::new();
     let sealed = match SEALED.get() {

@@ -1,4 +1,4 @@
-//! The guest as a child process of the host, for kinds of sandbox that need no daemon.
+//! The guest as a child process of the host, for kinds of sandbox without a daemon.
 
 mod context_path;
 mod environment;

@@ -1,7 +1,7 @@
-//! The guest as a child process, and the folder that goes with it.
+//! The guest as a child process, and its private directory.
 //!
-//! Dropping it kills the guest and removes the folder. What the guest ran ends with it: its stream has ended by
-//! then, and each command's supervisor ends its command when the guest dies.
+//! Dropping it kills the guest and removes the directory. Commands end with the guest: their supervising processes end
+//! them when the guest dies.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -17,7 +17,7 @@ use tokio::process::{Child, ChildStderr};
 use crate::connector::SandboxGuard;
 use crate::isolation::Isolation;
 
-/// How much of what the guest complained about goes into an error: the end of it.
+/// How much of the end of the guest's standard error an error contains, in bytes.
 const STDERR_TAIL_MAX: usize = 1024;
 
 #[derive(Debug)]
@@ -25,9 +25,10 @@ pub(crate) struct GuestProcess {
     child: Child,
     /// Its standard error; `None` once it ended.
     stderr: Option<ChildStderr>,
-    /// What came of it, for the reason of the guest's end.
+    /// The end of its standard error, for the reason of the guest's end.
     stderr_tail: Vec<u8>,
-    /// Spilled output; removed with the sandbox, after the guest was killed. `None`: by somebody else.
+    /// Spilled output. It is removed with the sandbox, after the guest was killed. `None`: the owner of the sandbox
+    /// directory removes it.
     _folder: Option<TempDir>,
 }
 
@@ -37,7 +38,7 @@ impl GuestProcess {
         Self { child, stderr, stderr_tail: Vec::new(), _folder: folder }
     }
 
-    /// Asks the process that was started to end, by SIGTERM. Whether it still runs.
+    /// Sends SIGTERM to the started process. Returns whether it still runs.
     #[cfg(feature = "jail")]
     pub(crate) fn send_sigterm(&self) -> bool {
         // It has its number until it was waited for, which is when tokio forgets it.
@@ -49,7 +50,7 @@ impl GuestProcess {
         })
     }
 
-    /// Waits for the end of the process that was started, at most for this long, without a runtime.
+    /// Waits for the end of the started process, at most this long, without a Tokio runtime.
     #[cfg(feature = "jail")]
     pub(crate) fn wait_blocking(&self, patience: std::time::Duration) {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -66,8 +67,8 @@ impl GuestProcess {
         let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&patience));
     }
 
-    /// Listens until nobody has its standard error any more: the guest, where it is not the process that was started
-    /// but one in a jail, and the workers that access files for it. Commands never have it.
+    /// Reads standard error until all its holders have closed it: the guest (in a jail it is not the started process)
+    /// and its file workers. Commands never have it.
     async fn read_stderr(stderr: &mut Option<ChildStderr>, stderr_tail: &mut Vec<u8>) {
         while let Some(pipe) = stderr {
             let mut piece = [0; STDERR_TAIL_MAX];

@@ -1,4 +1,4 @@
-//! Starting the guest, and the private folder that goes with it.
+//! Starts the guest in its private directory.
 
 use std::fs;
 use std::io;
@@ -18,17 +18,17 @@ use crate::error::SandboxError;
 #[cfg(feature = "jail")]
 use crate::host_dirs::SandboxDir;
 
-/// A folder for what belongs to one sandbox and is none of its commands' business.
+/// A directory for files of one sandbox that its commands must not see.
 #[derive(Debug)]
 pub(crate) struct PrivateDir {
     path: PathBuf,
     output: PathBuf,
-    /// Goes when this is dropped. `None`: somebody else sees to it.
+    /// Removed when this is dropped. `None`: the owner of the sandbox directory removes it.
     folder: Option<TempDir>,
 }
 
 impl PrivateDir {
-    /// Makes the folder; blocks.
+    /// Creates the directory. Blocks.
     pub(crate) fn make() -> Result<Self, SandboxError> {
         let private = |error| unavailable("no private folder can be made (TMPDIR names where)", error);
         let folder = tempfile::Builder::new()
@@ -42,24 +42,24 @@ impl PrivateDir {
         Ok(Self { path, output, folder: Some(folder) })
     }
 
-    /// Where what the sandbox is given may be put; not there yet.
+    /// The path for content directories, which do not exist yet.
     pub(crate) fn content_dirs(&self) -> PathBuf {
         self.path.join("shelves")
     }
 
-    /// A place, which is removed by whoever holds it.
+    /// The directory of a sandbox, which its holder removes.
     #[cfg(feature = "jail")]
     pub(crate) fn for_sandbox_dir(place: &SandboxDir) -> Self {
         Self { path: place.path().to_owned(), output: place.output(), folder: None }
     }
 
-    /// Where output that was cut is kept whole; without symbolic links.
+    /// The directory for the complete text of cut output; a real path.
     pub(crate) fn output(&self) -> &Path {
         &self.output
     }
 }
 
-/// A guest that was started and has not been greeted yet.
+/// A started guest before the handshake.
 #[derive(Debug)]
 pub(crate) struct SpawnedGuest {
     pub(crate) reader: ChildStdout,
@@ -98,7 +98,7 @@ fn into_spawned(mut child: Child, folder: Option<TempDir>) -> Result<SpawnedGues
     Ok(SpawnedGuest { reader, writer, process: GuestProcess::new(child, folder) })
 }
 
-/// Has the guest's program change the owners of files, as `question` (a `ChownRequest` in JSON) says.
+/// Lets the guest's program change owners of files; `question` is a `ChownRequest` in JSON.
 #[cfg(feature = "jail")]
 pub(crate) async fn run_chown_helper(question: Vec<u8>) -> Result<(), SandboxError> {
     use tokio::io::AsyncWriteExt as _;
@@ -123,7 +123,7 @@ pub(crate) async fn run_chown_helper(question: Vec<u8>) -> Result<(), SandboxErr
     }
 }
 
-/// Starts the guest by what `posix_spawn` can do: anything more would copy the page tables of a large host.
+/// Starts the guest with what `posix_spawn` supports. Anything more would copy the page tables of a large process.
 #[expect(clippy::disallowed_methods, reason = "this is where the sandbox's process is started")]
 fn spawn(program: &Path, arguments: &[&str]) -> io::Result<Child> {
     Command::new(program)

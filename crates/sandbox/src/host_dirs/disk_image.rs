@@ -5,8 +5,9 @@
 //! <place>/workspace/       where it is mounted, with the host's right to mount
 //! ```
 //!
-//! State: the file, which stays for as long as the workspace, and the mount, which outlives the host: the next one finds it. After
-//! a restart of the machine it is mounted again by whoever opens the workspace. It is unmounted when the place is removed.
+//! State: the file, which stays as long as the workspace, and the mount, which outlives this process: the next one
+//! finds it. After a restart of the machine, the next use of the workspace mounts it again. It is unmounted when the
+//! directory is removed.
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, AsRawFd as _};
@@ -27,26 +28,26 @@ use crate::limits::Limits;
 const IMAGE: &str = "workspace.img";
 const WORKSPACE: &str = "workspace";
 
-/// What ext4 takes for a file or folder, beside its content.
+/// The bytes that ext4 uses for a file or directory beside its content.
 #[cfg(feature = "jail")]
 const BYTES_PER_INODE: u64 = 256;
 
-/// What ext4 needs for itself: so much, and one part in so many.
+/// The bytes that ext4 uses for itself, beside a fraction of its size.
 #[cfg(feature = "jail")]
 const OVERHEAD_BYTES: u64 = 1 << 20;
 #[cfg(feature = "jail")]
 const OVERHEAD_SHARE: u64 = 16;
 
-/// The files that ext4 has before anybody makes one.
+/// The files that ext4 contains from the start.
 #[cfg(feature = "jail")]
 const RESERVED_INODES: u64 = 11;
 
-/// Has the kernel limit a session's own workspace, in which nothing may run; blocks. The first time, files that it has already
-/// are copied into the file system. One that is limited already keeps its limits.
+/// Lets the kernel limit a session's workspace, in which no command may run. Blocks. The first call copies existing
+/// files into the file system. A workspace that is limited already keeps its limits.
 ///
 /// # Errors
-/// `NotEnforced` where the host may not mount, the machine lacks a program for it, or the files do not fit; `NoSpace` and
-/// others by the system.
+/// `NotEnforced` if this process may not mount, if the machine lacks a program for it, or if the files do not fit;
+/// `NoSpace` and other errors of the system.
 #[cfg(feature = "jail")]
 pub(crate) fn mount_limited(workspace: &Path, limits: &Limits) -> Result<(), SandboxError> {
     if !rustix::process::geteuid().is_root() {
@@ -69,7 +70,7 @@ pub(crate) fn mount_limited(workspace: &Path, limits: &Limits) -> Result<(), San
     mount(place)
 }
 
-/// Mounts what limits a workspace again, where that was unmounted by a restart of the machine; blocks.
+/// Mounts the file system of a workspace again after a restart of the machine. Blocks.
 #[cfg(feature = "jail")]
 pub(crate) fn remount(workspace: &Path) -> Result<(), SandboxError> {
     match workspace.parent() {
@@ -78,7 +79,7 @@ pub(crate) fn remount(workspace: &Path) -> Result<(), SandboxError> {
     }
 }
 
-/// Unmounts the workspace of an open place, if the kernel limits it. Whoever has files open in it keeps them.
+/// Unmounts the workspace of an open directory if the kernel limits it. Open files stay usable.
 pub(super) fn unmount(place: impl AsFd) {
     let place = place.as_fd();
     let device = |name: &str| {
@@ -101,7 +102,7 @@ fn is_mounted(place: &Path) -> bool {
     device(&place.join(WORKSPACE)) != device(place)
 }
 
-/// Makes the file system, aside, and gives it its name when it is whole.
+/// Creates the file system under a temporary name, and renames it when it is complete.
 #[cfg(feature = "jail")]
 fn create_image(place: &Path, limits: &Limits) -> Result<(), SandboxError> {
     let staging = place.join(format!("{IMAGE}.new"));
@@ -141,7 +142,7 @@ fn mount(place: &Path) -> Result<(), SandboxError> {
     settled
 }
 
-/// Runs a program of this package, and waits for its end.
+/// Runs a program of this package and waits for its end.
 #[cfg(feature = "jail")]
 #[expect(clippy::disallowed_methods, reason = "only programs of the system can make and mount a file system")]
 fn run<'a>(

@@ -1,4 +1,4 @@
-//! `/etc` of a jail: what programs need to work as their users expect, and nothing of the host's secrets.
+//! `/etc` of a jail: the files that programs need, without secrets of the host.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use conjure_guest::protocol::{
 
 use super::user::{HOME, INSIDE, NAME};
 
-/// What is shown of the host's `/etc`, where it exists: nothing in it is anybody's secret.
+/// The entries of the host's `/etc` that are shown if they exist. None of them is secret.
 const SHOWN: [&str; 31] = [
     "alternatives",
     "ca-certificates",
@@ -44,10 +44,10 @@ const SHOWN: [&str; 31] = [
     "xml",
 ];
 
-/// What is shown besides, by how its name begins: languages and tools keep their settings by version.
+/// Further entries, by the beginnings of their names: languages and tools have settings for each version.
 const SHOWN_BEGINNINGS: [&str; 5] = ["python3", "java-", "ImageMagick-", "ruby", "php"];
 
-/// The places of `/etc`. `hosts` and its kin are the jail's own: names are resolved by the host alone.
+/// The mounts in `/etc`. `hosts` and related files are the jail's own, because only the host resolves names.
 pub(super) fn mounts(etc: &Path, hostname: &str) -> Vec<MountEntry> {
     let mut mounts = vec![MountEntry { path: "/etc".to_owned(), kind: MountKind::Folder { mode: 0o755 } }];
     let listed = fs::read_dir(etc).into_iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! Interpreters that are installed elsewhere than with the system: `/opt`, a version manager in a home folder.
+//! Interpreters outside of the system's directories: in `/opt`, or in a version manager in a home directory.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,25 +8,25 @@ use std::path::{Path, PathBuf};
 /// The programs that skills are written for.
 const WANTED: [&str; 8] = ["python3", "node", "bash", "ruby", "perl", "deno", "git", "pwsh"];
 
-/// Where the system has programs, in the order of a usual `PATH`.
+/// The system's directories of programs, in the usual order of `PATH`.
 pub(super) const SYSTEM: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
-/// What an installation has beside its programs.
+/// The directories of an installation beside its programs.
 const BESIDE: [&str; 4] = ["include", "lib", "lib64", "libexec"];
 
-/// An installation that a jail shows, at its own place.
+/// An installation that a jail shows at its own path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Installation {
-    /// What is shown: the program's folder, and those beside it that an installation has. Never what else lies there,
-    /// such as `share`, where people keep data of their own (`~/.local/share`).
+    /// The shown directories: the program's, and those beside it that belong to an installation. Never others, such as
+    /// `share`, where people have data of their own (`~/.local/share`).
     pub(super) parts: Vec<PathBuf>,
-    /// The folder with the program.
+    /// The directory of the program.
     pub(super) programs: PathBuf,
 }
 
-/// The installations of the interpreters that the system itself does not have, as `path` (the host's `PATH`) finds
-/// them. Scripts that only lead to a program (a version manager's) are passed over.
+/// The installations of the interpreters that the system lacks, found by `path` (the host's `PATH`). Scripts that only
+/// start a program (of a version manager) are skipped.
 pub(super) fn outside_system_dirs(path: Option<&OsStr>, system: &[&str]) -> Vec<Installation> {
     let mut found: Vec<Installation> = WANTED
         .iter()
@@ -44,7 +44,7 @@ pub(super) fn outside_system_dirs(path: Option<&OsStr>, system: &[&str]) -> Vec<
     found
 }
 
-/// The installation of a program: `PREFIX/bin/NAME`, after all links, beside other folders of its own.
+/// The installation of a program: `PREFIX/bin/NAME` after following links, with its directories beside it.
 fn installation(program: &Path) -> Option<Installation> {
     let real = fs::canonicalize(program).ok()?;
     if !is_program(&real) || is_script(&real) {
@@ -65,7 +65,7 @@ fn installation(program: &Path) -> Option<Installation> {
     Some(Installation { parts, programs: programs.to_owned() })
 }
 
-/// Whether somebody lives there, by what they have there. What cannot be listed may be somebody's.
+/// Whether the directory is a home directory, by its entries. A directory that cannot be listed may be one.
 fn is_home(folder: &Path) -> bool {
     const SIGNS: [&str; 6] = [".ssh", ".profile", ".bashrc", ".config", ".local", ".cache"];
     fs::read_dir(folder).map_or(true, |mut entries| {

@@ -26,13 +26,13 @@ const NOBODY: u32 = 65534;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JailUser {
     become_user: BecomeUser,
-    /// The host's user and group, who own everything that commands write.
+    /// The user and group of this process, who own everything that commands write.
     host: (u32, u32),
 }
 
 impl JailUser {
-    /// Chooses the user: a host that is root runs each jail as another user that owns nothing; any other host keeps its
-    /// own user.
+    /// Chooses the user. If this process is root, each jail gets a user that owns nothing; otherwise commands keep this
+    /// process's user.
     pub(crate) fn choose() -> Self {
         let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
         let host = (uid.as_raw(), gid.as_raw());
@@ -49,7 +49,7 @@ impl JailUser {
         Identity { become_user: self.become_user, uid: INSIDE, gid: INSIDE }
     }
 
-    /// The id of the user that owns nothing, where the host can run commands as one.
+    /// The id of a user that owns nothing, if commands run as one.
     #[cfg(feature = "docker")]
     pub(crate) fn dedicated_uid(self) -> Option<u32> {
         match self.become_user {
@@ -63,8 +63,8 @@ impl JailUser {
         matches!(self.become_user, BecomeUser::Dedicated(_))
     }
 
-    /// Whose the files of a folder of the host's are that has this owner: they are the jail's user's inside, and what
-    /// commands make there is its owner's on the host. A host that is root may work for others.
+    /// The mapping for a directory of the host with this owner. Inside, its files belong to the jail's user; new files
+    /// belong to the directory's owner on the host. A host that is root may work for other users.
     pub(crate) fn owner(self, uid: u32, gid: u32) -> OwnerMapping {
         match self.become_user {
             // The jail's user is the host's.
@@ -73,7 +73,7 @@ impl JailUser {
         }
     }
 
-    /// Whose the host's own folders are.
+    /// The mapping for directories of this process.
     pub(crate) fn host_dirs_owner(self) -> OwnerMapping {
         self.owner(self.host.0, self.host.1)
     }
@@ -92,13 +92,13 @@ impl JailUser {
     }
 }
 
-/// A user id that is unused on another machine.
+/// A user id that is unused on other machines as well.
 #[cfg(feature = "docker")]
 pub(crate) fn unused_uid() -> u32 {
     choose_dedicated_uid("0 0 4294967295", RandomState::new().build_hasher().finish())
 }
 
-/// A user id of the range, if the user namespace of the host maps it.
+/// A user id of the range, if the host's user namespace maps it.
 fn choose_dedicated_uid(uid_map: &str, random: u64) -> u32 {
     let count = u64::from(DEDICATED_UIDS.end() - DEDICATED_UIDS.start()) + 1;
     let offset = u32::try_from(random % count).unwrap_or_default();

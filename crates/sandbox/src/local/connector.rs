@@ -25,19 +25,18 @@ use crate::layout::{ArtifactDir, Layout};
 
 /// Runs the guest as a child process of the host, for trusted use.
 ///
-/// **Nothing is isolated.** Commands run as the host's user: they can read and change every file that it can,
-/// reach the whole network whatever [`ExecutionContext::network`] says, see and signal its processes, and use all
-/// memory. The roots of the context bound the file operations only, not what commands do. What is promised is
-/// tidiness: deadlines, whole process trees ended, bounded output, no key of the host's in the environment.
+/// **Nothing is isolated.** Commands run as the host's user. They can read and change all files of that user, reach the
+/// whole network whatever [`ExecutionContext::network`] says, see and signal the user's processes, and use all memory.
+/// The roots of the context limit file operations, and not commands. The guest still enforces deadlines, ends complete
+/// process trees, limits output, and keeps the host's keys out of the environment.
 #[derive(Debug, Clone)]
 pub struct Local {
     environment: BTreeMap<String, String>,
 }
 
 impl Local {
-    /// A connector whose caller knows that it isolates nothing and enforces no network policy. Of the host's
-    /// variables, commands see `PATH`, `HOME`, `LANG`, `LC_*`, `TZ`, `USER`, `LOGNAME` and `SHELL`, and besides
-    /// what the context says.
+    /// A connector that isolates nothing and enforces no network policy, as its caller knows. Commands see the host's
+    /// variables `PATH`, `HOME`, `LANG`, `LC_*`, `TZ`, `USER`, `LOGNAME` and `SHELL`, and those of the context.
     pub fn without_isolation(host_environment: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         Self { environment: safe_env(host_environment) }
     }
@@ -115,7 +114,7 @@ impl SandboxGuard for LocalGuard {
 }
 
 impl Drop for LocalGuard {
-    /// Who puts something there just now may have the shelves, too.
+    /// A concurrent installation may still hold the content directories.
     fn drop(&mut self) {
         if let Err(error) = self.content_dirs.remove() {
             tracing::warn!(%error, "the artifacts of a sandbox are left");
@@ -132,7 +131,7 @@ struct LocalPlan {
     content_dirs: ContentDirs,
 }
 
-/// Everything is where the host has it; blocks.
+/// The layout: everything is at its path on the host. Blocks.
 fn layout(context: &ExecutionContext) -> Result<Layout, SandboxError> {
     let workspace = resolve_dir("workspace", &context.workspace)?;
     let mut read_only = Vec::new();
@@ -147,7 +146,7 @@ fn layout(context: &ExecutionContext) -> Result<Layout, SandboxError> {
     Ok(Layout { workspace, read_only, artifacts: ArtifactDir::PerSandbox })
 }
 
-/// Looks at folders and makes the private one; blocks.
+/// Resolves directories and creates the private one. Blocks.
 fn prepare(context: &ExecutionContext, env: BTreeMap<String, String>) -> Result<LocalPlan, SandboxError> {
     let layout = layout(context)?;
     let workdir = utf8_path(&layout.workspace)?;

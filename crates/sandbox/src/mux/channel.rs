@@ -1,7 +1,7 @@
-//! One channel: what is still to be written for it, what came in for it, and the credit of both directions. The two
-//! directions are the same for calls and for tunnels ([`super::tunnels`]).
+//! One channel: what must be written for it, what has arrived, and the credit of both directions. Calls and tunnels
+//! ([`super::tunnels`]) use the same directions.
 //!
-//! All of it is lost when the host dies, with the guest: the stream's end ends everything.
+//! State: in memory. It is lost when the host dies, with the guest: the end of the stream ends everything.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -12,55 +12,55 @@ use conjure_guest::protocol::{
     DATA_MAX, FrameKind, GuestError, Reply, StreamId, encode_data_into, encode_into,
 };
 
-/// Content shorter than this is joined with what came before it.
+/// Content shorter than this is appended to the content before it.
 const JOIN_BELOW: usize = 4096;
 
-/// The most content of a call that waits to be written, whatever the guest grants: it may grant a terabyte.
+/// How much content of a call may wait to be written, whatever the guest grants; it may grant a terabyte.
 const QUEUE: usize = 512 * 1024;
 
-/// The state of one operation. Nothing in it grows beyond the credit that was granted, in either direction.
+/// The state of one operation. Nothing in it grows beyond the granted credit, in either direction.
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) outgoing: Outgoing,
     pub(super) incoming: Incoming,
-    /// The end, until the call has taken it.
+    /// The result, until the call has taken it.
     pub(super) done: Option<Result<Reply, GuestError>>,
-    /// When the guest must have said `Done`; after it, the guest is taken for dead.
+    /// The guest must send `Done` before this; otherwise it counts as dead.
     pub(super) deadline: Deadline,
     pub(super) owner: ChannelOwner,
 }
 
-/// Who takes what comes in.
+/// Who receives the incoming content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChannelOwner {
     /// A call.
     Call,
-    /// Nobody: the call was dropped. What comes in until `Done` is thrown away.
+    /// Nobody, because the call was dropped. Content until `Done` is discarded.
     Nobody,
 }
 
-/// What the host has still to say.
+/// What the host must still send.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     /// The payload of `Open` until it was written.
     pub(super) open: Option<Vec<u8>>,
     /// Credit to announce.
     pub(super) grant: u32,
-    /// Content to write; never more than the guest granted, nor than `queue`.
+    /// Content to write: never more than the guest granted, nor than `queue`.
     data: VecDeque<Bytes>,
-    /// Its bytes.
+    /// Its size in bytes.
     queued: usize,
-    /// The most that waits, whatever the guest grants.
+    /// How much may wait, whatever the guest grants.
     queue: usize,
-    /// What the guest granted beyond `data_dir`.
+    /// The credit that the guest granted for content.
     credit: u64,
     end: EndState,
     cancel: CancelState,
-    /// Whether the channel stands in the queue of those with a control frame to write.
+    /// Whether the channel is in the queue of channels with a control frame to write.
     pub(super) in_control: bool,
-    /// Whether it stands in the queue of those with content to write.
+    /// Whether the channel is in the queue of channels with content to write.
     pub(super) in_data: bool,
-    /// Who waits for credit.
+    /// The task that waits for credit.
     pub(super) waiter: Option<Waker>,
 }
 
@@ -81,19 +81,19 @@ enum CancelState {
     Written,
 }
 
-/// What the guest said that the call has not taken.
+/// What has arrived and the call has not taken.
 #[derive(Debug, Default)]
 pub(super) struct Incoming {
-    /// Content; never more than was granted. Each buffer holds one run or several.
+    /// Content: never more than was granted. Each buffer has one or more runs.
     buffers: VecDeque<BytesMut>,
-    /// Which stream the content belongs to, in order: the runs of the first buffer, then those of the next.
+    /// The streams to which the content belongs, in order: the runs of the first buffer, then those of the next.
     runs: VecDeque<StreamRun>,
-    /// What the guest may still send.
+    /// How much the guest may still send.
     credit: u64,
     pub(super) waiter: Option<Waker>,
 }
 
-/// Bytes of one stream, one after the other in one buffer.
+/// A run of bytes of one stream in one buffer.
 #[derive(Debug)]
 struct StreamRun {
     stream: StreamId,
@@ -114,7 +114,7 @@ impl Channel {
 }
 
 impl Outgoing {
-    /// A direction in which `credit` bytes may be sent to begin with, and at most `queue` wait to be written.
+    /// A direction with an initial credit of `credit` bytes, in which at most `queue` bytes wait to be written.
     pub(super) const fn new(open: Option<Vec<u8>>, credit: u32, queue: usize) -> Self {
         Self {
             open,
@@ -136,13 +136,13 @@ impl Outgoing {
         self.end == EndState::Open && self.cancel == CancelState::No
     }
 
-    /// How much content credit, the queue and one frame allow.
+    /// How much content fits in the credit, the queue and one frame.
     pub(super) fn room(&self) -> usize {
         let credit = usize::try_from(self.credit).unwrap_or(usize::MAX);
         credit.min(self.queue - self.queued).min(DATA_MAX)
     }
 
-    /// Takes as much of `piece` as there is room for; whether it took anything.
+    /// Accepts as much of `piece` as fits. Returns whether it accepted anything.
     pub(super) fn accept(&mut self, piece: &mut Bytes) -> bool {
         if !self.is_open() {
             // Nobody listens any more: the content is dropped, and `Done` follows.
@@ -159,7 +159,7 @@ impl Outgoing {
         true
     }
 
-    /// The guest grants this much more. `false` when that is beyond all reason.
+    /// Adds credit from the guest. Returns `false` if the sum is absurd.
     pub(super) fn granted(&mut self, bytes: u32) -> bool {
         self.credit = self.credit.saturating_add(bytes.into());
         self.credit <= 1 << 40
@@ -172,7 +172,7 @@ impl Outgoing {
         }
     }
 
-    /// The operation is to end; content that was not written is dropped. Whether that is news.
+    /// Cancels the operation, and drops content that was not written. Returns whether it was not cancelled before.
     pub(super) fn cancel(&mut self) -> bool {
         self.drop_data();
         self.end = EndState::Written;
@@ -183,8 +183,8 @@ impl Outgoing {
         news
     }
 
-    /// Nobody cares any more: without an end of the content it is as if cancelled; what was ended is still written,
-    /// and the `CancelState` after it.
+    /// The call was dropped: cancels the operation unless its content was complete. Complete content is still written,
+    /// followed by the cancellation.
     pub(super) fn release(&mut self) {
         match (self.end, self.cancel) {
             (EndState::Due, CancelState::No) => self.cancel = CancelState::AfterEnd,
@@ -196,7 +196,7 @@ impl Outgoing {
         }
     }
 
-    /// Nothing more is written for this channel: its `Done` came.
+    /// Nothing more is written for this channel, because its `Done` has arrived.
     pub(super) fn close(&mut self) {
         self.drop_data();
         self.grant = 0;
@@ -213,8 +213,8 @@ impl Outgoing {
         !self.data.is_empty() || self.end == EndState::Due
     }
 
-    /// Appends what must not wait: `Open`, credit, `CancelState`. `false` when a payload is too long for a frame, which
-    /// was ruled out when the channel was opened.
+    /// Appends the control frames: `Open`, credit, cancellation. Returns `false` if a payload is too long for a frame,
+    /// which was excluded when the channel was opened.
     pub(super) fn write_control(&mut self, id: u32, buffer: &mut Vec<u8>) -> bool {
         let mut fits = true;
         if let Some(payload) = self.open.take() {
@@ -251,8 +251,8 @@ impl Outgoing {
 }
 
 impl Incoming {
-    /// Keeps the content of a data frame. Small pieces share a buffer, whatever streams they belong to, so that a
-    /// guest that sends single bytes does not cost a hundred times what it was granted.
+    /// Stores the content of a data frame. Small pieces share a buffer, whatever streams they belong to. Otherwise a
+    /// guest that sends single bytes would need a hundred times the granted memory.
     pub(super) fn push(&mut self, stream: StreamId, payload: Vec<u8>) {
         let content = payload.get(1..).unwrap_or_default();
         // A frame's content is at most `DATA_MAX`.
@@ -299,7 +299,7 @@ impl Incoming {
         self.runs = VecDeque::new();
     }
 
-    /// Bytes of memory that the content takes.
+    /// The memory that the content uses, in bytes.
     #[cfg(test)]
     pub(super) fn buffered_bytes(&self) -> usize {
         let lists =
@@ -307,7 +307,7 @@ impl Incoming {
         lists + self.buffers.iter().map(BytesMut::capacity).sum::<usize>()
     }
 
-    /// The guest sent `length` bytes; `false` when that is more than it was granted.
+    /// Counts `length` bytes from the guest. Returns `false` if that is more than was granted.
     pub(super) fn spend(&mut self, length: usize) -> bool {
         match self.credit.checked_sub(length as u64) {
             Some(rest) => {
@@ -318,7 +318,7 @@ impl Incoming {
         }
     }
 
-    /// Lets the guest send this much more.
+    /// Grants the guest this much more.
     pub(super) fn extend(&mut self, bytes: u32) {
         self.credit = self.credit.saturating_add(bytes.into());
     }

@@ -1,4 +1,4 @@
-//! The first words: the host says what the sandbox is, the guest that it is ready.
+//! The handshake: the host describes the sandbox, and the guest reports that it is ready.
 
 use conjure_guest::protocol::{
     Decoder, FrameKind, Hello, PROTOCOL_VERSION, SetupError, Welcome, encode_into,
@@ -7,12 +7,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::error::{SandboxError, SandboxErrorKind};
 
-/// A guest that did not greet as it must.
+/// A failed handshake.
 #[derive(Debug)]
 pub(crate) enum HandshakeError {
-    /// It could not confine itself, and said why.
+    /// The guest could not confine itself; it sent the reason.
     SetUp(SetupError),
-    /// Its stream ended, or it said anything but a greeting of this version.
+    /// The stream ended, or the guest sent anything but a greeting of this version.
     Other(SandboxError),
 }
 
@@ -22,11 +22,11 @@ impl From<SandboxError> for HandshakeError {
     }
 }
 
-/// Greets the guest and waits for its greeting; yields it, and the decoder with what followed it. The caller bounds
-/// the time.
+/// Performs the handshake. Returns the guest's greeting, and the decoder with what followed it. The caller limits the
+/// time.
 ///
 /// # Errors
-/// When the guest cannot confine itself, the stream ends, or the guest says anything but a greeting of this version.
+/// If the guest cannot confine itself, the stream ends, or the guest sends anything but a greeting of this version.
 pub(crate) async fn shake_hands(
     reader: &mut (dyn AsyncRead + Send + Unpin),
     writer: &mut (dyn AsyncWrite + Send + Unpin),

@@ -1,7 +1,7 @@
-//! The protocol as the host speaks it, without I/O: frames in, frames out, and what each call may see.
+//! The host's side of the protocol, without I/O: frames in, frames out, and events for each call.
 //!
-//! It trusts the guest with nothing. A frame that the protocol does not allow at that moment is a
-//! [`Violation`]; after one, the whole sandbox is lost, because what the guest does is unknown.
+//! It does not trust the guest. A frame that the protocol does not allow is a [`Violation`]. After one the whole
+//! sandbox is lost, because what the guest does is unknown.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::{Context, Poll, Waker};
@@ -16,10 +16,10 @@ use super::channel::{Channel, ChannelOwner, Outgoing};
 use super::tunnels::{TunnelPolicy, TunnelRead, TunnelViolation, Tunnels};
 use crate::error::{SandboxError, SandboxErrorKind};
 
-/// How much is handed to the stream at once. It bounds how long a control frame waits behind content.
+/// How much is given to the stream at once, in bytes. It limits how long a control frame waits behind content.
 const BATCH: usize = 128 * 1024;
 
-/// Something that the guest must never say.
+/// A frame that the guest must never send.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Violation {
     #[error("the guest sent bytes that are no frame: {0}")]
@@ -36,12 +36,12 @@ pub(super) enum Violation {
     Tunnel(#[from] TunnelViolation),
 }
 
-/// What a call sees next.
+/// The next event of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
     /// Content, in order.
     Data(StreamId, Bytes),
-    /// The end; nothing follows.
+    /// The result; nothing follows.
     Done(Result<Reply, GuestError>),
     /// The sandbox died first; nothing follows.
     Lost(SandboxError),
@@ -52,17 +52,17 @@ pub(crate) enum Event {
 pub(super) struct Multiplexer {
     channels: BTreeMap<u32, Channel>,
     tunnels: Tunnels,
-    /// The channel opened last; numbers are never used again.
+    /// The channel opened last. Numbers are never reused.
     last: u32,
-    /// Channels with control frames to write, each once. Served before any content.
+    /// Channels with control frames to write, each once. They come before all content.
     control: VecDeque<u32>,
-    /// Channels with content to write, each once, in turns of one frame.
+    /// Channels with content to write, each once. They take turns by one frame.
     data: VecDeque<u32>,
-    /// Why nothing works any more.
+    /// Why the sandbox is lost.
     failure: Option<SandboxError>,
-    /// Who writes, when there was nothing to write.
+    /// The writer, while there is nothing to write.
     writer: Option<Waker>,
-    /// Who is to be woken once the lock is released.
+    /// The tasks to wake after the lock is released.
     wakes: Vec<Waker>,
 }
 
@@ -74,7 +74,7 @@ impl Multiplexer {
     /// Opens a channel.
     ///
     /// # Errors
-    /// When the sandbox is lost, or the request is longer than a frame.
+    /// If the sandbox is lost, or the request is longer than a frame.
     pub(super) fn open(&mut self, open: &Open, deadline: Deadline) -> Result<u32, SandboxError> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
@@ -100,7 +100,7 @@ impl Multiplexer {
         Ok(id)
     }
 
-    /// Takes a frame of the guest.
+    /// Processes a frame of the guest.
     pub(super) fn receive(&mut self, frame: Frame) -> Result<(), Violation> {
         let id = frame.channel;
         let kind = frame.kind;
@@ -147,7 +147,7 @@ impl Multiplexer {
         Ok(())
     }
 
-    /// Fills `buffer` with frames to write; pending while there are none, and for ever once the sandbox is lost.
+    /// Fills `buffer` with frames to write. Pending while there are none, and for ever once the sandbox is lost.
     pub(super) fn poll_fill(&mut self, buffer: &mut Vec<u8>, cx: &mut Context<'_>) -> Poll<()> {
         if self.failure.is_none() {
             self.fill(buffer);
@@ -206,8 +206,8 @@ impl Multiplexer {
         Poll::Pending
     }
 
-    /// Hands as much of `piece` on as the guest granted; pending while it granted nothing. Content for a channel
-    /// that has ended is dropped: its end is an event.
+    /// Sends as much of `piece` as the guest granted. Pending while it granted nothing. Content for an ended channel is
+    /// dropped, because its end is an event.
     pub(super) fn poll_send(&mut self, id: u32, piece: &mut Bytes, cx: &mut Context<'_>) -> Poll<()> {
         let lost = self.failure.is_some();
         let Some(channel) = self.channels.get_mut(&id).filter(|_| !lost) else {
@@ -230,7 +230,7 @@ impl Multiplexer {
         }
     }
 
-    /// The call has room for this much more.
+    /// Grants the guest this much more content for a call.
     pub(super) fn grant(&mut self, id: u32, bytes: u32) {
         if let Some(channel) = self.channels.get_mut(&id).filter(|channel| channel.done.is_none()) {
             channel.incoming.extend(bytes);
@@ -239,7 +239,7 @@ impl Multiplexer {
         }
     }
 
-    /// The guest is to end the operation and say `Done` until `deadline`.
+    /// Asks the guest to end the operation and to send `Done` before `deadline`.
     pub(super) fn cancel(&mut self, id: u32, deadline: Deadline) {
         if let Some(channel) = self.channels.get_mut(&id).filter(|channel| channel.done.is_none()) {
             channel.deadline = channel.deadline.min(deadline);
@@ -249,7 +249,7 @@ impl Multiplexer {
         }
     }
 
-    /// Nobody waits for this channel any more.
+    /// The caller of this channel has gone.
     pub(super) fn abandon(&mut self, id: u32, deadline: Deadline) {
         let Some(channel) = self.channels.get_mut(&id) else { return };
         // A request that was never written needs no cancelling, one that is done neither.
@@ -262,7 +262,7 @@ impl Multiplexer {
         self.cancel(id, deadline);
     }
 
-    /// The sandbox is lost: every call ends with this error, if it has not ended. The first reason stands.
+    /// The sandbox is lost: every running call ends with this error. The first reason is kept.
     pub(super) fn fail(&mut self, error: SandboxError) {
         if self.failure.is_some() {
             return;
@@ -283,22 +283,22 @@ impl Multiplexer {
         self.failure.as_ref()
     }
 
-    /// The moments at which calls without an answer make the guest dead.
+    /// The deadlines after which the guest counts as dead.
     pub(super) fn deadlines(&self) -> impl Iterator<Item = Deadline> {
         self.channels.values().filter(|channel| channel.done.is_none()).map(|channel| channel.deadline)
     }
 
-    /// Who is to be woken, once the lock is released.
+    /// Takes the tasks to wake after the lock is released.
     pub(super) fn take_wakes(&mut self) -> Vec<Waker> {
         std::mem::take(&mut self.wakes)
     }
 
-    /// Whether this channel's end was not taken yet.
+    /// Whether the result of this channel was not taken yet.
     pub(super) fn is_open(&self, id: u32) -> bool {
         self.channels.contains_key(&id)
     }
 
-    /// The next tunnel, with room for its first content. Never once the sandbox is lost.
+    /// The next tunnel, with credit for its first content. Never resolves once the sandbox is lost.
     pub(super) fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<u32> {
         let taken = self.tunnels.poll_take(cx);
         if let Poll::Ready(id) = taken {
@@ -336,7 +336,7 @@ impl Multiplexer {
         }
     }
 
-    /// Nobody holds the tunnel any more.
+    /// The holder of the tunnel has gone.
     pub(super) fn release_tunnel(&mut self, id: u32) {
         self.tunnels.release(id);
         self.control_due(id);

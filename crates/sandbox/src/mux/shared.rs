@@ -1,6 +1,6 @@
-//! The stream's state as calls and tasks share it, and a call's handle on its channel.
+//! The multiplexer as calls and tasks share it, and the handle of a call on its channel.
 //!
-//! The lock is held for memory operations only, never across an await, and wakers are called after its release.
+//! The lock is held for memory operations only, never across an await. Wakers are called after its release.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,15 +22,15 @@ pub(crate) use super::tunnels::TunnelPolicy;
 use crate::call_options::CallOptions;
 use crate::error::{SandboxError, SandboxErrorKind};
 
-/// What calls and tasks of one sandbox share.
+/// The state that calls and tasks of one sandbox share.
 #[derive(Debug)]
 pub(crate) struct SharedMux {
     state: Mutex<MuxState>,
-    /// Wakes the supervisor: the sandbox failed, or a deadline came nearer than the one it waits for.
+    /// Wakes the supervisor: the sandbox failed, or there is an earlier deadline.
     attention: Notify,
     /// Cancelled when the sandbox has failed.
     closed: CancellationToken,
-    /// Cancelled when nothing of it changes its workspace any more.
+    /// Cancelled when nothing of the sandbox changes its workspace any more.
     workspace_released: CancellationToken,
     clock: Arc<dyn Clock>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct SharedMux {
 #[derive(Debug)]
 struct MuxState {
     multiplexer: Multiplexer,
-    /// The deadline for which the supervisor sleeps.
+    /// The deadline until which the supervisor sleeps.
     armed: Deadline,
 }
 
@@ -89,7 +89,7 @@ impl SharedMux {
         self.failure().unwrap_or_else(|| SandboxError::new(SandboxErrorKind::Lost, "the sandbox was lost"))
     }
 
-    /// Notes that another sandbox may use the workspace from now on.
+    /// Records that another sandbox may use the workspace now.
     pub(super) fn release_workspace(&self) {
         self.workspace_released.cancel();
     }
@@ -120,19 +120,18 @@ impl SharedMux {
         self.with(|state| act(&mut state.multiplexer))
     }
 
-    /// The next connection of a command to the proxy. May be dropped and called again; waits for ever once the sandbox
-    /// is lost.
+    /// The next connection of a command to the proxy. Cancel safe. Never resolves once the sandbox is lost.
     pub(super) async fn tunnel(self: &Arc<Self>) -> TunnelStream {
         let channel = poll_fn(|cx| self.on_tunnels(|multiplexer| multiplexer.poll_tunnel(cx))).await;
         TunnelStream::new(Arc::clone(self), channel)
     }
 
-    /// Resolves when the supervisor should look again; until then it sleeps until what [`SharedMux::next_deadline`] returned.
+    /// Resolves when the supervisor must check again, at the latest at the deadline of [`SharedMux::next_deadline`].
     pub(super) async fn attention(&self) {
         self.attention.notified().await;
     }
 
-    /// The earliest deadline of all calls, for which the supervisor is going to sleep.
+    /// The earliest deadline of all calls, until which the supervisor sleeps.
     pub(super) fn next_deadline(&self) -> Deadline {
         self.with(|state| {
             state.armed =
@@ -160,7 +159,7 @@ impl SharedMux {
     }
 }
 
-/// One operation under way. Dropping it cancels the operation.
+/// A running operation. Dropping it cancels the operation.
 #[derive(Debug)]
 pub(crate) struct Call {
     link: Arc<SharedMux>,
@@ -170,10 +169,10 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Starts an operation that may send `credit` bytes to begin with.
+    /// Starts an operation, with a credit of `credit` bytes for the guest.
     ///
     /// # Errors
-    /// When the sandbox is lost, the time is up already, it was cancelled already, or the request is too long.
+    /// If the sandbox is lost, the deadline has passed, the call is cancelled, or the request is too long.
     pub(crate) fn open(
         link: Arc<SharedMux>,
         request: Request,
@@ -199,7 +198,7 @@ impl Call {
         Ok(Self { link, channel, cancel: options.cancel, cancelled: AtomicBool::new(false) })
     }
 
-    /// What comes next. Passes the caller's cancellation on, and keeps waiting for the end.
+    /// The next event. Forwards the caller's cancellation, and still waits for the end.
     pub(crate) async fn next(&self) -> Event {
         let event = poll_fn(|cx| self.link.with(|state| state.multiplexer.poll_event(self.channel, cx)));
         tokio::pin!(event);
@@ -213,18 +212,18 @@ impl Call {
         event.await
     }
 
-    /// Why the sandbox is lost; `None` while it is not.
+    /// Why the sandbox is lost; `None` if it is not.
     pub(crate) fn failure(&self) -> Option<SandboxError> {
         self.link.failure()
     }
 
-    /// Lets the guest send this much more.
+    /// Grants the guest this much more.
     pub(crate) fn grant(&self, bytes: u32) {
         self.link.with(|state| state.multiplexer.grant(self.channel, bytes));
     }
 
-    /// Hands as much of the piece on as the guest grants, once it grants anything; what is left stays in `piece`,
-    /// also when the future is dropped.
+    /// Sends as much of the piece as the guest grants, as soon as it grants anything. The rest stays in `piece`, also
+    /// if the future is dropped.
     pub(crate) async fn send(&self, piece: &mut Bytes) {
         poll_fn(|cx| self.link.with(|state| state.multiplexer.poll_send(self.channel, piece, cx))).await;
     }
@@ -234,7 +233,7 @@ impl Call {
         self.link.with(|state| state.multiplexer.finish(self.channel));
     }
 
-    /// Ends the operation; its `Done` still follows.
+    /// Cancels the operation; its `Done` still follows.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
         let deadline = self.link.grace_deadline();
@@ -244,7 +243,7 @@ impl Call {
         });
     }
 
-    /// The guest said something that its protocol allows and this operation does not: the sandbox is lost.
+    /// The sandbox is lost, because the guest sent something that the protocol allows and this operation does not.
     pub(crate) fn protocol_error(&self, what: &str) -> SandboxError {
         let error = SandboxError::new(
             SandboxErrorKind::Lost,

@@ -1,9 +1,9 @@
 //! The tasks of one sandbox: a reader, a writer, and their supervisor, which also holds the guard.
 //!
-//! The supervisor ends when the sandbox is closed, when the guest ends, breaks the protocol or does not answer
-//! in time. Whatever the reason, it does the same: every call ends as lost, both directions of the stream are
-//! closed, which makes a sound guest end everything it runs and then itself, and what has not ended within
-//! [`GRACE`] is killed. When its task is dropped (the runtime ends), the same is left to the guard.
+//! The supervisor ends when the sandbox is closed, or when the guest ends, breaks the protocol or does not answer in
+//! time. It always does the same: every call ends as lost, and both directions of the stream are closed. A sound guest
+//! then ends everything it runs and itself. What has not ended within [`GRACE`] is killed. If its task is dropped
+//! (because the Tokio runtime ends), the guard does this.
 
 use std::convert::Infallible;
 use std::future::{pending, poll_fn};
@@ -23,8 +23,8 @@ use crate::connector::SandboxGuard;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::gateway::Gateway;
 
-/// How long the guest may take beyond what it was given: to answer after a deadline or a cancellation, and to
-/// end after its stream was closed.
+/// How long the guest may take beyond its limits: to answer after a deadline or a cancellation, and to end after its
+/// stream was closed.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
 const _: () = assert!(
@@ -32,13 +32,13 @@ const _: () = assert!(
     "a sound guest needs its time, and its answer the way here, on a machine that is busy"
 );
 
-/// How long the reason of a guest's end is waited for, so that the error can name it.
+/// How long to wait for the reason of a guest's end, for the error.
 const END_REASON_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How much is read at once.
+/// The size of the read buffer.
 const READ_BUFFER: usize = 256 * 1024;
 
-/// Runs the sandbox until it is over, and returns when nothing of it is left.
+/// Runs the sandbox to its end, and returns when nothing of it is left.
 pub(crate) async fn run_tasks(
     link: Arc<SharedMux>,
     mut guard: Box<dyn SandboxGuard>,
@@ -97,7 +97,7 @@ async fn end_guest(link: &SharedMux, guard: &mut dyn SandboxGuard) {
     }
 }
 
-/// Ends what serves tunnels, and waits for it: nothing of a sandbox runs on.
+/// Ends the tasks that serve tunnels, and waits for them.
 async fn end_tunnels(link: &SharedMux, mut served: JoinSet<()>) {
     let patience = link.clock().sleep_until(link.clock().deadline(GRACE));
     tokio::select! {
@@ -107,8 +107,8 @@ async fn end_tunnels(link: &SharedMux, mut served: JoinSet<()>) {
     }
 }
 
-/// Has each tunnel served, as many at a time as may be open: one that is over for the guest counts until it is over
-/// for the gateway too, so that a guest that opens and closes them bounds nothing but itself.
+/// Serves each tunnel, with a limit on how many are open. A tunnel that has ended for the guest counts until the
+/// gateway has ended it as well, so a guest that opens and closes tunnels quickly limits only itself.
 async fn serve_tunnels(
     link: &Arc<SharedMux>,
     gateway: Option<Arc<dyn Gateway>>,
@@ -130,7 +130,7 @@ async fn serve_tunnels(
     }
 }
 
-/// Calls end also when the supervisor's task is dropped or panics.
+/// Ends all calls if the supervisor's task is dropped or panics.
 struct FailOnDrop(Arc<SharedMux>);
 
 impl Drop for FailOnDrop {
@@ -143,7 +143,7 @@ fn lost(reason: &str) -> SandboxError {
     SandboxError::new(SandboxErrorKind::Lost, format!("the sandbox was lost: {reason}"))
 }
 
-/// Resolves with the reason when a call poisoned the sandbox, or the guest owes an answer for too long.
+/// Resolves with the reason when a call found a protocol error, or the guest does not answer in time.
 async fn watch_deadlines(link: &SharedMux) -> String {
     loop {
         let armed = link.next_deadline();
@@ -160,7 +160,7 @@ async fn watch_deadlines(link: &SharedMux) -> String {
     }
 }
 
-/// Resolves with the reason when the stream is of no more use, or the guest has ended.
+/// Resolves with the reason when the stream or the guest has ended.
 async fn stream_end(link: &SharedMux, tasks: &mut JoinSet<String>, guard: &mut dyn SandboxGuard) -> String {
     let broken = tokio::select! {
         biased;

@@ -1,7 +1,7 @@
-//! One tunnel as a byte stream, for whoever serves it.
+//! One tunnel as a byte stream, for the gateway.
 //!
-//! State: the piece that is being read. Dropping the stream ends the tunnel: by a reset, unless the stream was shut
-//! down before; then the client still gets what was written.
+//! State: the piece that is being read. Dropping the stream ends the tunnel with a reset, unless the stream was shut
+//! down before; then the client still receives what was written.
 
 use std::io;
 use std::pin::Pin;
@@ -15,19 +15,19 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::shared::SharedMux;
 use super::tunnels::TunnelRead;
 
-/// A connection that a command made to the proxy of its sandbox, seen from the host.
+/// A connection of a command to the proxy of its sandbox, seen from the host.
 ///
-/// It is like a TCP stream: reading ends when the client writes no more, `shutdown` tells the client the same, and
-/// both go on in the other direction. Reading fails with `ConnectionReset` and writing with `BrokenPipe` when the
-/// connection broke, or the sandbox is lost. Dropped without `shutdown`, it resets the client's connection; after
-/// `shutdown`, the client gets what was written, and what it still writes is thrown away.
+/// It is like a TCP stream: reading ends when the client writes no more, `shutdown` tells the client the same, and the
+/// other direction continues. Reading fails with `ConnectionReset` and writing with `BrokenPipe` if the connection
+/// broke or the sandbox is lost. Dropping it without `shutdown` resets the client's connection. After `shutdown`, the
+/// client receives what was written, and what it still writes is discarded.
 #[derive(Debug)]
 pub struct TunnelStream {
     link: Arc<SharedMux>,
     channel: u32,
-    /// What was taken and not read yet.
+    /// Content that was taken and not read yet.
     piece: Bytes,
-    /// Bytes that were read and not yet granted again.
+    /// Bytes that were read and not granted again yet.
     taken: u32,
 }
 
@@ -36,7 +36,7 @@ impl TunnelStream {
         Self { link, channel, piece: Bytes::new(), taken: 0 }
     }
 
-    /// The client may send as much again as was read, once that is worth a frame.
+    /// Grants the client as much again as was read, once that is worth a frame.
     fn grant(&mut self, length: usize) {
         // No more than a window was granted, so no more is read.
         self.taken = self.taken.saturating_add(u32::try_from(length).unwrap_or(u32::MAX));
@@ -80,7 +80,7 @@ impl AsyncWrite for TunnelStream {
         Poll::Ready(taken.ok_or_else(|| io::ErrorKind::BrokenPipe.into()))
     }
 
-    /// What was written is on its way at once.
+    /// Written content is sent at once, so there is nothing to flush.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

@@ -1,8 +1,7 @@
-//! Tunnels, the channels that the guest opens: which there are, what came in, and who waits for it.
+//! Tunnels, the channels that the guest opens: their state, their content, and their holders.
 //!
-//! A part of the state machine, without I/O like the rest of it. What a guest may open is bounded in number, and what
-//! it may send on a tunnel is nothing until somebody has taken the tunnel. All of it is lost with the host, and the
-//! connections with it.
+//! It is a part of the state machine and does no I/O. The number of tunnels is limited, and a guest may send nothing on
+//! a tunnel before somebody has taken it. State: in memory; it is lost with the host, and the connections with it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::{Context, Poll, Waker};
@@ -13,7 +12,7 @@ use conjure_guest::protocol::{FIRST_TUNNEL, Frame, FrameKind, StreamId, TUNNEL_W
 use super::channel::{Incoming, Outgoing};
 use super::multiplexer::Violation;
 
-/// What a guest must not do with tunnels.
+/// A violation of the protocol of tunnels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TunnelViolation {
     #[error("the guest opened a tunnel in a sandbox that has no proxy")]
@@ -31,14 +30,14 @@ pub(super) enum TunnelViolation {
 /// Whether the guest may open tunnels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum TunnelPolicy {
-    /// It must not: the sandbox has no proxy.
+    /// It must not, because the sandbox has no proxy.
     #[default]
     Reject,
-    /// It may: they are taken.
+    /// It may.
     Accept,
 }
 
-/// What a reader of a tunnel finds.
+/// The result of reading a tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TunnelRead {
     /// Content; not empty.
@@ -54,11 +53,11 @@ pub(super) enum TunnelRead {
 pub(super) struct Tunnels {
     tunnel_policy: TunnelPolicy,
     tunnels: BTreeMap<u32, Tunnel>,
-    /// Those that nobody has taken yet, in order.
+    /// The tunnels that nobody has taken yet, in order.
     offered: VecDeque<u32>,
-    /// How many the guest opened ever.
+    /// How many tunnels the guest has opened.
     opened: u32,
-    /// How many of them are not over for the guest.
+    /// How many of them have not ended for the guest.
     live: usize,
     taker: Option<Waker>,
 }
@@ -71,27 +70,27 @@ struct Tunnel {
     holder: TunnelHolder,
 }
 
-/// How far the guest is with a tunnel.
+/// The state of a tunnel on the guest's side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GuestSide {
     /// It may send content.
     Open,
     /// It sends no more content.
     Ended,
-    /// It sends nothing any more, having sent all.
+    /// It has sent everything and sends nothing more.
     Done,
-    /// It sends nothing any more; the connection broke.
+    /// It sends nothing more, because the connection broke.
     Reset,
 }
 
-/// Who has a tunnel.
+/// The holder of a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TunnelHolder {
-    /// Nobody yet.
+    /// Nobody has taken it yet.
     Offered,
-    /// A stream.
+    /// A stream holds it.
     Stream,
-    /// Nobody any more. What comes in until `Done` is thrown away.
+    /// The holder has gone. Content until `Done` is discarded.
     Nobody,
 }
 
@@ -106,7 +105,7 @@ impl Tunnels {
         Self { tunnel_policy, ..Self::default() }
     }
 
-    /// Takes a frame of the guest; who is to be woken is added to `wakes`.
+    /// Processes a frame of the guest. Adds the tasks to wake to `wakes`.
     pub(super) fn receive(&mut self, frame: Frame, wakes: &mut Vec<Waker>) -> Result<(), Violation> {
         let (id, kind) = (frame.channel, frame.kind);
         if kind == FrameKind::Tunnel {
@@ -191,12 +190,12 @@ impl Tunnels {
         Ok(())
     }
 
-    /// What is still to be written for this tunnel.
+    /// What must still be written for this tunnel.
     pub(super) fn outgoing(&mut self, id: u32) -> Option<&mut Outgoing> {
         self.tunnels.get_mut(&id).map(|tunnel| &mut tunnel.outgoing)
     }
 
-    /// The next tunnel that nobody has; it is the caller's from here on, who owes a [`Tunnels::release`].
+    /// Takes the next offered tunnel. The caller must call [`Tunnels::release`] later.
     pub(super) fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<u32> {
         while let Some(id) = self.offered.pop_front() {
             let tunnel = self.tunnels.get_mut(&id).filter(|tunnel| tunnel.holder == TunnelHolder::Offered);
@@ -209,7 +208,7 @@ impl Tunnels {
         Poll::Pending
     }
 
-    /// The guest may send this much more. Whether it can, and somebody takes it.
+    /// Grants the guest this much more. Returns whether the guest can send and somebody holds the tunnel.
     pub(super) fn grant(&mut self, id: u32, bytes: u32) -> bool {
         let is_read =
             |tunnel: &&mut Tunnel| tunnel.guest == GuestSide::Open && tunnel.holder == TunnelHolder::Stream;
@@ -234,7 +233,7 @@ impl Tunnels {
         }
     }
 
-    /// Takes what there is room for of `bytes`, which are not empty; `None` when nobody takes them any more.
+    /// Accepts as much of `bytes`, which are not empty, as fits; `None` if the guest accepts no more.
     pub(super) fn poll_write(&mut self, id: u32, bytes: &[u8], cx: &mut Context<'_>) -> Poll<Option<usize>> {
         let Some(outgoing) = self.outgoing(id).filter(|outgoing| outgoing.is_open()) else {
             return Poll::Ready(None);
@@ -261,7 +260,7 @@ impl Tunnels {
         }
     }
 
-    /// The sandbox is lost: every tunnel is as if reset. What came in before can still be read.
+    /// The sandbox is lost: every tunnel is as if reset. Content that has arrived can still be read.
     pub(super) fn fail(&mut self, wakes: &mut Vec<Waker>) {
         self.tunnel_policy = TunnelPolicy::Reject;
         self.offered.clear();

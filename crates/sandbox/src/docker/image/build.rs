@@ -1,4 +1,4 @@
-//! One build of an image, from the request to the image, and the choice of the way.
+//! One build of an image, from the request to the image, with the choice of the method.
 
 use std::io;
 use std::sync::Arc;
@@ -21,34 +21,35 @@ use super::options::{ImageOptions, ImageSource};
 use super::progress::{ImageProgress, ProgressReporter};
 use super::{dockerfile, mmdebstrap, package_lists, wheels};
 
-/// How much of the archive is read at once, and how many such pieces wait for the engine.
+/// The size of the pieces of the archive. As many bytes per piece are read at once, and one such piece waits for the
+/// engine.
 const PIECE: usize = 256 * 1024;
 const PIECES: usize = 4;
 
-/// How often it is told how much of the image has gone to the engine, in bytes.
+/// Progress of the transfer to the engine is reported after this many bytes.
 const REPORT_EVERY: u64 = 64 * 1024 * 1024;
 
-/// An image that was built.
+/// A built image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuiltImage {
     /// Its name.
     pub name: ImageName,
-    /// Its digest, by which the engine knows it too: `sha256:…`.
+    /// Its digest, by which the engine knows it as well: `sha256:…`.
     pub id: String,
-    /// How much room it takes, in bytes, with what it shares with other images.
+    /// Its size in bytes, including what it shares with other images.
     pub size: u64,
     /// How it was built: never [`ImageSource::Fitting`].
     pub source: ImageSource,
 }
 
-/// Builds an image (specification 5.8, `build_image`), and tells how it goes on. The engine has it under its name when it is
-/// whole; an image of ours that had the name goes, unless it is used.
+/// Builds an image (specification 5.8, `build_image`) and reports progress. The engine has the image under its name
+/// when it is complete. An earlier image of Conjure with that name is removed unless it is used.
 ///
-/// However it ends, nothing of it is left but the image. Cancelling it by the token waits until all is cleared up; dropping
-/// the future has it done by threads in the background, which nothing waits for.
+/// However the build ends, only the image is left. Cancelling by the token waits until everything is cleaned up. If the
+/// future is dropped, threads clean up in the background.
 ///
 /// # Errors
-/// By [`ImageErrorKind`], with what helps.
+/// By [`ImageErrorKind`], with hints.
 pub async fn build_image(
     options: &ImageOptions,
     deadline: Deadline,
@@ -112,7 +113,8 @@ async fn build(
     Ok(BuiltImage { name: options.name.clone(), id, size, source })
 }
 
-/// The Dockerfile, if the engine has its base or gets it; else Debian packages, if this machine can do that.
+/// The Dockerfile, if the engine has the base image or can pull it; else Debian packages, if this machine can build
+/// from them.
 async fn select_method(
     engine: &BuildClient,
     options: &ImageOptions,
@@ -136,7 +138,8 @@ async fn select_method(
     }
 }
 
-/// The system goes from `mmdebstrap` to the engine while it is packed; it is nowhere on this machine's disk as an archive.
+/// Streams the system from `mmdebstrap` to the engine while it is packed. It is never on this machine's disk as an
+/// archive.
 async fn of_debian(
     build_dir: &Arc<BuildDir>,
     engine: &BuildClient,
@@ -168,14 +171,14 @@ async fn of_debian(
     }
 }
 
-/// A piece of the archive, or that it is whole.
+/// A piece of the archive, or its end.
 enum ArchiveChunk {
     Bytes(Bytes),
     End,
 }
 
-/// The archive as the engine gets it. When its end does not come, because the program failed or the build is given up, it
-/// is broken off: the engine must not take what there is for a whole one.
+/// The archive as the engine receives it. If the program fails or the build is aborted, the stream ends with an error,
+/// so that the engine does not take the part for a complete archive.
 fn archive(
     pieces: mpsc::Receiver<ArchiveChunk>,
 ) -> impl futures_util::Stream<Item = io::Result<Bytes>> + Send + 'static {
@@ -229,7 +232,7 @@ async fn copy(
     }
 }
 
-/// What is put together here runs on processors of the kind that are here.
+/// Refuses an engine with another processor architecture, because the system is built for this machine's.
 fn check_architecture(engine: &BuildClient) -> Result<(), ImageError> {
     let here = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -245,7 +248,7 @@ fn check_architecture(engine: &BuildClient) -> Result<(), ImageError> {
         .with_hint("build from the Dockerfile, or on a machine like the engine's"))
 }
 
-/// A mirror is an address, and nothing that could be an option of a program or a line of its own.
+/// Checks that a mirror is a URL, and not an option of a program or an additional line.
 fn check_mirror(options: &ImageOptions) -> Result<(), ImageError> {
     let is_address = |text: &str| {
         ["http://", "https://", "file:///", "copy:///"].iter().any(|scheme| text.starts_with(scheme))

@@ -29,27 +29,27 @@ use crate::docker::engine_info::EngineKind;
 use crate::docker::error_map::{self, is_absent, timed_out};
 use crate::error::SandboxError;
 
-/// A question that costs an engine next to nothing.
+/// The timeout of a query that is cheap for the engine.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Between two looks at what a build runs that was given up.
+/// The interval of checks for running steps of an aborted build.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The label of everything that a build makes, and its value: the build's number.
+/// The label of everything that a build creates. Its value is the build's number.
 pub(super) const LABEL: &str = "io.conjure.build";
 
-/// An engine that answers.
+/// A client of an engine that answers.
 #[derive(Debug, Clone)]
 pub(super) struct BuildClient {
     client: Docker,
     address: EngineAddress,
     kind: EngineKind,
-    /// As the engine calls it: `amd64`.
+    /// The engine's name of its architecture, such as `amd64`.
     pub(super) architecture: String,
 }
 
 impl BuildClient {
-    /// The first of these that answers; of none, the first of the usual ones.
+    /// Connects to the first of these addresses that answers; without any, to the first of the usual ones.
     pub(super) async fn find(addresses: &[EngineAddress], deadline: Deadline) -> Result<Self, ImageError> {
         // What a build asks takes as long as the build may.
         let patience = SystemClock.remaining(deadline) + QUERY_TIMEOUT;
@@ -61,7 +61,7 @@ impl BuildClient {
         found.await.map_err(unavailable)
     }
 
-    /// The image of this name; `None` when it has none.
+    /// The image of this name, if it exists.
     pub(super) async fn image(&self, name: &str) -> Result<Option<ImageInspect>, ImageError> {
         let doing = "look at an image";
         for name in self.kind.names_for(name) {
@@ -74,7 +74,7 @@ impl BuildClient {
         Ok(None)
     }
 
-    /// Has it fetch an image from the registry.
+    /// Lets the engine pull an image from its registry.
     pub(super) async fn pull(&self, name: &str, progress: &ProgressReporter<'_>) -> Result<(), ImageError> {
         let (image, tag) = parts(name);
         let options = CreateImageOptionsBuilder::new().from_image(image).tag(tag).build();
@@ -91,7 +91,7 @@ impl BuildClient {
         Ok(())
     }
 
-    /// Has it make an image of a tar archive of a whole system. One that breaks off makes none.
+    /// Lets the engine create an image from a tar archive of a complete system. An incomplete archive creates none.
     pub(super) async fn import(
         &self,
         name: &ImageName,
@@ -114,7 +114,7 @@ impl BuildClient {
         taken.map(drop).map_err(|error| explained(&self.address, "take the image", &error))
     }
 
-    /// Has it build an image.
+    /// Lets the engine build an image.
     pub(super) async fn build(
         &self,
         name: &ImageName,
@@ -150,7 +150,7 @@ impl BuildClient {
         ended.map_err(|error| not_built(&self.address, &error, &last))
     }
 
-    /// What an image is called until it is whole and wanted, where a build that is given up cannot be ended.
+    /// The provisional name of an image, for engines on which an aborted build cannot be stopped.
     pub(super) fn draft(&self, name: &ImageName, number: &str) -> Result<ImageName, ImageError> {
         match self.kind {
             EngineKind::Docker => Ok(name.clone()),
@@ -160,7 +160,7 @@ impl BuildClient {
         }
     }
 
-    /// Removes the drafts of those who died over them.
+    /// Removes provisional images of dead processes.
     pub(super) async fn sweep_provisional_tags(&self) -> Result<(), ImageError> {
         let options = ListImagesOptionsBuilder::new().build();
         let found = query(&self.address, "list images", self.client.list_images(Some(options))).await?;
@@ -177,14 +177,14 @@ impl BuildClient {
         Ok(())
     }
 
-    /// Gives an image a further name, taken from the image that has it.
+    /// Gives an image another name, which is taken from the image that has it.
     pub(super) async fn name(&self, image: &ImageName, name: &ImageName) -> Result<(), ImageError> {
         let name = name.qualified();
         let options = TagImageOptionsBuilder::new().repo(name.repository()).tag(name.tag()).build();
         query(&self.address, "name an image", self.client.tag_image(&image.to_string(), Some(options))).await
     }
 
-    /// Takes a name from an image. One that has no other goes.
+    /// Removes a name from an image. An image without another name is removed.
     pub(super) async fn forget(&self, name: &ImageName) -> Result<(), ImageError> {
         let (options, name) = (RemoveImageOptionsBuilder::new().build(), name.to_string());
         let removed = self.client.remove_image(&name, Some(options), None);
@@ -194,8 +194,8 @@ impl BuildClient {
         }
     }
 
-    /// Removes an image that has no name any more, unless somebody uses it. Engines remove one also by its last name, and that
-    /// would be somebody's.
+    /// Removes an image without a name, unless somebody uses it. Engines would also remove an image by its last name,
+    /// which another user may need.
     pub(super) async fn remove_unnamed_image(&self, id: &str) {
         let names = match self.image(id).await {
             Ok(found) => found.and_then(|image| image.repo_tags).unwrap_or_default(),
@@ -216,8 +216,8 @@ impl BuildClient {
         }
     }
 
-    /// Kills what steps the build of this number runs, for as long as this is polled: so it fails, and ends. To go away
-    /// instead would not do: the engine notices that late, and nobody would know when it has ended.
+    /// Kills the steps of this build while it is polled, so the build fails and ends. Closing the connection would not
+    /// suffice: the engine notices that late, and it would be unknown when the build has ended.
     pub(super) async fn kill_build_steps(&self, number: &str) -> Infallible {
         let label = format!("{LABEL}={number}");
         loop {
@@ -229,7 +229,7 @@ impl BuildClient {
         }
     }
 
-    /// Removes what the build of this number has left, which has ended: containers, and images without a name.
+    /// Removes what this ended build has left: containers, and images without a name.
     pub(super) async fn clear_up(&self, number: &str) -> Result<(), ImageError> {
         let label = format!("{LABEL}={number}");
         for id in self.containers(&label).await? {
@@ -258,7 +258,7 @@ impl BuildClient {
     }
 }
 
-/// An image's name and its tag, or the digest that it is pinned by, as engines are asked for it.
+/// An image's name, and its tag or digest, as engines want them.
 fn parts(name: &str) -> (&str, &str) {
     match (name.split_once('@'), name.rsplit_once(':')) {
         (Some(pinned), _) => pinned,
@@ -296,7 +296,7 @@ async fn with_timeout<T>(
     }
 }
 
-/// There is no engine that can be used, as it is told of containers too: with what helps.
+/// The error that no engine can be used, with a hint.
 #[expect(clippy::needless_pass_by_value, reason = "it stands where a function of an error does")]
 fn unavailable(error: SandboxError) -> ImageError {
     ImageError::new(ImageErrorKind::EngineUnavailable, error.to_string())
@@ -363,7 +363,7 @@ mod tests {
         EngineAddress::Unix("/run/engine".into())
     }
 
-    /// What an engine is asked that has an image with these names: method and path of each request.
+    /// The requests to an engine that has an image with these names: method and path of each.
     async fn asked_to_discard(names: &str) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("engine");

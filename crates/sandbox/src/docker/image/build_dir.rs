@@ -1,7 +1,7 @@
-//! Where a build takes place: its folder and its number, and the clearing up when it is over.
+//! The directory and the number of a build, and its cleanup.
 //!
-//! State: the folder, for as long as anything of the build goes on. Clearing up is done by threads, so that it is done too
-//! when the build's future is dropped, and when its runtime is no more; who can wait for them does.
+//! State: the directory, while anything of the build runs. Threads clean up, so this happens also if the build's future
+//! is dropped or its Tokio runtime has ended. A caller that can wait does.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::error::ImageError;
 
-/// The place of one build.
+/// The directory of one build.
 #[derive(Debug)]
 pub(super) struct BuildDir {
     folder: TempDir,
@@ -22,7 +22,7 @@ pub(super) struct BuildDir {
 }
 
 impl BuildDir {
-    /// In this folder, or in that of the system.
+    /// Creates it in this directory, or in the system's temporary one.
     pub(super) fn make(within: Option<&Path>) -> Result<Arc<Self>, ImageError> {
         let mut builder = tempfile::Builder::new();
         builder.prefix("conjure-image-");
@@ -42,7 +42,7 @@ impl BuildDir {
         self.folder.path()
     }
 
-    /// What no other build has.
+    /// The unique number of the build.
     pub(super) fn number(&self) -> &str {
         &self.number
     }
@@ -52,7 +52,7 @@ impl BuildDir {
             .map_err(|error| ImageError::io("write to the temporary folder", &error))
     }
 
-    /// Has this done on a thread. The folder stays until then.
+    /// Runs cleanup work on a thread. The directory stays until it has ended.
     pub(super) fn clear_up(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) {
         let build_dir = Arc::clone(self);
         let thread = std::thread::Builder::new().name("image-clearing".to_owned()).spawn(move || {
@@ -65,7 +65,7 @@ impl BuildDir {
         }
     }
 
-    /// Waits until all is cleared up that has been begun to be.
+    /// Waits until all started cleanup has ended.
     pub(super) async fn is_clear(&self) {
         let threads = std::mem::take(&mut *self.clearing.lock().unwrap_or_else(PoisonError::into_inner));
         let joined =

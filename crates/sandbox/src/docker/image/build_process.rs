@@ -1,7 +1,7 @@
-//! A program of this machine that does a part of a build: `mmdebstrap`, `pip`.
+//! A program on this machine that does a part of a build: `mmdebstrap` or `pip`.
 //!
-//! State: the process, in a group of its own. When it is dropped before its end, it is asked to end, which lets it clear
-//! away what it has mounted and unpacked; what is not gone then is killed.
+//! State: the process, in its own process group. If it is dropped before its end, the program is asked to end, so that
+//! it can clean up what it has mounted and unpacked; then it is killed.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -19,14 +19,14 @@ use super::build_dir::BuildDir;
 use super::error::{ImageError, ImageErrorKind, ROOM_HERE};
 use super::progress::ProgressReporter;
 
-/// How long a program has to clear away what is its own, in steps.
+/// The interval of checks while a program cleans up.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const GRACE_POLLS: u32 = 1_000;
 
-/// How many of its last lines are looked at for why it failed.
+/// How many of the last lines are searched for the reason of a failure.
 const KEPT_LINES: usize = 40;
 
-/// A program, where it lies.
+/// A program and its path.
 #[derive(Debug)]
 pub(super) struct HostProgram {
     name: &'static str,
@@ -34,10 +34,10 @@ pub(super) struct HostProgram {
 }
 
 impl HostProgram {
-    /// Looks for a program as a shell would.
+    /// Searches for a program as a shell does.
     ///
     /// # Errors
-    /// `MissingProgram`, with the package that has it.
+    /// `MissingProgram`, with the package that contains it.
     pub(super) fn find(
         name: &'static str,
         package: &str,
@@ -57,7 +57,7 @@ impl HostProgram {
     }
 }
 
-/// A program that runs.
+/// A running program.
 #[derive(Debug)]
 pub(super) struct BuildProcess {
     name: &'static str,
@@ -69,8 +69,8 @@ pub(super) struct BuildProcess {
 }
 
 impl BuildProcess {
-    /// Starts the program in the folder of the site, with these variables and no input. What it writes is kept for who takes
-    /// it.
+    /// Starts the program in the build's directory, with these variables and no input. Its output is kept for the
+    /// caller that takes it.
     pub(super) fn start(
         build_dir: &Arc<BuildDir>,
         program: &HostProgram,
@@ -101,15 +101,15 @@ impl BuildProcess {
         })
     }
 
-    /// What it writes to standard output. Whoever takes it must read it.
+    /// Its standard output. A caller that takes it must read it.
     pub(super) fn take_output(&mut self) -> Option<ChildStdout> {
         self.child.as_mut()?.stdout.take()
     }
 
-    /// Tells what it says, until its end.
+    /// Reports the program's lines until it ends.
     ///
     /// # Errors
-    /// Why it failed, as far as it says.
+    /// Why it failed, as far as its output tells.
     pub(super) async fn finish(&mut self, progress: &ProgressReporter<'_>) -> Result<(), ImageError> {
         let failed = |error: &std::io::Error| ImageError::io("hear a program", error);
         if let Some(mut errors) = self.errors.take() {
@@ -141,7 +141,7 @@ impl Drop for BuildProcess {
     }
 }
 
-/// Ends a program with everything that it has started.
+/// Ends a program and everything that it has started.
 fn end(mut child: Child) {
     let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
     let Some(group) = group else { return };
@@ -171,7 +171,7 @@ fn pause() {
     std::thread::sleep(POLL_INTERVAL);
 }
 
-/// What the last words of a program mean.
+/// The error for a program with these last lines.
 fn explained(name: &str, status: &str, last: &VecDeque<String>) -> ImageError {
     let told = last.iter().rev().find(|line| is_error_line(line)).or_else(|| last.back());
     let told = told.map_or_else(|| status.to_owned(), |line| line.trim().to_owned());
@@ -218,7 +218,8 @@ fn explained(name: &str, status: &str, last: &VecDeque<String>) -> ImageError {
     }
 }
 
-/// Whether a line says what went wrong, as apt and pip do; that a program failed which another one has started says nothing.
+/// Whether a line names the cause of a failure, as apt and pip write it. A line that only says that another program
+/// failed does not.
 fn is_error_line(line: &str) -> bool {
     let says_nothing = ["E: apt-get", "E: mmdebstrap", "E: setup", "E: run_", "E: Some index files"];
     let line = line.trim_start();

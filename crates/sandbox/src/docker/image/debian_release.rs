@@ -1,20 +1,20 @@
-//! The releases of distributions that an image can be made of without a registry.
+//! The distribution releases from which an image can be built without a registry.
 
 use super::error::{ImageError, ImageErrorKind};
 
 /// A release of a distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Release {
-    /// As the archive of the distribution calls it.
+    /// Its name in the distribution's archive.
     pub(super) suite: &'static str,
-    /// The version of its Python, which wheels are for.
+    /// The version of its Python, which selects wheels.
     pub(super) python: &'static str,
-    /// The parts of the archive that have what is needed.
+    /// The components of the archive with the needed packages.
     pub(super) components: &'static str,
-    /// What names it: tags of the image of the distribution, and the release's own name.
+    /// Names of the release: tags of the distribution's image, and the release's own name.
     names: &'static [&'static str],
     distribution: &'static str,
-    /// The package with the keys that it is signed with.
+    /// The package with the keys that sign it.
     pub(super) keyring: &'static str,
 }
 
@@ -46,10 +46,10 @@ const RELEASES: [Release; 3] = [
 ];
 
 impl Release {
-    /// The release that this base is of; the default one where none is named.
+    /// The release of this base; the default release if none is named.
     ///
     /// # Errors
-    /// `BadRequest` when it is not known, with those that are.
+    /// `BadRequest` for an unknown base; the error lists the known ones.
     pub(super) fn for_base(base: Option<&str>) -> Result<Self, ImageError> {
         let [default, ..] = RELEASES;
         let Some(base) = base else { return Ok(default) };

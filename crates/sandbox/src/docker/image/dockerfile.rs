@@ -17,14 +17,14 @@ use super::package_lists;
 use super::progress::ProgressReporter;
 use crate::docker::tar::TarWriter;
 
-/// What an image is made of where nothing is named (specification 9.3).
+/// The default base image (specification 9.3).
 const BASE: &str = "ubuntu:24.04";
 
-/// Where machines keep what they trust.
+/// Where machines keep their trusted certificates.
 const TRUSTED: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
 
-/// What of the host's variables is for builds too; the engine keeps it out of the image.
+/// The variables of the host that builds get as well. The engine does not store them in the image.
 const PROXIES: [&str; 8] = [
     "HTTP_PROXY",
     "HTTPS_PROXY",
@@ -36,7 +36,7 @@ const PROXIES: [&str; 8] = [
     "no_proxy",
 ];
 
-/// So long an engine has to end a build whose steps are killed.
+/// How long an engine may take to end a build whose steps are killed.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The base of the image.
@@ -44,7 +44,7 @@ pub(super) fn base(options: &ImageOptions) -> &str {
     options.base.as_deref().unwrap_or(BASE)
 }
 
-/// Sees to it that the engine has the base.
+/// Pulls the base image if the engine does not have it.
 pub(super) async fn ensure_base(
     engine: &BuildClient,
     base: &str,
@@ -57,16 +57,16 @@ pub(super) async fn ensure_base(
     engine.pull(base, progress).await
 }
 
-/// What the thread of a build tells.
+/// A message of a build's thread.
 enum BuildMessage {
     Line(String),
     Ended(Result<(), ImageError>),
 }
 
-/// Builds the image of a base that the engine has.
+/// Builds the image from a base that the engine has.
 ///
-/// A thread of its own asks the engine, and stays until the build has ended there, also when this future is dropped: what is
-/// cleared up before may come anew.
+/// A thread sends the request and stays until the engine has ended the build, also if this future is dropped. A cleanup
+/// before that end could miss what the build creates later.
 pub(super) async fn build(
     build_dir: &Arc<BuildDir>,
     options: &ImageOptions,
@@ -98,7 +98,7 @@ pub(super) async fn build(
     Err(ImageError::new(ImageErrorKind::Io, "the thread of the build could not be started, or was lost"))
 }
 
-/// The build from its beginning to its end in the engine, and the clearing up.
+/// Runs the build in the engine to its end, and cleans up.
 async fn run_build(
     options: &ImageOptions,
     number: &str,
@@ -148,7 +148,7 @@ fn proxy((name, value): &(OsString, OsString)) -> Option<(&str, &str)> {
     PROXIES.contains(&name).then_some((name, value))
 }
 
-/// What the engine gets to build of.
+/// The build context for the engine.
 fn context(packages: ImagePackages) -> Vec<u8> {
     let name = packages.name();
     // Without any, the base's own are what `pip` trusts.
@@ -162,7 +162,7 @@ fn context(packages: ImagePackages) -> Vec<u8> {
         .finish()
 }
 
-/// A runtime of the thread's own: the build's may be no more.
+/// Runs work in a Tokio runtime of the thread, because the caller's may have ended.
 fn in_runtime(work: impl Future<Output = Result<(), ImageError>>) -> Result<(), ImageError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| ImageError::io("start a runtime", &error))?.block_on(work)

@@ -1,6 +1,6 @@
-//! Why there is no image.
+//! The errors of image builds.
 
-/// A failure to build an image; nothing of the build is left.
+/// A failure to build an image. Nothing of the build is left.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ImageError {
@@ -13,27 +13,27 @@ pub struct ImageError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ImageErrorKind {
-    /// The request makes no sense.
+    /// The request is invalid.
     BadRequest,
-    /// No engine answers, or not as one does.
+    /// No engine answers, or what answers is no engine.
     EngineUnavailable,
-    /// The engine does not have the base, and no registry gives it.
+    /// The engine does not have the base image, and cannot pull it.
     BaseNotFound,
-    /// A program that does the work is not on this machine.
+    /// A needed program is not installed on this machine.
     MissingProgram,
-    /// What must be fetched cannot be.
+    /// Something could not be downloaded.
     Network,
     /// A disk is full: this machine's, or the engine's.
     NoSpace,
-    /// The engine refuses, or a step of the Dockerfile failed.
+    /// The engine refused, or a step of the Dockerfile failed.
     Refused,
-    /// A program that does the work failed.
+    /// A program of the build failed.
     Failed,
-    /// Its time was up.
+    /// It timed out.
     TimedOut,
     /// It was cancelled.
     Cancelled,
-    /// Anything else of this machine.
+    /// Another failure of this machine.
     Io,
 }
 
@@ -43,13 +43,13 @@ impl ImageError {
         Self { kind, message: message.into(), hint: None }
     }
 
-    /// The same with what helps.
+    /// Adds a hint.
     pub(super) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// What this machine could not do.
+    /// The error for a failed operation of this machine.
     pub(super) fn io(doing: &str, error: &std::io::Error) -> Self {
         let kind = match error.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ImageErrorKind::NoSpace,
@@ -65,7 +65,7 @@ impl ImageError {
         self.kind
     }
 
-    /// What helps, where that is known.
+    /// A hint how to mend it, if known.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
@@ -81,10 +81,10 @@ impl ImageError {
     }
 }
 
-/// For a full disk of this machine.
+/// The hint for a full disk of this machine.
 pub(super) const ROOM_HERE: &str =
     "make room in the folder for temporary files; TMPDIR names another one, which needs some 3 GB";
 
-/// For a full disk of the engine's.
+/// The hint for a full disk of the engine.
 pub(super) const ROOM_THERE: &str =
     "make room where the engine keeps its data: `docker system df` tells what takes it";

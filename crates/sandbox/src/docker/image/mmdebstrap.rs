@@ -1,4 +1,4 @@
-//! A system of the distribution's packages, put together on this machine by `mmdebstrap` as a tar archive.
+//! Builds a system from the distribution's packages on this machine, with `mmdebstrap`, as a tar archive.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::options::ImageOptions;
 use super::package_lists;
 use super::wheels;
 
-/// What the image says beside its files, as instructions of a Dockerfile: the same as in `docker/Dockerfile`.
+/// The settings of the image beside its files, as instructions of a Dockerfile: the same as in `docker/Dockerfile`.
 pub(super) const CHANGES: [&str; 5] = [
     "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "ENV PYTHONUNBUFFERED=1 NODE_ENV=production",
@@ -20,14 +20,14 @@ pub(super) const CHANGES: [&str; 5] = [
     "CMD [\"bash\"]",
 ];
 
-/// What is done in the system when its packages are installed.
+/// The command that runs in the system after its packages are installed.
 const FINISH: &str = "set -eu; sh \"$CONJURE_SITE/setup.sh\" \"$1\"; \
      if [ -d \"$CONJURE_SITE/python\" ]; then \
          cp -R \"$CONJURE_SITE/python/.\" \"$1/usr/lib/python3/dist-packages/\"; \
          chown -R 0:0 \"$1/usr/lib/python3/dist-packages\"; \
      fi";
 
-/// Documentation, which nobody reads there, takes a tenth of the room; licences stay.
+/// Documentation, which is not needed and takes a tenth of the space. Licences stay.
 const NOT_UNPACKED: [&str; 4] = [
     "path-exclude=/usr/share/man/*",
     "path-exclude=/usr/share/info/*",
@@ -35,12 +35,12 @@ const NOT_UNPACKED: [&str; 4] = [
     "path-include=/usr/share/doc/*/copyright",
 ];
 
-/// The program that does it.
+/// Finds `mmdebstrap`.
 pub(super) fn mmdebstrap(options: &ImageOptions) -> Result<HostProgram, ImageError> {
     HostProgram::find("mmdebstrap", "mmdebstrap", &options.environment)
 }
 
-/// Starts it; the archive is its output. What wheels there are must have been fetched.
+/// Starts it; its output is the archive. Wheels must have been downloaded before.
 pub(super) fn start(
     build_dir: &Arc<BuildDir>,
     mmdebstrap: &HostProgram,

@@ -1,12 +1,12 @@
-//! The image that sandboxes run in (specification 9.3): built by the engine from `docker/Dockerfile`, or, where there is
-//! no registry to have a base from, of Debian packages on this machine.
+//! The image for sandboxes (specification 9.3). The engine builds it from `docker/Dockerfile`; without a registry for
+//! the base, it is built from Debian packages on this machine.
 //!
-//! Both ways read the same lists: of the distribution's packages, and of wheels for what no distribution has, checked
-//! against their digests. [`build_image`] takes the way that fits.
+//! Both methods read the same lists: packages of the distribution, and wheels with digests for what it does not
+//! package. [`build_image`] selects the method.
 //!
-//! State: a temporary folder on this machine, and in the engine containers and images that bear the build's number. All of
-//! it goes with the build, however it ends; the image appears under its name when it is whole. When the host is killed, the
-//! programs that it started end by themselves, and clear away what is theirs, as nobody takes what they write.
+//! State: a temporary directory on this machine, and containers and images with the build's number as a label in the
+//! engine. All of it ends with the build. The image gets its name when it is complete. If this process is killed, the
+//! programs that it started end by themselves and clean up, because nobody reads their output.
 
 mod build;
 mod build_client;

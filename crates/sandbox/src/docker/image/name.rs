@@ -19,7 +19,7 @@ pub struct ImageName {
     tag: String,
 }
 
-/// Longer ones no engine takes.
+/// The longest repository that engines accept.
 const MAX_REPOSITORY: usize = 255;
 const MAX_TAG: usize = 128;
 
@@ -36,7 +36,7 @@ impl ImageName {
         &self.tag
     }
 
-    /// With a registry: Docker's where it names none, as Docker itself takes it.
+    /// The name with a registry: Docker's if it names none, as Docker itself reads it.
     pub(super) fn qualified(&self) -> Self {
         let repository = match (has_registry(&self.repository), self.repository.contains('/')) {
             (true, _) => self.repository.clone(),
@@ -48,7 +48,7 @@ impl ImageName {
 }
 
 impl Default for ImageName {
-    /// The image that containers are made of where none is named (specification 5.8).
+    /// The default image of containers (specification 5.8).
     fn default() -> Self {
         Self { repository: "conjure/sandbox".to_owned(), tag: "latest".to_owned() }
     }

@@ -1,4 +1,4 @@
-//! What a host says about the image that is to be built.
+//! The options of an image build.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::name::ImageName;
 use crate::docker::address::EngineAddress;
 
-/// What is to be built, and of what.
+/// What is built, and from what.
 ///
 /// ```
 /// use conjure_sandbox::{ImageOptions, ImagePackages, ImageSource};
@@ -21,30 +21,29 @@ use crate::docker::address::EngineAddress;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageOptions {
-    /// The name that the image gets, taken from the image that has it.
+    /// The image's name. It is taken from the image that has it.
     pub name: ImageName,
-    /// How it is built.
+    /// The method.
     pub source: ImageSource,
-    /// What it begins with. For a Dockerfile an image, of the engine or of a registry: `ubuntu:24.04` by default. For Debian
-    /// packages the release, as that image would be called or by its name: `mmdebstrap:13` by default.
+    /// The base. For a Dockerfile an image of the engine or of a registry; the default is `ubuntu:24.04`. For Debian
+    /// packages the release, as its image or by its name; the default is `debian:13`.
     pub base: Option<String>,
-    /// What is in it.
+    /// The set of packages.
     pub packages: ImagePackages,
-    /// Further packages of the distribution.
+    /// Additional packages of the distribution.
     pub add: Vec<String>,
-    /// Where the distribution's packages are fetched, if not where the distribution has them. For Debian packages only.
+    /// The mirror of the distribution's packages, if not the distribution's own. For Debian packages only.
     pub mirror: Option<String>,
-    /// Where to look for the engine, likeliest first; without any, where engines usually listen.
+    /// Addresses of the engine, in the order of preference; empty: the usual ones.
     pub engine: Vec<EngineAddress>,
-    /// The folder in which the build has its temporary one, with some 3 GB for the full set. `None`: the system's.
+    /// The directory for temporary files, about 3 GB for the full set. `None`: the system's.
     pub temporary: Option<PathBuf>,
-    /// The variables of the programs that do the work on this machine: where they are, which proxy they use, whose
-    /// certificates they trust.
+    /// The variables of the programs on this machine: their path, proxies, and trusted certificates.
     pub environment: Vec<(OsString, OsString)>,
 }
 
 impl ImageOptions {
-    /// The image that the specification describes (9.3), under its usual name.
+    /// The specification's image (9.3) under its usual name.
     pub fn new(environment: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         Self {
             name: ImageName::default(),
@@ -60,22 +59,22 @@ impl ImageOptions {
     }
 }
 
-/// How an image is built.
+/// The method of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ImageSource {
-    /// From the Dockerfile, where the base can be had; else of Debian packages.
+    /// From the Dockerfile if the base image is available; else from Debian packages.
     #[default]
     Fitting,
     /// By the engine, from the Dockerfile.
     Dockerfile,
-    /// On this machine, by `mmdebstrap`, without a registry.
+    /// On this machine, with `mmdebstrap`, without a registry.
     Debian,
 }
 
-/// What is in an image.
+/// The set of packages in an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ImagePackages {
-    /// All that the specification lists.
+    /// Everything that the specification lists.
     #[default]
     Full,
     /// A shell and Python.
@@ -83,7 +82,7 @@ pub enum ImagePackages {
 }
 
 impl ImagePackages {
-    /// The name of the lists.
+    /// The name of the package lists.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Full => "full",

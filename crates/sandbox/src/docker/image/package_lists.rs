@@ -1,12 +1,12 @@
-//! What an image is made of, as it lies in the folder `docker/`, and what of it a build takes.
+//! The files in `docker/` from which images are built.
 
 use super::error::{ImageError, ImageErrorKind};
 use super::options::{ImageOptions, ImagePackages};
 
-/// How the engine builds it.
+/// The Dockerfile.
 pub(super) const DOCKERFILE: &str = include_str!("../../../docker/Dockerfile");
 
-/// Makes the user and its folders.
+/// The script that creates the user and its directories.
 pub(super) const SETUP: &str = include_str!("../../../docker/setup.sh");
 
 /// The list of the distribution's packages.
@@ -25,7 +25,7 @@ pub(super) const fn wheels(of: ImagePackages) -> &'static str {
     }
 }
 
-/// Whether there is anything in a list.
+/// Whether a list is empty.
 pub(super) fn is_empty(list: &str) -> bool {
     entries(list).next().is_none()
 }
@@ -35,8 +35,10 @@ pub(super) fn all_packages(options: &ImageOptions) -> Vec<&str> {
     entries(packages(options.packages)).chain(options.add.iter().map(String::as_str)).collect()
 }
 
+/// Checks the additional packages.
+///
 /// # Errors
-/// `BadRequest` when a further package is none: what is no name could be an option of a program.
+/// `BadRequest` for an invalid name, which could be an option of a program.
 pub(super) fn check(options: &ImageOptions) -> Result<(), ImageError> {
     let is_name = |text: &str| {
         text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
@@ -63,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    /// What the specification lists (9.3), by the name that Python imports, and which list has it.
+    /// The libraries that the specification lists (9.3), by their import name, and the list that contains each.
     const OF_PYTHON: [(&str, &str); 19] = [
         ("pyarrow", "pyarrow=="),
         ("openpyxl", "python3-openpyxl"),

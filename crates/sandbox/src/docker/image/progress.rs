@@ -1,20 +1,20 @@
-//! What a build says of itself while it goes on.
+//! The progress of a build.
 
 use std::sync::{Mutex, PoisonError};
 
-/// A piece of news of a build.
+/// A report of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ImageProgress {
-    /// What it does now.
+    /// The current step.
     Step(String),
-    /// A line of a program that does the work, or of the engine. It may hold anything.
+    /// A line of a program or of the engine. It is untrusted.
     Line(String),
-    /// So many bytes of the image have gone to the engine.
+    /// How many bytes of the image were sent to the engine.
     Sent(u64),
 }
 
-/// Tells whoever wants to know; the parts of a build that go on at the same time share it.
+/// Reports progress to the caller. Concurrent parts of a build share it.
 pub(super) struct ProgressReporter<'l> {
     listener: Mutex<&'l mut (dyn FnMut(ImageProgress) + Send)>,
 }
@@ -28,7 +28,7 @@ impl<'l> ProgressReporter<'l> {
         self.report(ImageProgress::Step(text.into()));
     }
 
-    /// A line that is not empty.
+    /// Reports a line that is not empty.
     pub(super) fn line(&self, text: &str) {
         let text = text.trim_end();
         if !text.is_empty() {

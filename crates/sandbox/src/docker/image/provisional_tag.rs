@@ -1,7 +1,7 @@
-//! What an image is called while nobody knows whether it will be wanted: for engines that end no build that is given up.
+//! Provisional image names, for engines that cannot stop an aborted build.
 //!
-//! State: an image of such a name, until its build has ended. The name says who builds; when they died over it, the next build
-//! removes it.
+//! State: an image with such a name, until its build has ended. The name contains the building process. If that process
+//! dies, the next build removes the image.
 
 use std::io;
 
@@ -10,17 +10,16 @@ use crate::cgroup::OwnerProcess;
 
 const REPOSITORY: &str = "localhost/conjure-build-";
 
-/// Where nobody can know whether a builder lives, because it is on another machine, its draft is nobody's when it is as old:
-/// longer than any build takes.
+/// The age at which a provisional image is abandoned if its builder is on another machine: longer than any build takes.
 const OLD: i64 = 24 * 60 * 60;
 
-/// The name of the draft of this process' build of this number.
+/// The provisional name of this process's build of this number.
 pub(super) fn draft(number: &str) -> io::Result<ImageName> {
     let name = format!("{REPOSITORY}{number}:{}.{}", boot()?, OwnerProcess::current()?.name(0));
     name.parse().map_err(io::Error::other)
 }
 
-/// Whether an image of this name, made at `created` (seconds since the epoch), is a draft whose builder is dead.
+/// Whether an image of this name, created at `created` (seconds since 1970), is provisional and its builder is dead.
 pub(super) fn is_abandoned(name: &str, created: i64, now: i64) -> bool {
     let tag = name.strip_prefix(REPOSITORY).and_then(|rest| rest.split_once(':'));
     let Some((of, owner)) = tag.and_then(|(_, tag)| tag.split_once('.')) else { return false };

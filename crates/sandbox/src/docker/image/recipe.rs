@@ -1,4 +1,4 @@
-//! That what lies in `docker/` is what it claims to be.
+//! Tests of the files in `docker/`.
 
 use std::fs;
 use std::path::Path;
@@ -33,7 +33,7 @@ fn the_dockerfile_says_what_the_specification_does() {
     }
 }
 
-/// The classic builder knows no mounts of `RUN`, no documents within, no links of `COPY` and no syntax line.
+/// The classic builder supports no mounts of `RUN`, no here-documents, no links of `COPY` and no syntax line.
 #[test]
 fn the_dockerfile_is_for_the_classic_builder_too() {
     let text = docker("Dockerfile");

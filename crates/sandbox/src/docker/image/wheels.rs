@@ -1,4 +1,4 @@
-//! What no distribution packages: wheels, fetched by this machine's `pip` for the image's Python.
+//! Downloads wheels, for what the distribution does not package, with this machine's `pip` for the image's Python.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use super::options::ImageOptions;
 use super::package_lists;
 use super::progress::ProgressReporter;
 
-/// The folder of the site that they are unpacked to.
+/// The directory into which they are unpacked.
 pub(super) const FOLDER: &str = "python";
 
-/// Of the C library that every release has.
+/// Platforms of the C library that every release has.
 const PLATFORMS: [&str; 3] = ["manylinux2014", "manylinux_2_17", "manylinux_2_28"];
 
-/// Fetches the wheels of the list, if there are any, each with a digest that the list names.
+/// Downloads the wheels of the list, if any, and checks their digests.
 pub(super) async fn fetch(
     build_dir: &Arc<BuildDir>,
     options: &ImageOptions,
@@ -71,7 +71,7 @@ pub(super) async fn fetch(
     }
 }
 
-/// Tells what it writes to standard output too.
+/// Reports what `pip` writes to standard output.
 async fn read(output: Option<tokio::process::ChildStdout>, progress: &ProgressReporter<'_>) {
     use tokio::io::AsyncBufReadExt as _;
     let Some(output) = output else { return };
