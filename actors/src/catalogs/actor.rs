@@ -355,7 +355,7 @@ fn watch(options: RegistryOptions, context: &Context<CatalogMessage>) -> Option<
     let watcher = match Watcher::new(options.max_watches) {
         Ok(watcher) => Arc::new(watcher),
         Err(error) => {
-            tracing::warn!(%error, "files cannot be watched here; skills are looked at periodically");
+            tracing::warn!(%error, "files cannot be watched; skills are scanned periodically");
             return None;
         }
     };

@@ -329,7 +329,7 @@ async fn wait_idle(sandbox: &LiveSandbox, deps: &ExecutorDeps, address: &Address
         if sandbox.executor.host_access() == HostAccess::Copied {
             let options = CallOptions::until(SystemClock.deadline(deps.cleanup_timeout));
             if let Err(error) = sandbox.executor.copy_out(options).await {
-                tracing::warn!(%error, "a sandbox that nobody uses stays, as its files cannot be brought to the host");
+                tracing::warn!(%error, "an idle sandbox is not stopped, because its files cannot be copied to the host");
                 usage.extend();
                 continue;
             }
@@ -354,12 +354,12 @@ async fn stop_and_clean(
         () = &mut cleaning => return,
         () = SystemClock.sleep_until(SystemClock.deadline(WARN_AFTER).min(given_up)) => {}
     }
-    tracing::warn!(actor, ?executor, "a sandbox is not gone yet");
+    tracing::warn!(actor, ?executor, "a sandbox has not ended yet");
     tokio::select! {
         biased;
         () = cleaning => {}
         () = SystemClock.sleep_until(given_up) => {
-            tracing::warn!(actor, ?executor, "a sandbox did not go and is given up; what runs in it may still change its workspace");
+            tracing::warn!(actor, ?executor, "a sandbox did not end in time and is given up; its processes may still change its workspace");
         }
     }
 }

@@ -173,18 +173,18 @@ pub(super) async fn pause(sandbox: &LiveSandbox) -> PauseState {
         return PauseState::Paused;
     };
     if error.kind() == SandboxErrorKind::Unsupported {
-        tracing::debug!(%error, "a sandbox that nobody uses cannot be paused");
+        tracing::debug!(%error, "an idle sandbox cannot be paused");
         usage.disable_pause();
         return PauseState::Running;
     }
     usage.delay_pause();
     // Of one that has ended, whoever watches hears.
     if error.kind() != SandboxErrorKind::Lost {
-        tracing::warn!(%error, "a sandbox that nobody uses was not paused, and goes on");
+        tracing::warn!(%error, "an idle sandbox was not paused");
         match bounded(sandbox.executor.resume(options())).await {
             Ok(()) => usage.set_pause_state(PauseState::Running),
             Err(error) => {
-                tracing::warn!(%error, "what may stand still in a sandbox is left to its next call")
+                tracing::warn!(%error, "a sandbox may be paused; its next call resumes it")
             }
         }
     }

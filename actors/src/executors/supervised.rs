@@ -317,7 +317,7 @@ impl Executor for SupervisedExecutor {
                 biased;
                 () = inner.slot.lifecycle.wait_cleanups() => {}
                 () = SystemClock.sleep_until(deadline) => {
-                    tracing::debug!("what is left of a sandbox was not waited for");
+                    tracing::debug!("the removal of a sandbox's leftovers was not waited for");
                 }
             }
         })

@@ -65,7 +65,7 @@ impl Worker for JournalActor {
         if generation == self.generation {
             return Err(format!("the journal is lost: {reason}").into());
         }
-        tracing::debug!(generation, "news of a journal that was replaced is ignored");
+        tracing::debug!(generation, "a report about a replaced journal is ignored");
         Ok(Flow::Continue)
     }
 }

@@ -98,7 +98,7 @@ impl MaintenanceActor {
         let task = self.tasks[index].name();
         match outcome {
             Ok(0) => {}
-            Ok(count) => tracing::info!(task, count, "a maintenance task was done"),
+            Ok(count) => tracing::info!(task, count, "a maintenance task succeeded"),
             Err(reason) => tracing::warn!(task, reason, "a maintenance task failed"),
         }
         let label = if outcome.is_ok() { "ok" } else { "failed" };

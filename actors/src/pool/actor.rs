@@ -103,10 +103,10 @@ impl<M: PoolItemFactory> PoolActor<M> {
         ready_items.metrics.count(PoolEvent::Failed);
         *ready_items.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
         if error.kind() == SandboxErrorKind::Unsupported {
-            tracing::warn!(pool = %name, %error, "there are no spares");
+            tracing::warn!(pool = %name, %error, "there are no warm sandboxes");
             self.machine.impossible();
         } else {
-            tracing::warn!(pool = %name, %error, "a spare cannot be made; it is tried again");
+            tracing::warn!(pool = %name, %error, "a warm sandbox cannot be created; it is tried again");
             self.machine.failed(self.now(), random());
         }
     }
@@ -130,7 +130,7 @@ impl<M: PoolItemFactory> Worker for PoolActor<M> {
             PoolMessage::ItemEnd(id, end) => {
                 if end == ItemEnd::Died {
                     self.shared.ready_items.metrics.count(PoolEvent::Died);
-                    tracing::warn!(pool = %self.shared.name, "a spare has ended while it waited; it is replaced");
+                    tracing::warn!(pool = %self.shared.name, "a warm sandbox ended while it waited; it is replaced");
                 }
                 self.machine.gone(self.now(), id, end, random());
             }

@@ -71,10 +71,10 @@ impl<M: PoolItemFactory> Pool<M> {
                     return Some(claimed);
                 }
                 Err(error) if error.kind() == SandboxErrorKind::Lost => {
-                    tracing::debug!(pool = %name, %error, "a spare has ended while it was claimed");
+                    tracing::debug!(pool = %name, %error, "a warm sandbox ended while it was claimed");
                 }
                 Err(error) => {
-                    tracing::warn!(pool = %name, %error, "a spare cannot be claimed; another sandbox is made");
+                    tracing::warn!(pool = %name, %error, "a warm sandbox cannot be claimed; another sandbox is created");
                     break;
                 }
             }

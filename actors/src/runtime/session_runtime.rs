@@ -242,7 +242,7 @@ impl SessionRuntime {
         });
         if let Err(error) = deleted.await {
             if let Err(error) = journal.call(|journal| journal.release_lease(key, lease.epoch)).await {
-                tracing::debug!(session = %key, %error, "a lease was not given back; it ends by itself");
+                tracing::debug!(session = %key, %error, "a lease was not released; it ends by itself");
             }
             return Err(error_for(error));
         }

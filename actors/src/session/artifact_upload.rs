@@ -131,7 +131,7 @@ impl ArtifactUploadHook {
         error: &ArtifactError,
         reason: &str,
     ) -> Option<CommandKind> {
-        tracing::warn!(session = %self.key, artifact = %artifact.name, %error, "an artifact was not given to the service");
+        tracing::warn!(session = %self.key, artifact = %artifact.name, %error, "an artifact was not uploaded to the service");
         let is_reported = self.uploads.failure(artifact).is_some();
         let retry = if error.is_retryable() { Retryable::Yes } else { Retryable::No };
         self.uploads.record_failure(artifact, retry);

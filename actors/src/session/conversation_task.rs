@@ -263,7 +263,7 @@ impl ConversationTask {
                         submitted.map(drop)
                     }
                     Err(error) => {
-                        tracing::info!(session = %self.entry.key, %error, "what waits goes on waiting");
+                        tracing::info!(session = %self.entry.key, %error, "queued messages keep waiting");
                         self.hold_queue = true;
                         Ok(())
                     }

@@ -60,25 +60,25 @@ pub(crate) async fn copy_out(key: &SessionKey, executor: Option<&dyn Executor>, 
         biased;
         report = executor.copy_out(CallOptions { deadline, cancel }) => report,
         () = cancelled.cancelled() => {
-            tracing::warn!(session = %key, "what the turn changed was not brought to the host: it was interrupted");
+            tracing::warn!(session = %key, "the changes of the turn were not copied to the host, because it was interrupted");
             return;
         }
         () = SystemClock.sleep_until(deadline) => {
-            tracing::warn!(session = %key, "what the turn changed was not brought to the host in time");
+            tracing::warn!(session = %key, "the changes of the turn were not copied to the host in time");
             return;
         }
     };
     match report {
         Ok(report) => {
             for skipped in report.skipped.iter().take(LOGGED_FILES) {
-                tracing::warn!(session = %key, path = %skipped.path, reason = %skipped.reason, "a file stays in the sandbox");
+                tracing::warn!(session = %key, path = %skipped.path, reason = %skipped.reason, "a file was not copied from the sandbox");
             }
             if let Some(more @ 1..) = report.skipped.len().checked_sub(LOGGED_FILES) {
-                tracing::warn!(session = %key, more, "further files stay in the sandbox");
+                tracing::warn!(session = %key, more, "further files were not copied from the sandbox");
             }
         }
         Err(error) => {
-            tracing::warn!(session = %key, %error, "not all that the turn changed was brought to the host");
+            tracing::warn!(session = %key, %error, "some changes of the turn were not copied to the host");
         }
     }
 }

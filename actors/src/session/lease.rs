@@ -82,11 +82,11 @@ impl SessionLease {
             biased;
             () = &mut closing => {
                 if let Err(error) = Box::pin(self.release()).await {
-                    tracing::debug!(session = %self.key, %error, "a lease was not given back; it ends by itself");
+                    tracing::debug!(session = %self.key, %error, "a lease was not released; it ends by itself");
                 }
             }
             end = renewing => {
-                tracing::warn!(session = %self.key, %end, "a session's lease has ended, and its sandbox is not gone yet");
+                tracing::warn!(session = %self.key, %end, "a session's lease has ended, and its sandbox still exists");
                 closing.await;
             }
         }
@@ -116,7 +116,7 @@ impl SessionLease {
                 }
                 Err(EventLogError::Fenced { reason }) => return LeaseLoss::TakenOver(reason),
                 Err(error) => {
-                    tracing::warn!(session = %self.key, %error, "a lease was not renewed, and is tried again");
+                    tracing::warn!(session = %self.key, %error, "a lease was not renewed; it is tried again");
                     last = error.to_string();
                     pause = self.time / 30;
                 }

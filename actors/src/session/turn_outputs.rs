@@ -139,12 +139,12 @@ async fn query_stores(
                 produced = produced => match produced {
                     Ok(Ok(produced)) => return Some(produced),
                     Ok(Err(error)) => {
-                        tracing::warn!(session = %key, %source, %error, "the files of a turn are not known");
+                        tracing::warn!(session = %key, %source, %error, "the files of a turn could not be listed");
                     }
-                    Err(_) => tracing::error!(session = %key, %source, "what lists the files of a turn has crashed"),
+                    Err(_) => tracing::error!(session = %key, %source, "listing the files of a turn panicked"),
                 },
                 () = timed_out => {
-                    tracing::warn!(session = %key, %source, "the files of a turn are not known in time");
+                    tracing::warn!(session = %key, %source, "the files of a turn could not be listed in time");
                 }
             }
             None

@@ -188,7 +188,7 @@ impl<M: Send + 'static> Address<M> {
         let incarnation = self.endpoint.slot.incarnation()?;
         Some(MessageMonitor::of(&incarnation, move |down| {
             if let Err(error) = watcher.send(message(down)) {
-                tracing::debug!(watcher = %watcher.id(), %error, "an actor misses the end of another");
+                tracing::debug!(watcher = %watcher.id(), %error, "a monitoring actor did not receive the end of another actor");
             }
         }))
     }

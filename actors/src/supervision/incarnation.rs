@@ -180,7 +180,7 @@ impl IncarnationGuard {
         if let Parent::Supervisor { supervisor, key, generation, guard } = &self.parent {
             let message = SupervisorMessage::ChildReport { key: *key, generation: *generation, report };
             if supervisor.send_message(message).is_err() {
-                tracing::debug!(supervisor = ?guard.incarnation, child = ?self.incarnation, "a supervisor that is gone misses a report");
+                tracing::debug!(supervisor = ?guard.incarnation, child = ?self.incarnation, "a supervisor ended before a report reached it");
             }
         }
     }

@@ -109,7 +109,7 @@ impl Root {
             () = SystemClock.sleep_until(deadline) => {}
         }
         let still = Box::new(self.tree());
-        tracing::warn!(%still, "the tree did not stop before the deadline, and is killed");
+        tracing::warn!(%still, "the tree did not stop before the deadline and is killed");
         self.kill();
         tokio::select! {
             biased;

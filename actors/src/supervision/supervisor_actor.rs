@@ -144,7 +144,7 @@ impl Actor for SupervisorActor {
         match ended {
             Some(input) => Box::pin(self.handle_input(&myself, input)).await,
             None => {
-                tracing::debug!(supervisor = ?self.guard.incarnation, ?event, "an event of no child is ignored")
+                tracing::debug!(supervisor = ?self.guard.incarnation, ?event, "an event of an unknown child is ignored")
             }
         }
         Ok(())

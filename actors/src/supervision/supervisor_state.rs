@@ -153,7 +153,7 @@ impl SupervisorState {
                 entry.node.state().last_exit = Some(exit);
             }
         } else {
-            tracing::debug!(supervisor = ?self.guard.incarnation, ?key, ?generation, "a late end is ignored");
+            tracing::debug!(supervisor = ?self.guard.incarnation, ?key, ?generation, "a late report of an end is ignored");
         }
         Input::Gone { key, generation, exit: class, random: self.jitter.random() }
     }

@@ -240,7 +240,7 @@ impl<W: Worker> Actor for WorkerActor<W> {
         event: SupervisionEvent,
         (): &mut (),
     ) -> Result<(), ActorProcessingErr> {
-        tracing::debug!(actor = ?self.incarnation(), ?event, "an event of no child is ignored");
+        tracing::debug!(actor = ?self.incarnation(), ?event, "an event of an unknown child is ignored");
         Ok(())
     }
 

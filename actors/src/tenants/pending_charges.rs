@@ -44,7 +44,7 @@ impl PendingCharges {
                 Some(None) => return true,
                 Some(Some(Ok(()))) => return false,
                 Some(Some(Err(error))) if !is_undone(&error) => {
-                    tracing::warn!(%error, "what a model call that was broken off has used may not be charged");
+                    tracing::warn!(%error, "the usage of an aborted model call may not be charged");
                     return false;
                 }
                 None | Some(Some(Err(_))) => {}

@@ -326,7 +326,7 @@ impl TenantAccount {
     /// The status of the tenant.
     pub(super) async fn status(&self) -> Result<TenantStatus, JournalCallError> {
         if let Err(error) = self.flush_and_wait().await {
-            tracing::debug!(tenant = %self.tenant(), %error, "what is owed is not charged yet");
+            tracing::debug!(tenant = %self.tenant(), %error, "pending charges are not recorded yet");
         }
         let (allowances, live, reserved) = {
             let state = self.lock();

@@ -59,7 +59,7 @@ impl ClientState {
                 let model = self.transport.errors().clean(model, MAX_MODEL_CHARS);
                 let mut unpriced = self.lock_models_without_price();
                 if unpriced.len() < MAX_MODELS_WITHOUT_PRICE && !unpriced.contains(&model) {
-                    tracing::debug!(model, "no price is known of this model; its answers count as free");
+                    tracing::debug!(model, "the price of this model is unknown; its responses count as free");
                     unpriced.insert(model);
                 }
             }

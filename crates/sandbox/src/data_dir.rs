@@ -215,7 +215,7 @@ impl DataDir {
         let tree = tree.map_err(|error| of_store(&error))?;
         for left in tree.skipped() {
             let path = folder.join(&left.path);
-            tracing::warn!(path = %path.display(), reason = %left.reason, "not given to the sandbox");
+            tracing::warn!(path = %path.display(), reason = %left.reason, "content was not installed in the sandbox");
         }
         Ok(tree)
     }
@@ -303,13 +303,13 @@ impl DataDir {
                 Ok(swept) => {
                     if swept.removed > 0 {
                         let path = places.path().display();
-                        tracing::info!(%path, removed = swept.removed, "removed what dead hosts left");
+                        tracing::info!(%path, removed = swept.removed, "removed leftovers of dead processes");
                     }
                     swept.failures.iter().for_each(|error| {
-                        tracing::warn!(%error, "what a dead host left cannot be removed");
+                        tracing::warn!(%error, "leftovers of a dead process cannot be removed");
                     });
                 }
-                Err(error) => tracing::warn!(%error, "what dead hosts left cannot be removed"),
+                Err(error) => tracing::warn!(%error, "leftovers of dead processes cannot be removed"),
             }
         }
         let store = &self.inner.store;
@@ -324,11 +324,11 @@ impl DataDir {
             // again.
             let linked = store.linked_digests().map_err(|error| of_store(&error))?;
             let collected = self.collect(|digest| linked.contains(digest), before(now, UNUSED))?;
-            tracing::debug!(?collected, "contents that nobody used are removed");
+            tracing::debug!(?collected, "removed unused contents");
             Ok(())
         });
         if let Err(error) = tidied {
-            tracing::warn!(%error, "the store is not tidied");
+            tracing::warn!(%error, "the store's garbage was not collected");
         }
     }
 
@@ -370,7 +370,7 @@ impl Drop for Inner {
             let path = self.path.join(name);
             let removed = DirId::from_path(&path).and_then(|id| remove_tree(&path, id));
             if let Err(error) = removed {
-                tracing::warn!(%error, "a temporary folder is left");
+                tracing::warn!(%error, "a temporary directory was not removed");
             }
         }
     }

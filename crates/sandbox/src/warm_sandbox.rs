@@ -229,7 +229,7 @@ impl WarmSandbox {
 /// itself.
 async fn warm_up(sandbox: &Sandbox, deadline: Deadline) {
     if let Err(error) = sandbox.run(Command::bash(":"), CallOptions::until(deadline)).await {
-        tracing::debug!(%error, "a spare could not be warmed up");
+        tracing::debug!(%error, "a warm sandbox could not be warmed up");
     }
 }
 

@@ -153,7 +153,7 @@ impl CommandSession {
         let deleting = host.runtime.delete(&host.tenant, id);
         let deleted = tokio::time::timeout(DISCARD_TIMEOUT, deleting).await;
         if let Ok(Err(error)) = deleted {
-            tracing::warn!(session = %id, %error, "a session that did not begin is left");
+            tracing::warn!(session = %id, %error, "a session that was not started stays in the journal");
         }
         let _ = host.shut_down().await;
     }

@@ -118,7 +118,7 @@ impl SessionActor {
                 return Ok(self.stop_on_lease_loss(&LeaseLoss::TakenOver(reason)));
             }
             TaskOutcome::JournalFailed(conversation, error) => {
-                tracing::warn!(session = %self.entry.key, %error, "the journal failed; the session is loaded anew");
+                tracing::warn!(session = %self.entry.key, %error, "the journal failed; the session is loaded again");
                 self.entry.observer.observe(conversation.state(), conversation.seq(), TurnActivity::Idle);
                 self.owner = ConversationOwner::Actor(conversation);
                 self.retry.scheduler(context);

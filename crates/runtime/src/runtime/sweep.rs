@@ -123,7 +123,7 @@ async fn with_logging(sweep: impl Future<Output = Result<ContainerSweepReport, S
             }
             return swept.removed as u64;
         }
-        Ok(Err(error)) => tracing::warn!(%error, "containers of dead processes were not looked for"),
+        Ok(Err(error)) => tracing::warn!(%error, "containers of dead processes were not searched"),
         Err(_) => {
             tracing::warn!(
                 "the container engine did not respond; containers of dead processes were not looked for"

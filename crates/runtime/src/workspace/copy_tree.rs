@@ -200,7 +200,7 @@ impl TreeCopy<'_> {
                 self.file(&File::from(opened), to, name, path)?;
             }
             other => {
-                tracing::debug!(path = %path.display(), kind = ?other, "left out of the copy of a workspace");
+                tracing::debug!(path = %path.display(), kind = ?other, "an entry was left out of the copy of a workspace");
             }
         }
         Ok(None)

@@ -186,7 +186,7 @@ impl Cgroups {
         let found = left.len();
         remove_all(&mut left);
         for folder in &left {
-            tracing::warn!(group = %folder.display(), "a dead host's group is not empty yet");
+            tracing::warn!(group = %folder.display(), "the control group of a dead process is not empty yet");
         }
         let removed = found - left.len();
         self.shared.pending_removal.lock().unwrap_or_else(PoisonError::into_inner).append(&mut left);
@@ -219,7 +219,7 @@ impl CgroupState {
     /// Removes the directory now or later.
     pub(super) fn remove_later(&self, folder: PathBuf) {
         if let Err(error) = remove(&folder) {
-            tracing::debug!(%error, group = %folder.display(), "a group is not empty yet");
+            tracing::debug!(%error, group = %folder.display(), "a control group is not empty yet");
             self.pending_removal.lock().unwrap_or_else(PoisonError::into_inner).push(folder);
         }
     }

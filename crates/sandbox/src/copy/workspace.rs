@@ -70,7 +70,7 @@ impl WorkspaceCopy {
         let HostFiles { files, folders, skipped } =
             blocking_stream::run_blocking(doing, move || host_scan::scan(&from)).await?;
         for left in &skipped {
-            tracing::warn!(path = %left.path, reason = %left.reason, "not given to the sandbox");
+            tracing::warn!(path = %left.path, reason = %left.reason, "content was not installed in the sandbox");
         }
         let is_empty = files.is_empty() && folders.is_empty();
         // Level by level, so that each directory is created with its own mode.

@@ -332,7 +332,7 @@ fn source_of(bound: &[BindMount], target: &str) -> Option<String> {
 /// Listens for the guest. Without a socket, the attach streams are used.
 fn listen(engine: &EngineAddress, output: &Path) -> Option<GuestListener> {
     let arranged = engine.is_local().then(|| GuestListener::listen(output))?;
-    arranged.inspect_err(|error| tracing::debug!(%error, "no socket can be had for a container")).ok()
+    arranged.inspect_err(|error| tracing::debug!(%error, "a socket for a container cannot be created")).ok()
 }
 
 /// A started container and its streams.

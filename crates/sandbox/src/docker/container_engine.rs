@@ -97,13 +97,13 @@ impl ContainerEngine {
             tracker.run(async move {
                 match sweep_containers(&sweeper, host, known).await {
                     Ok(swept) => {
-                        tracing::debug!(?swept, "looked for containers of dead hosts");
+                        tracing::debug!(?swept, "searched containers of dead processes");
                         for error in &swept.failures {
-                            tracing::warn!(%error, "a container of a dead host cannot be removed");
+                            tracing::warn!(%error, "a container of a dead process cannot be removed");
                         }
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "failed to look for containers of dead hosts");
+                        tracing::warn!(%error, "failed to search containers of dead processes");
                         sweeper.set_sweep_flag();
                     }
                 }

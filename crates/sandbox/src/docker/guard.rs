@@ -105,13 +105,13 @@ impl ContainerResources {
         if let Some(volume_container) = &mut self.volume_container
             && let Err(error) = volume_container.remove_retrying().await
         {
-            tracing::warn!(%error, container = volume_container.name(), "what a container was made of could not be removed yet");
+            tracing::warn!(%error, container = volume_container.name(), "the resources of a container could not be removed yet");
         }
         self.restore().await;
         let Some(content_dirs) = self.content_dirs.clone() else { return };
         let removed = tokio::task::spawn_blocking(move || content_dirs.remove()).await;
         if let Ok(Err(error)) = removed {
-            tracing::warn!(%error, "a container's folder is left to be swept");
+            tracing::warn!(%error, "a container's directory was not removed; the next sweep removes it");
         }
     }
 }
@@ -188,7 +188,7 @@ impl ContainerGuard {
                 Ok(()) => return self.describe(name).await,
                 // An unreachable engine ends no container: it keeps running, and its stream shows its end.
                 Err(error) if self.stream == StreamTransport::Socket && watch == WatchState::Open => {
-                    tracing::debug!(%error, container = name, "an engine does not tell of a container");
+                    tracing::debug!(%error, container = name, "an engine does not report a container");
                     tokio::time::sleep(RETRY_PAUSE).await;
                 }
                 Err(error) => return error.to_string(),

@@ -101,7 +101,7 @@ impl GuestListener {
             said_length = output.read(&mut byte) => match (said_length?, byte) {
                 // A guest that ended at once is reported by the handshake.
                 (1, [CONNECT_FAILED]) | (0, _) => {
-                    tracing::debug!("the runtime lets the guest not connect to a socket of the host");
+                    tracing::debug!("the container runtime does not let the guest connect to a socket of the host");
                     Ok(GuestStreams::of_engine(output, input))
                 }
                 _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the guest says what it must not")),

@@ -114,7 +114,7 @@ impl PendingRemoval {
         }
         // Podman does not list a container whose creation died half way, and removes it by its name.
         let _ = self.tracker.engine.remove(&self.name).await;
-        tracing::warn!(container = self.name, "a container is left to be swept");
+        tracing::warn!(container = self.name, "a container was not removed; the next sweep removes it");
         self.leave_to_sweep();
     }
 
@@ -174,7 +174,7 @@ impl Drop for PendingRemoval {
                     budget.spend(waited());
                 }
                 Ok(status) => {
-                    tracing::warn!(status, container = self.name, "a container is left to be swept");
+                    tracing::warn!(status, container = self.name, "a container was not removed; the next sweep removes it");
                     return self.leave_to_sweep();
                 }
                 // A slow engine may have dropped the removal when its client went away.
@@ -185,7 +185,7 @@ impl Drop for PendingRemoval {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, container = self.name, "a container is left to be swept");
+                    tracing::warn!(%error, container = self.name, "a container was not removed; the next sweep removes it");
                     return self.leave_to_sweep();
                 }
             }

@@ -79,7 +79,7 @@ impl GuestProcess {
                 }
                 Ok(0) => *stderr = None,
                 Err(error) => {
-                    tracing::debug!(%error, "what the guest complains about cannot be read");
+                    tracing::debug!(%error, "the guest's standard error cannot be read");
                     *stderr = None;
                 }
             }

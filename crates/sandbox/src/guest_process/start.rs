@@ -79,7 +79,7 @@ pub(crate) async fn start(arguments: &[&str], private: PrivateDir) -> Result<Spa
 
 fn spawn_from_memfd(arguments: &[&str]) -> io::Result<Child> {
     guest_binary::as_memfd().and_then(|path| spawn(&path, arguments)).inspect_err(|error| {
-        tracing::debug!(%error, "the guest cannot be run from memory, a private file it is");
+        tracing::debug!(%error, "the guest cannot run from memory; it runs from a private file");
     })
 }
 

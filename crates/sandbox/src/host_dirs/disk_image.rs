@@ -92,7 +92,7 @@ pub(super) fn unmount(place: impl AsFd) {
     let path = format!("/proc/self/fd/{}/{WORKSPACE}", place.as_raw_fd());
     let flags = rustix::mount::UnmountFlags::DETACH | rustix::mount::UnmountFlags::NOFOLLOW;
     if let Err(error) = rustix::mount::unmount(path, flags) {
-        tracing::warn!(%error, "a workspace stays mounted, and is left");
+        tracing::warn!(%error, "a workspace cannot be unmounted, and stays");
     }
 }
 

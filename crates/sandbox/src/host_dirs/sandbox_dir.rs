@@ -192,7 +192,7 @@ impl SandboxDir {
         });
         let is_left = result.is_err() || matches!(content, ItemContent::File { .. });
         if is_left && let Err(error) = remove_beneath(self.folder.as_fd(), staging.as_ref(), None) {
-            tracing::warn!(%error, "half a content is left in a sandbox's folder, where it is not seen");
+            tracing::warn!(%error, "incomplete content stays in a sandbox's directory, where commands cannot see it");
         }
         result
     }
@@ -229,7 +229,7 @@ impl SandboxDir {
         let removed = format!("draft-{}", self.next.fetch_add(1, Ordering::Relaxed));
         rename_new(&from, name, &self.folder, &removed).map_err(store_failure)?;
         if let Err(error) = remove_beneath(self.folder.as_fd(), removed.as_ref(), None) {
-            tracing::warn!(%error, "a content that was withdrawn is left in a sandbox's folder, where it is not seen");
+            tracing::warn!(%error, "removed content stays in a sandbox's directory, where commands cannot see it");
         }
         Ok(())
     }
@@ -258,7 +258,7 @@ impl SandboxDir {
 impl Drop for SandboxDir {
     fn drop(&mut self) {
         if let Err(error) = self.remove_now() {
-            tracing::warn!(%error, "a sandbox's folder is left to be swept");
+            tracing::warn!(%error, "a sandbox's directory was not removed; the next sweep removes it");
         }
     }
 }

@@ -52,7 +52,7 @@ impl OwnershipLock {
                     }
                     // Some file systems do not support locks.
                     Err(error) => {
-                        tracing::debug!(%error, folder, "a folder that is handed over cannot be locked");
+                        tracing::debug!(%error, folder, "a directory whose owner changes cannot be locked");
                         break;
                     }
                 }

@@ -54,7 +54,7 @@ impl JailGuard {
 
 fn remove(content_dirs: &ContentDirs) {
     if let Err(error) = content_dirs.remove() {
-        tracing::warn!(%error, "a sandbox's folder is left to be swept");
+        tracing::warn!(%error, "a sandbox's directory was not removed; the next sweep removes it");
     }
 }
 
@@ -66,7 +66,7 @@ async fn remove_in_background(content_dirs: &ContentDirs, cgroup: Option<Cgroup>
         drop(cgroup);
     });
     if let Err(error) = removed.await {
-        tracing::warn!(%error, "a sandbox's folder is left to be swept");
+        tracing::warn!(%error, "a sandbox's directory was not removed; the next sweep removes it");
     }
 }
 

@@ -133,7 +133,7 @@ impl OwnershipTransfer {
         loop {
             let Some(next) = self.pending.lock().last().cloned() else { return };
             if let Err(error) = run_chown(&next).await {
-                tracing::warn!(%error, folder = next.folder, "files of a sandbox stay with its user");
+                tracing::warn!(%error, folder = next.folder, "files of a sandbox keep its user as their owner");
             }
             self.pending.lock().pop();
         }

@@ -106,8 +106,8 @@ impl SandboxGuard for LocalGuard {
             let content_dirs = self.content_dirs.clone();
             match tokio::task::spawn_blocking(move || content_dirs.remove()).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(%error, "the artifacts of a sandbox are left"),
-                Err(error) => tracing::warn!(%error, "the artifacts of a sandbox are left"),
+                Ok(Err(error)) => tracing::warn!(%error, "the artifacts of a sandbox were not removed"),
+                Err(error) => tracing::warn!(%error, "the artifacts of a sandbox were not removed"),
             }
         })
     }
@@ -117,7 +117,7 @@ impl Drop for LocalGuard {
     /// A concurrent installation may still hold the content directories.
     fn drop(&mut self) {
         if let Err(error) = self.content_dirs.remove() {
-            tracing::warn!(%error, "the artifacts of a sandbox are left");
+            tracing::warn!(%error, "the artifacts of a sandbox were not removed");
         }
     }
 }

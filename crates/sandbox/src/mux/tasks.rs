@@ -70,7 +70,7 @@ pub(crate) async fn run_tasks(
     tokio::select! {
         biased;
         () = guard.remove_leftovers() => {}
-        () = patience => tracing::warn!(?guard, "what is left of a sandbox is not removed yet"),
+        () = patience => tracing::warn!(?guard, "leftovers of a sandbox are not removed yet"),
     }
 }
 
@@ -85,7 +85,7 @@ async fn end_guest(link: &SharedMux, guard: &mut dyn SandboxGuard) {
             tokio::select! {
                 biased;
                 () = guard.kill() => {}
-                () = patience => tracing::warn!(?guard, "the guest was killed and is not gone yet"),
+                () = patience => tracing::warn!(?guard, "the guest was killed and has not ended yet"),
             }
         }
     }
@@ -93,7 +93,7 @@ async fn end_guest(link: &SharedMux, guard: &mut dyn SandboxGuard) {
     tokio::select! {
         biased;
         () = guard.release() => {}
-        () = patience => tracing::warn!(?guard, "what a sandbox occupied is not given back yet"),
+        () = patience => tracing::warn!(?guard, "the resources of a sandbox are not released yet"),
     }
 }
 
@@ -103,7 +103,7 @@ async fn end_tunnels(link: &SharedMux, mut served: JoinSet<()>) {
     tokio::select! {
         biased;
         () = served.shutdown() => {}
-        () = patience => tracing::error!("a gateway blocks and does not end"),
+        () = patience => tracing::error!("a gateway blocks its thread and does not end"),
     }
 }
 

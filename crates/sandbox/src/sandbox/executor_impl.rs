@@ -173,7 +173,7 @@ impl Executor for Sandbox {
         Box::pin(async {
             match self.finish(Request::Resume, 0, ContentSender::none(), options).await? {
                 (_, Reply::Resume { processes }, _) => {
-                    tracing::debug!(processes, "a sandbox goes on");
+                    tracing::debug!(processes, "a sandbox was resumed");
                     Ok(())
                 }
                 (call, ..) => Err(wrong_reply(&call)),

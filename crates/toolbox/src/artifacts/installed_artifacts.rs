@@ -184,7 +184,7 @@ impl InstallSession<'_> {
                 .get(&oldest)
                 .is_some_and(|installed| installed.reason == InstallReason::BareUrl);
             if is_one && let Err(error) = self.remove(&oldest).await {
-                tracing::debug!(%error, "what a URL led to stays in the sandbox");
+                tracing::debug!(%error, "the content of a URL stays in the sandbox");
             }
         }
     }

@@ -173,7 +173,7 @@ impl ArtifactPins {
                 match linked {
                     // Whoever uses the artifact gets an error.
                     Err(error) if is_loss(&error) => {
-                        tracing::warn!(%folder, %error, "the content of an artifact is lost");
+                        tracing::warn!(%folder, %error, "the content of an artifact is missing");
                     }
                     linked => linked?,
                 }

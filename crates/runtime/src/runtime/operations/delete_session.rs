@@ -157,7 +157,7 @@ impl Runtime {
             Ok(SkillCleanup::Done) => home.clear_intent(key.session).await,
             Ok(SkillCleanup::AtNextStart) => {}
             Err(error) => {
-                tracing::warn!(session = %key, %error, "the skills of a deleted session are left to the next start");
+                tracing::warn!(session = %key, %error, "the skills of a deleted session were not unpinned; the next start does it");
             }
         }
         deleted.map(|()| leftovers)

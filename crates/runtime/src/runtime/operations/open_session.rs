@@ -135,7 +135,7 @@ impl Runtime {
     pub(super) async fn rollback(&self, key: &SessionKey, kept: RetainedSkills) {
         match self.delete_local(key, kept, DeleteCondition::Always).await {
             Ok(_) | Err(RuntimeError::NotFound { .. }) => {}
-            Err(error) => tracing::warn!(session = %key, %error, "a session that nobody has was not deleted"),
+            Err(error) => tracing::warn!(session = %key, %error, "an expired session was not deleted"),
         }
     }
 

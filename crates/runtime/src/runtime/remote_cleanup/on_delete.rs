@@ -66,7 +66,7 @@ impl Runtime {
                         deletion.skills.extend(batch.skills);
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "files of deleted sessions at services are left to the janitor");
+                        tracing::warn!(%error, "a maintenance task will delete the files of deleted sessions at services");
                         // The content of the note is not known.
                         let reason = error.to_string();
                         match name.parse() {
@@ -219,7 +219,7 @@ impl Runtime {
 
 /// The report for a session whose record cannot be read.
 pub(crate) fn unknown(key: &SessionKey, profile: &SessionProfile, reason: String) -> RemainingFiles {
-    tracing::warn!(session = %key, reason, "the files of a deleted session at its model's service are not known, and stay there");
+    tracing::warn!(session = %key, reason, "the files of a deleted session at its model's service are unknown, and stay there");
     RemainingFiles {
         session: key.session,
         model: profile.model.clone(),

@@ -171,7 +171,7 @@ impl BuildClient {
         for (name, _) in named.filter(|(name, created)| provisional_tag::is_abandoned(name, *created, now)) {
             match name.parse() {
                 Ok(name) => self.forget(&name).await?,
-                Err(reason) => tracing::debug!(reason, "an image is left that nobody wants"),
+                Err(reason) => tracing::debug!(reason, "an image that is not needed was not removed"),
             }
         }
         Ok(())
@@ -200,12 +200,12 @@ impl BuildClient {
         let names = match self.image(id).await {
             Ok(found) => found.and_then(|image| image.repo_tags).unwrap_or_default(),
             Err(error) => {
-                tracing::debug!(%error, "the image that had the name is left");
+                tracing::debug!(%error, "the image that had the name was not removed");
                 return;
             }
         };
         if !names.is_empty() {
-            tracing::debug!(?names, "the image that had the name has another one");
+            tracing::debug!(?names, "the image that had the name keeps another name");
             return;
         }
         let options = RemoveImageOptionsBuilder::new().build();

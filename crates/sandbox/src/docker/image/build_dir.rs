@@ -61,7 +61,7 @@ impl BuildDir {
         });
         match thread {
             Ok(thread) => self.clearing.lock().unwrap_or_else(PoisonError::into_inner).push(thread),
-            Err(error) => tracing::warn!(%error, "what a build of an image has started may be left"),
+            Err(error) => tracing::warn!(%error, "processes of an image build may be left"),
         }
     }
 

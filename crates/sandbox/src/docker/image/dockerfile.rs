@@ -123,7 +123,7 @@ async fn run_build(
     if draft != options.name
         && let Err(error) = engine.sweep_provisional_tags().await
     {
-        tracing::debug!(%error, "what builds have left that were killed is still there");
+        tracing::debug!(%error, "leftovers of killed image builds are still there");
     }
     let mut built = tokio::select! {
         built = engine.build(&draft, arguments, context(options.packages), tell) => built,
@@ -134,11 +134,11 @@ async fn run_build(
             built = engine.name(&draft, &options.name).await;
         }
         if let Err(error) = engine.forget(&draft).await {
-            tracing::warn!(%error, image = %draft, "an image that nobody wants is left");
+            tracing::warn!(%error, image = %draft, "an image that is not needed was not removed");
         }
     }
     if let Err(error) = engine.clear_up(number).await {
-        tracing::warn!(%error, number, "what a build of an image left in the engine is still there");
+        tracing::warn!(%error, number, "leftovers of an image build are still in the engine");
     }
     built
 }
