@@ -21,9 +21,10 @@ use super::options::{ImageOptions, ImageSource};
 use super::progress::{ImageProgress, ProgressReporter};
 use super::{dockerfile, mmdebstrap, package_lists, wheels};
 
-/// The size of the pieces of the archive. As many bytes per piece are read at once, and one such piece waits for the
-/// engine.
+/// The size of the pieces in which the archive is read, in bytes.
 const PIECE: usize = 256 * 1024;
+
+/// How many pieces wait for the engine.
 const PIECES: usize = 4;
 
 /// Progress of the transfer to the engine is reported after this many bytes.
