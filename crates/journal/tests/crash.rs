@@ -19,8 +19,9 @@ use std::time::Duration;
 
 use conjure_base::{SessionId, TenantId};
 use conjure_journal::{
-    Epoch, Journal as _, JournalErrorKind, LeaseOwner, NewEvent, ROW_BYTES, SessionKey, Snapshot,
-    SqliteJournal, SqliteOptions, read_all,
+    AppendBatch, Direction, Epoch, IndexName, Journal as _, JournalErrorKind, LeaseOwner, NewEvent,
+    NewRecord, ROW_BYTES, RecordContent, RecordKey, RecordKind, RecordOrder, RecordQuery, RecordWrite,
+    RowStatus, SessionKey, SessionRow, Snapshot, SqliteJournal, SqliteOptions, read_all,
 };
 
 fn main() {
@@ -29,6 +30,7 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     match arguments[..] {
         ["child-write", folder] => runtime.block_on(write_for_ever(Path::new(folder))),
+        ["child-records", folder] => runtime.block_on(write_records_for_ever(Path::new(folder))),
         ["child-hold", folder] => hold(Path::new(folder)),
         ["child-full", folder] => runtime.block_on(full_disk(Path::new(folder))),
         ["child-read-only", folder] => read_only(Path::new(folder)),
@@ -43,8 +45,9 @@ fn main() {
 
 type Test = fn(&tokio::runtime::Runtime);
 
-const TESTS: [(&str, Test); 4] = [
+const TESTS: [(&str, Test); 5] = [
     ("what_was_acknowledged_outlives_a_killed_process", what_was_acknowledged_outlives_a_killed_process),
+    ("records_outlive_a_killed_process_and_are_never_half_written", records_outlive_a_killed_process),
     ("a_journal_that_another_process_locks_is_an_error", a_journal_that_another_process_locks_is_an_error),
     ("a_full_disk_is_an_error_and_keeps_the_data", a_full_disk_is_an_error_and_keeps_the_data),
     ("a_read_only_journal_is_an_error", a_read_only_journal_is_an_error),
@@ -102,6 +105,12 @@ fn body(session: u64, seq: u64) -> Vec<u8> {
     body
 }
 
+/// The row of a session with so many events.
+fn row(total: u64) -> SessionRow {
+    let status = if total.is_multiple_of(2) { RowStatus::Idle } else { RowStatus::Running };
+    SessionRow { status, version: 1, body: total.to_le_bytes().into() }
+}
+
 /// The child: appends to all sessions at a time, each with leases and snapshots, and says what was acknowledged.
 async fn write_for_ever(folder: &Path) {
     let journal = SqliteJournal::open(folder, options()).unwrap();
@@ -120,7 +129,8 @@ async fn write_session(journal: &SqliteJournal, session: u64) {
     loop {
         let places = seq..seq + events_at(seq);
         let events = places.map(|seq| NewEvent::new("note", 1, body(session, seq))).collect();
-        seq = journal.append(&key, seq, lease.epoch, events).await.unwrap();
+        let batch = AppendBatch::new(events).with_row(row(seq + events_at(seq)));
+        seq = journal.append_batch(&key, seq, lease.epoch, batch).await.unwrap();
         println!("{session} {seq}");
         if seq % 3 == 0 {
             let snapshot = Snapshot { seq, version: 1, body: body(session, seq) };
@@ -179,6 +189,8 @@ async fn check(folder: &Path, said: &BTreeMap<u64, u64>) -> u64 {
             assert_eq!((event.seq, &event.body), (seq, &body(*session, seq)), "session {session}");
         }
         let found = events.len() as u64;
+        let expected = (found > 0).then(|| row(found));
+        assert_eq!(journal.session(&key(*session)).await.unwrap().row, expected, "session {session}");
         let one_more = total + events_at(*total);
         assert!(found == *total || found == one_more, "session {session}: {found}, acknowledged {total}");
         ahead += u64::from(found == one_more);
@@ -206,6 +218,83 @@ async fn check_bytes(journal: &SqliteJournal) {
     for (tenant, bytes) in found {
         assert_eq!(journal.stored_bytes(&tenant).await, Ok(bytes), "{tenant}");
     }
+}
+
+/// The two records that the child writes together.
+fn pair() -> [RecordKey; 2] {
+    let tenant = TenantId::new("acme").unwrap();
+    ["one", "other"].map(|id| RecordKey::new(&tenant, KIND, id).unwrap())
+}
+
+const KIND: RecordKind = RecordKind::from_static("pair");
+const INDEX: IndexName = IndexName::from_static("count");
+
+/// The content of the pair in this version.
+fn pair_content(version: u64) -> RecordContent {
+    let count = i64::try_from(version).unwrap();
+    RecordContent::new(body(7, version)).with_index(INDEX, count)
+}
+
+/// The child: replaces both records together, and says which version was acknowledged.
+async fn write_records_for_ever(folder: &Path) {
+    let records = SqliteJournal::open(folder, options()).unwrap().records();
+    let mut version = records.get(&pair()[0]).await.unwrap().map_or(0, |record| record.version);
+    loop {
+        let write = |key: RecordKey| match version {
+            0 => RecordWrite::Insert(NewRecord::new(key, pair_content(1))),
+            expected_version => {
+                RecordWrite::Replace { key, expected_version, content: pair_content(version + 1) }
+            }
+        };
+        records.transact(pair().map(write).into()).await.unwrap();
+        version += 1;
+        println!("{version}");
+    }
+}
+
+fn records_outlive_a_killed_process(runtime: &tokio::runtime::Runtime) {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("journal");
+    let mut said = 0;
+    for round in 0..8 {
+        let (mut child, mut stdout) = child(&["child-records", folder.to_str().unwrap()]);
+        let mut line = String::new();
+        for _ in 0..round * 5 {
+            line.clear();
+            assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "the child failed");
+            said = line.trim().parse().unwrap();
+        }
+        child.0.kill().unwrap();
+        child.0.wait().unwrap();
+        // The last line may be cut.
+        let mut rest = String::new();
+        stdout.read_to_string(&mut rest).unwrap();
+        let last = rest.split_inclusive('\n').rfind(|line| line.ends_with('\n'));
+        said = last.map_or(said, |line| line.trim().parse().unwrap());
+        runtime.block_on(check_records(&folder, said));
+    }
+    assert!(said > 100, "{said} versions");
+}
+
+/// Both have the version that was acknowledged, or both the next one, and are found by it.
+async fn check_records(folder: &Path, said: u64) {
+    let journal = SqliteJournal::open(folder, options()).unwrap();
+    let records = journal.records();
+    let [one, other] = pair();
+    let found = [records.get(&one).await.unwrap(), records.get(&other).await.unwrap()];
+    let version = found[0].as_ref().map_or(0, |record| record.version);
+    assert!(version == said || version == said + 1, "{version}, acknowledged {said}");
+    for record in found.into_iter().flatten() {
+        assert_eq!((record.version, &record.content), (version, &pair_content(version)));
+    }
+    let tenant = TenantId::new("acme").unwrap();
+    let all = RecordQuery::new(tenant, KIND);
+    let by_index = all.clone().with_filter(INDEX, i64::try_from(version).unwrap());
+    let expected = if version == 0 { 0 } else { 2 };
+    for query in [all.clone(), by_index, all.with_order(RecordOrder::index(INDEX), Direction::Ascending)] {
+        assert_eq!(records.query(query).await.unwrap().records.len(), expected);
+    }
+    journal.close().await;
 }
 
 /// The child: holds the database for writing until it is killed.

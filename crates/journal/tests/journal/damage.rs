@@ -4,8 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use conjure_journal::{
-    DamagedPart, Epoch, Journal as _, JournalError, JournalErrorKind, NewEvent, RecordedEvent, SessionKey,
-    Snapshot, SqliteJournal, read_all,
+    AppendBatch, DamagedPart, Epoch, IndexName, Journal as _, JournalError, JournalErrorKind, NewEvent,
+    NewRecord, RecordContent, RecordErrorKind, RecordKey, RecordKind, RecordQuery, RecordScope,
+    RecordedEvent, Records as _, RowStatus, SessionKey, SessionRow, Snapshot, SqliteJournal, read_all,
 };
 
 use crate::support::{OnDisk, files, key, note, options};
@@ -235,4 +236,61 @@ fn what_is_no_journal_is_refused_and_left_alone() {
     fs::write(&file, "").unwrap();
     let error = SqliteJournal::open(&file, options()).unwrap_err();
     assert_eq!(error.kind(), JournalErrorKind::Io, "{error:?}");
+}
+
+/// A record says what was written, or that it is damaged. The other records are intact.
+#[tokio::test]
+async fn a_damaged_record_is_an_error() {
+    let kind = RecordKind::from_static("agent");
+    let index = IndexName::from_static("index");
+    let scope = RecordScope::from(key("acme", 1).tenant);
+    let record = |id: &str| RecordKey::new(scope.clone(), kind.clone(), id).unwrap();
+    let changes = [
+        "version = 2",
+        "name = 'other'",
+        "indexes = 'index=n2\n'",
+        "indexes = 'no index'",
+        "body = x'00'",
+        "created = created + 1",
+        "updated = updated + 1",
+        "checksum = checksum + 1",
+    ];
+    for change in changes {
+        let fixture = OnDisk::new();
+        let journal = fixture.journal();
+        for id in ["a", "b"] {
+            let content = RecordContent::new(*b"body").with_unique_name(id).with_index(index.clone(), 1);
+            journal.insert(NewRecord::new(record(id), content)).await.unwrap();
+        }
+        let database = rusqlite::Connection::open(fixture.database()).unwrap();
+        database.execute(&format!("UPDATE records SET {change} WHERE id = 'a'"), []).unwrap();
+        let error = journal.get(&record("a")).await.unwrap_err();
+        assert_eq!(error.kind(), RecordErrorKind::Corrupt, "{change}: {error}");
+        let query = RecordQuery::new(scope.clone(), kind.clone()).with_filter(index.clone(), 1);
+        let error = journal.query(query).await.unwrap_err();
+        assert_eq!(error.kind(), RecordErrorKind::Corrupt, "{change}: {error}");
+        assert!(journal.get(&record("b")).await.unwrap().is_some(), "{change}");
+        journal.close().await;
+    }
+}
+
+/// The row of a session says what its events say, so a damaged one is left out.
+#[tokio::test]
+async fn a_damaged_row_of_a_session_is_left_out() {
+    for change in ["status = 0", "status = 9", "row_version = 2", "row = x'00'", "row_checksum = 1"] {
+        let fixture = OnDisk::new();
+        let journal = fixture.journal();
+        let key = key("acme", 1);
+        journal.create(&key).await.unwrap();
+        let row = SessionRow { status: RowStatus::Running, version: 1, body: b"row".to_vec() };
+        let batch = AppendBatch::new(note("a")).with_row(row.clone());
+        journal.append_batch(&key, 0, Epoch::NONE, batch).await.unwrap();
+        assert_eq!(journal.session(&key).await.unwrap().row, Some(row));
+        let database = rusqlite::Connection::open(fixture.database()).unwrap();
+        database.execute(&format!("UPDATE sessions SET {change}"), []).unwrap();
+        assert_eq!(journal.session(&key).await.unwrap().row, None, "{change}");
+        assert_eq!(journal.sessions(&key.tenant, None, 10).await.unwrap().sessions[0].row, None, "{change}");
+        assert_eq!(read_all(&journal, &key, 0).await.unwrap().len(), 1);
+        journal.close().await;
+    }
 }

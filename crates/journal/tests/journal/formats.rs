@@ -1,14 +1,17 @@
 //! Journals and events of other versions.
 
 use std::fs;
+use std::ops::Bound;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use conjure_base::Timestamp;
 use conjure_journal::{
-    CounterIncrement, Epoch, Journal as _, JournalError, LeaseOwner, MemoryJournal, NewEvent, ROW_BYTES,
-    Snapshot, SqliteJournal, SqliteOptions, UpcastingJournal, Upcasts, read_all,
+    CounterIncrement, Direction, Epoch, IndexName, IndexValue, Journal as _, JournalError, LeaseOwner,
+    MemoryJournal, NewEvent, ROW_BYTES, RecordKey, RecordKind, RecordOrder, RecordQuery, RecordScope,
+    Records as _, RowStatus, SessionQuery, Snapshot, SqliteJournal, SqliteOptions, UpcastingJournal, Upcasts,
+    read_all,
 };
 
 use crate::support::{OnDisk, key, note, options};
@@ -59,7 +62,8 @@ async fn a_journal_of_format_1_is_read_and_written() {
 /// The same with counters, which a journal of format 1 gets when it is opened.
 #[tokio::test]
 async fn counters_of_a_journal_of_format_2_are_read_and_those_of_format_1_begin_at_nothing() {
-    for (format, [tokens, calls]) in [("1", [0, 0]), ("2", [1_234, 1]), ("3", [1_234, 1])] {
+    for (format, [tokens, calls]) in [("1", [0, 0]), ("2", [1_234, 1]), ("3", [1_234, 1]), ("4", [1_234, 1])]
+    {
         let fixture = OnDisk::new();
         copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format), &fixture.folder());
         let journal = fixture.journal();
@@ -78,19 +82,77 @@ async fn counters_of_a_journal_of_format_2_are_read_and_those_of_format_1_begin_
 /// What was recorded before it was counted is counted when the journal is opened, in the same way.
 #[tokio::test]
 async fn what_a_tenant_has_recorded_is_the_same_in_a_journal_of_each_format() {
-    for format in ["1", "2", "3"] {
+    for format in ["1", "2", "3", "4"] {
         let fixture = OnDisk::new();
         copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format), &fixture.folder());
         let journal = fixture.journal();
         let first = key("acme", 0x0001_0203);
         // A session, four events, a snapshot; one body lies in the tenant's store.
         let bytes = 6 * ROW_BYTES + 4 + 5 + 4 + 256 + 4 + 5 + 5;
+        // A record.
+        let bytes = bytes + if format == "4" { ROW_BYTES + 7 } else { 0 };
         assert_eq!(journal.stored_bytes(&first.tenant).await, Ok(bytes), "format {format}");
         assert_eq!(journal.stored_bytes(&key("globex", 7).tenant).await, Ok(ROW_BYTES));
         let lease = journal.session(&first).await.unwrap().lease.unwrap();
         journal.append(&first, 4, lease.epoch, note("more")).await.unwrap();
         assert_eq!(journal.stored_bytes(&first.tenant).await, Ok(bytes + ROW_BYTES + 8));
     }
+}
+
+/// Sessions that were last written in an earlier format have no row, and there are no records.
+#[tokio::test]
+async fn rows_and_records_of_a_journal_of_format_4_are_read_and_an_older_one_has_none() {
+    for format in ["1", "2", "3", "4"] {
+        let fixture = OnDisk::new();
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format), &fixture.folder());
+        let journal = fixture.journal();
+        let agents = RecordQuery::new(key("acme", 0).tenant, RecordKind::from_static("agent"));
+        let found = journal.query(agents.clone()).await.unwrap().records;
+        let first = journal.session(&key("acme", 0x0001_0203)).await.unwrap();
+        assert_eq!((first.row, first.events), (None, 4));
+        if format != "4" {
+            assert_eq!(found, []);
+            continue;
+        }
+        let waiting = journal.session(&key("initech", 8)).await.unwrap().row.unwrap();
+        assert_eq!((waiting.status, waiting.version), (RowStatus::AwaitingAction, 5));
+        assert_eq!(waiting.body, b"row");
+        let [agent] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((agent.version, agent.content.body.as_slice()), (2, b"agent 2".as_slice()));
+        assert_eq!(agent.content.unique_name.as_deref(), Some("Grün"));
+        let [status, due] = ["status", "due"].map(IndexName::from_static);
+        assert_eq!(agent.index(&due), Some(&IndexValue::Number(-7)));
+        let active =
+            agents.with_filter(status, "active").with_order(RecordOrder::index(due), Direction::Ascending);
+        assert_eq!(journal.query(active).await.unwrap().records, found);
+        let key = RecordKey::new(RecordScope::System, RecordKind::from_static("key"), "sha256:00").unwrap();
+        assert_eq!(journal.get(&key).await.unwrap().unwrap().content.body, b"acme");
+    }
+}
+
+/// The order of the sessions is that of their times, also where a clock has jumped back in an earlier format.
+#[tokio::test]
+async fn a_migration_puts_the_times_of_sessions_in_their_order() {
+    let fixture = OnDisk::new();
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/3"), &fixture.folder());
+    let database = rusqlite::Connection::open(fixture.database()).unwrap();
+    for (number, created) in [(1, 500), (2, 300), (3, 700), (4, 600)] {
+        let sql = "INSERT INTO sessions (tenant, session, events, epoch, lease_until, created, updated)
+            VALUES ('jumps', cast(printf('%016d', ?) AS BLOB), 0, 0, 0, ?, 0)";
+        database.execute(sql, [number, created]).unwrap();
+    }
+    drop(database);
+    let journal = fixture.journal();
+    let tenant = key("jumps", 0).tenant;
+    let listed = journal.sessions(&tenant, None, 10).await.unwrap().sessions;
+    let created: Vec<_> = listed.iter().map(|info| info.created.millis()).collect();
+    assert_eq!(created, [700, 700, 500, 500]);
+    let query = SessionQuery {
+        created: (Bound::Included(Timestamp::from_millis(600)), Bound::Unbounded),
+        ..SessionQuery::default()
+    };
+    let late = journal.query_sessions(&tenant, query).await.unwrap().sessions;
+    assert_eq!(late, listed[..2]);
 }
 
 /// Its new format takes more room than it may have.

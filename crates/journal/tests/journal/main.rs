@@ -15,6 +15,8 @@ mod limits;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod record_model;
+#[cfg(test)]
 mod shares;
 #[cfg(test)]
 mod support;
