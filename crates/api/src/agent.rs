@@ -14,7 +14,7 @@ pub(crate) const MAX_SYSTEM: usize = 100_000;
 pub(crate) const MAX_DESCRIPTION: usize = 2_048;
 
 /// One version of an agent.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "agent")]
 pub struct Agent {
     /// Which agent.

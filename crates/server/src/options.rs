@@ -1,9 +1,11 @@
 //! The options of a server.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use conjure_base::TenantId;
+use conjure_runtime::ServeSettings;
 
 /// The options of a [`Server`](crate::Server).
 #[derive(Debug, Clone)]
@@ -13,6 +15,7 @@ pub struct ServerOptions {
     pub(crate) body_limit: usize,
     pub(crate) connections: usize,
     pub(crate) shutdown_time: Duration,
+    pub(crate) serve: ServeSettings,
 }
 
 impl ServerOptions {
@@ -25,6 +28,7 @@ impl ServerOptions {
             body_limit: 32 << 20,
             connections: 4_096,
             shutdown_time: Duration::from_secs(10),
+            serve: ServeSettings { models: BTreeMap::new(), skills: BTreeMap::new() },
         }
     }
 
@@ -39,6 +43,13 @@ impl ServerOptions {
     #[must_use]
     pub const fn connections(mut self, most: usize) -> Self {
         self.connections = most;
+        self
+    }
+
+    /// Which models and skills clients may name beside the configured ones; none by default.
+    #[must_use]
+    pub fn serve(mut self, settings: ServeSettings) -> Self {
+        self.serve = settings;
         self
     }
 

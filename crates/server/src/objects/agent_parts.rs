@@ -1,0 +1,77 @@
+//! The parts of an agent as this server runs them: models, skills and tools that clients name become those that there are.
+
+use conjure_api::{AgentSkill, BuiltinTool, ModelConfig, SkillKind, SkillRef, Tool};
+use conjure_base::TenantId;
+
+use crate::http::ApiError;
+use crate::objects::ModelNames;
+use crate::state::ServerState;
+
+/// Finds the parts that a client names.
+#[derive(Clone, Copy)]
+pub(crate) struct AgentParts<'r> {
+    state: &'r ServerState,
+    tenant: &'r TenantId,
+}
+
+impl<'r> AgentParts<'r> {
+    pub(crate) const fn new(state: &'r ServerState, tenant: &'r TenantId) -> Self {
+        Self { state, tenant }
+    }
+
+    /// The configured model that answers.
+    pub(crate) fn model(&self, model: ModelConfig) -> Result<ModelConfig, ApiError> {
+        self.model_names().resolve(model)
+    }
+
+    pub(crate) fn model_names(&self) -> ModelNames<'r> {
+        ModelNames { runtime: &self.state.runtime, serve: &self.state.options.serve, tenant: self.tenant }
+    }
+
+    /// The skills with their versions: the latest one where none is named.
+    pub(crate) async fn skills(&self, skills: Vec<SkillRef>) -> Result<Vec<AgentSkill>, ApiError> {
+        let mut found = Vec::new();
+        for (index, skill) in skills.into_iter().enumerate() {
+            found.push(
+                self.skill(skill)
+                    .await
+                    .map_err(|reason| ApiError::invalid(format!("skills.{index}: {reason}")))?,
+            );
+        }
+        Ok(found)
+    }
+
+    async fn skill(&self, skill: SkillRef) -> Result<AgentSkill, String> {
+        match skill.kind {
+            SkillKind::Anthropic if self.state.options.serve.skills.contains_key(&skill.skill_id) => {
+                Ok(AgentSkill {
+                    skill_id: skill.skill_id,
+                    r#type: SkillKind::Anthropic,
+                    version: skill.version.unwrap_or_else(|| "latest".to_owned()),
+                })
+            }
+            SkillKind::Anthropic => Err(format!(
+                "this server has no skill `{0}` of the vendor's; set `{0}` in `[serve.skills]` of its configuration to the \
+                 folder of the skill",
+                skill.skill_id
+            )),
+            SkillKind::Custom => Err(format!("there is no skill `{}`", skill.skill_id)),
+        }
+    }
+
+    /// The tools, without those that this server cannot run: they are off, and a client that asks for one by name is told.
+    pub(crate) fn tools(&self, mut tools: Vec<Tool>) -> Result<Vec<Tool>, ApiError> {
+        for (index, tool) in tools.iter_mut().enumerate() {
+            let Tool::Toolset(toolset) = tool else { continue };
+            if toolset.names(BuiltinTool::WebSearch) {
+                return Err(ApiError::invalid(format!(
+                    "tools.{index}: this server has no provider for `web_search`; leave its entry out, or disable it"
+                )));
+            }
+            if toolset.config(BuiltinTool::WebSearch).enabled {
+                toolset.disable(BuiltinTool::WebSearch);
+            }
+        }
+        Ok(tools)
+    }
+}

@@ -1,0 +1,15 @@
+//! The API's objects in records: how agents, environments, files and skills are stored, found and listed.
+//!
+//! A store borrows the records and the tenant of one request. It knows nothing of HTTP.
+
+mod agent_parts;
+mod agents;
+mod environments;
+mod model_names;
+mod rows;
+
+pub(crate) use agent_parts::AgentParts;
+pub(crate) use agents::Agents;
+pub(crate) use environments::Environments;
+pub(crate) use model_names::ModelNames;
+pub(crate) use rows::{ARCHIVED, Rows, archived, created_at, decode, encode, now};

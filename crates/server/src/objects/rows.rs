@@ -1,0 +1,149 @@
+//! Rows of objects: JSON bodies in records, pages of them, and changes by compare-and-set.
+
+use std::ops::Bound;
+
+use conjure_api::{Page, PageQuery, TimeRange};
+use conjure_base::{Clock as _, SystemClock, TenantId};
+use conjure_journal::{
+    IndexName, Record, RecordContent, RecordCursor, RecordError, RecordErrorKind, RecordKey, RecordKind,
+    RecordOrder, RecordQuery, Records,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::http::ApiError;
+
+/// How often a change is tried again after another one came first.
+const MAX_ATTEMPTS: usize = 16;
+
+/// The index that tells archived objects from others.
+pub(crate) const ARCHIVED: IndexName = IndexName::from_static("archived");
+
+/// The value of [`ARCHIVED`].
+pub(crate) fn archived(is_archived: bool) -> i64 {
+    i64::from(is_archived)
+}
+
+/// What all rows of one kind share.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'r> {
+    pub(crate) records: &'r dyn Records,
+    pub(crate) tenant: &'r TenantId,
+    pub(crate) kind: &'r RecordKind,
+}
+
+/// The time now, in the form of the API.
+pub(crate) fn now() -> conjure_api::Time {
+    SystemClock.timestamp().into()
+}
+
+/// A body of JSON.
+pub(crate) fn encode(body: &impl Serialize) -> Result<RecordContent, ApiError> {
+    let json = serde_json::to_vec(body).map_err(|error| damaged(&error))?;
+    Ok(RecordContent::new(json))
+}
+
+/// The object in a record.
+pub(crate) fn decode<T: DeserializeOwned>(record: &Record) -> Result<T, ApiError> {
+    serde_json::from_slice(&record.content.body).map_err(|error| damaged(&error))
+}
+
+fn damaged(error: &serde_json::Error) -> ApiError {
+    tracing::error!(%error, "the row of an object cannot be read or written");
+    ApiError::internal("the stored object is damaged; the server's log has the cause")
+}
+
+impl Rows<'_> {
+    pub(crate) fn key(&self, id: impl ToString) -> Result<RecordKey, ApiError> {
+        Ok(RecordKey::new(self.tenant, self.kind.clone(), id.to_string())?)
+    }
+
+    pub(crate) async fn get(&self, id: impl ToString) -> Result<Option<Record>, ApiError> {
+        Ok(self.records.get(&self.key(id)?).await?)
+    }
+
+    /// Changes a row: `change` makes the new content of the record that is there, or `None` to leave it. It runs again when another
+    /// writer came first.
+    pub(crate) async fn change<T>(
+        &self,
+        missing: impl Fn() -> ApiError,
+        id: impl ToString,
+        mut change: impl FnMut(&Record) -> Result<(T, Option<RecordContent>), ApiError>,
+    ) -> Result<T, ApiError> {
+        let key = self.key(id)?;
+        for _ in 0..MAX_ATTEMPTS {
+            let record = self.records.get(&key).await?.ok_or_else(&missing)?;
+            let (value, content) = change(&record)?;
+            let Some(content) = content else { return Ok(value) };
+            match self.records.replace(&key, record.version, content).await {
+                Ok(_) => return Ok(value),
+                Err(error) if is_lost_race(&error) => {}
+                Err(error) => return Err(not_written(error)),
+            }
+        }
+        Err(busy())
+    }
+
+    /// A page of the rows, the newest first.
+    pub(crate) async fn page<T>(
+        &self,
+        query: RecordQuery,
+        page: &PageQuery,
+        mut read: impl FnMut(&Record) -> Result<T, ApiError>,
+    ) -> Result<Page<T>, ApiError> {
+        let query = query.with_after(cursor(page)?).with_limit(u32::try_from(page.limit).unwrap_or(u32::MAX));
+        let found = self.records.query(query).await?;
+        Ok(Page {
+            data: found.records.iter().map(&mut read).collect::<Result<_, _>>()?,
+            next_page: found.next.map(|cursor| format!("{CURSOR_PREFIX}{cursor}")),
+        })
+    }
+
+    /// A query of the rows, the newest first.
+    pub(crate) fn query(&self) -> RecordQuery {
+        RecordQuery::new(self.tenant, self.kind.clone())
+    }
+}
+
+/// Whether the row was changed since it was read, so that the change is tried again.
+pub(crate) fn is_lost_race(error: &RecordError) -> bool {
+    error.kind() == RecordErrorKind::VersionConflict
+}
+
+/// The error of a write, where the unique name of a row is the name of its object.
+pub(crate) fn not_written(error: RecordError) -> ApiError {
+    match error.kind() {
+        RecordErrorKind::NameTaken => {
+            ApiError::conflict("name: another object of this kind has this name already; choose another name")
+        }
+        _ => error.into(),
+    }
+}
+
+/// The error when others change a row again and again.
+pub(crate) fn busy() -> ApiError {
+    ApiError::conflict("others change this object at the same time; read it and try again")
+}
+
+/// What cursors begin with on the wire.
+const CURSOR_PREFIX: &str = "page_";
+
+fn cursor(page: &PageQuery) -> Result<Option<RecordCursor>, ApiError> {
+    let Some(text) = &page.page else { return Ok(None) };
+    let cursor = text.strip_prefix(CURSOR_PREFIX).and_then(|text| text.parse().ok());
+    cursor.map(Some).ok_or_else(|| {
+        ApiError::invalid("page: the value is not a cursor; give `next_page` of an earlier answer as it is")
+    })
+}
+
+/// The order by time with these bounds.
+pub(crate) fn created_at(range: &TimeRange) -> RecordOrder {
+    let bound =
+        |included: Option<conjure_api::Time>, excluded: Option<conjure_api::Time>| match (included, excluded)
+        {
+            (_, Some(time)) => Bound::Excluded(time.0),
+            (Some(time), None) => Bound::Included(time.0),
+            (None, None) => Bound::Unbounded,
+        };
+    RecordOrder::CreatedAt { from: bound(range.gte, range.gt), to: bound(range.lte, range.lt) }
+}

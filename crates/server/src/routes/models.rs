@@ -1,0 +1,38 @@
+//! Routes of models: `/v1/models`.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use conjure_api::{IdPage, ModelInfo, ModelListQuery, no_query};
+
+use crate::access::Caller;
+use crate::http::{ApiError, RawQuery};
+use crate::objects::AgentParts;
+use crate::routes::route::Route;
+use crate::state::ServerState;
+
+type Shared = State<Arc<ServerState>>;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![Route::get("/v1/models", list), Route::get("/v1/models/{model_id}", retrieve)]
+}
+
+async fn list(
+    State(state): Shared,
+    caller: Caller,
+    RawQuery(query): RawQuery,
+) -> Result<Json<IdPage<ModelInfo>>, ApiError> {
+    let query = ModelListQuery::from_query(&query)?;
+    AgentParts::new(&state, &caller.tenant).model_names().list(&query).map(Json)
+}
+
+async fn retrieve(
+    State(state): Shared,
+    caller: Caller,
+    Path(name): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<ModelInfo>, ApiError> {
+    no_query(&query)?;
+    AgentParts::new(&state, &caller.tenant).model_names().get(&name).map(Json)
+}
