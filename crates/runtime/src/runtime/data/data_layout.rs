@@ -12,6 +12,7 @@
 //! <data>/tenants/TENANT/workspaces/SESSION/workspace   the folder that a session works in
 //! <data>/tenants/TENANT/skills/DIGEST/NAME/            a pinned skill
 //! <data>/tenants/TENANT/artifacts/SESSION/             the pins of a session's artifacts
+//! <data>/tenants/TENANT/files/NAME                    a file that was uploaded
 //! <data>/tenants/TENANT/pending/SESSION                the intent record of a session that is being opened or deleted
 //! <data>/tenants/TENANT/tenant.lock                    the lock of the tenant
 //! ```
@@ -22,13 +23,12 @@
 //! until their sessions are deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{DirBuilder, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use conjure_base::{SessionId, TenantId};
-use conjure_sandbox::{Connector, DataDir, DirId, SandboxError, remove_tree};
+use conjure_base::{FileId, SessionId, TenantId};
+use conjure_fs::{ensure_dir, ensure_file};
+use conjure_sandbox::{Connector, DataDir, SandboxError, dir_id, remove_tree};
 
 use crate::config::ExecutorKind;
 use crate::runtime::data::former_names;
@@ -45,7 +45,7 @@ use crate::runtime::task_set::run_blocking;
 #[derive(Debug)]
 pub(crate) struct RuntimeDir {
     path: PathBuf,
-    id: DirId,
+    id: FileId,
     record: JournalLocation,
     tenants: TenantMap<TenantDir>,
     /// All tenant folders that were opened, when the journal is in memory: the pinned skills of passivated sessions
@@ -60,7 +60,7 @@ pub(crate) struct RuntimeDir {
 /// The data folder of a tenant. Tenants share nothing. It is closed when its last user drops it.
 #[derive(Debug)]
 pub(crate) struct TenantDir {
-    id: DirId,
+    id: FileId,
     record: JournalLocation,
     pub(crate) data: DataDir,
     pub(crate) pins: PinnedSkills,
@@ -74,9 +74,9 @@ pub(crate) struct TenantDir {
 impl RuntimeDir {
     /// Opens the data in this folder. A missing folder is created, accessible only to its owner. Blocks.
     pub(crate) fn open(path: &Path, record: JournalLocation) -> Result<Self, RuntimeError> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-        let path =
-            made.and_then(|()| path.canonicalize()).map_err(|error| RuntimeError::data(path, &error))?;
+        let path = ensure_dir(path)
+            .and_then(|()| path.canonicalize())
+            .map_err(|error| RuntimeError::data(path, &error))?;
         former_names::migrate(&path)?;
         Self::at(path, record, None)
     }
@@ -92,7 +92,7 @@ impl RuntimeDir {
         record: JournalLocation,
         temporary: Option<TempDataDir>,
     ) -> Result<Self, RuntimeError> {
-        let id = DirId::from_path(&path).map_err(|error| RuntimeError::data(&path, &error))?;
+        let id = dir_id(&path).map_err(|error| RuntimeError::data(&path, &error))?;
         let (tenants, kept, tidied) = Default::default();
         Ok(Self { path, id, record, tenants, kept, tidied, temporary })
     }
@@ -116,8 +116,7 @@ impl RuntimeDir {
     /// Records on the disk that sessions have containers. Blocks.
     pub(crate) fn note_containers(&self) -> Result<(), RuntimeError> {
         let path = self.path.join(CONTAINERS);
-        let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-        made.map(drop).map_err(|error| RuntimeError::data(&path, &error))
+        ensure_file(&path).map_err(|error| RuntimeError::data(&path, &error))
     }
 
     /// Whether sessions of this process or an earlier one had containers. Blocks briefly.
@@ -182,7 +181,7 @@ impl RuntimeDir {
             if self.record == JournalLocation::OnDisk {
                 let place = self.tenant_path(tenant);
                 let failed = |error: SandboxError| RuntimeError::data(&place, &error);
-                let id = DirId::from_path(&place).map_err(failed)?;
+                let id = dir_id(&place).map_err(failed)?;
                 remove_tree(&place, id).map_err(failed)?;
             }
             // Those who still use it keep their handle to the removed folder.
@@ -233,7 +232,7 @@ impl RuntimeDir {
     /// Checks that the path still leads to the folder that was opened. A folder that was moved is not created again:
     /// it may come back.
     fn check(&self) -> Result<(), RuntimeError> {
-        match DirId::from_path(&self.path) {
+        match dir_id(&self.path) {
             Ok(id) if id == self.id => Ok(()),
             Ok(_) => {
                 let reason = "it is another folder than the one that was opened; put that one back";
@@ -257,7 +256,7 @@ impl TenantDir {
             // Skills pinned by other processes are neither used nor counted here.
             JournalLocation::InMemory => PinnedSkills::temporary(&data).map_err(|error| refused(&error))?,
         };
-        let id = DirId::from_path(data.path()).map_err(|error| refused(&error))?;
+        let id = dir_id(data.path()).map_err(|error| refused(&error))?;
         let (marks, connectors) = (SessionIntents::new(data.path()), Mutex::default());
         Ok(Self { id, record, pins, gate, marks, data, connectors, _lease: lease })
     }
@@ -292,7 +291,7 @@ impl TenantDir {
     }
 
     fn is_at(&self, path: &Path) -> bool {
-        DirId::from_path(path).is_ok_and(|id| id == self.id)
+        dir_id(path).is_ok_and(|id| id == self.id)
     }
 
     /// Writes an intent record before a session is opened or deleted, when sessions are recorded on the disk.

@@ -11,6 +11,7 @@ pub(super) mod tenant_map;
 pub(super) mod intents;
 
 pub(super) mod artifact_pins;
+pub(super) mod named_files;
 pub(super) mod pinned_skills;
 
 pub(super) mod journal_storage;

@@ -1,0 +1,93 @@
+//! Files of a tenant that are kept under a name: what clients upload, and what sessions hand out.
+//!
+//! ```text
+//! <tenant>/files/NAME    a hard link to the content in the tenant's store, or a copy where no link can be made
+//! ```
+//!
+//! State: these links. A name appears at once and complete, and its content never changes. While it is there, the store
+//! keeps the content. A file that is open stays readable after its name is gone. A crash during an upload leaves a
+//! temporary file in the store, which the next sweep removes.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use conjure_base::Digest;
+use conjure_fs::{DirHandle, ensure_dir};
+use conjure_store::{FileMode, StoreErrorKind};
+
+use crate::runtime::data::data_layout::TenantDir;
+use crate::runtime::error::RuntimeError;
+
+/// The longest name, in bytes.
+const MAX_NAME: usize = 128;
+
+/// Where the tenant's files are.
+fn folder(home: &TenantDir) -> PathBuf {
+    home.data.path().join("files")
+}
+
+/// The path of a file, if `name` can be one: letters, digits, `_`, `-`, and dots that are not the first character.
+fn path_of(home: &TenantDir, name: &str) -> Result<PathBuf, RuntimeError> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    let path = folder(home).join(name);
+    if (1..=MAX_NAME).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(is_plain) {
+        Ok(path)
+    } else {
+        Err(RuntimeError::data(&path, &"it is not the name of a file"))
+    }
+}
+
+/// Keeps a content of the tenant's store under `name`. Fails when the name is taken by another content. Blocks.
+pub(crate) fn keep(home: &TenantDir, name: &str, digest: &Digest) -> Result<(), RuntimeError> {
+    let path = path_of(home, name)?;
+    let failed = |error: &dyn std::fmt::Display| RuntimeError::data(&path, &error);
+    ensure_dir(&folder(home)).map_err(|error| failed(&error))?;
+    let open = DirHandle::open(&folder(home)).map_err(|error| failed(&error))?;
+    match home.data.store().link_into(digest, FileMode::Plain, &open, Path::new(name)) {
+        // The name is on the disk before anybody is told.
+        Ok(_) => rustix::fs::fsync(&open).map_err(|error| failed(&error)),
+        Err(error) if error.kind() == StoreErrorKind::Exists => {
+            let known = File::open(&path).and_then(digest_of).map_err(|error| failed(&error))?;
+            if known == *digest { Ok(()) } else { Err(failed(&"another file has this name already")) }
+        }
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+fn digest_of(mut file: File) -> io::Result<Digest> {
+    struct Hasher(conjure_base::DigestHasher);
+    impl io::Write for Hasher {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.update(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut hasher = Hasher(conjure_base::DigestHasher::new());
+    io::copy(&mut file, &mut hasher)?;
+    Ok(hasher.0.finish())
+}
+
+/// The path of a file, if it is there. Blocks.
+pub(crate) fn find(home: &TenantDir, name: &str) -> Result<Option<PathBuf>, RuntimeError> {
+    let path = path_of(home, name)?;
+    match path.symlink_metadata() {
+        Ok(metadata) if metadata.is_file() => Ok(Some(path)),
+        Ok(_) => Err(RuntimeError::data(&path, &"it is not a regular file")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(RuntimeError::data(&path, &error)),
+    }
+}
+
+/// Removes a name. Returns whether it was there. Blocks.
+pub(crate) fn remove(home: &TenantDir, name: &str) -> Result<bool, RuntimeError> {
+    let path = path_of(home, name)?;
+    match fs::remove_file(&path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(RuntimeError::data(&path, &error)),
+    }
+}

@@ -1,0 +1,137 @@
+//! Files of a tenant under names: they are uploaded piece by piece, opened, and removed.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use conjure_base::{Digest, TenantId};
+use conjure_store::{ContentWriter, FileMode};
+
+use crate::runtime::data::data_layout::TenantDir;
+use crate::runtime::data::named_files;
+use crate::runtime::error::RuntimeError;
+use crate::runtime::handle::Runtime;
+use crate::runtime::task_set::run_blocking;
+
+/// How much is collected before it is written.
+const CHUNK: usize = 1 << 20;
+
+/// A file that is being uploaded. Its memory is bounded. Dropped before its end, it leaves nothing.
+#[derive(Debug)]
+pub struct FileUpload {
+    home: Arc<TenantDir>,
+    name: String,
+    writer: ContentWriter,
+    pending: Vec<u8>,
+}
+
+/// A file that was uploaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredFile {
+    /// The digest of its content.
+    pub digest: Digest,
+    /// Its length in bytes.
+    pub size: u64,
+}
+
+impl Runtime {
+    /// Begins to upload a file, which will have this name among the tenant's files: 1 to 128 of letters, digits, `_`, `-` and `.`. It may have
+    /// `limit` bytes.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant's folder cannot be used.
+    pub async fn upload_file(
+        &self,
+        tenant: &TenantId,
+        name: impl Into<String>,
+        limit: u64,
+    ) -> Result<FileUpload, RuntimeError> {
+        let home = self.inner.factory.tenant_dir(tenant).await?;
+        let name = name.into();
+        run_blocking("the beginning of an upload", move || {
+            let writer = home.data.store().writer(FileMode::Plain, limit);
+            let writer = writer.map_err(|error| RuntimeError::data(home.data.path(), &error))?;
+            Ok(FileUpload { home, name, writer, pending: Vec::new() })
+        })
+        .await
+    }
+
+    /// Opens a file of the tenant; `None` if there is none of this name. It can be read even after it is removed.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant's folder cannot be used.
+    pub async fn open_file(&self, tenant: &TenantId, name: &str) -> Result<Option<File>, RuntimeError> {
+        let (home, name) = (self.inner.factory.tenant_dir(tenant).await?, name.to_owned());
+        run_blocking("the opening of a file", move || {
+            let Some(path) = named_files::find(&home, &name)? else { return Ok(None) };
+            File::open(&path).map(Some).map_err(|error| RuntimeError::data(&path, &error))
+        })
+        .await
+    }
+
+    /// The path of a file of the tenant; `None` if there is none of this name. Nobody may change the file.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant's folder cannot be used.
+    pub async fn file_path(&self, tenant: &TenantId, name: &str) -> Result<Option<PathBuf>, RuntimeError> {
+        let (home, name) = (self.inner.factory.tenant_dir(tenant).await?, name.to_owned());
+        run_blocking("the search for a file", move || named_files::find(&home, &name)).await
+    }
+
+    /// Removes a file of the tenant. Returns whether it was there. Sessions that have it keep it.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant's folder cannot be used.
+    pub async fn remove_file(&self, tenant: &TenantId, name: &str) -> Result<bool, RuntimeError> {
+        let (home, name) = (self.inner.factory.tenant_dir(tenant).await?, name.to_owned());
+        run_blocking("the removal of a file", move || named_files::remove(&home, &name)).await
+    }
+}
+
+impl FileUpload {
+    /// The number of bytes so far.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.writer.size() + self.pending.len() as u64
+    }
+
+    /// Adds bytes to the file. Returns when they are written, or there are few of them.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be written, or the file is longer than its limit. The upload has failed then.
+    pub async fn push(mut self, bytes: &[u8]) -> Result<Self, RuntimeError> {
+        self.pending.extend_from_slice(bytes);
+        if self.pending.len() < CHUNK {
+            return Ok(self);
+        }
+        run_blocking("an upload", move || self.flush()).await
+    }
+
+    /// Ends the upload: the file is on the disk, under its name.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written, or another file has the name.
+    pub async fn finish(self) -> Result<StoredFile, RuntimeError> {
+        run_blocking("the end of an upload", move || {
+            let Self { home, name, writer, .. } = self.flush()?;
+            let stored = writer.finish().map_err(|error| RuntimeError::data(home.data.path(), &error))?;
+            named_files::keep(&home, &name, &stored.digest)?;
+            Ok(StoredFile { digest: stored.digest, size: stored.size })
+        })
+        .await
+    }
+
+    fn flush(mut self) -> Result<Self, RuntimeError> {
+        let written = self.writer.push(&self.pending);
+        written.map_err(|error| RuntimeError::data(self.home.data.path(), &error))?;
+        self.pending.clear();
+        Ok(self)
+    }
+}
