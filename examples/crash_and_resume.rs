@@ -1,4 +1,4 @@
-//! A host that is killed in the midst of a tool call, and what the next one makes of it: the session goes on from what is
+//! A process that is killed during a tool call, and the next process: the session continues from what is
 //! recorded, the model learns that the call's outcome is unknown, and nothing is done twice.
 //!
 //! ```text
@@ -65,7 +65,7 @@ fn options(folder: &Path) -> Result<RuntimeOptions, Box<dyn Error>> {
     Ok(RuntimeOptions::from(config).model("scripted", model).tool(send_invoice(folder.join("sent"))))
 }
 
-/// The host that is killed.
+/// The process that is killed.
 async fn first(folder: &Path) -> Result<(), Box<dyn Error>> {
     let runtime = Runtime::spawn(options(folder)?).await?;
     let session = runtime.open(SessionSpec::new(TenantId::new("acme")?).without_skills()).await?;

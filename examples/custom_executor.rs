@@ -1,4 +1,4 @@
-//! An executor of one's own (specification 17.4), in sessions: tools run wherever the host wants. This one keeps files in memory and
+//! An executor of one's own (specification 17.4), in sessions: tools run wherever the embedder wants. This one keeps files in memory and
 //! knows one command; a real one would speak to a virtual machine or a cluster.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Catalogs of skills by name: one of the host for everybody, one of a tenant that nobody else sees; and an edit that reaches
+//! Catalogs of skills by name: one of the embedder for all tenants, one of a single tenant; and an edit that reaches
 //! the sessions that are opened after it, and none before.
 //!
 //! ```text

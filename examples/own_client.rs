@@ -1,5 +1,5 @@
 //! A conversation over a client of one's own, step by step (specification 17.1): the library says what to send and runs
-//! the tools, the host sends it.
+//! the tools, the embedder sends it.
 //!
 //! ```text
 //! cargo run --example own_client
@@ -14,7 +14,7 @@ use conjure::prompt::build_tools_param;
 use conjure::session::ContextOptions;
 use conjure::{Block, Config, Error, Message, ProcessEnv, Response, Settings, Workbench, load};
 
-/// Where a host would send the request to the model's service, by whatever client it has. This one knows two answers.
+/// An embedder's client would send the request to the model's service here. This one knows two answers.
 fn call_the_service(
     system: &str,
     tools: &serde_json::Value,

@@ -2,7 +2,7 @@
 //!
 //! A tree of supervisors and workers. A worker implements [`Worker`] and is described by a [`WorkerSpec`]; a supervisor is
 //! described by a [`SupervisorSpec`], with children in order and a [`Strategy`], or with children that come and go
-//! ([`SupervisorSpec::dynamic`], [`Partitions`] of them where they are many). The host spawns a [`Root`], and speaks to
+//! ([`SupervisorSpec::dynamic`], or [`Partitions`] of many). The embedder spawns a [`Root`], and reaches
 //! workers through an [`Address`] and to supervisors through a [`Supervisor`], both good over restarts.
 //!
 //! What to rely on:

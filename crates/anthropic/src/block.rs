@@ -45,7 +45,7 @@ pub(crate) enum Merge {
     Append,
 }
 
-/// What the start of a block already shows or starts.
+/// What the start of a block already contains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum InitialContent {
     /// Nothing: an empty text or thinking.

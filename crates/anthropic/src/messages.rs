@@ -41,7 +41,7 @@ struct MessagesInner {
     url: Url,
 }
 
-/// What [`Messages::events`] yields.
+/// An event of [`Messages::events`].
 pub type ResponseEvent = CallEvent<ApiResponse>;
 
 /// A streamed call. Dropping it abandons the call.

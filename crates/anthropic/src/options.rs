@@ -1,4 +1,4 @@
-//! What a model call sends beside the conversation: the model, its limits, and fields that the host adds.
+//! The options of a model call: the model, its limits, and fields that the embedder adds.
 
 use std::num::NonZeroU64;
 
@@ -9,10 +9,10 @@ use crate::config::{Caching, ConfigError};
 pub(crate) const CONTAINER: &str = "container";
 pub(crate) const CONTEXT_MANAGEMENT: &str = "context_management";
 
-/// How many tokens an answer may have, unless the host says otherwise.
+/// The default limit of a response's tokens.
 const MAX_TOKENS: u32 = 8192;
 
-/// What the service wants named before it compacts histories.
+/// The beta that a request for the service's compaction must name.
 pub(crate) const COMPACTION_BETA: &str = "compact-2026-01-12";
 
 /// Fields that the client writes itself.
@@ -60,10 +60,10 @@ impl ModelOptions {
     }
 
     /// Adds a field to the request body: `thinking`, `temperature`, `tool_choice`, `metadata`, `container`,
-    /// `stop_sequences`, and what comes next year. A second value of a name replaces the first.
+    /// `stop_sequences`, and future fields. A second value for a name replaces the first.
     ///
-    /// The id of the container that an answer names goes with the requests that follow by itself. A `container` set
-    /// here wins over it when it has an id; one of skills alone gets the id added.
+    /// The container id of a response is added to the following requests automatically. A `container` set here wins if
+    /// it has an id; one with skills only gets the id added.
     ///
     /// # Errors
     /// [`ConfigError::ReservedField`] for a field that the client writes itself.
@@ -76,31 +76,33 @@ impl ModelOptions {
         Ok(self)
     }
 
-    /// Sets a field that is none of the client's own.
+    /// Sets a field that the client does not write itself.
     pub(crate) fn set_field(&mut self, name: &str, value: Value) {
         self.extra.insert(name.to_owned(), value);
     }
 
-    /// With histories compacted by the service itself once a request comes to so many tokens of input: it answers with a
-    /// `compaction` block, which goes back with the rest, and from then on reads that in place of all before it. A beta of the
-    /// service's, for models that have it. What else a host wants of `context_management` stands beside it.
+    /// Lets the service compact the history once a request has this many input tokens. The service answers with a
+    /// `compaction` block, which is sent back with the rest, and from then on it reads that block in place of
+    /// everything before. This is a beta, for models that support it. Other settings of `context_management` stay
+    /// beside it.
     ///
-    /// What it uses for that counts as the answer's input and output. The history is kept whole by the client, and sent.
+    /// The tokens of a compaction count as input and output of the response. The client keeps and sends the complete
+    /// history.
     #[must_use]
     pub fn with_compaction(mut self, tokens: NonZeroU64) -> Self {
         self.compaction = Some(tokens);
         self.with_beta(COMPACTION_BETA)
     }
 
-    /// With one more tool that runs at the service, as its JSON: `{"type": "code_execution_20250825", "name":
-    /// "code_execution"}`. They follow the conversation's own tools.
+    /// Adds a tool that runs at the service, as JSON: `{"type": "code_execution_20250825", "name": "code_execution"}`.
+    /// Such tools follow the conversation's own tools.
     #[must_use]
     pub fn with_server_tool(mut self, tool: Value) -> Self {
         self.server_tools.push(tool);
         self
     }
 
-    /// With one more name in the `anthropic-beta` header.
+    /// Adds a name to the `anthropic-beta` header.
     #[must_use]
     pub fn with_beta(mut self, name: impl Into<String>) -> Self {
         let name = name.into();
@@ -116,13 +118,13 @@ impl ModelOptions {
         &self.model
     }
 
-    /// How many tokens an answer may have.
+    /// The maximum number of tokens of a response.
     #[must_use]
     pub const fn max_tokens(&self) -> u32 {
         self.max_tokens
     }
 
-    /// Which cache marks are set.
+    /// The prompt caching.
     #[must_use]
     pub const fn caching(&self) -> Caching {
         self.caching
@@ -132,7 +134,7 @@ impl ModelOptions {
         &self.extra
     }
 
-    /// The field `context_management`: what the host wants of it, and the compaction.
+    /// The field `context_management`: the embedder's settings, and the compaction.
     pub(crate) fn context_management(&self) -> Option<Value> {
         let of_host = self.extra.get(CONTEXT_MANAGEMENT);
         let Some(tokens) = self.compaction else { return of_host.cloned() };

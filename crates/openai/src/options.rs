@@ -1,4 +1,4 @@
-//! What a model call sends beside the conversation: the model, its limits, and members that the host adds.
+//! The options of a model call: the model, its limits, and members that the embedder adds.
 
 use serde_json::{Map, Value};
 

@@ -1,6 +1,6 @@
 //! The name of the service behind a host, for telemetry (`gen_ai.provider.name`).
 
-/// The hosts that have a name of their own. All others speak OpenAI's APIs, which is what is known of them.
+/// Hosts with a provider name of their own. All others are known only to speak OpenAI's APIs.
 const PROVIDERS: [(&str, &str); 9] = [
     ("openai.azure.com", "azure.ai.openai"),
     ("groq.com", "groq"),

@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::workspace::{SessionWorkspace, temporary_data};
 
-/// What a session has of its own, beside the configuration.
+/// The options of a session's context, beside the configuration.
 #[derive(Clone, Default)]
 pub struct ContextOptions {
     /// The folder to work in; `None`: a new temporary one, private to the session.
@@ -23,8 +23,8 @@ pub struct ContextOptions {
     pub secrets: BTreeMap<String, String>,
     /// Folders that tools may read and write beside the workspace and those of the configuration.
     pub allowed_paths: Vec<PathBuf>,
-    /// Where its private folders and the snapshots of its skills lie; `None`: in the configuration's data folder, else in
-    /// a temporary one. All sessions of a tenant may have the same, and open it once.
+    /// The data directory for its private directories and the snapshots of its skills. `None`: the configured one, or a
+    /// temporary one. All sessions of a tenant can share one.
     pub data: Option<DataDir>,
 }
 
@@ -53,14 +53,14 @@ impl std::fmt::Debug for ContextOptions {
 pub struct SessionContext {
     execution: ExecutionContext,
     workspace: SessionWorkspace,
-    /// The skills of packages, whose unpacked folders live as long as these.
+    /// Skills that were unpacked from packages. Their directories exist as long as these values.
     _unpacked: Vec<Skill>,
     redactor: Redactor,
     data: DataDir,
 }
 
-/// Makes the context for a session with these skills: their folders may be read, the workspace and the allowed
-/// paths written, and nothing else is reachable by the file tools.
+/// Creates the context of a session with these skills. The file tools can read the skills' directories, write to the
+/// workspace and the allowed paths, and reach nothing else.
 ///
 /// ```
 /// use conjure::Config;
@@ -75,8 +75,8 @@ pub struct SessionContext {
 /// ```
 ///
 /// # Errors
-/// When the workspace cannot be made or entered, the data folder cannot be used, an allowed path is not there, or two
-/// skills have one name.
+/// If the workspace cannot be created or entered, the data directory cannot be used, an allowed path does not exist, or
+/// two skills have the same name.
 pub fn create_context<S: Borrow<Skill>>(
     skills: &[S],
     config: &Config,
@@ -130,11 +130,11 @@ impl SessionContext {
         SessionDirsGuard { _workspace: workspace, _unpacked, _data: data }
     }
 
-    /// What a sandbox for the session is made of.
+    /// The execution context of the session's sandbox.
     ///
-    /// It names folders and holds none: a temporary workspace, and the private folders that the skills of packages were
-    /// unpacked into, may go with this context. A clone of it, or a sandbox that was made of it, is of use for as long
-    /// as this lives.
+    /// It names directories without keeping them: a temporary workspace, and the directories of unpacked packages, are
+    /// removed with this context. So a clone of it, or a sandbox made with it, is useful only as long as this value
+    /// exists.
     #[must_use]
     pub const fn execution(&self) -> &ExecutionContext {
         &self.execution
@@ -151,7 +151,7 @@ impl SessionContext {
         &mut self.workspace
     }
 
-    /// Where its private folders and the snapshots of its skills lie.
+    /// The data directory of the session's private directories and the snapshots of its skills.
     #[must_use]
     pub const fn data(&self) -> &DataDir {
         &self.data
@@ -194,7 +194,7 @@ fn redactor(options: &ContextOptions) -> Redactor {
     redactor_with(options, &BTreeMap::new())
 }
 
-/// The same with further secrets. Two secrets of the same name are both redacted.
+/// A redactor with further secrets. Two secrets of the same name are both redacted.
 pub(crate) fn redactor_with(options: &ContextOptions, further: &BTreeMap<String, String>) -> Redactor {
     let sensitive = options.environment.iter().filter(|(name, value)| is_sensitive_variable(name, value));
     Redactor::new(sensitive.chain(&options.secrets).chain(further).flat_map(|(name, value)| {

@@ -1,7 +1,7 @@
 //! The conversation functions of the specification (5.1, 5.10, 10, 11) over a [`Workbench`].
 //!
-//! Stateless: what a conversation is stands in the messages that go in and come out. Failures of tools are results
-//! that the model reads, never errors.
+//! They are stateless: the messages that go in and come out are the conversation. Failures of tools are results that
+//! the model reads, never errors.
 
 use conjure_conversation::{
     AfterResponse, Limit, Limits, LoopOptions, LoopOutcome, Message, Model, Response, ToolCall, ToolResult,
@@ -12,10 +12,10 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::workbench::Workbench;
 
-/// What a response of the model leads to.
+/// What follows a response of the model.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ProcessedResponse {
-    /// The model is done. This is its text.
+    /// The model has finished. This is its text.
     Done(String),
     /// Tools ran. Send the response and these results in one message (see
     /// [`format_tool_results_message`](conjure_conversation::format_tool_results_message)).
@@ -82,7 +82,7 @@ pub fn loop_options(config: &Config) -> LoopOptions {
 /// let skills = conjure::load("../../fixtures/skills")?.skills;
 /// let workbench = Workbench::open(skills, &config, ContextOptions::default()).await?;
 ///
-/// // Where the host's own client would send the request. This one says two things, whatever it is asked.
+/// // The embedder's client would send the request here. This one gives two fixed answers.
 /// let model = model_fn(|request: Request| async move {
 ///     let body = match request.call {
 ///         1 => r#"{"stop_reason": "tool_use", "content": [{"type": "tool_use", "id": "toolu_1", "name": "bash_tool",
@@ -133,10 +133,10 @@ pub fn final_text(outcome: &LoopOutcome) -> Result<String, Error> {
     }
 }
 
-/// What a turn's end is, in the specification's errors (12.1): none, where the model answered. `model_calls`: how often the
-/// model was called in it.
+/// The specification's error (12.1) for the end of a turn; `None` if the model answered. `model_calls` is the number of
+/// model calls in the turn.
 ///
-/// `MaxIterationsReached`, `ApiError`, `ExecutionTimeout`; `ExecutionFailed` for what the specification has no kind for, such
+/// `MaxIterationsReached`, `ApiError`, `ExecutionTimeout`; `ExecutionFailed` where the specification has no kind, such
 /// as a refusal or another limit.
 #[must_use]
 pub fn stop_error(stop: &TurnStop, model_calls: u32) -> Option<Error> {

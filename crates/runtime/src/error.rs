@@ -16,27 +16,27 @@ use conjure_toolbox::ToolboxError;
 /// The eleven kinds of error (specification 12.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// No skill has that name.
+    /// No skill has this name.
     SkillNotFound,
-    /// A `SKILL.md` has no frontmatter that can be read.
+    /// The frontmatter of a `SKILL.md` is missing or invalid.
     InvalidFrontmatter,
-    /// A skill's folder is not what a skill must be.
+    /// A skill's directory is not valid.
     InvalidSkillStructure,
-    /// A file or folder is not there.
+    /// A file or directory does not exist.
     FileNotFound,
-    /// A file or folder may not be reached.
+    /// A file or directory cannot be accessed.
     PermissionDenied,
     /// A command failed.
     ExecutionFailed,
     /// A command, a tool call or a whole run took too long.
     ExecutionTimeout,
-    /// There is no container engine.
+    /// No container engine is available.
     DockerUnavailable,
-    /// A sandbox could not be made, or was lost.
+    /// A sandbox could not be created, or was lost.
     ContainerError,
     /// The model's service, or the embedder's own client for it, failed.
     ApiError,
-    /// The model was called as often as allowed, and was not done.
+    /// The model was called as often as allowed and had not finished.
     MaxIterationsReached,
 }
 
@@ -74,12 +74,12 @@ pub enum Error {
     /// No skill has that name.
     #[error("skill `{name}` not found")]
     SkillNotFound {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// The names that there are.
+        /// The existing names.
         available: Vec<String>,
     },
-    /// A `SKILL.md` has no frontmatter that can be read.
+    /// The frontmatter of a `SKILL.md` is missing or invalid.
     #[error("{reason}")]
     InvalidFrontmatter {
         /// The `SKILL.md`.
@@ -89,68 +89,68 @@ pub enum Error {
         /// The error of the skill crate, with all findings.
         source: Option<Box<SkillError>>,
     },
-    /// A skill's folder is not what a skill must be.
+    /// A skill's directory is not valid.
     #[error("{reason}")]
     InvalidSkillStructure {
-        /// The folder, or the file in it that is at fault.
+        /// The directory, or the invalid file in it.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
         /// The error of the skill crate.
         source: Option<Box<SkillError>>,
     },
-    /// A file or folder is not there.
+    /// A file or directory does not exist.
     #[error("{reason}")]
     FileNotFound {
-        /// What was looked for.
+        /// The missing path.
         path: PathBuf,
-        /// What it was needed for.
+        /// Why it is needed.
         reason: String,
     },
-    /// A file or folder may not be reached.
+    /// A file or directory cannot be accessed.
     #[error("{reason}")]
     PermissionDenied {
-        /// What was to be reached.
+        /// The path.
         path: PathBuf,
-        /// Who refused, and why.
+        /// What refused the access, and why.
         reason: String,
     },
-    /// A command failed, or a call was not what it must be.
+    /// A command failed, or a tool call was invalid.
     #[error("{reason}")]
     ExecutionFailed {
-        /// What was to be done.
+        /// The command or call.
         command: String,
-        /// Its exit code, where it ran and exited.
+        /// Its exit code, if it ran and exited.
         exit_code: Option<i32>,
-        /// What it wrote, head and tail.
+        /// Its output: the beginning and the end.
         output: String,
         /// What happened, for people.
         reason: String,
     },
-    /// Something took too long, and was ended.
+    /// Something took too long and was ended.
     #[error("{reason}")]
     ExecutionTimeout {
         /// What took too long.
         reason: String,
     },
-    /// There is no container engine.
+    /// No container engine is available.
     #[error("no container engine: {reason}")]
     DockerUnavailable {
-        /// Where it was looked for, and what happened.
+        /// The addresses that were tried, and what happened.
         reason: String,
     },
-    /// A sandbox could not be made, or was lost.
+    /// A sandbox could not be created, or was lost.
     #[error("{message}")]
     Container {
         /// What happened.
         message: String,
-        /// The sandbox's own error, where it gave one.
+        /// The sandbox's own error, if there is one.
         source: Option<SandboxError>,
     },
     /// The model's service, or the embedder's own client for it, failed.
     #[error("the model failed: {0}{request}", request = request_suffix(.0))]
     Api(#[from] ModelError),
-    /// The model was called as often as allowed, and was not done.
+    /// The model was called as often as allowed and had not finished.
     #[error("the model was called {iterations} {} and is not done", if *iterations == 1 { "time" } else { "times" })]
     MaxIterationsReached {
         /// How often it was called.
@@ -159,7 +159,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Which of the eleven kinds it is.
+    /// The kind of the error.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         match self {
@@ -198,7 +198,7 @@ impl Error {
         }
     }
 
-    /// How to mend it, if that is known.
+    /// How to mend it, if known.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         Some(match self {
@@ -310,14 +310,14 @@ impl From<LoopError> for Error {
     }
 }
 
-/// The embedder's client received something that is no response.
+/// The embedder's client received something that is not a response.
 impl From<ParseError> for Error {
     fn from(error: ParseError) -> Self {
         Self::Api(ModelError::new(ModelErrorKind::Protocol, error.to_string()))
     }
 }
 
-/// The value is no tool call.
+/// The value is not a tool call.
 impl From<ParseToolUseError> for Error {
     fn from(error: ParseToolUseError) -> Self {
         Self::Api(ModelError::new(ModelErrorKind::Protocol, error.to_string()))

@@ -1,4 +1,4 @@
-//! What the model sees of skills (specification 5.1, 10), as functions.
+//! Functions for what the model reads about skills (specification 5.1, 10).
 
 use std::borrow::Borrow;
 
@@ -21,8 +21,8 @@ pub fn system_prompt<S: Borrow<Skill>>(skills: &[S]) -> String {
     conjure_prompt::generate(skills.iter().map(Borrow::borrow), &PromptOptions::default())
 }
 
-/// A whole system prompt: the embedder's base prompt, then the description of the skills (specification 10). The instructions of
-/// skills that were loaded are not in it: [`Workbench::composer`](crate::Workbench::composer) tells these, too.
+/// A complete system prompt: the embedder's base prompt, then the description of the skills (specification 10). It does
+/// not contain the instructions of loaded skills; [`Workbench::composer`](crate::Workbench::composer) adds them.
 #[must_use]
 pub fn build_system_prompt<S: Borrow<Skill>>(
     base_prompt: &str,

@@ -15,13 +15,13 @@ use crate::error::Error;
 /// How long the start of a sandbox may take.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Makes the sandbox of the configuration's kind for this context, and prepares it.
+/// Creates and prepares a sandbox of the configured kind for this context.
 ///
-/// End it with [`Executor::cleanup`] before the context is dropped: what runs in it works in the context's folder.
+/// Call [`Executor::cleanup`] before the context is dropped, because the sandbox works in the context's directory.
 ///
 /// # Errors
-/// When the kind cannot enforce what the configuration demands of it, for isolation is never silently weakened; when the
-/// machine does not permit it; when the sandbox cannot be made.
+/// If the kind cannot enforce a required boundary, because isolation is never silently weakened; if the machine does
+/// not permit it; if the sandbox cannot be created.
 pub async fn open_sandbox(config: &Config, context: &SessionContext) -> Result<Arc<dyn Executor>, Error> {
     let connector = connector(config, config.executor(), context.data())?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);

@@ -8,8 +8,8 @@ use conjure_skill::{Discovery, DiscoveryLimits, Mode, Skill, discover};
 use crate::config::Config;
 use crate::error::Error;
 
-/// Loads the metadata of all skills beneath a folder (specification 5.1); bodies are read on demand. What cannot be
-/// loaded is told in the diagnostics, and logged, and hides nothing else.
+/// Loads the metadata of all skills beneath a directory (specification 5.1). Bodies are read on demand. Skills that
+/// cannot be loaded are reported in the diagnostics and logged; the others are loaded.
 ///
 /// ```
 /// let found = conjure::load("../../fixtures/skills")?;
@@ -20,15 +20,15 @@ use crate::error::Error;
 /// ```
 ///
 /// # Errors
-/// When the folder is not there.
+/// If the directory does not exist.
 pub fn load(path: impl AsRef<Path>) -> Result<Discovery, Error> {
     load_all([path.as_ref()])
 }
 
-/// Loads the skills of several folders; of two with one name, that of the earlier folder stays.
+/// Loads the skills of several directories. If two have the same name, the one of the earlier directory is kept.
 ///
 /// # Errors
-/// When one of the folders is not there.
+/// If one of the directories does not exist.
 pub fn load_all(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Result<Discovery, Error> {
     let found = conjure_skill::load_all(paths)?;
     warn(&found);
@@ -43,26 +43,27 @@ pub fn load_configured(config: &Config, project: Option<&Path>) -> Discovery {
     found
 }
 
-/// What is recoverable is logged as a warning (specification 12.2).
+/// Logs recoverable problems as warnings (specification 12.2).
 fn warn(found: &Discovery) {
     for diagnostic in &found.diagnostics {
         tracing::warn!("{diagnostic}");
     }
 }
 
-/// Loads a `.skill` package (specification 5.1, 6.3), with the default limits. It is unpacked into a private folder
-/// that goes when the skill and its clones do.
+/// Loads a `.skill` package (specification 5.1, 6.3) with the default limits. It is unpacked into a private directory,
+/// which is removed with the skill and its clones.
 ///
 /// # Errors
-/// When the package is not there, is not one, exceeds a limit, or its skill is not valid; the error names the entry.
+/// If the package does not exist, is not a package, exceeds a limit, or contains an invalid skill. The error names the
+/// entry.
 pub fn load_skill_file(path: impl AsRef<Path>) -> Result<Skill, Error> {
     Ok(conjure_skill::load_skill_file(path, Mode::Lenient)?)
 }
 
-/// The skill of this name.
+/// The skill with this name.
 ///
 /// # Errors
-/// When there is none; the error holds the names that there are.
+/// If there is none. The error contains the existing names.
 pub fn find_skill<'s, S: Borrow<Skill>>(skills: &'s [S], name: &str) -> Result<&'s Skill, Error> {
     let mut all = skills.iter().map(Borrow::borrow);
     all.find(|skill| skill.name().as_str() == name).ok_or_else(|| Error::SkillNotFound {
@@ -74,15 +75,15 @@ pub fn find_skill<'s, S: Borrow<Skill>>(skills: &'s [S], name: &str) -> Result<&
 /// The instructions of a skill: the text of its `SKILL.md` without the frontmatter (specification 5.1).
 ///
 /// # Errors
-/// When the file is gone or cannot be read.
+/// If the file was removed or cannot be read.
 pub fn load_body(skill: &Skill) -> Result<String, Error> {
     Ok(skill.body()?)
 }
 
-/// The bytes of a file of a skill, by its path relative to the skill's folder (specification 5.1).
+/// The bytes of a file of a skill, by its path relative to the skill's directory (specification 5.1).
 ///
 /// # Errors
-/// When the file is not there, is no regular file, leads out of the folder, or is larger than 32 MiB.
+/// If the file does not exist, is not a regular file, leads out of the directory, or is larger than 32 MiB.
 pub fn read_resource(skill: &Skill, relative: impl AsRef<Path>) -> Result<Vec<u8>, Error> {
     Ok(skill.read_resource(relative)?)
 }

@@ -148,8 +148,8 @@ impl Workbench {
         self.context.as_ref()
     }
 
-    /// The paths for the prompt, as the sandbox has them, and how the model gets at skills, as configured. By default
-    /// it loads them with a tool.
+    /// The paths for the prompt, as the sandbox has them, and how the model gets skills, as configured. By default it
+    /// loads them with a tool.
     #[must_use]
     pub fn prompt_options(&self) -> PromptOptions {
         self.prompting.clone()
@@ -164,8 +164,8 @@ impl Workbench {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The composer of what the model gets beside the messages: this base prompt, the workspace, the skills, the
-    /// tools, and the instructions of active skills.
+    /// The composer of system prompt and tools: this base prompt, the workspace, the skills, the tools, and the
+    /// instructions of active skills.
     #[must_use]
     pub fn composer(&self, base_prompt: &str) -> SkillComposer {
         SkillComposer::for_session(base_prompt, &self.session_skills, self.definitions(), &self.prompting)
@@ -194,13 +194,13 @@ impl Workbench {
         self.executor.cleanup().await;
     }
 
-    /// Gives the context back, with what was produced in its folder, and drops the sandbox.
+    /// Returns the context, with the files in its directory, and drops the sandbox.
     #[must_use]
     pub fn into_context(self) -> Option<SessionContext> {
         self.context
     }
 
-    /// Ends everything that runs in the sandbox, waits for it, and gives the context back.
+    /// Ends everything that runs in the sandbox, waits for it, and returns the context.
     pub async fn close(self) -> Option<SessionContext> {
         self.cleanup().await;
         self.into_context()

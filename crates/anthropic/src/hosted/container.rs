@@ -1,4 +1,4 @@
-//! What a request says of the container that it wants: skills, the tool that runs in it, the betas that both need
+//! The `container` field of a request: skills, the code execution tool, and the betas that both need
 //! (`reference/skills-files-api.md`). Plain JSON, for any client.
 
 use conjure_base::ContainerId;
@@ -8,23 +8,23 @@ use serde_json::{Value, json};
 use crate::config::ApiProfile;
 use crate::hosted::{FileId, SkillId};
 
-/// How many skills a request may name, unless the host says otherwise.
+/// The default limit of the skills in a request.
 pub const MAX_SKILLS: usize = 8;
 
-/// The name under which a model calls the tool.
+/// The name under which the model calls the tool.
 pub(crate) const TOOL_NAME: &str = "code_execution";
 
 /// The betas of hosted execution, in the order in which the seed names them.
 const BETAS: [&str; 3] = ["code-execution-2025-08-25", "skills-2025-10-02", "files-api-2025-04-14"];
 
-/// Who made a skill.
+/// Who published a skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SkillSource {
-    /// The service itself: `xlsx`, `pptx`, `docx`, `pdf`.
+    /// The service: `xlsx`, `pptx`, `docx`, `pdf`.
     Anthropic,
-    /// The host, who uploaded it.
+    /// The embedder, who uploaded it.
     Custom,
-    /// Somebody that this version does not know. Such a skill cannot be asked for in a container.
+    /// A publisher that this version does not know. A request cannot use such a skill.
     Other(String),
 }
 
@@ -50,7 +50,7 @@ impl From<&str> for SkillSource {
     }
 }
 
-/// A skill as a request asks for it.
+/// A skill in the form of requests.
 fn to_json(skill: &HostedSkill) -> Value {
     let source = match skill.source {
         HostedSource::Anthropic => "anthropic",
@@ -59,27 +59,27 @@ fn to_json(skill: &HostedSkill) -> Value {
     json!({"type": source, "skill_id": skill.id, "version": skill.version})
 }
 
-/// Skills that no request can ask for.
+/// Skills that no request can use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContainerError {
-    /// More than the service takes.
+    /// More skills than the service accepts.
     #[error("{count} hosted skills are too many for one request, which takes {most}; leave some out")]
     TooManySkills {
-        /// How many there are.
+        /// The number of skills.
         count: usize,
-        /// How many there may be.
+        /// The allowed number.
         most: usize,
     },
     /// A skill without an id or a version.
     #[error("hosted skill number {place} has no {what}; name it, or take `latest` as its version")]
     Empty {
-        /// Its place among the skills, from 1.
+        /// Its position among the skills, from 1.
         place: usize,
         /// `id` or `version`.
         what: &'static str,
     },
-    /// The same skill twice.
+    /// A skill is named twice.
     #[error("the hosted skill `{id}` is named twice; name it once, in one version")]
     Duplicate {
         /// Its id.
@@ -87,7 +87,7 @@ pub enum ContainerError {
     },
 }
 
-/// The `container` of a request that wants these skills, at most [`MAX_SKILLS`] of them.
+/// The `container` field of a request with these skills, at most [`MAX_SKILLS`].
 ///
 /// ```
 /// use conjure_anthropic::hosted::{HostedSkill, container_config};
@@ -104,7 +104,7 @@ pub fn container_config(skills: &[HostedSkill]) -> Result<Value, ContainerError>
     container_config_of(skills, MAX_SKILLS)
 }
 
-/// The same with another limit.
+/// The `container` field with another limit of skills.
 ///
 /// # Errors
 /// [`ContainerError`].
@@ -113,12 +113,12 @@ pub fn container_config_of(skills: &[HostedSkill], most: usize) -> Result<Value,
     Ok(json!({"skills": skills_json(skills)}))
 }
 
-/// These skills as a request asks for them, whether or not it can.
+/// These skills in the form of requests, unchecked.
 pub(crate) fn skills_json(skills: &[HostedSkill]) -> Value {
     skills.iter().map(to_json).collect()
 }
 
-/// Whether a request can ask for these.
+/// Checks whether a request can use these skills.
 pub(crate) fn check(skills: &[HostedSkill], most: usize) -> Result<(), ContainerError> {
     if skills.len() > most {
         return Err(ContainerError::TooManySkills { count: skills.len(), most });
@@ -139,7 +139,7 @@ pub(crate) fn check(skills: &[HostedSkill], most: usize) -> Result<(), Container
     Ok(())
 }
 
-/// The same `container`, but the one of this id: what was left in it is there again.
+/// Adds the id of a container, so that the request reuses it with its files.
 #[must_use]
 pub fn with_container_id(container: Value, id: &ContainerId) -> Value {
     match container {
@@ -151,8 +151,8 @@ pub fn with_container_id(container: Value, id: &ContainerId) -> Value {
     }
 }
 
-/// The headers that a request under the beta profile must have beside those of its client. Under the current one there
-/// are none: see [`ApiProfile::hosted_betas`].
+/// The additional headers of a request under the beta profile. The current profile needs none: see
+/// [`ApiProfile::hosted_betas`].
 #[must_use]
 pub fn beta_headers() -> Vec<(String, String)> {
     vec![("anthropic-beta".to_owned(), BETAS.join(","))]
@@ -169,18 +169,18 @@ impl ApiProfile {
     }
 }
 
-/// Which version of the tool that runs code in the service's containers.
+/// The version of the code execution tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CodeExecution {
     /// `code_execution_20250825`: the shell and the editor.
     #[default]
     V20250825,
-    /// `code_execution_20260120`: and what Python remembers from call to call.
+    /// `code_execution_20260120`: also a Python state that lasts between calls.
     V20260120,
     /// `code_execution_20260521`
     V20260521,
-    /// The one of this type, which this version does not know.
+    /// A version that this program does not know, by its type.
     Other(String),
 }
 
@@ -197,13 +197,13 @@ impl CodeExecution {
     }
 }
 
-/// The tool that a request with hosted skills must hold.
+/// The tool that a request with hosted skills must contain.
 #[must_use]
 pub fn code_execution_tool(version: &CodeExecution) -> Value {
     json!({"type": version.as_wire(), "name": TOOL_NAME})
 }
 
-/// The block of a user's message that puts an uploaded file into the container.
+/// The content block that puts an uploaded file into the container.
 #[must_use]
 pub fn container_upload(file: &FileId) -> Value {
     json!({"type": "container_upload", "file_id": file.as_str()})

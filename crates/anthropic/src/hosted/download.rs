@@ -1,7 +1,7 @@
-//! Content on its way from the service: read piece by piece, bounded, and known to be whole at its end.
+//! A download from the service: read piece by piece, limited in size, and checked for completeness at its end.
 //!
-//! Dropped, it closes its connection. Nothing is written anywhere: that is for the caller, who should write beside the
-//! place and rename at the end, since a download may break at any piece.
+//! Dropping it closes its connection. It writes nothing; the caller should write to a temporary file and rename it at
+//! the end, because a download may break at any piece.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::client_state::ClientState;
 use crate::hosted::{FileMetadata, HostedError, HostedErrorKind, HostedLimits};
 use crate::wire::REQUEST_ID_HEADERS;
 
-/// A download under way.
+/// A running download.
 pub struct Download {
     shared: Arc<ClientState>,
     response: Response,
@@ -25,7 +25,7 @@ pub struct Download {
     deadline: Deadline,
     transfer: Duration,
     received: u64,
-    /// How large it must be at its end, where that is known.
+    /// The size that it must have at its end, if known.
     size: Option<u64>,
     limit: u64,
     is_over: bool,
@@ -53,13 +53,13 @@ impl Download {
         }
     }
 
-    /// What the service says of the file; none of a skill's version.
+    /// The metadata of the file; `None` for a skill's version.
     #[must_use]
     pub const fn record(&self) -> Option<&FileMetadata> {
         self.record.as_ref()
     }
 
-    /// Its name as the service says it; see [`FileMetadata::safe_name`].
+    /// Its name at the service; see [`FileMetadata::safe_name`].
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.record.as_ref().map(|record| record.name.as_str())
@@ -73,17 +73,17 @@ impl Download {
         of_record.filter(|media_type| !media_type.is_empty()).or_else(of_head)
     }
 
-    /// Its size in bytes, where it is known before its end.
+    /// Its size in bytes, if known in advance.
     #[must_use]
     pub const fn size(&self) -> Option<u64> {
         self.size
     }
 
-    /// The next piece; nothing at its end, which then is the true one.
+    /// The next piece; `None` at the end, after the size was checked.
     ///
     /// # Errors
-    /// [`HostedErrorKind::Cut`] when it ends too early, [`HostedErrorKind::OverLimit`] when it is too large. After an
-    /// error there is nothing more.
+    /// [`HostedErrorKind::Cut`] if it ends too early, [`HostedErrorKind::OverLimit`] if it is too large. Nothing
+    /// follows an error.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, HostedError> {
         if self.is_over {
             return Ok(None);
@@ -127,10 +127,10 @@ impl Download {
         Ok(Some(chunk))
     }
 
-    /// All of it.
+    /// The complete content.
     ///
     /// # Errors
-    /// As [`Download::chunk`].
+    /// As for [`Download::chunk`].
     pub async fn bytes(mut self) -> Result<Vec<u8>, HostedError> {
         let mut all = Vec::new();
         while let Some(chunk) = self.chunk().await? {
@@ -139,7 +139,7 @@ impl Download {
         Ok(all)
     }
 
-    /// Its pieces, as a stream.
+    /// The pieces as a stream.
     pub fn into_stream(self) -> impl Stream<Item = Result<Bytes, HostedError>> + Send {
         stream::unfold(self, |mut download| async move {
             download.chunk().await.transpose().map(|chunk| (chunk, download))

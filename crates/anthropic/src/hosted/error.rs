@@ -1,4 +1,4 @@
-//! Why a call of the Skills or Files API failed. No error shows the key.
+//! The errors of the Skills and Files APIs. No error shows the key.
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,50 +22,50 @@ pub struct HostedError {
     source: Option<Box<SkillError>>,
 }
 
-/// The classes of failure.
+/// The kinds of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HostedErrorKind {
     /// 401: the service does not know the key.
     WrongKey,
-    /// 403: the key may not do this.
+    /// 403: the key does not permit this.
     Forbidden,
-    /// 404: there is no such skill, version or file, or not any more.
+    /// 404: there is no such skill, version or file.
     NotFound,
     /// 409: another call is changing it.
     Conflict,
-    /// 413: the service finds it too large.
+    /// 413: it is too large for the service.
     TooLarge,
     /// 429: too many calls under this key.
     RateLimited,
-    /// Another refusal: the message says what the service wants.
+    /// Another refusal. The message contains the service's reason.
     Refused,
-    /// 5xx: the service fails, or is overloaded.
+    /// 5xx: the service failed or is overloaded.
     Service,
-    /// No connection, or it broke before the answer began.
+    /// There was no connection, or it broke before the response began.
     Connection,
-    /// The answer ended, or broke, before it was whole.
+    /// The response ended or broke before it was complete.
     Cut,
     /// A deadline passed.
     Timeout,
-    /// The answer is not what the protocol says.
+    /// The response violates the protocol.
     Protocol,
-    /// Above a limit of this client; nothing was sent, or no more is read.
+    /// A limit of this client was exceeded. Nothing was sent, or reading stopped.
     OverLimit,
-    /// What was to be uploaded is no valid skill, or cannot be read; nothing was sent.
+    /// The skill to upload is invalid or cannot be read. Nothing was sent.
     InvalidSkill,
-    /// A local file cannot be read or has changed while it was sent.
+    /// A local file cannot be read, or changed while it was sent.
     Unreadable,
-    /// An id that cannot stand in a path; nothing was sent.
+    /// The id is not valid in a path. Nothing was sent.
     InvalidId,
 }
 
-/// Whether what was asked for may have happened.
+/// Whether the request may have been carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// It has not.
+    /// It was not.
     NotDone,
-    /// Nobody knows: the request may have arrived, and the answer has not.
+    /// It is unknown: the request may have arrived, and there was no response.
     Unknown,
 }
 
@@ -83,7 +83,7 @@ impl HostedError {
         }
     }
 
-    /// An answer of the service that is no success.
+    /// An error response of the service.
     pub(crate) fn status(status: u16, said: ServiceError, retry_after: Option<Duration>) -> Self {
         let kind = match status {
             401 => HostedErrorKind::WrongKey,
@@ -111,7 +111,7 @@ impl HostedError {
         }
     }
 
-    /// A failure on the way.
+    /// A failure of the connection.
     pub(crate) fn of_failure(failure: AttemptError) -> Self {
         let AttemptError { error, .. } = failure;
         let kind = match error.kind {
@@ -128,7 +128,7 @@ impl HostedError {
         }
     }
 
-    /// What was to be uploaded cannot be.
+    /// The skill to upload is invalid.
     pub(crate) fn of_skill(error: SkillError) -> Self {
         let is_limit = match &error {
             SkillError::TooLarge { .. } => true,
@@ -145,7 +145,7 @@ impl HostedError {
         Self::new(HostedErrorKind::Unreadable, format!("cannot read `{}`: {reason}", path.display()))
     }
 
-    /// The same, of a request that the service may have acted on.
+    /// The same error for a request that the service may have carried out.
     pub(crate) fn with_unknown_outcome(mut self) -> Self {
         self.outcome = Outcome::Unknown;
         self
@@ -161,25 +161,25 @@ impl HostedError {
         self
     }
 
-    /// Its class.
+    /// The kind.
     #[must_use]
     pub const fn kind(&self) -> HostedErrorKind {
         self.kind
     }
 
-    /// The HTTP status, where the service answered.
+    /// The HTTP status, if the service responded.
     #[must_use]
     pub const fn status_code(&self) -> Option<u16> {
         self.status
     }
 
-    /// The service's own code of the cause (`file_expired`), where it gives one.
+    /// The service's own error code (such as `file_expired`), if there is one.
     #[must_use]
     pub fn code(&self) -> Option<&str> {
         self.code.as_deref()
     }
 
-    /// How long to wait, where the service said so.
+    /// How long to wait, if the service said so.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
         self.retry_after
@@ -191,14 +191,14 @@ impl HostedError {
         self.request_id.as_deref()
     }
 
-    /// Whether the service may have done it although this is an error: an upload whose answer was lost. List what is there
-    /// before it is sent again.
+    /// Whether the service may have carried out the request nevertheless, such as an upload whose response was lost.
+    /// List the existing items before you send it again.
     #[must_use]
     pub fn may_have_happened(&self) -> bool {
         self.outcome == Outcome::Unknown
     }
 
-    /// Whether the same call may well succeed later, and does no harm if it is made again.
+    /// Whether the same call may succeed later, and is harmless if repeated.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         use HostedErrorKind as Kind;

@@ -1,21 +1,22 @@
-//! Which files an answer says that were made in its container.
+//! Finds the ids of files that a response reports as created in its container.
 //!
-//! They stand in the results of the service's own tools, in the lists of outputs within them: never in the calls, never
-//! in what a program printed, never in an error. (The seed looked in the calls.) And which file a block of the user's puts there.
+//! They are in the results of the service's own tools, in the lists of outputs: never in calls, never in what a program
+//! printed, never in an error. (The seed searched the calls.) It also finds the file that a content block of the user
+//! puts into the container.
 
 use conjure_conversation::{Block, BlockKind};
 use serde_json::Value;
 
 use crate::hosted::FileId;
 
-/// How the type of a result ends that may hold files: `bash_code_execution_tool_result`,
-/// `text_editor_code_execution_tool_result`, `code_execution_tool_result`, and what comes next year.
+/// The end of the types of results that may contain files: `bash_code_execution_tool_result`,
+/// `text_editor_code_execution_tool_result`, `code_execution_tool_result`, and future ones.
 const RESULT: &str = "code_execution_tool_result";
 /// The type of a block that puts a file into a container.
 const UPLOAD: &str = "container_upload";
 
-/// The ids of the files in an answer of the Messages API, or in a list of its content blocks: each once, in the order in
-/// which they stand there. What is neither has none.
+/// The ids of the files in a response of the Messages API, or in a list of its content blocks: each once, in order.
+/// Other values have none.
 #[must_use]
 pub fn extract_file_ids(response: &Value) -> Vec<FileId> {
     let content = response.get("content").unwrap_or(response);
@@ -26,7 +27,7 @@ pub fn extract_file_ids(response: &Value) -> Vec<FileId> {
     found
 }
 
-/// The same, of an answer's blocks.
+/// The ids of the files in a response's blocks.
 #[must_use]
 pub fn produced_files(content: &[Block]) -> Vec<FileId> {
     let mut found = Vec::new();

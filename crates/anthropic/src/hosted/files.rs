@@ -1,4 +1,4 @@
-//! The Files API: what goes into containers, and what was made in them.
+//! The Files API: files for containers, and files that were created in them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct Files {
     limits: HostedLimits,
 }
 
-/// A file that is to be uploaded.
+/// A file to upload.
 #[derive(Clone)]
 pub struct FileUpload {
     source: Source,
@@ -39,12 +39,12 @@ enum Source {
 }
 
 impl FileUpload {
-    /// The plain file at this path, under its own name. It is read while it is sent.
+    /// The regular file at this path, under its own name. It is read while it is sent.
     pub fn from_path(path: impl Into<PathBuf>) -> Self {
         Self { source: Source::Path(path.into()), name: None, media_type: None, on_progress: None }
     }
 
-    /// An open plain file, from its start, under this name. It is read while it is sent.
+    /// An open regular file, from its start, under this name. It is read while it is sent.
     pub fn from_file(name: impl Into<String>, file: std::fs::File) -> Self {
         Self {
             source: Source::Open(Arc::new(file)),
@@ -64,21 +64,21 @@ impl FileUpload {
         }
     }
 
-    /// Under this name.
+    /// Sets the name.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Of this content type; without it the name tells.
+    /// Sets the content type; by default the name determines it.
     #[must_use]
     pub fn with_media_type(mut self, media_type: impl Into<String>) -> Self {
         self.media_type = Some(media_type.into());
         self
     }
 
-    /// Tells of each piece that was handed to the connection. It must not block.
+    /// Sets a function that is called for each piece that was given to the connection. It must not block.
     #[must_use]
     pub fn on_progress(mut self, tell: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.on_progress = Some(Arc::new(tell));
@@ -95,7 +95,7 @@ impl Client {
 }
 
 impl Files {
-    /// With these limits.
+    /// Sets the limits.
     #[must_use]
     pub const fn with_limits(mut self, limits: HostedLimits) -> Self {
         self.limits = limits;
@@ -113,11 +113,11 @@ impl Files {
         IndexKey { service: transport.base_url().to_owned(), key: transport.key_digest() }
     }
 
-    /// Uploads a file. A block [`container_upload`](crate::hosted::container_upload) puts it into a container.
+    /// Uploads a file. A content block [`container_upload`](crate::hosted::container_upload) puts it into a container.
     ///
     /// # Errors
-    /// [`HostedError`]; before anything is sent where the file cannot be read or is above the limit. One that
-    /// [may have happened](HostedError::may_have_happened) is not tried again.
+    /// [`HostedError`]. If the file cannot be read or exceeds the limit, nothing was sent. A request that [may have
+    /// happened](HostedError::may_have_happened) is not repeated.
     pub async fn upload(&self, upload: FileUpload) -> Result<FileMetadata, HostedError> {
         let FileUpload { source, name, media_type, on_progress } = upload;
         let (content, size, own_name) = match source {
@@ -147,7 +147,7 @@ impl Files {
             .await
     }
 
-    /// All files, page after page.
+    /// All files, fetched page by page.
     #[must_use]
     pub fn list(&self) -> Items<FileMetadata> {
         let files = self.clone();
@@ -157,7 +157,7 @@ impl Files {
         })
     }
 
-    /// One page of files: of at most `limit` (the service's own number where none is said), from `at`.
+    /// One page of files, starting at `at`, with at most `limit` entries (by default the service's own number).
     ///
     /// # Errors
     /// [`HostedError`].
@@ -170,7 +170,7 @@ impl Files {
         self.shared.record(ask, &self.limits, parse).await
     }
 
-    /// What the service says of a file.
+    /// The metadata of a file.
     ///
     /// # Errors
     /// [`HostedError`].
@@ -178,11 +178,11 @@ impl Files {
         self.shared.json(ApiRequest::get(Api::Files, vec!["files", file.as_str()]), &self.limits).await
     }
 
-    /// The content of a file, with its name, type and size. The service gives out what tools have made, not what was
-    /// uploaded.
+    /// The content of a file, with its name, type and size. The service returns files that tools created, and not
+    /// uploaded ones.
     ///
     /// # Errors
-    /// [`HostedError`]; [`HostedErrorKind::OverLimit`] when it is larger than the limit.
+    /// [`HostedError`]; [`HostedErrorKind::OverLimit`] if it is larger than the limit.
     pub async fn download(&self, file: &FileId) -> Result<Download, HostedError> {
         let record = self.metadata(file).await?;
         if record.size > self.limits.download_bytes {
@@ -209,7 +209,7 @@ impl Files {
     }
 }
 
-/// How large an open file is.
+/// The size of an open file.
 async fn measured(file: Arc<std::fs::File>) -> Result<(Content, u64, Option<String>), HostedError> {
     let measured = tokio::task::spawn_blocking(move || {
         let size = file.metadata().map(|metadata| metadata.len());
@@ -221,7 +221,7 @@ async fn measured(file: Arc<std::fs::File>) -> Result<(Content, u64, Option<Stri
     Ok((Content::File(file, PathBuf::from("(an open file)")), size, None))
 }
 
-/// Opens a plain file where it may block.
+/// Opens a regular file on a blocking thread.
 async fn open(path: PathBuf) -> Result<(Content, u64, Option<String>), HostedError> {
     let opened = tokio::task::spawn_blocking(move || {
         let unreadable = |reason: &dyn std::fmt::Display| HostedError::unreadable(&path, reason);

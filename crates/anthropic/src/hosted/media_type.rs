@@ -1,12 +1,12 @@
-//! The content type of an uploaded file, by its name: as the official SDK tells it (Python's own table).
+//! The content type of an uploaded file, by its name, as the official SDK determines it (Python's own table).
 
-/// What is of no known type.
+/// The type of unknown files.
 const BYTES: &str = "application/octet-stream";
 
-/// Endings that say how a file is compressed, not what it is.
+/// Extensions that name a compression, and not a type.
 const ENCODINGS: [&str; 5] = ["gz", "bz2", "xz", "br", "zst"];
 
-/// Endings, in their order, and types.
+/// Extensions in order, and their types.
 const TYPES: [(&str, &str); 69] = [
     ("7z", "application/x-7z-compressed"),
     ("aac", "audio/aac"),
@@ -93,7 +93,7 @@ pub(crate) fn of_name(name: &str) -> &'static str {
     of_ending(&ending)
 }
 
-/// A name before and behind its last dot; a dot at the beginning hides a file and says nothing.
+/// A name before and after its last dot. A dot at the start does not begin an extension.
 fn split(name: &str) -> Option<(&str, &str)> {
     name.rsplit_once('.').filter(|(stem, _)| !stem.trim_start_matches('.').is_empty())
 }

@@ -1,8 +1,8 @@
-//! A form of files on its way: `multipart/form-data` (RFC 7578), of known length, read while it is sent.
+//! A multipart form of files (`multipart/form-data`, RFC 7578) of known length, read while it is sent.
 //!
-//! Names are escaped as browsers and the official SDK do: `"` as `%22`, `\` doubled, control characters by their number.
-//! A form can be sent again, since what it is made of is read anew. At most one file of a skill, or one piece of a larger
-//! file, is in memory. It owns nothing that outlives it: a read under way when it is dropped ends by itself.
+//! Names are escaped as browsers and the official SDK do: `"` as `%22`, `\` doubled, control characters by their
+//! number. A form can be sent several times, because its sources are read again. At most one file of a skill, or one
+//! piece of a larger file, is in memory. A read that runs when the form is dropped ends by itself.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -20,25 +20,26 @@ use conjure_skill::Skill;
 use http_body::{Frame, SizeHint};
 use tokio::task::JoinHandle;
 
-/// How much of a body is handed on at once, in bytes.
+/// How many bytes of a body are sent at once.
 const PIECE: usize = 64 << 10;
-/// How much of a large file is read at once, in bytes.
+/// How many bytes of a large file are read at once.
 const READ: usize = 1 << 20;
 
-/// How far an upload has come.
+/// The progress of an upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// How many bytes of the request's body were handed to the connection. It begins anew when the upload does.
+    /// How many bytes of the request's body were given to the connection. It restarts from zero if the upload is
+    /// repeated.
     pub sent: u64,
-    /// How many there are.
+    /// The number of bytes in all.
     pub total: u64,
 }
 
-/// Told of each piece of an upload. It must not block.
+/// Called after each piece of an upload. It must not block.
 pub(crate) type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// A form, as it can be sent any number of times.
+/// A form, which can be sent any number of times.
 pub(crate) struct Form {
     boundary: String,
     parts: Vec<Part>,
@@ -54,21 +55,21 @@ struct Part {
     size: u64,
 }
 
-/// What a part holds.
+/// The content of a part.
 #[derive(Debug, Clone)]
 pub(crate) enum Content {
     Bytes(Bytes),
     /// A file of a skill, by its path in it.
     OfSkill(Arc<Skill>, PathBuf),
-    /// An open file, from its beginning.
+    /// An open file, read from its start.
     File(Arc<File>, PathBuf),
 }
 
-/// What a body says of itself while it is sent.
+/// The state of a body while it is sent.
 #[derive(Default)]
 pub(crate) struct FormState {
     sent: AtomicU64,
-    /// Why it could not be read to its end.
+    /// Why its sources could not be read to the end.
     broken: Mutex<Option<String>>,
     on_progress: Option<OnProgress>,
 }
@@ -83,7 +84,7 @@ impl Form {
         Self { boundary, parts: Vec::new(), length: end.len() as u64, end, state }
     }
 
-    /// With one more field that is a text.
+    /// Adds a text field.
     pub(crate) fn text(self, name: &str, value: &str) -> Self {
         let head = format!("Content-Disposition: form-data; name=\"{}\"\r\n", escaped(name));
         let content = Bytes::copy_from_slice(value.as_bytes());
@@ -91,7 +92,7 @@ impl Form {
         self.part(&head, Content::Bytes(content), size)
     }
 
-    /// With one more field that is a file of so many bytes.
+    /// Adds a file field of this size.
     pub(crate) fn file(
         self,
         name: &str,
@@ -118,7 +119,7 @@ impl Form {
         format!("multipart/form-data; boundary={}", self.boundary)
     }
 
-    /// The whole body, from its beginning.
+    /// The complete body from its start.
     pub(crate) fn body(&self) -> FormBody {
         self.state.sent.store(0, Ordering::Relaxed);
         let mut queue = VecDeque::new();
@@ -140,18 +141,18 @@ impl Form {
         }
     }
 
-    /// How many bytes were handed on.
+    /// How many bytes were sent.
     pub(crate) fn sent(&self) -> u64 {
         self.state.sent.load(Ordering::Relaxed)
     }
 
-    /// Why the body broke, if it did.
+    /// Why the body failed, if it did.
     pub(crate) fn broken(&self) -> Option<String> {
         self.state.broken.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// The text as a name within quotes.
+/// Escapes a text as a quoted name.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -177,7 +178,7 @@ enum Piece {
     },
 }
 
-/// A body under way.
+/// A body that is being sent.
 pub(crate) struct FormBody {
     queue: VecDeque<Piece>,
     reading: Option<JoinHandle<io::Result<Vec<Piece>>>>,
@@ -247,7 +248,7 @@ impl FormBody {
     }
 }
 
-/// Reads on: what was read, and the rest.
+/// Reads the next pieces. Returns them, and the rest.
 fn read(source: Content, at: u64, size: u64) -> io::Result<Vec<Piece>> {
     let changed = |path: &PathBuf| {
         io::Error::other(format!("`{}` has changed while it was uploaded; upload it again", path.display()))

@@ -1,7 +1,7 @@
-//! Lists that the service gives page by page.
+//! Lists that the service returns page by page.
 //!
-//! Skills and versions are paged by a token, files under the beta profile by the id of the last one. A service that would
-//! give pages for ever is stopped: by a page that follows itself, and by their number.
+//! Skills and versions are paged by a token, files under the beta profile by the id of the last one. Endless lists are
+//! detected: by a page that follows itself, and by a limit on the number of pages.
 
 use std::pin::Pin;
 
@@ -11,23 +11,23 @@ use serde::de::DeserializeOwned;
 
 use crate::hosted::{HostedError, HostedErrorKind};
 
-/// How many pages are read of one list.
+/// How many pages of a list are read at most.
 const MOST_PAGES: u32 = 10_000;
 
 /// A part of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Page<T> {
-    /// What is on it, in the service's order.
+    /// Its items in the service's order.
     pub items: Vec<T>,
-    /// Where the next one begins; none on the last.
+    /// The token of the next page; `None` on the last.
     pub next: Option<PageToken>,
 }
 
-/// Where a page begins.
+/// The position of a page in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PageToken {
-    /// The name of the query's field: `page`, or `after_id`.
+    /// The name of the query field: `page` or `after_id`.
     field: &'static str,
     value: String,
 }
@@ -44,10 +44,10 @@ impl std::fmt::Display for PageToken {
     }
 }
 
-/// All of a list, page after page.
+/// All items of a list, fetched page by page.
 pub type Items<T> = Pin<Box<dyn Stream<Item = Result<T, HostedError>> + Send>>;
 
-/// A page on the wire.
+/// A page as the service sends it.
 #[derive(Deserialize)]
 #[serde(bound = "T: DeserializeOwned")]
 struct WirePage<T> {
@@ -60,7 +60,7 @@ struct WirePage<T> {
     last_id: Option<String>,
 }
 
-/// Reads a page, whichever way it names the next one.
+/// Parses a page, in the form of either profile.
 pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<Page<T>, String> {
     let page: WirePage<T> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     let token = |field, value: Option<String>| {
@@ -116,7 +116,7 @@ where
     }))
 }
 
-/// A page on its way.
+/// A request for a page.
 pub(crate) type PageFuture<T> = Pin<Box<dyn Future<Output = Result<Page<T>, HostedError>> + Send>>;
 
 #[cfg(test)]

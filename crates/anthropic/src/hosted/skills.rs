@@ -1,4 +1,4 @@
-//! The Skills API: skills and their versions, uploaded, listed, deleted, fetched.
+//! The Skills API: upload, list, delete and download skills and their versions.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::hosted::{
 };
 use crate::messages::Client;
 
-/// How often the versions of a skill that is deleted are listed again, since others may add some.
+/// How often the versions of a skill are listed again during its deletion, because others may add some.
 const MOST_ROUNDS: u32 = 5;
 
 /// The Skills API under one key. Cheap to clone; it shares the limiter and the connections of its [`Client`].
@@ -27,7 +27,7 @@ pub struct Skills {
     limits: HostedLimits,
 }
 
-/// How a skill is uploaded.
+/// The options of an upload.
 #[derive(Clone, Default)]
 pub struct Upload {
     title: Option<String>,
@@ -35,20 +35,20 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// Without a title; the service takes the skill's name.
+    /// No title; the service uses the skill's name.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With this title for people. A version has none of its own.
+    /// Sets the title for people. A version has no title of its own.
     #[must_use]
     pub fn with_title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
         self
     }
 
-    /// Tells of each piece that was handed to the connection. It must not block.
+    /// Sets a function that is called for each piece that was given to the connection. It must not block.
     #[must_use]
     pub fn on_progress(mut self, tell: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.on_progress = Some(Arc::new(tell));
@@ -65,7 +65,7 @@ impl Client {
 }
 
 impl Skills {
-    /// With these limits.
+    /// Sets the limits.
     #[must_use]
     pub const fn with_limits(mut self, limits: HostedLimits) -> Self {
         self.limits = limits;
@@ -78,17 +78,17 @@ impl Skills {
         &self.limits
     }
 
-    /// Whose skills these are.
+    /// The account that owns these skills.
     pub(in crate::hosted) fn account(&self) -> IndexKey {
         let transport = self.shared.http.transport();
         IndexKey { service: transport.base_url().to_owned(), key: transport.key_digest() }
     }
 
-    /// Uploads the skill in this folder, or whose `SKILL.md` or `.skill` package this is, as a new one.
+    /// Uploads a new skill from its directory, its `SKILL.md` or its `.skill` package.
     ///
     /// # Errors
-    /// [`HostedError`]; before anything is sent where the skill is invalid or above a limit. One that
-    /// [may have happened](HostedError::may_have_happened) is not tried again.
+    /// [`HostedError`]. If the skill is invalid or exceeds a limit, nothing was sent. A request that [may have
+    /// happened](HostedError::may_have_happened) is not repeated.
     pub async fn upload(
         &self,
         path: impl Into<PathBuf>,
@@ -98,7 +98,7 @@ impl Skills {
         self.upload_bundle(&bundle, upload).await
     }
 
-    /// The same of a bundle that was opened before.
+    /// Uploads a new skill from an opened bundle.
     ///
     /// # Errors
     /// [`HostedError`].
@@ -125,7 +125,7 @@ impl Skills {
     /// Uploads another version of a skill. Its name must be the same.
     ///
     /// # Errors
-    /// As [`Skills::upload`].
+    /// As for [`Skills::upload`].
     pub async fn create_version(
         &self,
         skill: &SkillId,
@@ -136,7 +136,7 @@ impl Skills {
         self.create_version_of_bundle(skill, &bundle, upload).await
     }
 
-    /// The same of a bundle that was opened before.
+    /// Uploads another version from an opened bundle.
     ///
     /// # Errors
     /// [`HostedError`].
@@ -153,7 +153,7 @@ impl Skills {
             .await
     }
 
-    /// Reads and checks a skill where it may block.
+    /// Reads and checks a skill on a blocking thread.
     async fn open(&self, path: PathBuf) -> Result<SkillBundle, HostedError> {
         let limits = self.limits;
         let opened = tokio::task::spawn_blocking(move || SkillBundle::open(path, &limits)).await;
@@ -162,7 +162,7 @@ impl Skills {
         })
     }
 
-    /// All skills of this source, or of any, page after page.
+    /// All skills from this source, or from any, fetched page by page.
     #[must_use]
     pub fn list(&self, source: Option<SkillSource>) -> Items<SkillMetadata> {
         let skills = self.clone();
@@ -172,7 +172,7 @@ impl Skills {
         })
     }
 
-    /// One page of skills: of at most `limit` (the service's own number where none is said), from `at`.
+    /// One page of skills, starting at `at`, with at most `limit` entries (by default the service's own number).
     ///
     /// # Errors
     /// [`HostedError`].
@@ -188,7 +188,7 @@ impl Skills {
         self.shared.record(ask, &self.limits, parse).await
     }
 
-    /// One skill.
+    /// The metadata of a skill.
     ///
     /// # Errors
     /// [`HostedError`].
@@ -196,7 +196,7 @@ impl Skills {
         self.shared.json(ApiRequest::get(Api::Skills, vec!["skills", skill.as_str()]), &self.limits).await
     }
 
-    /// Deletes a skill without versions: the service refuses others. See [`Skills::delete_with_versions`].
+    /// Deletes a skill without versions; the service refuses others. See [`Skills::delete_with_versions`].
     ///
     /// # Errors
     /// [`HostedError`].
@@ -205,8 +205,8 @@ impl Skills {
         self.shared.delete(ask, &self.limits).await
     }
 
-    /// Deletes all versions of a skill, and then the skill. What others delete meanwhile is deleted; what is left behind
-    /// when it fails in its midst, the next call deletes.
+    /// Deletes all versions of a skill, and then the skill. Versions that others delete meanwhile count as deleted. If
+    /// it fails, the next call deletes the rest.
     ///
     /// # Errors
     /// [`HostedError`].
@@ -226,7 +226,7 @@ impl Skills {
         self.delete(skill).await
     }
 
-    /// All versions of a skill, page after page.
+    /// All versions of a skill, fetched page by page.
     #[must_use]
     pub fn versions(&self, skill: &SkillId) -> Items<VersionMetadata> {
         let (skills, skill) = (self.clone(), skill.clone());
@@ -236,7 +236,7 @@ impl Skills {
         })
     }
 
-    /// One page of versions: of at most `limit`, from `at`.
+    /// One page of versions, starting at `at`, with at most `limit` entries.
     ///
     /// # Errors
     /// [`HostedError`].
@@ -252,7 +252,7 @@ impl Skills {
             .await
     }
 
-    /// One version; [`LATEST`] is the newest one.
+    /// The metadata of a version; [`LATEST`] is the newest one.
     ///
     /// # Errors
     /// [`HostedError`].
@@ -293,7 +293,7 @@ impl Skills {
         Ok(Download::new(Arc::clone(&self.shared), response, &self.limits, None))
     }
 
-    /// The version that this stands for: paths do not take [`LATEST`].
+    /// Resolves [`LATEST`], which is not valid in paths.
     async fn resolved(&self, skill: &SkillId, version: &VersionId) -> Result<VersionId, HostedError> {
         if version.as_str() == LATEST {
             return self.newest(skill).await.map(|version| version.id);
@@ -301,7 +301,7 @@ impl Skills {
         Ok(version.clone())
     }
 
-    /// The newest of all versions of a skill.
+    /// The newest version of a skill.
     async fn newest(&self, skill: &SkillId) -> Result<VersionMetadata, HostedError> {
         let versions: Vec<VersionMetadata> = self.versions(skill).try_collect().await?;
         versions.into_iter().max_by_key(age).ok_or_else(|| {
@@ -310,8 +310,7 @@ impl Skills {
     }
 }
 
-/// What makes a version newer: its number, which is a time, where it has one; else when it was made. Both grow as texts
-/// of equal length do.
+/// The order of versions: by number, which is a time, or else by creation time. Both sort as texts of equal length.
 fn age(version: &VersionMetadata) -> (Option<u128>, String) {
     (version.id.as_str().parse().ok(), version.created_at.clone())
 }

@@ -4,11 +4,11 @@ use std::path::{Component, Path, PathBuf};
 
 use conjure_skill::{Scope, ScopeKind, Trust};
 
-/// Where skills of a user and of a project lie, by the format's guide and by our own name.
+/// The directories for skills of a user and of a project: those of the format's guide, and our own.
 const SKILL_DIRS: [&str; 3] = [".agents/skills", ".conjure/skills", ".claude/skills"];
 
-/// The default scopes: the project's folders, then the user's. A project is not trusted unless the user says so:
-/// whoever wrote it would else decide what a model is told.
+/// The default scopes: the project's directories, then the user's. A project is trusted only if the user says so.
+/// Otherwise its author would decide what a model is told.
 pub(crate) fn scopes(project: Option<&Path>, trusted: &[PathBuf], home: Option<&Path>) -> Vec<Scope> {
     let of = |root: &Path, kind, trust| {
         SKILL_DIRS.iter().map(|folder| Scope { path: root.join(folder), kind, trust }).collect::<Vec<_>>()
@@ -25,8 +25,8 @@ pub(crate) fn scopes(project: Option<&Path>, trusted: &[PathBuf], home: Option<&
     scopes
 }
 
-/// Whether `project` is, or lies beneath, a trusted folder. Links are resolved, so that a link into a trusted
-/// folder lends no trust to what it is called by, nor the other way round.
+/// Whether `project` is a trusted directory or lies beneath one. Links are resolved, so a link neither gains nor gives
+/// trust.
 fn is_trusted(project: &Path, trusted: &[PathBuf]) -> bool {
     let Ok(project) = project.canonicalize() else { return false };
     trusted.iter().filter_map(|root| root.canonicalize().ok()).any(|root| project.starts_with(root))

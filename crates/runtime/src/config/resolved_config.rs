@@ -30,7 +30,7 @@ use crate::config::skills::SkillSettings;
 /// use std::time::Duration;
 /// use conjure::{Config, ProcessEnv, Settings};
 ///
-/// // What the host's code says wins over the environment, and that over the file.
+/// // The embedder's settings win over the environment, and the environment over the file.
 /// let environment = ProcessEnv::from_pairs([("CONJURE_MAX_ITERATIONS", "10"), ("CONJURE_TOOL_TIMEOUT", "5")]);
 /// let code = Settings { tool_timeout: Some(Duration::from_secs(60)), ..Settings::default() };
 /// let config = Config::from_layers(code, &environment, None)?;

@@ -46,8 +46,8 @@ impl FromStr for ExecutorKind {
     }
 }
 
-/// A network policy as it is configured: the word `none` or `full`, or names of hosts, the first of which may have
-/// `limited:` before it.
+/// Parses a network policy: the word `none` or `full`, or names of hosts, the first of which may have `limited:` before
+/// it.
 ///
 /// ```
 /// use conjure::config::parse_network;
@@ -59,7 +59,7 @@ impl FromStr for ExecutorKind {
 /// ```
 ///
 /// # Errors
-/// For words that go not together, with what would do.
+/// If the words cannot be combined. The text says what is allowed.
 pub fn parse_network<'t>(words: impl Iterator<Item = &'t str>) -> Result<NetworkPolicy, String> {
     let mut words: Vec<&str> = words.collect();
     if let Some(first) = words.first_mut()
@@ -141,7 +141,7 @@ pub(crate) fn parse_floor<'t>(words: impl Iterator<Item = &'t str>) -> Result<Is
     Ok(floor)
 }
 
-/// The resource limits, and what must be enforced: a limit that was set is required.
+/// The resource limits, and the required boundaries: a limit that was set is required.
 pub(crate) fn limits(
     memory: Option<u64>,
     cpus: Option<f64>,
@@ -174,7 +174,7 @@ impl SharedEngine {
     }
 }
 
-/// The engine is no setting: configurations with the same settings are equal, whichever engine they have found.
+/// The engine is not a setting: configurations with the same settings are equal, whichever engine they have found.
 #[cfg(feature = "docker")]
 impl PartialEq for SharedEngine {
     fn eq(&self, _: &Self) -> bool {

@@ -196,7 +196,7 @@ impl RuntimeOptions {
     }
 
     /// With histories compacted that have grown long: instead of what the configuration says of that (`[compaction]` in its file), and
-    /// by another summariser than the session's own model where the host has one. A session that is revived is treated as the
+    /// by the embedder's summariser, if it has one, instead of the session's own model. A session that is revived is treated as the
     /// runtime that revives it says.
     ///
     /// ```

@@ -266,7 +266,7 @@ fn copy_link(target: &CString, to: &OwnedFd, name: &CStr) -> Result<(), Errno> {
     rustix::fs::symlinkat(target, to, name)
 }
 
-/// Sets owner, mode and dates as of this file. Only a host that may give files away keeps foreign owners. The bits that change the user
+/// Sets owner, mode and dates as of this file. Only a process that may change owners keeps foreign owners. The bits that change the user
 /// of a program are left out.
 fn copy_attributes(to: BorrowedFd<'_>, stat: &Stat) -> Result<(), Errno> {
     let own = fstat(to)?;

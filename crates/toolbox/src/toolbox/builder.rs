@@ -113,7 +113,7 @@ impl ToolboxBuilder {
         self.with_shared_tool(Arc::new(tool))
     }
 
-    /// Adds a tool of the host that is shared with other toolboxes.
+    /// Adds an embedder's tool that is shared with other toolboxes.
     #[must_use]
     pub fn with_shared_tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools.push(tool);

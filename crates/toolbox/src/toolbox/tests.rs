@@ -363,7 +363,7 @@ async fn a_result_of_white_space_alone_says_that_there_was_nothing() {
     }
 }
 
-/// An executor of a host's own, which numbers lines as it likes.
+/// An embedder's executor, which numbers lines in its own way.
 #[tokio::test]
 async fn lines_with_the_highest_numbers_are_shown() {
     #[derive(Debug)]

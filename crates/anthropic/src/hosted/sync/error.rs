@@ -1,22 +1,22 @@
-//! Why a folder was not brought in step with the service, as a whole or in one of its skills.
+//! The errors of a push: of the whole directory, or of one of its skills.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::hosted::{HostedError, SkillId};
 
-/// A failure of [`SkillSync`](crate::hosted::SkillSync) that leaves nothing to do. What fails of a single skill is a
-/// [`SkillFailure`], and the others go on.
+/// A failure of [`SkillSync`](crate::hosted::SkillSync) as a whole. The failure of a single skill is a
+/// [`SkillFailure`]; the others continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SyncError {
-    /// The folder of skills is not there, or is no folder.
+    /// The directory of skills does not exist, or is no directory.
     #[error("{reason}")]
     Folder {
-        /// Which, and what is wrong with it.
+        /// Which directory, and what is wrong.
         reason: String,
     },
-    /// The record of what was uploaded cannot be understood.
+    /// The index of uploaded skills is damaged.
     #[error(
         "the record of uploaded skills `{}` cannot be used: {reason}; delete it, and the next push finds the skills at \
          the service by their titles",
@@ -25,46 +25,46 @@ pub enum SyncError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, and where.
+        /// What is wrong, and where.
         reason: String,
     },
-    /// The record of what was uploaded cannot be read or written.
+    /// The index of uploaded skills cannot be read or written.
     #[error("the record of uploaded skills `{}` cannot be kept: {source}", path.display())]
     Storage {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// Another process changes what the service keeps, by the same record.
+    /// Another process is changing the index.
     #[error("another push is under way with `{}`; try again when it is done", path.display())]
     Busy {
-        /// The file that it has locked.
+        /// The locked file.
         path: PathBuf,
     },
-    /// The service, or the way to it, failed.
+    /// The service or the connection failed.
     #[error(transparent)]
     Service(#[from] HostedError),
 }
 
-/// The classes of [`SyncError`].
+/// The kinds of [`SyncError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SyncErrorKind {
-    /// The folder of skills.
+    /// The directory of skills is invalid.
     Folder,
-    /// The record cannot be understood.
+    /// The index is damaged.
     Damaged,
-    /// The record cannot be read or written.
+    /// The index cannot be read or written.
     Storage,
-    /// Somebody else is at it.
+    /// Another process is changing the index.
     Busy,
-    /// The service.
+    /// The service or the connection failed.
     Service,
 }
 
 impl SyncError {
-    /// Its class.
+    /// The kind.
     #[must_use]
     pub const fn kind(&self) -> SyncErrorKind {
         match self {
@@ -76,7 +76,7 @@ impl SyncError {
         }
     }
 
-    /// Whether the same may well succeed later.
+    /// Whether the same call may succeed later.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -91,24 +91,24 @@ impl SyncError {
     }
 }
 
-/// Why one skill of a folder is not in step with the service.
+/// Why one skill of a directory was not pushed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SkillFailure {
-    /// It is not valid, cannot be read, or is above a limit. Nothing was sent.
+    /// It is invalid, cannot be read, or exceeds a limit. Nothing was sent.
     #[error("{reason}")]
     Invalid {
         /// What is wrong with it.
         reason: String,
     },
-    /// Several skills of the service have its name as their title, and none of them is remembered. Nothing was sent.
+    /// Several skills of the service have its name as their title, and none is in the index. Nothing was sent.
     #[error("the service has {} skills of this title ({}); delete all but one", skills.len(), listed(skills))]
     Ambiguous {
-        /// Which.
+        /// These skills.
         skills: Vec<SkillId>,
     },
-    /// The service, or the way to it. Where it [may have happened](HostedError::may_have_happened), the next push looks before
-    /// it sends anything.
+    /// The service or the connection failed. If the request [may have happened](HostedError::may_have_happened), the
+    /// next push checks before it sends anything.
     #[error(transparent)]
     Service(#[from] HostedError),
 }

@@ -1,32 +1,32 @@
-//! What to do with each skill, decided from what is here, what is remembered and what the service lists. It asks nobody.
+//! Decides what a push does with each skill, from the local files, the index and the service's list. It does no I/O.
 
 use conjure_base::Digest;
 
 use crate::hosted::sync::upload_index::{UploadedSkill, UploadedSkills};
 use crate::hosted::{SkillId, SkillMetadata, SkillSource, VersionId};
 
-/// What to do with a skill that is here.
+/// What to do with a local skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// The service does not have it.
+    /// The service does not have it: upload it.
     Create,
-    /// The service has it in another version.
+    /// The service has another version: upload a new one.
     Update { skill: SkillId },
-    /// The service has it as it is here.
+    /// The service has the same files: do nothing.
     Unchanged { skill: SkillId, version: VersionId },
-    /// The service has this version, of which nothing is remembered: it was uploaded by somebody else, or by a push that
-    /// did not come to put it down. Its files say what to do.
+    /// The service's version is not in the index: somebody else uploaded it, or a push that did not record it. Its
+    /// files must be compared.
     Compare { skill: SkillId, version: VersionId, taken: Match },
-    /// The service has several of its title.
+    /// The service has several skills with its title.
     Ambiguous { skills: Vec<SkillId> },
 }
 
-/// Why a skill of the service is taken for one that is here.
+/// How a skill of the service was matched with a local one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Match {
-    /// By its id, and this was the digest of its files when they were last uploaded from here.
+    /// By its id in the index, with the digest of the files that were last uploaded from here.
     Remembered(Digest),
-    /// By its title, which the skill of the service may have by chance.
+    /// By its title, which may be a coincidence.
     Title,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn decide(
     }
 }
 
-/// The skills that came from this folder and are not in it any more, by name.
+/// The skills that came from this directory and are missing in it now, by name.
 pub(super) fn absent<'m>(
     folder: &str,
     here: &[&str],
@@ -144,8 +144,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is remembered: a skill is created only where the service lists none of this id or title, and it is
-        /// taken for unchanged only where the very version that is remembered is the newest.
+        /// Whatever is in the index: a skill is created only if the service lists none with this id or title, and
+        /// counts as unchanged only if the indexed version is the newest.
         #[test]
         fn nothing_is_doubled_and_nothing_is_missed(
             listed in proptest::collection::vec(("[st]", "[ab]", proptest::option::of("[12]")), 0..4),
