@@ -96,6 +96,6 @@ impl ChildScope {
 
 impl fmt::Debug for ChildScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Ground({:?})", self.incarnation)
+        write!(f, "ChildScope({:?})", self.incarnation)
     }
 }

@@ -1,35 +1,11 @@
-//! The errors of specs, and of requests to a supervisor.
+//! The errors of requests to a supervisor.
 
 use std::time::Duration;
 
+use super::child::Child;
 use super::exit::Exit;
-use super::handle::Child;
-use super::id::ChildId;
+use super::id::{ChildId, SpecError};
 use super::tree::ActorTree;
-
-/// An invalid spec.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SpecError {
-    /// The text is not a valid child id.
-    #[error("`{text}` is not a child's id: it must be 1 to 128 bytes without `/` and control characters")]
-    BadId {
-        /// The text.
-        text: String,
-    },
-    /// Two children of one supervisor have the same id.
-    #[error("there are two children `{id}`")]
-    DuplicateId {
-        /// The id.
-        id: ChildId,
-    },
-    /// A significant child needs a supervisor with automatic shutdown.
-    #[error("child `{id}` is significant, but its supervisor never shuts down because of a child")]
-    NeedsAutoShutdown {
-        /// The child.
-        id: ChildId,
-    },
-}
 
 /// Why a child was not started.
 #[derive(Debug, thiserror::Error)]

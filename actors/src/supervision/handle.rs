@@ -1,6 +1,5 @@
-//! The handles of a supervisor, over all its incarnations, and of a started child.
+//! The handle of a supervisor, over all its incarnations.
 
-use std::any::Any;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,15 +8,14 @@ use conjure_base::{Clock, Deadline, SystemClock};
 use tokio::sync::oneshot;
 
 use super::actor_slot::ActorSlot;
-use super::address::{Address, WorkerEndpoint};
+use super::child::Child;
 use super::error::{RequestError, StartError};
 use super::id::ChildId;
-use super::incarnation::Incarnation;
 use super::monitor::Monitor;
-use super::node::{MailboxGauge, Node};
+use super::node::{MailboxGauge, Node, Status};
 use super::spec::ChildSpec;
 use super::supervisor_message::{Request, SupervisorMessage};
-use super::tree::{ActorInfo, ActorTree, ChildCounts, Status};
+use super::tree::{ActorInfo, ActorTree, ChildCounts};
 
 /// The slot of a supervisor, over all its incarnations.
 pub(crate) struct SupervisorEndpoint {
@@ -184,53 +182,10 @@ impl fmt::Debug for Supervisor {
     }
 }
 
-/// A child of a supervisor: the incarnation that ran when this handle was created.
-#[derive(Clone)]
-pub struct Child {
-    incarnation: Option<Arc<Incarnation>>,
-    id: ChildId,
-    endpoint: Arc<dyn Any + Send + Sync>,
-}
-
 impl Child {
-    pub(crate) fn new(spec: &ChildSpec, incarnation: Option<Arc<Incarnation>>) -> Self {
-        Self { incarnation, id: spec.id.clone(), endpoint: spec.factory.endpoint() }
-    }
-
-    /// The child's id.
-    #[must_use]
-    pub const fn id(&self) -> &ChildId {
-        &self.id
-    }
-
-    /// The child's address, if it is a worker with messages of type `M`.
-    #[must_use]
-    pub fn address<M: Send + 'static>(&self) -> Option<Address<M>> {
-        Arc::clone(&self.endpoint).downcast::<WorkerEndpoint<M>>().ok().map(Address::new)
-    }
-
     /// The child as a supervisor, if it is one.
     #[must_use]
     pub fn supervisor(&self) -> Option<Supervisor> {
         Arc::clone(&self.endpoint).downcast::<SupervisorEndpoint>().ok().map(Supervisor::new)
-    }
-
-    /// Monitors this incarnation; `None` if the child did not run when this handle was created.
-    #[must_use]
-    pub fn monitor(&self) -> Option<Monitor> {
-        self.incarnation.as_ref().map(Monitor::of)
-    }
-
-    /// Kills this incarnation, whatever it awaits. Its supervisor treats that as an abnormal exit.
-    pub fn kill(&self) {
-        if let Some(incarnation) = &self.incarnation {
-            incarnation.kill();
-        }
-    }
-}
-
-impl fmt::Debug for Child {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Child({})", self.id)
     }
 }

@@ -1,9 +1,7 @@
-//! The ids of a supervisor's children.
+//! The ids of a supervisor's children, and the errors of specs.
 
 use std::fmt;
 use std::sync::Arc;
-
-use super::error::SpecError;
 
 /// The name of a child among its siblings: 1 to 128 bytes without control characters and without `/`, which separates
 /// the ids of a path. It is not registered globally.
@@ -33,4 +31,28 @@ impl fmt::Display for ChildId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// An invalid spec.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// The text is not a valid child id.
+    #[error("`{text}` is not a child's id: it must be 1 to 128 bytes without `/` and control characters")]
+    BadId {
+        /// The text.
+        text: String,
+    },
+    /// Two children of one supervisor have the same id.
+    #[error("there are two children `{id}`")]
+    DuplicateId {
+        /// The id.
+        id: ChildId,
+    },
+    /// A significant child needs a supervisor with automatic shutdown.
+    #[error("child `{id}` is significant, but its supervisor never shuts down because of a child")]
+    NeedsAutoShutdown {
+        /// The child.
+        id: ChildId,
+    },
 }

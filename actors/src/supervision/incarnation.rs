@@ -17,9 +17,8 @@ use tokio_util::sync::CancellationToken;
 use super::exit::Exit;
 use super::id::ChildId;
 use super::machine::{ChildKey, Generation};
-use super::node::Node;
+use super::node::{Node, Status};
 use super::supervisor_message::{ChildReport, SupervisorMessage};
-use super::tree::Status;
 
 /// The facts of one incarnation. They outlive it.
 pub(crate) struct Incarnation {

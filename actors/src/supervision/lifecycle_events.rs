@@ -5,8 +5,7 @@ use std::fmt::Display;
 use super::exit::Exit;
 use super::incarnation::Incarnation;
 use super::machine::StopCause;
-use super::node::Node;
-use super::tree::Status;
+use super::node::{Node, Status};
 
 /// Emits an event about a node. `tracing` takes the level only as a literal.
 macro_rules! lifecycle_event {

@@ -77,6 +77,7 @@
 mod address;
 mod backoff;
 mod call;
+mod child;
 mod child_scope;
 mod context;
 mod error;
@@ -113,12 +114,13 @@ pub(crate) use timer::OneShotTimer;
 pub use address::{Address, SendError};
 pub use backoff::Backoff;
 pub use call::{CallError, Reply};
+pub use child::Child;
 pub use child_scope::ChildScope;
 pub use context::{Context, Job, WaitReasonGuard};
-pub use error::{RequestError, ShutdownError, SpecError, StartError};
+pub use error::{RequestError, ShutdownError, StartError};
 pub use exit::{Cause, Exit, ExitClass, Failure, StartFailure};
-pub use handle::{Child, Supervisor};
-pub use id::ChildId;
+pub use handle::Supervisor;
+pub use id::{ChildId, SpecError};
 pub use monitor::{Down, MessageMonitor, Monitor};
 pub use partitions::Partitions;
 pub use policy::{
@@ -127,5 +129,6 @@ pub use policy::{
 pub use root::Root;
 pub use spec::{ChildSpec, WorkerSpec};
 pub use supervisor_spec::{Dynamic, Ordered, SupervisorSpec};
-pub use tree::{ActorInfo, ActorTree, ChildCounts, Status};
+pub use node::Status;
+pub use tree::{ActorInfo, ActorTree, ChildCounts};
 pub use worker::{Flow, Worker};

@@ -7,14 +7,13 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use conjure_base::{SessionId, TenantId};
+use conjure_base::{Deadline, SessionId, TenantId};
 use tokio::sync::{Notify, Semaphore};
 
 use super::exit::Exit;
 use super::id::ChildId;
 use super::machine::ChildKey;
 use super::policy::Kind;
-use super::tree::Status;
 
 /// The tenant and session of an actor, for its events. Missing labels are those of its supervisor.
 #[derive(Debug, Clone, Default)]
@@ -48,6 +47,29 @@ impl MailboxGauge {
     pub(crate) fn waiting(&self) -> usize {
         self.capacity.saturating_sub(self.room.available_permits())
     }
+}
+
+/// The status of a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Status {
+    /// It was not started yet, because earlier siblings come first.
+    Waiting,
+    /// It is starting.
+    Starting,
+    /// It runs.
+    Running,
+    /// It is stopping, or has ended and something below it still exists.
+    Stopping,
+    /// It failed, and is restarted at this time or when its group is gone.
+    Restarting {
+        /// The time.
+        at: Deadline,
+    },
+    /// It has finished, and is kept for [`super::Supervisor::restart_child`].
+    Finished,
+    /// It failed too often and is not restarted.
+    Quarantined,
 }
 
 #[derive(Debug)]

@@ -5,9 +5,10 @@ use std::num::NonZeroUsize;
 
 use conjure_base::Deadline;
 
-use super::error::{RequestError, SpecError, StartError};
-use super::handle::{Child, Supervisor};
-use super::id::ChildId;
+use super::child::Child;
+use super::error::{RequestError, StartError};
+use super::handle::Supervisor;
+use super::id::{ChildId, SpecError};
 use super::policy::Strategy;
 use super::spec::ChildSpec;
 use super::supervisor_spec::{Dynamic, Ordered, SupervisorSpec};

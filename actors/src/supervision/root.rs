@@ -11,9 +11,9 @@ use super::error::{RequestError, ShutdownError, StartError};
 use super::exit::{Exit, StartFailure};
 use super::incarnation::{Incarnation, IncarnationGuard, Parent};
 use super::monitor::Monitor;
-use super::node::Node;
+use super::node::{Node, Status};
 use super::spec::{ChildFactory, ChildSpec};
-use super::tree::{ActorTree, Status};
+use super::tree::ActorTree;
 
 /// How long a killed tree is waited for. Everything that does not block a thread is gone much sooner.
 const GRACE: Duration = Duration::from_secs(1);

@@ -21,7 +21,7 @@ use super::machine::ChildPolicy;
 use super::node::{ActorLabels, MailboxGauge};
 use super::policy::{Kind, Restart, Shutdown};
 use super::worker::Worker;
-use super::worker_actor::{WorkerActor, WorkerFactory};
+use super::worker_actor::{Start, WorkerActor, WorkerFactory};
 
 /// The spec of one child of any kind. [`WorkerSpec::build`] and [`super::SupervisorSpec::build`] make it.
 ///
@@ -70,10 +70,6 @@ pub(crate) trait ChildFactory: Send + Sync {
     /// The endpoint. Only the owner of an address knows its type.
     fn endpoint(&self) -> Arc<dyn Any + Send + Sync>;
 }
-
-/// The start function of a worker.
-pub(crate) type Start<W> =
-    dyn Fn(Context<<W as Worker>::Message>) -> BoxFuture<'static, Result<W, Failure>> + Send + Sync;
 
 /// The spec of a worker, before it is built into a [`ChildSpec`].
 pub struct WorkerSpec<W: Worker> {

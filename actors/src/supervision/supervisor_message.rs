@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use super::child::Child;
 use super::error::{RequestError, StartError};
 use super::exit::Exit;
-use super::handle::Child;
 use super::id::ChildId;
 use super::machine::{ChildKey, Generation};
 use super::spec::ChildSpec;

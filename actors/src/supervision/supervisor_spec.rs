@@ -10,9 +10,8 @@ use ractor::{ActorCell, SpawnErr};
 
 use super::actor_slot::ActorSlot;
 use super::backoff::Backoff;
-use super::error::SpecError;
 use super::handle::{Supervisor, SupervisorEndpoint};
-use super::id::ChildId;
+use super::id::{ChildId, SpecError};
 use super::incarnation::{Incarnation, IncarnationGuard};
 use super::machine::{ChildPolicy, ChildrenKind, SupervisorPolicy};
 use super::node::{ActorLabels, MailboxGauge};

@@ -9,9 +9,9 @@ use conjure_base::{Clock, Deadline, SystemClock};
 use ractor::{ActorId, ActorRef};
 use tokio::sync::oneshot;
 
+use super::child::Child;
 use super::error::{RequestError, StartError};
 use super::exit::{Exit, StartFailure};
-use super::handle::Child;
 use super::id::ChildId;
 use super::incarnation::{Incarnation, IncarnationGuard, Parent};
 use super::lifecycle_events;
@@ -19,11 +19,10 @@ use super::machine::{
     ChildKey, ChildStatus, ChildrenKind, Effect, Generation, Input, Machine, RequestId, RequestReply,
     StopCause, SupervisorPolicy, Uptime,
 };
-use super::node::Node;
+use super::node::{Node, Status};
 use super::spec::ChildSpec;
 use super::supervisor_message::{StartReply, SupervisorMessage};
 use super::timer::OneShotTimer;
-use super::tree::Status;
 
 /// The state of one incarnation of a supervisor.
 pub(crate) struct SupervisorState {
@@ -350,7 +349,13 @@ impl SupervisorState {
         let child = |key| {
             let entry = self.children.get(&key);
             entry
-                .map(|entry| Child::new(&entry.spec, entry.incarnation.clone()))
+                .map(|entry| {
+                    Child::new(
+                        entry.spec.id.clone(),
+                        entry.spec.factory.endpoint(),
+                        entry.incarnation.clone(),
+                    )
+                })
                 .ok_or_else(|| StartError::NotFound(id.clone()))
         };
         let last_exit = |key| self.children.get(&key).and_then(|entry| entry.node.state().last_exit.clone());

@@ -2,35 +2,12 @@
 
 use std::fmt;
 
-use conjure_base::{Clock, Deadline, SessionId, SystemClock, TenantId};
+use conjure_base::{Clock, SessionId, SystemClock, TenantId};
 
 use super::exit::Exit;
 use super::id::ChildId;
-use super::node::Node;
+use super::node::{Node, Status};
 use super::policy::Kind;
-
-/// The status of a child.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Status {
-    /// It was not started yet, because earlier siblings come first.
-    Waiting,
-    /// It is starting.
-    Starting,
-    /// It runs.
-    Running,
-    /// It is stopping, or has ended and something below it still exists.
-    Stopping,
-    /// It failed, and is restarted at this time or when its group is gone.
-    Restarting {
-        /// The time.
-        at: Deadline,
-    },
-    /// It has finished, and is kept for [`super::Supervisor::restart_child`].
-    Finished,
-    /// It failed too often and is not restarted.
-    Quarantined,
-}
 
 /// An actor at one moment.
 #[derive(Debug, Clone)]

@@ -11,17 +11,21 @@ use std::time::Duration;
 
 use conjure_base::{Clock, SystemClock};
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::actor_slot::SlotGuard;
 use super::address::{Envelope, WorkerEndpoint};
 use super::context::Context;
-use super::exit::{Cause, Exit, StartFailure, panic_text};
+use super::exit::{Cause, Exit, Failure, StartFailure, panic_text};
 use super::incarnation::{Incarnation, IncarnationGuard};
-use super::spec::Start;
 use super::timer::IdleTimer;
 use super::worker::{Flow, Worker};
+
+/// The start function of a worker.
+pub(crate) type Start<W> =
+    dyn Fn(Context<<W as Worker>::Message>) -> BoxFuture<'static, Result<W, Failure>> + Send + Sync;
 
 /// Creates the incarnations of a worker.
 pub(crate) struct WorkerFactory<W: Worker> {

@@ -5,6 +5,7 @@
 //! change in the transaction that records a response, or separately for an aborted call. Estimates of running calls are
 //! reserved in memory.
 
+mod account_registry;
 mod budget;
 mod budget_state;
 mod counter_names;
@@ -24,5 +25,5 @@ pub(crate) use tenant_account::{LiveSessionGuard, LogGuard, ReserveError, Tenant
 
 pub use budget::{Allowance, Budget, CostLimit, Period, Price};
 pub use counter_names::past_counters;
-pub use quota::{Quota, QuotaExceeded, TenantLimits};
-pub use tenant_accounts::{Spent, TenantAccounts, TenantStatus};
+pub use quota::{Quota, QuotaExceeded, Spent, TenantLimits, TenantStatus};
+pub use tenant_accounts::TenantAccounts;

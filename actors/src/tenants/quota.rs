@@ -126,3 +126,31 @@ impl Default for TenantLimits {
         }
     }
 }
+
+/// The status of a tenant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TenantStatus {
+    /// How many of its sessions are live here.
+    pub live_sessions: u64,
+    /// How many of its sessions are recorded by any process.
+    pub recorded_sessions: u64,
+    /// Its spending: tokens and cost, in all, this day and this month.
+    pub spent: Vec<Spent>,
+    /// The tokens that are reserved for model calls that run here.
+    pub reserved_tokens: u64,
+    /// The cost that is reserved for them, in millionths of a dollar.
+    pub reserved_cost_micros: u64,
+}
+
+/// The spending of a resource in a period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Spent {
+    /// The resource.
+    pub quota: Quota,
+    /// The amount.
+    pub used: u64,
+    /// The limit; `None`: there is none.
+    pub limit: Option<u64>,
+}

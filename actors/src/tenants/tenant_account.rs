@@ -14,13 +14,13 @@ use conjure_conversation::{Event, Usage};
 use conjure_journal::{CounterIncrement, JournalFuture};
 use tokio::sync::watch;
 
+use super::account_registry::AccountRef;
 use super::budget::{Allowance, BudgetResource, Period, Spend};
 use super::budget_state::{BudgetState, ShortfallReason};
 use super::counter_names::counter_name;
 use super::partial_usage::EstimatedUsage;
 use super::pending_charges::{PendingCharges, is_undone};
-use super::quota::{Quota, QuotaExceeded, TenantLimits};
-use super::tenant_accounts::{AccountRef, Spent, TenantStatus};
+use super::quota::{Quota, QuotaExceeded, Spent, TenantLimits, TenantStatus};
 use crate::journal::{JournalCallError, JournalHandle};
 
 /// How long a call waits for the reservations of others. The limits of its turn may end it sooner.
@@ -28,7 +28,7 @@ const RESERVATION_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The account of a tenant in this process.
 pub(crate) struct TenantAccount {
-    account_ref: AccountRef,
+    account_ref: AccountRef<TenantAccount>,
     journal: JournalHandle,
     clock: Arc<dyn Clock>,
     state: Mutex<AccountState>,
@@ -67,7 +67,7 @@ pub(crate) enum ReserveError {
 
 impl TenantAccount {
     pub(super) fn new(
-        account_ref: AccountRef,
+        account_ref: AccountRef<TenantAccount>,
         limits: Arc<TenantLimits>,
         journal: JournalHandle,
         clock: Arc<dyn Clock>,
@@ -214,7 +214,7 @@ impl TenantAccount {
             };
             match first {
                 None => {
-                    self.account_ref.release_if_settled();
+                    self.account_ref.release_if_settled(Self::flush_pending);
                     return Ok(());
                 }
                 Some(None) => drop(self.journal.journal().await?),
@@ -283,7 +283,7 @@ impl TenantAccount {
 
     /// Keeps the account only for its sessions, unless charges are pending.
     pub(super) fn release_if_settled(&self) {
-        self.account_ref.release_if_settled();
+        self.account_ref.release_if_settled(Self::flush_pending);
     }
 
     /// Drops the pending charges because the tenant is deleted.

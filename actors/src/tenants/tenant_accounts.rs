@@ -6,12 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use conjure_base::{Clock, TenantId};
 use tokio::sync::OwnedMutexGuard;
 
-use super::quota::{Quota, QuotaExceeded, TenantLimits};
+use super::account_registry::{AccountRegistry, AccountsState};
+use super::quota::{Quota, QuotaExceeded, TenantLimits, TenantStatus};
 use super::tenant_account::TenantAccount;
 use crate::journal::{JournalCallError, JournalHandle};
 use crate::runtime::TreeError;
@@ -26,56 +27,13 @@ pub struct TenantAccounts {
 struct Inner {
     journal: JournalHandle,
     clock: Arc<dyn Clock>,
-    state: Mutex<AccountsState>,
-}
-
-struct AccountsState {
-    /// The limits of tenants that have none of their own.
-    default: Arc<TenantLimits>,
-    overrides: BTreeMap<TenantId, Arc<TenantLimits>>,
-    accounts: BTreeMap<TenantId, Weak<TenantAccount>>,
-    /// The accounts with charges that the journal has not acknowledged.
-    with_pending_charges: BTreeMap<TenantId, Arc<TenantAccount>>,
+    registry: Arc<AccountRegistry<TenantAccount>>,
 }
 
 /// The right to record one more session. It keeps the account on whose lock all others wait.
 pub(crate) struct RecordSlot {
     _turn: OwnedMutexGuard<()>,
     _account: Arc<TenantAccount>,
-}
-
-/// A weak reference to an account.
-pub(super) struct AccountRef {
-    accounts: Weak<Inner>,
-    tenant: TenantId,
-}
-
-/// The status of a tenant.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TenantStatus {
-    /// How many of its sessions are live here.
-    pub live_sessions: u64,
-    /// How many of its sessions are recorded by any process.
-    pub recorded_sessions: u64,
-    /// Its spending: tokens and cost, in all, this day and this month.
-    pub spent: Vec<Spent>,
-    /// The tokens that are reserved for model calls that run here.
-    pub reserved_tokens: u64,
-    /// The cost that is reserved for them, in millionths of a dollar.
-    pub reserved_cost_micros: u64,
-}
-
-/// The spending of a resource in a period.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Spent {
-    /// The resource.
-    pub quota: Quota,
-    /// The amount.
-    pub used: u64,
-    /// The limit; `None`: there is none.
-    pub limit: Option<u64>,
 }
 
 impl TenantAccounts {
@@ -88,12 +46,12 @@ impl TenantAccounts {
             accounts: BTreeMap::new(),
             with_pending_charges: BTreeMap::new(),
         };
-        Self { inner: Arc::new(Inner { journal, clock, state: Mutex::new(state) }) }
+        Self { inner: Arc::new(Inner { journal, clock, registry: Arc::new(AccountRegistry::new(state)) }) }
     }
 
     /// Sets the limits of tenants that have none of their own, from now on.
     pub fn set_default(&self, limits: TenantLimits) {
-        let mut state = self.inner.lock();
+        let mut state = self.inner.registry.lock();
         state.default = Arc::new(limits);
         let AccountsState { default, overrides, accounts, .. } = &*state;
         let others = accounts.iter().filter(|(tenant, _)| !overrides.contains_key(tenant));
@@ -108,7 +66,7 @@ impl TenantAccounts {
 
     /// Sets the limits of a tenant from now on; `None`: the default limits. Live sessions and running calls continue.
     pub fn set(&self, tenant: &TenantId, limits: Option<TenantLimits>) {
-        let mut state = self.inner.lock();
+        let mut state = self.inner.registry.lock();
         let limits = match limits {
             Some(limits) => {
                 let limits = Arc::new(limits);
@@ -131,7 +89,7 @@ impl TenantAccounts {
     /// The limits of a tenant.
     #[must_use]
     pub fn limits(&self, tenant: &TenantId) -> Arc<TenantLimits> {
-        let state = self.inner.lock();
+        let state = self.inner.registry.lock();
         Arc::clone(state.overrides.get(tenant).unwrap_or(&state.default))
     }
 
@@ -155,7 +113,8 @@ impl TenantAccounts {
     /// Submits again the charges of aborted calls that the journal certainly did not carry out. Call it periodically; a
     /// tenant's next call does it as well.
     pub fn flush_pending(&self) {
-        let with_pending_charges: Vec<_> = self.inner.lock().with_pending_charges.values().cloned().collect();
+        let with_pending_charges: Vec<_> =
+            self.inner.registry.lock().with_pending_charges.values().cloned().collect();
         for account in with_pending_charges {
             if account.flush_pending() {
                 account.release_if_settled();
@@ -165,7 +124,7 @@ impl TenantAccounts {
 
     /// Forgets a tenant without sessions, except its limits.
     pub fn remove(&self, tenant: &TenantId) {
-        let mut state = self.inner.lock();
+        let mut state = self.inner.registry.lock();
         state.accounts.remove(tenant);
         let with_pending_charges = state.with_pending_charges.remove(tenant);
         drop(state);
@@ -175,13 +134,13 @@ impl TenantAccounts {
     }
 
     pub(crate) fn account(&self, tenant: &TenantId) -> Arc<TenantAccount> {
-        let mut state = self.inner.lock();
+        let mut state = self.inner.registry.lock();
         if let Some(known) = state.accounts.get(tenant).and_then(Weak::upgrade) {
             return known;
         }
         let limits = Arc::clone(state.overrides.get(tenant).unwrap_or(&state.default));
         let (journal, clock) = (self.inner.journal.clone(), Arc::clone(&self.inner.clock));
-        let account_ref = AccountRef { accounts: Arc::downgrade(&self.inner), tenant: tenant.clone() };
+        let account_ref = self.inner.registry.account_ref(tenant.clone());
         let account = Arc::new(TenantAccount::new(account_ref, limits, journal, clock));
         state.accounts.insert(tenant.clone(), Arc::downgrade(&account));
         account
@@ -210,48 +169,6 @@ fn failed(error: JournalCallError) -> TreeError {
     match error {
         JournalCallError::Journal(error) => TreeError::Journal(error),
         JournalCallError::Unavailable(waited) => TreeError::JournalUnavailable { reason: waited.to_string() },
-    }
-}
-
-impl Inner {
-    fn lock(&self) -> MutexGuard<'_, AccountsState> {
-        // Every change of the state is whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl AccountRef {
-    pub(super) const fn tenant(&self) -> &TenantId {
-        &self.tenant
-    }
-
-    /// Keeps the account alive.
-    pub(super) fn hold(&self, account: &Arc<TenantAccount>) {
-        let Some(accounts) = self.accounts.upgrade() else { return };
-        let before = accounts.lock().with_pending_charges.insert(self.tenant.clone(), Arc::clone(account));
-        drop(before);
-    }
-
-    /// Lets the account go when nobody holds it, unless charges are pending.
-    pub(super) fn release_if_settled(&self) {
-        let Some(accounts) = self.accounts.upgrade() else { return };
-        let mut state = accounts.lock();
-        let has_paid =
-            state.with_pending_charges.get(&self.tenant).is_some_and(|account| account.flush_pending());
-        let account = if has_paid { state.with_pending_charges.remove(&self.tenant) } else { None };
-        drop(state);
-        drop(account);
-    }
-}
-
-impl Drop for AccountRef {
-    fn drop(&mut self) {
-        let Some(accounts) = self.accounts.upgrade() else { return };
-        let mut state = accounts.lock();
-        // Another account may have taken its place.
-        if state.accounts.get(&self.tenant).is_some_and(|account| account.strong_count() == 0) {
-            state.accounts.remove(&self.tenant);
-        }
     }
 }
 

@@ -196,6 +196,23 @@ pub fn ensure_dir(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
+/// Creates an empty file, for its owner only. An existing file stays as it is. A link at the end of the path is not followed.
+///
+/// # Errors
+/// Those of the system.
+pub fn ensure_file(path: &Path) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(CWD, path, flags, Mode::RUSR | Mode::WUSR).map(drop)?)
+}
+
+/// Waits until the entries of the directory at `path` are on the disk.
+///
+/// # Errors
+/// Those of the system.
+pub fn sync_dir(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;

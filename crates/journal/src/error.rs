@@ -7,7 +7,7 @@ use std::time::Duration;
 use conjure_base::{Digest, Timestamp};
 
 use crate::key::{Epoch, SessionKey};
-use crate::lease::LeaseOwner;
+use crate::lease::{LeaseOwner, LeaseOwnerError};
 
 /// A failure of the journal. Unless the variant states otherwise, nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -302,6 +302,12 @@ pub enum JournalErrorKind {
 
 /// The wait before a retry: by then the writer has worked off most of its queue.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
+
+impl From<LeaseOwnerError> for JournalError {
+    fn from(_: LeaseOwnerError) -> Self {
+        Self::Invalid { what: "an owner", rule: "it must have 1 to 128 bytes and no control characters" }
+    }
+}
 
 impl JournalError {
     /// The wait before a retry of an overloaded call.

@@ -4,11 +4,15 @@ use std::fmt;
 
 use conjure_base::Timestamp;
 
-use crate::error::JournalError;
 use crate::key::Epoch;
 
 /// The longest owner's name, in bytes.
 const MAX_OWNER_BYTES: usize = 128;
+
+/// A name that no owner of a lease can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the name of an owner must have 1 to 128 bytes and no control characters")]
+pub struct LeaseOwnerError;
 
 /// The name of a process that holds leases: 1 to 128 bytes, no control characters.
 /// The same owner may acquire a session's lease again at any time. So a process whose predecessor is certainly dead keeps the name, and
@@ -21,16 +25,13 @@ impl LeaseOwner {
     /// Checks the name.
     ///
     /// # Errors
-    /// `Invalid` when it is empty, too long, or has control characters.
-    pub fn new(text: impl Into<String>) -> Result<Self, JournalError> {
+    /// When it is empty, too long, or has control characters.
+    pub fn new(text: impl Into<String>) -> Result<Self, LeaseOwnerError> {
         let text = text.into();
         if (1..=MAX_OWNER_BYTES).contains(&text.len()) && !text.chars().any(char::is_control) {
             Ok(Self(text))
         } else {
-            Err(JournalError::Invalid {
-                what: "an owner",
-                rule: "it must have 1 to 128 bytes and no control characters",
-            })
+            Err(LeaseOwnerError)
         }
     }
 

@@ -58,7 +58,7 @@ pub use error::{DamagedPart, FoundInstead, JournalError, JournalErrorKind};
 pub use event::{EventPage, MAX_KIND_BYTES, NewEvent, PageLimit, ROW_BYTES, RecordedEvent};
 pub use journal::{Journal, JournalFuture, SweepReport, read_all};
 pub use key::{Epoch, SessionKey};
-pub use lease::{Lease, LeaseOwner};
+pub use lease::{Lease, LeaseOwner, LeaseOwnerError};
 pub use memory::MemoryJournal;
 pub use record::{
     Direction, IndexName, IndexValue, Indexes, MAX_INDEX_TEXT_BYTES, MAX_INDEXES, MAX_RECORD_BYTES,

@@ -19,11 +19,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use conjure_base::{Clock as _, Digest, SystemClock, Timestamp};
+use conjure_fs::ensure_dir;
 use conjure_store::{Durability, GcReport, Store, StoreError, StoreOptions, Tree, TreeOptions};
 use tempfile::TempDir;
 
 use crate::error::{SandboxError, SandboxErrorKind};
-use crate::host_dirs::{DirId, DirPurpose, SandboxDir, SandboxDirs, kind_of, remove_tree};
+use crate::host_dirs::{DirPurpose, SandboxDir, SandboxDirs, dir_id, kind_of, remove_tree};
 #[cfg(feature = "jail")]
 use crate::host_dirs::{finish_swap, remount};
 
@@ -106,8 +107,7 @@ impl DataDir {
         options: StoreOptions,
         temporary: Option<Temporary>,
     ) -> Result<Self, SandboxError> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-        made.map_err(|error| unusable("make", path, &error))?;
+        ensure_dir(path).map_err(|error| unusable("make", path, &error))?;
         // Sandboxes use paths without links.
         let path = fs::canonicalize(path).map_err(|error| unusable("open", path, &error))?;
         let store = Store::open_with(&path.join("store"), options).map_err(|error| of_store(&error))?;
@@ -182,7 +182,7 @@ impl DataDir {
     /// `BadRequest` for an invalid name; when an entry cannot be removed.
     pub fn remove_workspace(&self, name: &str) -> Result<bool, SandboxError> {
         let place = self.named_workspace_dir(name)?;
-        match DirId::from_path(&place) {
+        match dir_id(&place) {
             Ok(id) => remove_tree(&place, id).map(|()| true),
             Err(_) if !place.exists() => Ok(false),
             Err(error) => Err(error),
@@ -368,7 +368,7 @@ impl Drop for Inner {
         let _ = folder.keep();
         for name in ["store", "sandboxes"] {
             let path = self.path.join(name);
-            let removed = DirId::from_path(&path).and_then(|id| remove_tree(&path, id));
+            let removed = dir_id(&path).and_then(|id| remove_tree(&path, id));
             if let Err(error) = removed {
                 tracing::warn!(%error, "a temporary directory was not removed");
             }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use conjure_fs::BlockingError;
+
 /// A failure of a sandbox or of an operation in it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -62,6 +64,13 @@ pub enum SandboxErrorKind {
     Unsupported,
     /// Anything else.
     Io,
+}
+
+/// For blocking work that ended without a result.
+impl From<BlockingError> for SandboxError {
+    fn from(error: BlockingError) -> Self {
+        Self::new(SandboxErrorKind::Io, format!("a thread of the host ended early: {error}"))
+    }
 }
 
 impl SandboxError {

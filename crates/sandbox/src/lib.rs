@@ -80,7 +80,7 @@ pub use files::{
 };
 pub use gateway::{Gateway, Proxy, TunnelStream};
 #[cfg(all(feature = "local", target_os = "linux"))]
-pub use host_dirs::{ContentDirs, DirId, DirSweepReport, SandboxDir, SandboxDirs, remove_tree};
+pub use host_dirs::{ContentDirs, DirSweepReport, SandboxDir, SandboxDirs, dir_id, remove_tree};
 pub use isolation::{Boundary, Isolation};
 #[cfg(all(feature = "jail", target_os = "linux"))]
 pub use jail::Jail;

@@ -3,6 +3,8 @@
 //! It owns the pending calls and the tasks that serve the guest's stream. Nothing of it survives this process: the
 //! guest ends itself, and everything it runs, when its stream ends.
 
+#[cfg(target_os = "linux")]
+mod content_changes;
 mod executor_impl;
 mod run_stream;
 mod sandbox_process;

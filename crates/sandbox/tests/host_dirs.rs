@@ -11,7 +11,7 @@ use std::thread;
 
 use conjure_base::Digest;
 use conjure_sandbox::{
-    CommitToken, ContentDir, ContentItem, DirId, SandboxDir, SandboxDirs, SandboxError, SandboxErrorKind,
+    CommitToken, ContentDir, ContentItem, SandboxDir, SandboxDirs, SandboxError, SandboxErrorKind, dir_id,
     remove_tree,
 };
 use conjure_store::{Durability, FileMode, Store, StoreOptions, Tree, TreeOptions};
@@ -205,7 +205,7 @@ fn what_is_no_place_stays() {
 }
 
 fn remove(path: &Path) -> Result<(), SandboxError> {
-    remove_tree(path, DirId::from_path(path).unwrap())
+    remove_tree(path, dir_id(path).unwrap())
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn only_the_folder_that_was_meant_is_removed() {
     fs::create_dir(&top).unwrap();
     fs::create_dir(&other).unwrap();
     fs::write(other.join("file"), "stays").unwrap();
-    let id = DirId::from_path(&top).unwrap();
+    let id = dir_id(&top).unwrap();
     let refusal = || remove_tree(&top, id).unwrap_err().kind();
     // Kept, so that its number is not used again.
     fs::rename(&top, bed.path("moved")).unwrap();
@@ -295,7 +295,7 @@ fn only_the_folder_that_was_meant_is_removed() {
     fs::write(&top, "a file").unwrap();
     assert_eq!(refusal(), SandboxErrorKind::WrongFileType);
     assert_eq!(fs::read(&top).unwrap(), b"a file");
-    assert_eq!(DirId::from_path(&top).unwrap_err().kind(), SandboxErrorKind::WrongFileType);
+    assert_eq!(dir_id(&top).unwrap_err().kind(), SandboxErrorKind::WrongFileType);
 }
 
 #[derive(Debug, Clone)]

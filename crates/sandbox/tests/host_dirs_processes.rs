@@ -15,7 +15,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use conjure_sandbox::{DirId, SandboxDirs, SandboxErrorKind, remove_tree};
+use conjure_sandbox::{SandboxDirs, SandboxErrorKind, dir_id, remove_tree};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -107,11 +107,11 @@ fn what_is_mounted_is_not_entered() {
     assert!(status.success(), "{status}");
     // The mounts are gone with their namespace, and the folder can be.
     assert!(folder.path().join("source/file").exists());
-    remove_tree(Path::new(top), DirId::from_path(Path::new(top)).unwrap()).unwrap();
+    remove_tree(Path::new(top), dir_id(Path::new(top)).unwrap()).unwrap();
 }
 
 fn mounted(top: &Path) {
-    let error = remove_tree(top, DirId::from_path(top).unwrap()).unwrap_err();
+    let error = remove_tree(top, dir_id(top).unwrap()).unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::Io);
     assert!(error.to_string().contains("mounted"), "{error}");
     assert_eq!(fs::read(top.join("direct/file")).unwrap(), b"stays\n");

@@ -3,18 +3,15 @@
 //! rename fails. A crash before the rename leaves it behind.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use conjure_fs::StagedFile;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
-use rustix::io::Errno;
 
 use super::error::ScriptError;
-
-/// How many names are tried. Only leftovers and concurrent recorders use such names.
-const ATTEMPTS: u32 = 1000;
 
 /// A file that is replaced atomically.
 #[derive(Debug)]
@@ -68,33 +65,16 @@ impl RecordingFile {
                 opened.as_fd()
             }
         };
-        let (staging, mut file) = create_staging_file(folder)?;
-        let written = file.write_all(content);
-        let replaced = written.and_then(|()| {
-            Ok(rustix::fs::renameat(folder, staging.as_str(), folder, self.name.as_os_str())?)
-        });
-        if replaced.is_err() {
-            let _ = rustix::fs::unlinkat(folder, staging.as_str(), AtFlags::empty());
-        }
-        replaced
+        // Its permissions follow the process's umask.
+        let mut staged = StagedFile::create(folder, Mode::from_raw_mode(0o666))?;
+        staged.write_all(content)?;
+        staged.replace(self.name.as_os_str())
     }
-}
-
-/// Creates a staging file, and returns its name. Its permissions follow the process's umask.
-fn create_staging_file(folder: BorrowedFd<'_>) -> io::Result<(String, File)> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    for attempt in 0..ATTEMPTS {
-        let name = format!(".recording-{}-{attempt}.partial", std::process::id());
-        match rustix::fs::openat(folder, name.as_str(), flags, Mode::from_raw_mode(0o666)) {
-            Err(Errno::EXIST) => {}
-            made => return Ok((name, made?.into())),
-        }
-    }
-    Err(Errno::EXIST.into())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::os::unix::fs::symlink;
 
     use super::*;

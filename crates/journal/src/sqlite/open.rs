@@ -1,11 +1,10 @@
 //! Opens the directory and the database in it.
 
-use std::fs::{DirBuilder, File, OpenOptions};
 use std::ops::{Deref, DerefMut};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use conjure_fs::{FileLock, ensure_dir};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, MAIN_DB, OpenFlags};
 
@@ -33,8 +32,7 @@ const MAX_WAL_BYTES: i64 = 64 << 20;
 /// Creates the directory if it is missing, and returns the database's path in it.
 pub(crate) fn prepare_dir(dir: &Path) -> Result<PathBuf, JournalError> {
     let is_new = !dir.is_dir();
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.map_err(|error| map_io_error(&error, "create the directory", dir))?;
+    ensure_dir(dir).map_err(|error| map_io_error(&error, "create the directory", dir))?;
     // SQLite takes a path that begins with `file:` for a URI, so the path is made absolute.
     let dir = dir.canonicalize().map_err(|error| map_io_error(&error, "open", dir))?;
     if is_new && let Some(above) = dir.parent() {
@@ -236,17 +234,13 @@ fn ignore_no_rows(error: rusqlite::Error) -> rusqlite::Result<()> {
     }
 }
 
-/// Locks the directory until the returned file is dropped.
-fn lock(path: &Path) -> Result<File, JournalError> {
-    let failed = |error| map_io_error(&error, "lock", path);
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
-    let file = file.map_err(failed)?;
-    file.lock().map_err(failed)?;
-    Ok(file)
+/// Locks the directory.
+fn lock(path: &Path) -> Result<FileLock, JournalError> {
+    let locked = FileLock::open(path).and_then(FileLock::exclusive);
+    locked.map_err(|errno| map_io_error(&errno.into(), "lock", path))
 }
 
 /// Flushes the entries of a directory to the disk.
 pub(crate) fn sync_dir(path: &Path) -> Result<(), JournalError> {
-    let synced = File::open(path).and_then(|dir| dir.sync_all());
-    synced.map_err(|error| map_io_error(&error, "write", path))
+    conjure_fs::sync_dir(path).map_err(|error| map_io_error(&error, "write", path))
 }

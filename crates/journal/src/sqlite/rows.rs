@@ -5,9 +5,8 @@
 use conjure_base::{Digest, DigestHasher};
 use rusqlite::Row;
 
-use super::blobs::BlobReadError;
+use super::blobs::{BlobReadError, BlobStores};
 use super::error_map::TxError;
-use super::tx::Tx;
 use crate::error::{DamagedPart, JournalError};
 use crate::event::RecordedEvent;
 use crate::key::{Epoch, SessionKey};
@@ -129,24 +128,24 @@ impl RowError {
 }
 
 /// The columns of an event: `seq, epoch, kind, version, body, blob, checksum`.
-pub(crate) fn event(tx: &Tx<'_>, key: &SessionKey, row: &Row<'_>) -> Result<RecordedEvent, RowError> {
+pub(crate) fn event(blobs: &BlobStores, key: &SessionKey, row: &Row<'_>) -> Result<RecordedEvent, RowError> {
     let seq = read_u64(row, 0)?;
     let place = DamagedPart::Event { session: key.clone(), seq };
     let epoch = read_u64(row, 1)?;
     let kind: String = row.get(2)?;
     let version = read_u64(row, 3)?;
-    let body = body(tx, key, row, 4, [seq, epoch, version], &kind, &place)?;
+    let body = body(blobs, key, row, 4, [seq, epoch, version], &kind, &place)?;
     let version =
         u32::try_from(version).map_err(|_| RowError::corrupt(place, "its version is out of range"))?;
     Ok(RecordedEvent { seq, epoch: Epoch::from_number(epoch), kind, version, body })
 }
 
 /// The columns of a snapshot: `seq, version, body, blob, checksum`.
-pub(crate) fn snapshot(tx: &Tx<'_>, key: &SessionKey, row: &Row<'_>) -> Result<Snapshot, RowError> {
+pub(crate) fn snapshot(blobs: &BlobStores, key: &SessionKey, row: &Row<'_>) -> Result<Snapshot, RowError> {
     let place = DamagedPart::Snapshot { session: key.clone() };
     let seq = read_u64(row, 0)?;
     let version = read_u64(row, 1)?;
-    let body = body(tx, key, row, 2, [seq, 0, version], "", &place)?;
+    let body = body(blobs, key, row, 2, [seq, 0, version], "", &place)?;
     let version =
         u32::try_from(version).map_err(|_| RowError::corrupt(place, "its version is out of range"))?;
     Ok(Snapshot { seq, version, body })
@@ -154,7 +153,7 @@ pub(crate) fn snapshot(tx: &Tx<'_>, key: &SessionKey, row: &Row<'_>) -> Result<S
 
 /// The body from the columns `body, blob, checksum`, the first of which is `column`.
 fn body(
-    tx: &Tx<'_>,
+    blobs: &BlobStores,
     key: &SessionKey,
     row: &Row<'_>,
     column: usize,
@@ -178,7 +177,7 @@ fn body(
             let digest = blob_digest(&blob)
                 .ok_or_else(|| RowError::corrupt(place.clone(), "what names its body is no digest"))?;
             check(&BodyRef::Blob(digest))?;
-            let body = tx.blobs.read(&key.tenant, &digest).map_err(|failure| match failure {
+            let body = blobs.read(&key.tenant, &digest).map_err(|failure| match failure {
                 BlobReadError::Missing => RowError::Missing(place.clone()),
                 BlobReadError::Failed(error) => RowError::Corrupt(error.into()),
             })?;

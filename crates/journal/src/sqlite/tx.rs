@@ -205,7 +205,7 @@ impl Tx<'_> {
         let mut statement = transaction.prepare_cached(SQL)?;
         let mut found = statement.query(params![head.id, to_i64(from), limit.events.max(1)])?;
         while let Some(row) = found.next()? {
-            let event = rows::event(self, key, row)?;
+            let event = rows::event(self.blobs, key, row)?;
             bytes = bytes.saturating_add(event.body.len());
             if bytes > limit.bytes && !events.is_empty() {
                 return Ok(EventPage { events, total: head.events });
@@ -286,7 +286,7 @@ impl Tx<'_> {
         let head = self.head(key).map_err(RowError::Corrupt)?;
         let mut statement = transaction.prepare_cached(SQL)?;
         let mut found = statement.query(params![head.id])?;
-        found.next()?.map(|row| rows::snapshot(self, key, row)).transpose()
+        found.next()?.map(|row| rows::snapshot(self.blobs, key, row)).transpose()
     }
 }
 

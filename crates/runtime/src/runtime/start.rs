@@ -8,7 +8,7 @@ use conjure_actors::admission::{AdmissionGate, Share};
 use conjure_actors::catalogs::CatalogSpec;
 use conjure_actors::runtime as tree;
 use conjure_base::{Clock as _, SessionId, SystemClock};
-use conjure_journal::{LeaseOwner, MemoryJournal};
+use conjure_journal::{JournalError, LeaseOwner, MemoryJournal};
 
 use crate::models::ModelClients;
 use crate::runtime::data::data_layout::RuntimeDir;
@@ -17,7 +17,7 @@ use crate::runtime::data::process_lock::ProcessLock;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::{Runtime, RuntimeInner};
 use crate::runtime::maintenance::{MaintenanceContext, SERVICE_FILES, maintenance_tasks};
-use crate::runtime::options::{JournalLocation, RuntimeOptions};
+use crate::runtime::options::{AtStart, JournalLocation, RuntimeOptions};
 use crate::runtime::recovery::recover;
 use crate::runtime::remote_cleanup::NoteStore;
 use crate::runtime::sandbox_kinds::SandboxKinds;
@@ -79,7 +79,8 @@ impl Runtime {
         let owner = LeaseOwner::new(match options.owner.take() {
             Some(name) => name,
             None => random_name()?,
-        })?;
+        })
+        .map_err(JournalError::from)?;
         let process_lock = if is_shared { Some(acquire_and_sweep(&home, &owner).await?) } else { None };
         let engines = Engines::of(&options);
         engines.sweep(&home).await;
@@ -146,6 +147,9 @@ impl Runtime {
             for diagnostic in &loaded.diagnostics {
                 tracing::warn!("{diagnostic}");
             }
+        }
+        if options.at_start == AtStart::Resume {
+            runtime.spawn_resume();
         }
         Ok(runtime)
     }

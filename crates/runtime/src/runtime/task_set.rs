@@ -147,7 +147,7 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     what: &'static str,
     work: impl FnOnce() -> Result<T, RuntimeError> + Send + 'static,
 ) -> Result<T, RuntimeError> {
-    let done = tokio::task::spawn_blocking(work).await;
+    let done = conjure_fs::run_blocking(work).await;
     done.unwrap_or_else(|error| Err(RuntimeError::interrupted(what, &error)))
 }
 

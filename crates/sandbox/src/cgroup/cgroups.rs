@@ -9,70 +9,23 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use conjure_base::lock;
 use rustix::fs::Access;
 
-use super::group::{Cgroup, remove};
+use super::cgroup_state::{CgroupState, Controller, MissingController, ParentGroup, remove_all, unavailable};
+use super::group::Cgroup;
 use super::hierarchy::{Hierarchy, Version, hierarchies};
 use super::owner_process::OwnerProcess;
-use crate::error::{SandboxError, SandboxErrorKind};
+use crate::error::SandboxError;
 use crate::isolation::{Boundary, Isolation};
 use crate::limits::Limits;
-
-/// A controller: what a group may limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Controller {
-    Memory,
-    Cpu,
-    Pids,
-}
-
-impl Controller {
-    pub(super) const ALL: [Self; 3] = [Self::Memory, Self::Cpu, Self::Pids];
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Cpu => "cpu",
-            Self::Pids => "pids",
-        }
-    }
-}
-
-/// A controller that this process cannot use, with the reason and a hint.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MissingController {
-    /// `memory`, `cpu` or `pids`.
-    pub controller: &'static str,
-    /// The reason.
-    pub reason: String,
-    /// How to enable it.
-    pub hint: &'static str,
-}
 
 /// The control groups that this process can create on this machine.
 #[derive(Debug, Clone)]
 pub struct Cgroups {
     shared: Arc<CgroupState>,
-}
-
-#[derive(Debug)]
-pub(super) struct CgroupState {
-    parents: Vec<ParentGroup>,
-    missing: Vec<MissingController>,
-    owner: Option<OwnerProcess>,
-    next: AtomicU64,
-    /// Directories of groups that wait for the end of their last process.
-    pending_removal: Mutex<Vec<PathBuf>>,
-}
-
-/// A group in which groups can be created.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ParentGroup {
-    pub(super) version: Version,
-    pub(super) folder: PathBuf,
-    pub(super) controllers: Vec<Controller>,
 }
 
 impl Cgroups {
@@ -189,51 +142,8 @@ impl Cgroups {
             tracing::warn!(group = %folder.display(), "the control group of a dead process is not empty yet");
         }
         let removed = found - left.len();
-        self.shared.pending_removal.lock().unwrap_or_else(PoisonError::into_inner).append(&mut left);
+        lock(&self.shared.pending_removal).append(&mut left);
         removed
-    }
-}
-
-/// How often groups are checked after their processes were killed, at intervals of a millisecond.
-const ROUNDS: usize = 500;
-
-/// Removes groups, and keeps those that are not empty after half a second. Blocks meanwhile.
-fn remove_all(folders: &mut Vec<PathBuf>) {
-    for _ in 0..ROUNDS {
-        folders.retain(|folder| remove(folder).is_err());
-        if folders.is_empty() {
-            return;
-        }
-        pause();
-    }
-}
-
-/// Waits a millisecond for the kernel to remove killed processes. The kernel does not notify anybody of that.
-fn pause() {
-    let millisecond = rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-    // An interrupted wait is a short one.
-    let _ = rustix::event::poll(&mut [], Some(&millisecond));
-}
-
-impl CgroupState {
-    /// Removes the directory now or later.
-    pub(super) fn remove_later(&self, folder: PathBuf) {
-        if let Err(error) = remove(&folder) {
-            tracing::debug!(%error, group = %folder.display(), "a control group is not empty yet");
-            self.pending_removal.lock().unwrap_or_else(PoisonError::into_inner).push(folder);
-        }
-    }
-
-    fn remove_pending(&self) {
-        let mut pending = self.pending_removal.lock().unwrap_or_else(PoisonError::into_inner);
-        pending.retain(|folder| remove(folder).is_err());
-    }
-}
-
-impl Drop for CgroupState {
-    /// Waits for processes that were just killed, because nobody tries again later.
-    fn drop(&mut self) {
-        remove_all(self.pending_removal.get_mut().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -290,9 +200,4 @@ fn read_words(path: &Path) -> Vec<String> {
 /// Whether this process may write, as the kernel decides.
 fn is_writable(path: &Path) -> bool {
     rustix::fs::access(path, Access::WRITE_OK).is_ok()
-}
-
-pub(super) fn unavailable(what: &str, folder: &Path, error: &io::Error) -> SandboxError {
-    let message = format!("the control group `{}` {what}: {error}", folder.display());
-    SandboxError::new(SandboxErrorKind::Unavailable, message)
 }

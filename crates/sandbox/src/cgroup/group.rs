@@ -7,9 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::process::{Pid, Signal};
-
-use super::cgroups::{CgroupState, Controller, ParentGroup, unavailable};
+use super::cgroup_state::{CgroupState, Controller, ParentGroup, unavailable};
 use super::hierarchy::Version;
 use crate::error::SandboxError;
 use crate::limits::Limits;
@@ -20,9 +18,6 @@ const RESERVED_PROCESSES: u32 = 64;
 
 /// The period over which processor time is counted, in microseconds.
 const PERIOD: u32 = 100_000;
-
-/// How often a group is checked after its processes were killed.
-const KILL_ROUNDS: usize = 20;
 
 /// A group that exists until this is dropped.
 #[derive(Debug)]
@@ -110,33 +105,5 @@ fn limit(controller: Controller, version: Version, folder: &Path, limits: &Limit
                 written => written,
             }
         }
-    }
-}
-
-/// Removes a group's folder; processes in it are killed.
-pub(super) fn remove(folder: &Path) -> io::Result<()> {
-    let mut result = fs::remove_dir(folder);
-    for _ in 0..KILL_ROUNDS {
-        match &result {
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            _ => return result,
-        }
-        kill(folder);
-        result = fs::remove_dir(folder);
-    }
-    result
-}
-
-/// Kills every process of the group. They end shortly afterwards.
-fn kill(folder: &Path) {
-    // Version 2, since Linux 5.14, does it without a race.
-    if fs::write(folder.join("cgroup.kill"), "1").is_ok() {
-        return;
-    }
-    let listed = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-    // A process of another pid namespace is listed as 0, and is none that could be signalled.
-    for pid in listed.lines().filter_map(|line| line.parse().ok().and_then(Pid::from_raw)) {
-        let _ = rustix::process::kill_process(pid, Signal::KILL);
     }
 }

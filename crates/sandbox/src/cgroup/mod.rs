@@ -1,5 +1,6 @@
 //! Control groups: kernel limits for all processes of a sandbox together.
 
+mod cgroup_state;
 mod cgroups;
 mod group;
 mod hierarchy;
@@ -9,7 +10,8 @@ mod owner_process;
 #[cfg(test)]
 mod tests;
 
-pub use cgroups::{Cgroups, MissingController};
+pub use cgroup_state::MissingController;
+pub use cgroups::Cgroups;
 pub use group::Cgroup;
 #[cfg(feature = "docker")]
 pub(crate) use oom_kills::OomKillCounter;

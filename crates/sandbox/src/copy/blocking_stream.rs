@@ -67,19 +67,6 @@ impl ChunkSender {
     }
 }
 
-/// Runs blocking work on a thread of its own. `doing` completes "cannot …" in errors.
-pub(super) async fn run_blocking<T: Send + 'static>(
-    doing: String,
-    work: impl FnOnce() -> Result<T, SandboxError> + Send + 'static,
-) -> Result<T, SandboxError> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
-        Err(SandboxError::new(
-            SandboxErrorKind::Io,
-            format!("cannot {doing}: its thread ended early: {error}"),
-        ))
-    })
-}
-
 /// The stream of the chunks that `make` sends from a thread of its own. The thread ends soon after the stream is
 /// dropped.
 pub(super) fn stream(
@@ -92,18 +79,4 @@ pub(super) fn stream(
     });
     stream::unfold(receiver, |mut receiver| async { receiver.recv().await.map(|chunk| (chunk, receiver)) })
         .boxed()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_thread_that_ends_early_is_told_with_what_it_did() {
-        let failed = run_blocking("give `a` to the sandbox".to_owned(), || -> Result<(), SandboxError> {
-            panic!("oh")
-        });
-        let told = failed.await.unwrap_err().to_string();
-        assert!(told.starts_with("cannot give `a` to the sandbox: its thread ended early"), "{told}");
-    }
 }

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use conjure_fs::run_blocking;
 use conjure_guest::protocol::{Reply, Request};
 
-use super::blocking_stream;
 use super::content_archive;
 use super::space_budget::SpaceBudget;
 use super::workspace::WorkspaceCopy;
@@ -105,8 +105,7 @@ async fn send_item(
     options: CallOptions,
 ) -> Result<(), SandboxError> {
     let measured = item.clone();
-    let doing = format!("give `{}` to the sandbox", item.name);
-    let size = blocking_stream::run_blocking(doing, move || content_archive::size(&measured)).await?;
+    let size = run_blocking(move || content_archive::size(&measured)).await??;
     let (content_dir, name) = (item.dir, item.name.clone());
     let grant = space.reserve(size, &name)?;
     let request = Request::Install {

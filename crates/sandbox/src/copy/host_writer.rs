@@ -7,17 +7,16 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use conjure_fs::{DirHandle, StagedFile};
 use futures_util::StreamExt as _;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
-use rustix::io::Errno;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio_util::task::TaskTracker;
 
@@ -28,8 +27,8 @@ use crate::host_dirs::remove_beneath;
 /// How many chunks wait to be written.
 const AHEAD: usize = 4;
 
-/// How many names are tried for a staging file.
-const ATTEMPTS: u32 = 1000;
+/// The mode of directories that are created on the way to a file.
+const DIR_MODE: Mode = Mode::from_raw_mode(0o755);
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -37,7 +36,7 @@ const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOL
 #[derive(Debug)]
 pub(super) struct HostWriter {
     path: PathBuf,
-    folder: Arc<OwnedFd>,
+    folder: Arc<DirHandle>,
     writers: TaskTracker,
 }
 
@@ -72,7 +71,7 @@ impl HostWriter {
             let message = format!("the workspace `{}` cannot be used: {errno}", path.display());
             SandboxError::new(SandboxErrorKind::Io, message)
         })?;
-        Ok(Self { path: path.to_owned(), folder: Arc::new(folder), writers: writers.clone() })
+        Ok(Self { path: path.to_owned(), folder: Arc::new(folder.into()), writers: writers.clone() })
     }
 
     /// Writes a file with this content, of at most `max_bytes`, and replaces the previous one. Returns its size.
@@ -135,34 +134,27 @@ async fn send_content(
 }
 
 /// Writes chunks up to the end mark `None`. A file whose chunks end without it is dropped.
-fn write(top: &OwnedFd, file: &IncomingEntry, mut pieces: Receiver<Option<Bytes>>) -> io::Result<()> {
+fn write(top: &DirHandle, file: &IncomingEntry, mut pieces: Receiver<Option<Bytes>>) -> io::Result<()> {
     let (parents, name) = split_path(&file.path)?;
-    let mut folder = rustix::fs::openat(top, ".", FOLDER, Mode::empty())?;
-    for part in parents.components() {
-        folder = open_or_create_dir(&folder, part.as_os_str(), 0o755)?;
-    }
-    let (staging, mut content) = StagingFile::new(folder)?;
+    let folder = top.create_dirs(parents, DIR_MODE)?;
+    let mut staged = StagedFile::create(&folder, Mode::RUSR | Mode::WUSR)?;
     loop {
         match pieces.blocking_recv() {
-            Some(Some(piece)) => content.write_all(&piece)?,
+            Some(Some(piece)) => staged.write_all(&piece)?,
             Some(None) => break,
             None => return Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
-    rustix::fs::fchmod(&content, Mode::from_raw_mode(file.mode & 0o777))?;
+    rustix::fs::fchmod(staged.file(), Mode::from_raw_mode(file.mode & 0o777))?;
     if let PreviousEntry::Dir(known) = &file.previous {
-        remove_conflicting(&staging.folder, name, Path::new(&file.path), known)?;
+        remove_conflicting(&folder, name, Path::new(&file.path), known)?;
     }
-    rustix::fs::renameat(&staging.folder, staging.name.as_str(), &staging.folder, name)?;
-    Ok(())
+    staged.replace(name)
 }
 
-fn make_folder(top: &OwnedFd, incoming: &IncomingEntry) -> io::Result<()> {
+fn make_folder(top: &DirHandle, incoming: &IncomingEntry) -> io::Result<()> {
     let (parents, name) = split_path(&incoming.path)?;
-    let mut folder = rustix::fs::openat(top, ".", FOLDER, Mode::empty())?;
-    for part in parents.components() {
-        folder = open_or_create_dir(&folder, part.as_os_str(), 0o755)?;
-    }
+    let folder = top.create_dirs(parents, DIR_MODE)?;
     let is_file = || {
         rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
@@ -171,7 +163,7 @@ fn make_folder(top: &OwnedFd, incoming: &IncomingEntry) -> io::Result<()> {
         rustix::fs::unlinkat(&folder, name, AtFlags::empty())?;
     }
     // The owner of the workspace must be able to use it.
-    open_or_create_dir(&folder, name, incoming.mode & 0o777 | 0o700)?;
+    folder.open_or_create(name, Mode::from_raw_mode(incoming.mode & 0o777 | 0o700))?;
     Ok(())
 }
 
@@ -183,32 +175,18 @@ fn split_path(path: &str) -> io::Result<(&Path, &OsStr)> {
     Ok((path.parent().unwrap_or(Path::new("")), name))
 }
 
-/// Opens a directory in another; creates it with this mode if it is missing.
-fn open_or_create_dir(folder: &OwnedFd, name: &OsStr, mode: u32) -> io::Result<OwnedFd> {
-    match rustix::fs::mkdirat(folder, name, Mode::from_raw_mode(0o700)) {
-        Ok(()) => {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let made = rustix::fs::openat(folder, name, flags, Mode::empty())?;
-            rustix::fs::fchmod(&made, Mode::from_raw_mode(mode))?;
-            Ok(made)
-        }
-        Err(Errno::EXIST) => Ok(rustix::fs::openat(folder, name, FOLDER, Mode::empty())?),
-        Err(errno) => Err(errno.into()),
-    }
-}
-
 /// Removes a directory of the host that a file replaces, if the sandbox had everything in it.
 fn remove_conflicting(
-    parent: &OwnedFd,
+    parent: &DirHandle,
     name: &OsStr,
     path: &Path,
     known: &BTreeSet<String>,
 ) -> io::Result<()> {
-    let is_folder = |folder: &OwnedFd, name: &OsStr| {
+    let is_folder = |folder: BorrowedFd<'_>, name: &OsStr| {
         rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
     };
-    if !is_folder(parent, name) {
+    if !is_folder(parent.as_fd(), name) {
         return Ok(());
     }
     let mut folders = vec![PathBuf::from(name)];
@@ -230,41 +208,12 @@ fn remove_conflicting(
                 );
                 return Err(io::Error::new(io::ErrorKind::DirectoryNotEmpty, message));
             }
-            if is_folder(&folder, name) {
+            if is_folder(folder.as_fd(), name) {
                 folders.push(within.join(name));
             }
         }
     }
     remove_beneath(parent.as_fd(), name, None).map_err(io::Error::other)
-}
-
-/// A file that is written before it gets its final name. Dropping it removes the file, if it is still there.
-#[derive(Debug)]
-struct StagingFile {
-    folder: OwnedFd,
-    name: String,
-}
-
-impl StagingFile {
-    /// Creates a staging file with a unique name.
-    fn new(folder: OwnedFd) -> io::Result<(Self, File)> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        for attempt in 0..ATTEMPTS {
-            let name = format!(".conjure-brought-{}-{attempt}.tmp", std::process::id());
-            match rustix::fs::openat(&folder, name.as_str(), flags, Mode::RUSR | Mode::WUSR) {
-                Ok(file) => return Ok((Self { folder, name }, file.into())),
-                Err(Errno::EXIST) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-        Err(Errno::EXIST.into())
-    }
-}
-
-impl Drop for StagingFile {
-    fn drop(&mut self) {
-        let _ = rustix::fs::unlinkat(&self.folder, self.name.as_str(), AtFlags::empty());
-    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
+use conjure_fs::run_blocking;
 use conjure_guest::protocol::{Reply, Request};
 
 use super::blocking_stream;
@@ -66,9 +67,8 @@ impl WorkspaceCopy {
         max_bytes: u64,
         options: &CallOptions,
     ) -> Result<Self, SandboxError> {
-        let (from, doing) = (host.clone(), format!("give the workspace `{}` to the sandbox", host.display()));
-        let HostFiles { files, folders, skipped } =
-            blocking_stream::run_blocking(doing, move || host_scan::scan(&from)).await?;
+        let from = host.clone();
+        let HostFiles { files, folders, skipped } = run_blocking(move || host_scan::scan(&from)).await??;
         for left in &skipped {
             tracing::warn!(path = %left.path, reason = %left.reason, "content was not installed in the sandbox");
         }

@@ -245,7 +245,11 @@ impl PlanInputs<'_> {
     ) -> Result<Vec<BindMount>, SandboxError> {
         let failed = |error| unavailable("a sandbox's folder cannot be furnished", error);
         let fixed = |source: &Path, target: &str| {
-            Ok(BindMount { source: utf8_path(source)?, target: target.to_owned(), access: Access::ReadOnly })
+            Ok::<_, SandboxError>(BindMount {
+                source: utf8_path(source)?,
+                target: target.to_owned(),
+                access: Access::ReadOnly,
+            })
         };
         let output = sandbox_dir.output();
         match user.ids.filter(|_| rustix::process::geteuid().is_root() && !self.info.is_rootless) {

@@ -62,7 +62,9 @@ impl ExpectedMounts {
     /// `PathNotAllowed` when a container has another directory than the expected one.
     pub(super) fn check(&self, found: &OpenedRoots) -> Result<(), SandboxError> {
         if found.boot.as_ref() != Some(&self.boot) {
-            tracing::debug!("the container's kernel is not the host's, so its directories cannot be compared");
+            tracing::debug!(
+                "the container's kernel is not the host's, so its directories cannot be compared"
+            );
             return Ok(());
         }
         let is_other = |folder: &&Folder| found.folders.get(folder.root) != Some(&Some(folder.ids));

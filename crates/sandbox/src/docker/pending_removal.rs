@@ -174,7 +174,11 @@ impl Drop for PendingRemoval {
                     budget.spend(waited());
                 }
                 Ok(status) => {
-                    tracing::warn!(status, container = self.name, "a container was not removed; the next sweep removes it");
+                    tracing::warn!(
+                        status,
+                        container = self.name,
+                        "a container was not removed; the next sweep removes it"
+                    );
                     return self.leave_to_sweep();
                 }
                 // A slow engine may have dropped the removal when its client went away.

@@ -6,11 +6,12 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use conjure_base::Digest;
-use tempfile::NamedTempFile;
+use conjure_fs::{StagedFile, ensure_dir};
+use rustix::fs::Mode;
 
 use super::seccomp;
 use crate::data_dir::DataDir;
@@ -32,7 +33,7 @@ impl RuntimeFiles {
     pub(super) fn make(data: DataDir) -> Result<Self, SandboxError> {
         let failed = |error: io::Error| unavailable("the folder for containers cannot be used", error);
         let folder = data.path().join("guest");
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(failed)?;
+        ensure_dir(&folder).map_err(failed)?;
         let guest = ensure_file(&folder, "", program(), 0o555).map_err(failed)?;
         let filter = seccomp::profile().to_string();
         let seccomp = ensure_file(&folder, ".json", filter.as_bytes(), 0o444).map_err(failed)?;
@@ -43,16 +44,17 @@ impl RuntimeFiles {
 /// The path of a file with this content, named by its digest. Writes it if it is missing.
 fn ensure_file(folder: &Path, suffix: &str, content: &[u8], mode: u32) -> io::Result<PathBuf> {
     let digest = Digest::of_bytes(content);
-    let path = folder.join(format!("{}{suffix}", digest.to_hex()));
+    let name = format!("{}{suffix}", digest.to_hex());
+    let path = folder.join(&name);
     // A file that was truncated by a full disk, or changed, is written again.
     if fs::read(&path).is_ok_and(|found| Digest::of_bytes(&found) == digest) {
         return Ok(path);
     }
-    let mut file = NamedTempFile::new_in(folder)?;
+    let mut file = StagedFile::create(fs::File::open(folder)?, Mode::RUSR | Mode::WUSR)?;
     file.write_all(content)?;
-    file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
-    file.as_file().sync_all()?;
-    file.persist(&path).map_err(|error| error.error)?;
+    file.file().set_permissions(fs::Permissions::from_mode(mode))?;
+    file.sync()?;
+    file.replace(name.as_str())?;
     Ok(path)
 }
 

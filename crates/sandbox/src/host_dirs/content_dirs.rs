@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use conjure_fs::run_blocking;
 use futures_util::future::BoxFuture;
 
 use super::sandbox_dir::{LinkMethod, SandboxDir};
@@ -80,7 +81,7 @@ impl ContentInstaller for ContentDirs {
     ) -> BoxFuture<'static, Result<PathBuf, SandboxError>> {
         let dirs = self.clone();
         // When this future is dropped, the thread runs until it asks for the commit, and cleans up.
-        Box::pin(run_blocking(move || dirs.install_blocking(&item, &token)))
+        Box::pin(async { run_blocking(move || dirs.install_blocking(&item, &token)).await? })
     }
 
     fn remove(
@@ -90,13 +91,6 @@ impl ContentInstaller for ContentDirs {
         token: CommitToken,
     ) -> BoxFuture<'static, Result<(), SandboxError>> {
         let dirs = self.clone();
-        Box::pin(run_blocking(move || dirs.remove_blocking(content_dir, &name, &token)))
+        Box::pin(async move { run_blocking(move || dirs.remove_blocking(content_dir, &name, &token)).await? })
     }
-}
-
-async fn run_blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, SandboxError> + Send + 'static,
-) -> Result<T, SandboxError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(SandboxError::new(SandboxErrorKind::Io, error.to_string())))
 }

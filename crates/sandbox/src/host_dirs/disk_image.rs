@@ -10,18 +10,20 @@
 //! directory is removed.
 
 use std::fs::{self, File};
-use std::os::fd::{AsFd, AsRawFd as _};
+#[cfg(feature = "jail")]
+use std::os::fd::AsFd as _;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+#[cfg(feature = "jail")]
+use conjure_fs::TreeRemoval;
 use rustix::fs::{AtFlags, statat};
 #[cfg(feature = "jail")]
 use std::{io, process::Stdio};
 
 #[cfg(feature = "jail")]
 use crate::error::{SandboxError, SandboxErrorKind};
-#[cfg(feature = "jail")]
-use crate::host_dirs::remove_beneath;
 #[cfg(feature = "jail")]
 use crate::limits::Limits;
 
@@ -64,7 +66,7 @@ pub(crate) fn mount_limited(workspace: &Path, limits: &Limits) -> Result<(), San
         let folder = File::open(workspace).map_err(|error| failed("open", workspace, &error))?;
         for entry in fs::read_dir(workspace).map_err(|error| failed("look into", workspace, &error))? {
             let entry = entry.map_err(|error| failed("look into", workspace, &error))?;
-            remove_beneath(folder.as_fd(), &entry.file_name(), None)?;
+            TreeRemoval::new(None).remove(folder.as_fd(), &entry.file_name())?;
         }
     }
     mount(place)
@@ -80,8 +82,7 @@ pub(crate) fn remount(workspace: &Path) -> Result<(), SandboxError> {
 }
 
 /// Unmounts the workspace of an open directory if the kernel limits it. Open files stay usable.
-pub(super) fn unmount(place: impl AsFd) {
-    let place = place.as_fd();
+pub(super) fn unmount(place: BorrowedFd<'_>) {
     let device = |name: &str| {
         statat(place, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT).map(|stat| stat.st_dev)
     };
@@ -137,7 +138,7 @@ fn mount(place: &Path) -> Result<(), SandboxError> {
     if settled.is_err()
         && let Ok(place) = File::open(place)
     {
-        unmount(place);
+        unmount(place.as_fd());
     }
     settled
 }

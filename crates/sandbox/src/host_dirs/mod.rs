@@ -1,10 +1,10 @@
 //! Directories of the host that belong to sandboxes: their creation, their content and their removal.
 
 mod content_dirs;
+mod dirs_state;
 mod disk_image;
 mod registry;
 mod remove_tree;
-mod rename;
 mod sandbox_dir;
 #[cfg(feature = "jail")]
 mod workspace_swap;
@@ -16,7 +16,7 @@ pub(crate) use disk_image::{mount_limited, remount};
 pub(crate) use registry::SandboxDirsRef;
 pub use registry::{DirSweepReport, SandboxDirs};
 pub(crate) use remove_tree::remove_beneath;
-pub use remove_tree::{DirId, remove_tree};
+pub use remove_tree::{dir_id, remove_tree};
 pub use sandbox_dir::SandboxDir;
 pub(crate) use sandbox_dir::{DirPurpose, kind_of};
 #[cfg(feature = "jail")]

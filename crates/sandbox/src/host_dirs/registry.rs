@@ -7,11 +7,9 @@
 //! take the same directory, one to use it and one to remove it. Entries with other names, and entries without a lock,
 //! belong to somebody else and stay.
 
-use std::ffi::{CStr, CString, OsString};
-use std::fs::DirBuilder;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::ffi::OsString;
+use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStringExt as _;
-use std::os::unix::fs::DirBuilderExt as _;
 #[cfg(feature = "docker")]
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -22,41 +20,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(feature = "docker")]
 use std::time::UNIX_EPOCH;
 
-use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags};
+use conjure_fs::ensure_dir;
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::remove_tree::{DirId, has_name, remove_beneath};
-use super::rename::rename_new;
+use super::dirs_state::{
+    ATTEMPTS, DEAD, DirsState, FOLDER, LOCK, LockOutcome, SweepOutcome, is_sandbox_dir_name, unavailable,
+};
+use super::remove_tree::remove_beneath;
 use super::sandbox_dir::{DirPurpose, SandboxDir};
-use crate::error::{SandboxError, SandboxErrorKind};
-
-/// How many names are tried for a new directory.
-const ATTEMPTS: u32 = 10_000;
-
-/// The prefix of directories that are being removed.
-const DEAD: &str = "dead-";
-
-const LOCK: &CStr = c"lock";
-
-/// The file that marks a directory as kept.
-const KEEP: &CStr = c"keep";
-
-/// The name that earlier versions gave to [`KEEP`].
-const FORMER_KEEP: &CStr = c"kept";
-
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+use crate::error::SandboxError;
 
 /// The sandbox directories of this process or of one tenant. Clones share them.
 #[derive(Debug, Clone)]
 pub struct SandboxDirs {
     inner: Arc<DirsState>,
-}
-
-#[derive(Debug)]
-pub(super) struct DirsState {
-    path: PathBuf,
-    folder: OwnedFd,
-    next: AtomicU64,
 }
 
 /// A weak reference to [`SandboxDirs`], which does not keep the directory open.
@@ -121,8 +99,7 @@ impl SandboxDirs {
 
     /// Opens the sandbox directories in this directory.
     pub(crate) fn open_dir(path: PathBuf) -> Result<Self, SandboxError> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
-        made.map_err(|error| unavailable("make", &path, error))?;
+        ensure_dir(&path).map_err(|error| unavailable("make", &path, error))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::openat(CWD, &path, flags, Mode::empty())
             .map_err(|errno| unavailable("open", &path, errno))?;
@@ -225,129 +202,4 @@ impl SandboxDirs {
         }
         Ok(swept)
     }
-}
-
-/// What a sweep did with one directory.
-enum SweepOutcome {
-    Removed,
-    Alive,
-    Kept,
-    /// It is no sandbox directory, or another process removed it.
-    None,
-}
-
-/// The result of locking a directory.
-enum LockOutcome {
-    /// It was free: the directory and the held lock.
-    Locked(OwnedFd, OwnedFd),
-    /// A living process has locked it.
-    Alive,
-    /// It does not exist any more.
-    Missing,
-}
-
-impl DirsState {
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Locks a directory if no other process has. `flags`: whether a missing lock file is created.
-    fn lock_dir(&self, name: &str, flags: OFlags) -> Result<LockOutcome, Errno> {
-        let folder = match rustix::fs::openat(&self.folder, name, FOLDER, Mode::empty()) {
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(LockOutcome::Missing),
-            other => other?,
-        };
-        let flags = flags | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let lock = match rustix::fs::openat(&folder, LOCK, flags, Mode::RUSR | Mode::WUSR) {
-            Err(Errno::NOENT | Errno::LOOP) => return Ok(LockOutcome::Missing),
-            other => other?,
-        };
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Ok(LockOutcome::Alive),
-            Err(errno) => return Err(errno),
-        }
-        // Another process may have removed the directory before this lock was taken, and a third created one of the
-        // same name.
-        let c_name = CString::new(name).map_err(|_| Errno::INVAL)?;
-        if has_name(&folder, &self.folder, &c_name) && has_name(&lock, &folder, LOCK) {
-            Ok(LockOutcome::Locked(folder, lock))
-        } else {
-            Ok(LockOutcome::Missing)
-        }
-    }
-
-    /// Removes a directory whose process is dead.
-    fn sweep(&self, name: &str) -> Result<SweepOutcome, SandboxError> {
-        let failed = |errno| unavailable("lock", &self.path.join(name), errno);
-        // A process that died between creating the directory and the lock has left nothing else in it.
-        if rustix::fs::unlinkat(&self.folder, name, AtFlags::REMOVEDIR).is_ok() {
-            return Ok(SweepOutcome::Removed);
-        }
-        match self.lock_dir(name, OFlags::empty()).map_err(failed)? {
-            LockOutcome::Locked(folder, _) if is_kept(&folder) => Ok(SweepOutcome::Kept),
-            LockOutcome::Locked(folder, lock) => {
-                self.remove_locked(name, &folder, lock).map(|()| SweepOutcome::Removed)
-            }
-            LockOutcome::Alive => Ok(SweepOutcome::Alive),
-            LockOutcome::Missing => Ok(SweepOutcome::None),
-        }
-    }
-
-    /// Removes a directory whose lock is held.
-    pub(super) fn remove_locked(
-        &self,
-        name: &str,
-        folder: &OwnedFd,
-        lock: OwnedFd,
-    ) -> Result<(), SandboxError> {
-        let path = self.path.join(name);
-        let failed = |errno| unavailable("remove", &path, errno);
-        let id = DirId::from_open(folder).map_err(failed)?;
-        for _ in 0..ATTEMPTS {
-            let number = self.next.fetch_add(1, Ordering::Relaxed);
-            let dead = format!("{DEAD}{}-{number}", std::process::id());
-            match rename_new(&self.folder, name, &self.folder, &dead) {
-                Ok(()) => {
-                    let removed = remove_beneath(self.folder.as_fd(), dead.as_ref(), Some(id));
-                    drop(lock);
-                    return removed;
-                }
-                Err(Errno::NOENT) => return Ok(()),
-                // Left by a process with the same id.
-                Err(Errno::NOTEMPTY | Errno::EXIST) => {}
-                Err(errno) => return Err(failed(errno)),
-            }
-        }
-        Err(failed(Errno::EXIST))
-    }
-}
-
-/// Whether `name` has the form of a sandbox directory: a process id and a number.
-fn is_sandbox_dir_name(name: &str) -> bool {
-    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    name.split_once('-').is_some_and(|(process, number)| is_number(process) && is_number(number))
-}
-
-fn is_kept(folder: &OwnedFd) -> bool {
-    [KEEP, FORMER_KEEP]
-        .iter()
-        .any(|name| rustix::fs::statat(folder, *name, AtFlags::SYMLINK_NOFOLLOW).is_ok())
-}
-
-/// Marks a directory as kept.
-pub(super) fn keep(folder: &OwnedFd) -> Result<(), Errno> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(folder, KEEP, flags, Mode::RUSR | Mode::WUSR).map(drop)
-}
-
-/// The error for a directory that cannot be used.
-pub(super) fn unavailable(doing: &str, path: &Path, error: impl Into<std::io::Error>) -> SandboxError {
-    let error = error.into();
-    let kind = match Errno::from_io_error(&error) {
-        Some(Errno::NOSPC | Errno::DQUOT) => SandboxErrorKind::NoSpace,
-        _ => SandboxErrorKind::Unavailable,
-    };
-    let path = path.display();
-    SandboxError::new(kind, format!("a sandbox's folder has no place: failed to {doing} `{path}`: {error}"))
 }

@@ -1,304 +1,52 @@
-//! Removing a folder and all beneath it, whatever a sandbox has made of it.
-//!
-//! Nothing is done by a path: every step goes from an open folder to a name in it, follows no link and enters no mount.
-//! Folders without permissions are given some, through their handle. However deep folders are nested, two handles
-//! suffice: a folder within a folder is first moved up to the top, and is a folder of the top from then on.
-//!
-//! State: none. What a crash leaves is removed when it is tried again.
+//! Removes directories of sandboxes. A workspace that the kernel limits is unmounted first.
 
-use std::ffi::{CStr, CString, OsStr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
+use std::ffi::OsStr;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
+use conjure_base::FileId;
+use conjure_fs::{RemoveError, TreeRemoval};
 use rustix::io::Errno;
 
 use super::disk_image::unmount;
 use crate::error::{SandboxError, SandboxErrorKind};
 
-/// How many names are read before they are removed.
-const BATCH: usize = 4096;
-
-/// How often the top is gone through: each time takes off one level at least, and a workspace's quota bounds those.
-const PASSES: u32 = 1 << 20;
-
-/// How often it is begun anew when something appears in the empty top, as when two remove the same folder.
-const RIVALS: u32 = 16;
-
-/// How many names are tried for a folder that is moved up.
-const ATTEMPTS: u32 = 1 << 20;
-
-const PATH: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-
-/// Which folder it is, whatever it is called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DirId {
-    device: u64,
-    inode: u64,
-}
-
-impl DirId {
-    /// The folder at `path`, through no link.
-    ///
-    /// # Errors
-    /// What the system says, and when it is no folder.
-    pub fn from_path(path: &Path) -> Result<Self, SandboxError> {
-        let failed = |errno| failure(path.as_os_str(), errno);
-        let folder =
-            rustix::fs::openat(CWD, path, PATH | OFlags::DIRECTORY, Mode::empty()).map_err(failed)?;
-        Self::from_open(&folder).map_err(failed)
-    }
-
-    pub(super) fn from_open(folder: impl AsFd) -> Result<Self, Errno> {
-        let stat = rustix::fs::fstat(folder)?;
-        Ok(Self { device: stat.st_dev, inode: stat.st_ino })
-    }
-}
-
-/// Removes the folder at `path` and everything in it, provided that it is still the one that it was, `id`. One that is
-/// gone already is no failure.
-///
-/// No link is followed, at the end of the path nor beneath it, and no mount is entered; that of a workspace which the kernel
-/// limits is unmounted first. What cannot be removed is left,
-/// with the folders that hold it; all else goes.
+/// The identity of the directory at `path`, through no link.
 ///
 /// # Errors
-/// `WrongFileType` when another folder or something else is at `path` now, and nothing is removed; `PermissionDenied`
-/// and others when something in it cannot be removed, by the first such thing.
-pub fn remove_tree(path: &Path, id: DirId) -> Result<(), SandboxError> {
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(failure(path.as_os_str(), Errno::INVAL));
-    };
-    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match rustix::fs::openat(CWD, parent, flags, Mode::empty()) {
-        Ok(parent) => remove_beneath(parent.as_fd(), name, Some(id)),
-        Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(failure(path.as_os_str(), errno)),
-    }
+/// Those of the system, and `WrongFileType` when it is no directory.
+pub fn dir_id(path: &Path) -> Result<FileId, SandboxError> {
+    Ok(conjure_fs::dir_id(path).map_err(|errno| RemoveError::new(path.as_os_str(), errno))?)
 }
 
-/// Removes the folder `name` of an open folder, as [`remove_tree`] does; without an id, whichever it is.
+/// Removes the directory at `path` and everything in it, provided that it is still this one. One that does not exist is
+/// no error. What cannot be removed is left, with the directories that hold it.
+///
+/// # Errors
+/// `WrongFileType` when another directory or something else is at `path` now; then nothing is removed.
+/// `PermissionDenied` and others when something in it cannot be removed: the error of the first such entry.
+pub fn remove_tree(path: &Path, id: FileId) -> Result<(), SandboxError> {
+    Ok(TreeRemoval::new(Some(id)).with_prepare(unmount).remove_path(path)?)
+}
+
+/// Removes the directory `name` of an open directory, as [`remove_tree`] does; without an id, whichever it is.
 pub(crate) fn remove_beneath(
     parent: BorrowedFd<'_>,
     name: &OsStr,
-    id: Option<DirId>,
+    id: Option<FileId>,
 ) -> Result<(), SandboxError> {
-    let failed = |errno| failure(name, errno);
-    let c_name = CString::new(name.as_bytes()).map_err(|_| failed(Errno::INVAL))?;
-    let top = match open(parent, &c_name) {
-        Err(Errno::NOENT) => return Ok(()),
-        other => other.map_err(failed)?,
-    };
-    if id.is_some_and(|id| DirId::from_open(&top).ok() != Some(id)) {
-        let message = format!("`{}` is another folder now, and is left alone", name.display());
-        return Err(SandboxError::new(SandboxErrorKind::WrongFileType, message));
-    }
-    unmount(&top);
-    let mut removal = TreeRemover { top, next: 0, steps: 0, first_failure: None };
-    for _ in 0..RIVALS {
-        removal.empty();
-        if let Some((name, errno)) = removal.first_failure {
-            return Err(failure(OsStr::from_bytes(name.to_bytes()), errno));
-        }
-        match rustix::fs::unlinkat(parent, &*c_name, AtFlags::REMOVEDIR) {
-            Ok(()) | Err(Errno::NOENT) => return Ok(()),
-            Err(Errno::NOTEMPTY | Errno::EXIST) => {}
-            Err(errno) => return Err(failed(errno)),
-        }
-        // Somebody else has removed it, and another has its name by now.
-        if !has_name(&removal.top, parent, &c_name) {
-            return Ok(());
-        }
-    }
-    Err(failed(Errno::BUSY))
+    Ok(TreeRemoval::new(id).with_prepare(unmount).remove(parent, name)?)
 }
 
-/// Whether an open file or folder has this name in an open folder.
-pub(super) fn has_name(open: impl AsFd, parent: impl AsFd, name: &CStr) -> bool {
-    let there = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
-    matches!((there, rustix::fs::fstat(open)), (Ok(there), Ok(open))
-        if (there.st_dev, there.st_ino) == (open.st_dev, open.st_ino))
-}
-
-/// Opens a folder for listing, beneath its parent, through no link and into no mount; gives it permissions if it has
-/// none.
-fn open(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-    let open = |flags| {
-        let flags = flags | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        loop {
-            match rustix::fs::openat2(parent, name, flags, Mode::empty(), resolve) {
-                Err(Errno::AGAIN | Errno::INTR) => {}
-                other => return other,
-            }
-        }
-    };
-    let folder = open(OFlags::PATH)?;
-    make_accessible(&folder)?;
-    open(OFlags::RDONLY)
-}
-
-/// Lets the owner list and change a folder that is open by its path only.
-fn make_accessible(folder: &OwnedFd) -> Result<(), Errno> {
-    let stat = rustix::fs::fstat(folder)?;
-    if Mode::from_raw_mode(stat.st_mode).contains(Mode::RWXU) {
-        return Ok(());
+/// For a directory of the host that cannot be removed.
+impl From<RemoveError> for SandboxError {
+    fn from(error: RemoveError) -> Self {
+        let kind = match error.errno() {
+            Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => SandboxErrorKind::PermissionDenied,
+            None | Some(Errno::NOTDIR | Errno::LOOP) => SandboxErrorKind::WrongFileType,
+            Some(Errno::NOENT) => SandboxErrorKind::NotFound,
+            Some(_) => SandboxErrorKind::Io,
+        };
+        Self::new(kind, error.to_string())
     }
-    // By its handle, so that nothing else can have taken its place.
-    match rustix::fs::chmod(format!("/proc/self/fd/{}", folder.as_raw_fd()), Mode::RWXU) {
-        // Somebody else's: it may still be that we may.
-        Err(Errno::PERM) => Ok(()),
-        other => other,
-    }
-}
-
-struct TreeRemover {
-    top: OwnedFd,
-    /// Part of the name of what is moved up next.
-    next: u32,
-    /// What was removed or moved so far.
-    steps: u64,
-    /// The first thing that could not be removed.
-    first_failure: Option<(CString, Errno)>,
-}
-
-impl TreeRemover {
-    /// Removes everything in the top, as far as it can be.
-    fn empty(&mut self) {
-        for _ in 0..PASSES {
-            // What could not be removed in this pass may be in the next, as long as it gets anywhere.
-            self.first_failure = None;
-            match self.remove_batch() {
-                Ok(true) => {}
-                // Somebody else has removed the top itself.
-                Ok(false) | Err(Errno::NOENT) => return,
-                Err(errno) => {
-                    self.first_failure.get_or_insert((CString::default(), errno));
-                    return;
-                }
-            }
-        }
-        self.first_failure = Some((CString::default(), Errno::BUSY));
-    }
-
-    /// Goes through the names in the top once. Whether anything was removed or moved.
-    fn remove_batch(&mut self) -> Result<bool, Errno> {
-        let before = self.steps;
-        let mut names = Dir::read_from(&self.top)?;
-        loop {
-            let batch = read_batch(&mut names)?;
-            let is_last = batch.len() < BATCH;
-            for (name, kind) in batch {
-                let done = if kind == FileType::Directory {
-                    self.folder(&name)
-                } else {
-                    match rustix::fs::unlinkat(&self.top, &*name, AtFlags::empty()) {
-                        // The kind was not known.
-                        Err(Errno::ISDIR) => self.folder(&name),
-                        other => other,
-                    }
-                };
-                self.record_failure(name, done);
-            }
-            if is_last {
-                return Ok(self.steps > before);
-            }
-        }
-    }
-
-    fn record_failure(&mut self, name: CString, done: Result<(), Errno>) {
-        match done {
-            Ok(()) => self.steps += 1,
-            Err(Errno::NOENT) => {}
-            Err(errno) => {
-                self.first_failure.get_or_insert((name, errno));
-            }
-        }
-    }
-
-    /// Removes a folder of the top; the folders in it come up to the top if they are not empty.
-    fn folder(&mut self, name: &CStr) -> Result<(), Errno> {
-        match rustix::fs::unlinkat(&self.top, name, AtFlags::REMOVEDIR) {
-            Err(Errno::NOTEMPTY | Errno::EXIST) => {}
-            other => return other,
-        }
-        let folder = open(self.top.as_fd(), name)?;
-        let mut names = Dir::read_from(&folder)?;
-        loop {
-            let batch = read_batch(&mut names)?;
-            let is_last = batch.len() < BATCH;
-            for (name, kind) in batch {
-                let mut done = match kind {
-                    FileType::Directory => Err(Errno::ISDIR),
-                    _ => rustix::fs::unlinkat(&folder, &*name, AtFlags::empty()),
-                };
-                if done == Err(Errno::ISDIR) {
-                    done = rustix::fs::unlinkat(&folder, &*name, AtFlags::REMOVEDIR);
-                }
-                if matches!(done, Err(Errno::NOTEMPTY | Errno::EXIST)) {
-                    done = self.flatten(&folder, &name);
-                }
-                self.record_failure(name, done);
-            }
-            if is_last {
-                break;
-            }
-        }
-        match rustix::fs::unlinkat(&self.top, name, AtFlags::REMOVEDIR) {
-            // What is left in it was noted.
-            Err(Errno::NOTEMPTY | Errno::EXIST) if self.first_failure.is_some() => Err(Errno::NOTEMPTY),
-            other => other,
-        }
-    }
-
-    /// Makes a folder within a folder of the top one of the top's own.
-    fn flatten(&mut self, from: &OwnedFd, name: &CStr) -> Result<(), Errno> {
-        // Its own `..` changes, for which it must be writable.
-        let folder = rustix::fs::openat(from, name, PATH | OFlags::DIRECTORY, Mode::empty())?;
-        make_accessible(&folder)?;
-        for _ in 0..ATTEMPTS {
-            self.next = self.next.wrapping_add(1);
-            let up = format!(".conjure-removing-{}", self.next);
-            match rustix::fs::renameat(from, name, &self.top, up.as_str()) {
-                // Something has that name, by chance or by malice.
-                Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
-                other => return other,
-            }
-        }
-        Err(Errno::EXIST)
-    }
-}
-
-/// The next names in a folder, with what they are as far as the file system tells.
-fn read_batch(names: &mut Dir) -> Result<Vec<(CString, FileType)>, Errno> {
-    let mut batch = Vec::new();
-    while batch.len() < BATCH {
-        let Some(entry) = names.read() else { break };
-        let entry = entry?;
-        let name = entry.file_name();
-        if name != c"." && name != c".." {
-            batch.push((name.to_owned(), entry.file_type()));
-        }
-    }
-    Ok(batch)
-}
-
-fn failure(name: &OsStr, errno: Errno) -> SandboxError {
-    let (kind, reason) = match errno {
-        Errno::ACCESS | Errno::PERM => (
-            SandboxErrorKind::PermissionDenied,
-            "it belongs to another user, or is marked as immutable; remove it as root".to_owned(),
-        ),
-        Errno::XDEV | Errno::BUSY => (
-            SandboxErrorKind::Io,
-            "a file system is mounted there, or it is being written; unmount it".to_owned(),
-        ),
-        Errno::NOTDIR | Errno::LOOP => (SandboxErrorKind::WrongFileType, "it is not a folder".to_owned()),
-        Errno::NOENT => (SandboxErrorKind::NotFound, "it does not exist".to_owned()),
-        Errno::ROFS => (SandboxErrorKind::PermissionDenied, "its file system is read-only".to_owned()),
-        other => (SandboxErrorKind::Io, other.to_string()),
-    };
-    SandboxError::new(kind, format!("`{}` cannot be removed: {reason}", name.display()))
 }

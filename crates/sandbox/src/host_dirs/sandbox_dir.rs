@@ -19,13 +19,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use conjure_fs::{FileLock, rename_dir_new, rename_file_new};
 use conjure_store::{StoreError, StoreErrorKind};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::registry::{DirsState, keep, unavailable};
+use super::dirs_state::{DirsState, keep, unavailable};
 use super::remove_tree::remove_beneath;
-use super::rename::{move_new, rename_new};
 use crate::content::{CommitToken, ContentDir, ContentItem, ItemContent};
 use crate::error::{SandboxError, SandboxErrorKind};
 
@@ -68,12 +68,12 @@ pub struct SandboxDir {
     path: PathBuf,
     folder: OwnedFd,
     /// `None` once the directory was removed.
-    lock: Option<OwnedFd>,
+    lock: Option<FileLock>,
     next: AtomicU64,
 }
 
 impl SandboxDir {
-    pub(super) fn new(owner: Arc<DirsState>, name: String, folder: OwnedFd, lock: OwnedFd) -> Self {
+    pub(super) fn new(owner: Arc<DirsState>, name: String, folder: OwnedFd, lock: FileLock) -> Self {
         let path = owner.path().join(&name);
         Self { owner, name, path, folder, lock: Some(lock), next: AtomicU64::new(0) }
     }
@@ -182,8 +182,8 @@ impl SandboxDir {
                 return Err(SandboxError::new(SandboxErrorKind::Cancelled, message));
             }
             let moved = match content {
-                ItemContent::Tree(_) => rename_new(&self.folder, &staging, &to, name),
-                ItemContent::File { .. } => move_new(&folder, &to, name),
+                ItemContent::Tree(_) => rename_dir_new(&self.folder, staging.as_str(), &to, name.as_str()),
+                ItemContent::File { .. } => rename_file_new(&folder, name.as_str(), &to, name.as_str()),
             };
             moved.map_err(|errno| match errno {
                 Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR => name_taken(name),
@@ -227,7 +227,7 @@ impl SandboxDir {
             };
         }
         let removed = format!("draft-{}", self.next.fetch_add(1, Ordering::Relaxed));
-        rename_new(&from, name, &self.folder, &removed).map_err(store_failure)?;
+        rename_dir_new(&from, name, &self.folder, removed.as_str()).map_err(store_failure)?;
         if let Err(error) = remove_beneath(self.folder.as_fd(), removed.as_ref(), None) {
             tracing::warn!(%error, "removed content stays in a sandbox's directory, where commands cannot see it");
         }

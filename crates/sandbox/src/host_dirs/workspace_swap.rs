@@ -22,14 +22,14 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use conjure_fs::FileLock;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, flock, fstat, renameat,
-    renameat_with, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Stat, fstat, renameat, renameat_with, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
 
-use super::registry::unavailable;
-use super::rename::rename_new_at;
+use super::dirs_state::unavailable;
 use crate::error::{SandboxError, SandboxErrorKind};
 
 const WORKSPACE: &str = "workspace";
@@ -130,6 +130,8 @@ fn check(warm_parent: &OwnedFd, name: &std::ffi::OsStr, before: &Stat) -> Result
 struct LockedDir<'a> {
     workspace: &'a Path,
     folder: OwnedFd,
+    /// `None` on a file system without locks, where only one process uses the data directory anyway.
+    _lock: Option<FileLock>,
 }
 
 impl<'a> LockedDir<'a> {
@@ -137,11 +139,13 @@ impl<'a> LockedDir<'a> {
         let failed = |errno| unavailable("lock", workspace, errno);
         let around = workspace.parent().ok_or_else(|| failed(Errno::INVAL))?;
         let folder = rustix::fs::openat(CWD, around, FOLDER, Mode::empty()).map_err(failed)?;
-        // On a file system without locks, only one process uses the data directory anyway.
-        match flock(&folder, FlockOperation::LockExclusive) {
-            Ok(()) | Err(Errno::NOTSUP | Errno::NOLCK) => Ok(Self { workspace, folder }),
-            Err(errno) => Err(failed(errno)),
-        }
+        let locked = folder.try_clone().map_err(|error| unavailable("lock", workspace, error))?;
+        let lock = match FileLock::exclusive(locked) {
+            Ok(lock) => Some(lock),
+            Err(Errno::NOTSUP | Errno::NOLCK) => None,
+            Err(errno) => return Err(failed(errno)),
+        };
+        Ok(Self { workspace, folder, _lock: lock })
     }
 
     /// Moves the files of `staging` into the workspace.
@@ -211,23 +215,17 @@ impl<'a> LockedDir<'a> {
     }
 }
 
-impl Drop for LockedDir<'_> {
-    /// Closing is not enough: a process that is being started has the descriptor for a moment, too.
-    fn drop(&mut self) {
-        let _ = flock(&self.folder, FlockOperation::Unlock);
-    }
-}
-
 /// Moves an entry from one directory to another, where its name must be free.
 fn move_files(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> Result<(), Errno> {
-    match rename_new_at(from, to, name) {
+    let rename = || renameat_with(from, name, to, name, RenameFlags::NOREPLACE);
+    match rename() {
         // The entry `..` of a moved directory changes, so the directory must be writable.
         Err(Errno::ACCESS | Errno::PERM) => {
             let path = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let folder = rustix::fs::openat(from, name, path | OFlags::DIRECTORY, Mode::empty())?;
             let mode = Mode::from_raw_mode(fstat(&folder)?.st_mode);
             chmod(&folder, mode | Mode::RWXU)?;
-            let on_moved = rename_new_at(from, to, name);
+            let on_moved = rename();
             chmod(&folder, mode)?;
             on_moved
         }

@@ -9,20 +9,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use conjure_base::{Clock as _, SystemClock};
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use conjure_fs::{FileLock, LockWait};
 
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::guest_process::missing_dir;
 
 /// How long to wait for another sandbox to end that has one of the directories.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Locked directories. No other sandbox changes their owner until this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct OwnershipLock {
-    folders: Vec<File>,
+    _locks: Vec<FileLock>,
 }
 
 impl OwnershipLock {
@@ -36,20 +34,16 @@ impl OwnershipLock {
     }
 
     async fn lock_with_timeout(timeout: Duration, folders: &BTreeSet<&str>) -> Result<Self, SandboxError> {
-        let deadline = SystemClock.deadline(timeout);
-        let mut locks = Self::default();
+        let mut wait = LockWait::new(SystemClock.deadline(timeout));
+        let mut locks = Vec::new();
         for folder in folders {
             let path = Path::new(folder);
-            let opened = File::open(path).map_err(|error| missing_dir("folder", path, &error))?;
             loop {
-                match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
-                    Ok(()) => break,
-                    Err(Errno::WOULDBLOCK) if SystemClock.remaining(deadline).is_zero() => {
-                        return Err(locked_by_other(folder));
-                    }
-                    Err(Errno::WOULDBLOCK) => {
-                        SystemClock.sleep_until(SystemClock.deadline(POLL_INTERVAL)).await;
-                    }
+                let opened = File::open(path).map_err(|error| missing_dir("folder", path, &error))?;
+                match FileLock::try_exclusive(opened) {
+                    Ok(Some(lock)) => break locks.push(lock),
+                    Ok(None) if wait.next().await => {}
+                    Ok(None) => return Err(locked_by_other(folder)),
                     // Some file systems do not support locks.
                     Err(error) => {
                         tracing::debug!(%error, folder, "a directory whose owner changes cannot be locked");
@@ -57,18 +51,8 @@ impl OwnershipLock {
                     }
                 }
             }
-            locks.folders.push(opened);
         }
-        Ok(locks)
-    }
-}
-
-impl Drop for OwnershipLock {
-    /// Closing is not enough: a process that is being started has the descriptor for a moment, too.
-    fn drop(&mut self) {
-        for folder in &self.folders {
-            let _ = flock(folder, FlockOperation::Unlock);
-        }
+        Ok(Self { _locks: locks })
     }
 }
 

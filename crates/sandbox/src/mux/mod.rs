@@ -10,10 +10,11 @@ mod shared;
 mod tasks;
 mod tunnel_stream;
 mod tunnels;
+mod violation;
 
 pub(crate) use handshake::{HandshakeError, shake_hands};
-pub(crate) use shared::{Call, Event, SharedMux, TunnelPolicy};
-pub(crate) use tasks::{GRACE, run_tasks};
+pub(crate) use shared::{Call, Event, GRACE, SharedMux, TunnelPolicy};
+pub(crate) use tasks::run_tasks;
 pub use tunnel_stream::TunnelStream;
 
 #[cfg(test)]

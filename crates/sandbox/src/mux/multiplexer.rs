@@ -9,32 +9,16 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use conjure_base::Deadline;
 use conjure_guest::protocol::{
-    Frame, FrameError, FrameKind, GuestError, Open, PAYLOAD_MAX, Reply, StreamId, TUNNEL_WINDOW, is_tunnel,
+    Frame, FrameKind, GuestError, Open, PAYLOAD_MAX, Reply, StreamId, TUNNEL_WINDOW, is_tunnel,
 };
 
 use super::channel::{Channel, ChannelOwner, Outgoing};
-use super::tunnels::{TunnelPolicy, TunnelRead, TunnelViolation, Tunnels};
+use super::tunnels::{TunnelPolicy, TunnelRead, Tunnels};
+use super::violation::Violation;
 use crate::error::{SandboxError, SandboxErrorKind};
 
 /// How much is given to the stream at once, in bytes. It limits how long a control frame waits behind content.
 const BATCH: usize = 128 * 1024;
-
-/// A frame that the guest must never send.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Violation {
-    #[error("the guest sent bytes that are no frame: {0}")]
-    Frame(#[from] FrameError),
-    #[error("the guest sent a {0:?} frame, which only a host sends, or not now")]
-    Kind(FrameKind),
-    #[error("the guest sent a {kind:?} frame for channel {channel}, which is not open")]
-    Channel { kind: FrameKind, channel: u32 },
-    #[error("the guest sent more on channel {0} than it was granted")]
-    Credit(u32),
-    #[error("the guest granted more on channel {0} than can be")]
-    Grant(u32),
-    #[error(transparent)]
-    Tunnel(#[from] TunnelViolation),
-}
 
 /// The next event of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]

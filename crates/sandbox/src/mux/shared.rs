@@ -10,17 +10,25 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use conjure_base::{Clock, Deadline};
-use conjure_guest::protocol::{Frame, Open, Request};
+use conjure_guest::protocol::{END_TIMEOUT, Frame, Open, Request};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use super::multiplexer::Event;
-use super::multiplexer::{Multiplexer, Violation};
-use super::tasks::GRACE;
-use super::tunnel_stream::TunnelStream;
+use super::multiplexer::Multiplexer;
 pub(crate) use super::tunnels::TunnelPolicy;
+use super::violation::Violation;
 use crate::call_options::CallOptions;
 use crate::error::{SandboxError, SandboxErrorKind};
+
+/// How long the guest may take beyond its limits: to answer after a deadline or a cancellation, and to end after its
+/// stream was closed.
+pub(crate) const GRACE: Duration = Duration::from_secs(3);
+
+const _: () = assert!(
+    GRACE.as_millis() >= END_TIMEOUT.as_millis() + 1000,
+    "a sound guest needs its time, and its answer the way here, on a machine that is busy"
+);
 
 /// The state that calls and tasks of one sandbox share.
 #[derive(Debug)]
@@ -120,12 +128,6 @@ impl SharedMux {
         self.with(|state| act(&mut state.multiplexer))
     }
 
-    /// The next connection of a command to the proxy. Cancel safe. Never resolves once the sandbox is lost.
-    pub(super) async fn tunnel(self: &Arc<Self>) -> TunnelStream {
-        let channel = poll_fn(|cx| self.on_tunnels(|multiplexer| multiplexer.poll_tunnel(cx))).await;
-        TunnelStream::new(Arc::clone(self), channel)
-    }
-
     /// Resolves when the supervisor must check again, at the latest at the deadline of [`SharedMux::next_deadline`].
     pub(super) async fn attention(&self) {
         self.attention.notified().await;
@@ -193,7 +195,7 @@ impl Call {
         let channel = link.with(|state| {
             let channel = state.multiplexer.open(&Open { request, credit, timeout_ms }, deadline)?;
             link.watch(state, deadline);
-            Ok(channel)
+            Ok::<_, SandboxError>(channel)
         })?;
         Ok(Self { link, channel, cancel: options.cancel, cancelled: AtomicBool::new(false) })
     }

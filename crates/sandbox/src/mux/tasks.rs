@@ -12,25 +12,17 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use conjure_base::Deadline;
-use conjure_guest::protocol::{Decoder, END_TIMEOUT, TUNNELS_MAX};
+use conjure_guest::protocol::{Decoder, TUNNELS_MAX};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::multiplexer::Violation;
-use super::shared::SharedMux;
+use super::shared::{GRACE, SharedMux};
+use super::tunnel_stream::TunnelStream;
+use super::violation::Violation;
 use crate::connector::SandboxGuard;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::gateway::Gateway;
-
-/// How long the guest may take beyond its limits: to answer after a deadline or a cancellation, and to end after its
-/// stream was closed.
-pub(crate) const GRACE: Duration = Duration::from_secs(3);
-
-const _: () = assert!(
-    GRACE.as_millis() >= END_TIMEOUT.as_millis() + 1000,
-    "a sound guest needs its time, and its answer the way here, on a machine that is busy"
-);
 
 /// How long to wait for the reason of a guest's end, for the error.
 const END_REASON_TIMEOUT: Duration = Duration::from_secs(1);
@@ -123,7 +115,7 @@ async fn serve_tunnels(
                     tracing::error!(%error, "a tunnel was not served to its end");
                 }
             }
-            tunnel = link.tunnel(), if served.len() < TUNNELS_MAX => {
+            tunnel = TunnelStream::next(&link), if served.len() < TUNNELS_MAX => {
                 served.spawn(Arc::clone(&gateway).serve(tunnel));
             }
         }

@@ -3,6 +3,7 @@
 //! State: the piece that is being read. Dropping the stream ends the tunnel with a reset, unless the stream was shut
 //! down before; then the client still receives what was written.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -32,8 +33,10 @@ pub struct TunnelStream {
 }
 
 impl TunnelStream {
-    pub(super) const fn new(link: Arc<SharedMux>, channel: u32) -> Self {
-        Self { link, channel, piece: Bytes::new(), taken: 0 }
+    /// The next connection of a command to the proxy. Cancel safe. Never resolves once the sandbox is lost.
+    pub(super) async fn next(link: &Arc<SharedMux>) -> Self {
+        let channel = poll_fn(|cx| link.on_tunnels(|multiplexer| multiplexer.poll_tunnel(cx))).await;
+        Self { link: Arc::clone(link), channel, piece: Bytes::new(), taken: 0 }
     }
 
     /// Grants the client as much again as was read, once that is worth a frame.

@@ -10,22 +10,7 @@ use bytes::Bytes;
 use conjure_guest::protocol::{FIRST_TUNNEL, Frame, FrameKind, StreamId, TUNNEL_WINDOW, TUNNELS_MAX};
 
 use super::channel::{Incoming, Outgoing};
-use super::multiplexer::Violation;
-
-/// A violation of the protocol of tunnels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum TunnelViolation {
-    #[error("the guest opened a tunnel in a sandbox that has no proxy")]
-    NotAllowed,
-    #[error("the guest opened tunnel {channel}, and the next one is {next}")]
-    Number { channel: u32, next: u64 },
-    #[error("the guest opened more than {TUNNELS_MAX} tunnels at a time")]
-    TooMany,
-    #[error("the guest sent a {kind:?} frame on tunnel {channel}, whose content had ended")]
-    AfterEnd { kind: FrameKind, channel: u32 },
-    #[error("the guest sent on tunnel {channel} what is no content of a tunnel")]
-    Content { channel: u32 },
-}
+use super::violation::{TunnelViolation, Violation};
 
 /// Whether the guest may open tunnels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

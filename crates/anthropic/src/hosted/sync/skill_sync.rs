@@ -394,10 +394,9 @@ async fn update_index(
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SyncError> + Send + 'static,
 ) -> Result<T, SyncError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| {
-        Err(HostedError::new(HostedErrorKind::InvalidSkill, "the reader of the skills has crashed").into())
-    })
+    conjure_fs::run_blocking(work).await.map_err(|_| {
+        HostedError::new(HostedErrorKind::InvalidSkill, "the reader of the skills has crashed")
+    })?
 }
 
 impl std::fmt::Debug for SkillSync {

@@ -5,12 +5,12 @@
 //! lock on `skills.lock` serialises changes; it is released when the process ends.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::PathBuf;
 
 use conjure_base::Digest;
+use conjure_fs::{FileLock, ensure_dir, replace_file};
 use serde::{Deserialize, Serialize};
 
 use crate::hosted::sync::SyncError;
@@ -67,8 +67,7 @@ pub(super) struct LockedIndex {
     index: UploadIndex,
     account: IndexKey,
     file: IndexFile,
-    /// Dropping it releases the lock.
-    _lock: File,
+    _lock: FileLock,
 }
 
 impl UploadIndex {
@@ -88,16 +87,11 @@ impl UploadIndex {
 
     /// Locks the index, or fails with [`SyncError::Busy`]. Blocks, but does not wait for the lock.
     pub(super) fn lock(&self, account: &IndexKey) -> Result<LockedIndex, SyncError> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
-        made.map_err(|error| SyncError::storage(&self.folder, error))?;
+        ensure_dir(&self.folder).map_err(|error| SyncError::storage(&self.folder, error))?;
         let path = self.folder.join("skills.lock");
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let lock = lock.map_err(|error| SyncError::storage(&path, error))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(SyncError::Busy { path }),
-            Err(TryLockError::Error(error)) => return Err(SyncError::storage(&path, error)),
-        }
+        let lock = FileLock::open(&path).and_then(FileLock::try_exclusive);
+        let lock = lock.map_err(|errno| SyncError::storage(&path, errno.into()))?;
+        let Some(lock) = lock else { return Err(SyncError::Busy { path }) };
         let file = self.load()?;
         Ok(LockedIndex { index: self.clone(), account: account.clone(), file, _lock: lock })
     }
@@ -120,13 +114,7 @@ impl UploadIndex {
         let stored = || {
             let mut text = serde_json::to_vec_pretty(file)?;
             text.push(b'\n');
-            let draft = self.folder.join("skills.json.new");
-            let mut new =
-                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-            new.write_all(&text)?;
-            new.sync_all()?;
-            fs::rename(&draft, &path)?;
-            File::open(&self.folder)?.sync_all()
+            replace_file(&path, &text)
         };
         stored().map_err(|error| SyncError::storage(&path, error))
     }
@@ -195,6 +183,8 @@ fn parse(bytes: &[u8]) -> Result<IndexFile, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use proptest::prelude::*;
 

@@ -22,9 +22,9 @@
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,6 +33,7 @@ use conjure_actors::supervision::Failure;
 use conjure_artifact::ArtifactError;
 use conjure_base::{Digest, SessionId};
 use conjure_conversation::ArtifactContent;
+use conjure_fs::{ensure_dir, run_blocking};
 use conjure_journal::Epoch;
 use conjure_store::{FileMode, Store, StoreError, StoreErrorKind};
 use futures_util::future::BoxFuture;
@@ -214,8 +215,7 @@ struct EpochDir {
 
 impl EpochDir {
     fn make(path: PathBuf) -> Result<Self, StoreError> {
-        let make =
-            || DirBuilder::new().recursive(true).mode(0o700).create(&path).and_then(|()| File::open(&path));
+        let make = || ensure_dir(&path).and_then(|()| File::open(&path));
         let mut made = make();
         // The janitor may remove the parent folder while it is empty. It does so once: after that it has seen this
         // one.
@@ -265,7 +265,7 @@ async fn blocking(
     kept: &ArtifactPins,
     work: impl FnOnce() -> Result<(), StoreError> + Send + 'static,
 ) -> Result<(), StoreError> {
-    let done = tokio::task::spawn_blocking(work).await;
+    let done = run_blocking(work).await;
     done.unwrap_or_else(|error| Err(failed("write", &kept.folder, io::Error::other(error))))
 }
 

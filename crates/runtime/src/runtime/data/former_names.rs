@@ -21,6 +21,9 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use conjure_fs::FileLock;
+use rustix::io::Errno;
+
 use crate::runtime::error::RuntimeError;
 
 /// The directory of earlier versions for the lock files of processes.
@@ -71,15 +74,11 @@ fn write_notice(path: &Path) -> io::Result<()> {
 
 fn rename_all(data: &Path, former: &Path) -> io::Result<()> {
     let startup = former.join(FORMER_STARTUP_LOCK);
-    let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&startup);
-    let lock = match lock {
+    let _lock = match FileLock::open(&startup) {
         // Another process has just renamed the directory.
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(());
-        }
-        lock => lock?,
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+        file => FileLock::exclusive(file?)?,
     };
-    lock.lock()?;
     if !former.is_dir() {
         return Ok(());
     }
@@ -109,7 +108,7 @@ fn rename_all(data: &Path, former: &Path) -> io::Result<()> {
 fn live_process(former: &Path) -> Option<PathBuf> {
     entries(former).filter(|path| !path.ends_with(FORMER_STARTUP_LOCK)).find(|path| {
         // A file that disappeared is that of a process that stopped.
-        File::open(path).is_ok_and(|file| file.try_lock_shared().is_err())
+        File::open(path).is_ok_and(|file| !matches!(FileLock::try_shared(file), Ok(Some(_))))
     })
 }
 

@@ -7,12 +7,12 @@
 //! State: these files. One that was not removed tells the next start that the operation was interrupted (`recovery`).
 //! So only operations that were started and not finished are swept, and nothing that merely seems unused.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use conjure_base::SessionId;
+use conjure_fs::{ensure_dir, ensure_file};
 
 /// The intent records of a tenant.
 #[derive(Debug, Clone)]
@@ -33,9 +33,8 @@ impl SessionIntents {
 
     /// Writes the intent record of this session. Blocks.
     pub(crate) fn set(&self, session: SessionId) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        let path = self.folder.join(session.stored_name());
-        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map(drop)
+        ensure_dir(&self.folder)?;
+        ensure_file(&self.folder.join(session.stored_name()))
     }
 
     /// Removes the intent record of this session. Blocks.

@@ -14,14 +14,14 @@
 //! Sessions in memory pin into a folder of this process (`DataDir::workspace`), which is removed with it.
 
 use std::collections::HashMap;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use conjure_base::Digest;
 use conjure_conversation::PinnedSkill;
+use conjure_fs::{ensure_dir, sync_dir};
 use conjure_prompt::SessionSkill;
 use conjure_sandbox::{DataDir, OwnedWorkspace, SandboxError, SandboxErrorKind};
 use conjure_skill::{Mode, Skill};
@@ -47,7 +47,7 @@ impl PinnedSkills {
     /// The pinned skills in a tenant's data folder. Blocks.
     pub(crate) fn open(data: &DataDir) -> io::Result<Self> {
         let folder = data.path().join("skills");
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        ensure_dir(&folder)?;
         Ok(Self {
             data: data.clone(),
             folder,
@@ -139,7 +139,7 @@ impl PinnedSkills {
                 true if self.is_whole(&kept, &digest) => Ok(()),
                 true => replace(draft.path(), &target, name),
             };
-            let settled = placed.and_then(|()| File::open(&self.folder)?.sync_all());
+            let settled = placed.and_then(|()| sync_dir(&self.folder));
             settled.map_err(|error| failed(of_io(&target, &error)))?;
         }
         Ok(PinnedSkill { name: name.to_owned(), digest })
@@ -211,7 +211,7 @@ fn sync_folders(folder: &Path) -> io::Result<()> {
             sync_folders(&entry.path())?;
         }
     }
-    File::open(folder)?.sync_all()
+    sync_dir(folder)
 }
 
 /// Renames a folder, unless the name is taken: then the existing one is as good.
@@ -234,7 +234,7 @@ fn replace(draft: &Path, target: &Path, name: &str) -> io::Result<()> {
         moved => moved?,
     }
     rename_new(&draft.join(name), &target.join(name))?;
-    File::open(target)?.sync_all()
+    sync_dir(target)
 }
 
 fn of_io(path: &Path, error: &io::Error) -> SandboxError {

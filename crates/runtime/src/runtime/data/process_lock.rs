@@ -10,13 +10,13 @@
 //! State: these files. A process that has stopped everything removes its own. The kernel unlocks the file of a process
 //! that crashed, or that ended before everything was stopped. A missing file says nothing about its process.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use conjure_base::{Clock as _, Digest, SystemClock};
+use conjure_fs::{FileLock, ensure_dir};
 use conjure_journal::LeaseOwner;
 
 /// How long a dead process is remembered: longer than its leases last.
@@ -31,8 +31,7 @@ const STARTUP_LOCK: &str = "startup.lock";
 pub(crate) struct ProcessLock {
     folder: PathBuf,
     own: PathBuf,
-    /// The locked file.
-    _lock: File,
+    _lock: FileLock,
 }
 
 /// Processes that were found dead and are not swept yet.
@@ -54,15 +53,13 @@ impl ProcessLock {
     /// processes that start at the same time do this.
     pub(crate) fn acquire(data: &Path, owner: &LeaseOwner) -> io::Result<(Self, DeadProcesses)> {
         let folder = data.join("processes");
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        ensure_dir(&folder)?;
         // Held until this function returns: nobody scans who could take the new file for that of a dead process.
-        let startup = open(&folder.join(STARTUP_LOCK))?;
-        startup.lock()?;
+        let _startup = lock_startup(&folder)?;
         let name = name_of(owner);
         let (draft, own) = (folder.join(format!("{name}.new")), folder.join(&name));
         // The file gets its name when it is locked, so a check of one process needs no startup lock.
-        let lock = open(&draft)?;
-        lock.try_lock()?;
+        let lock = FileLock::try_exclusive(FileLock::open(&draft)?)?.ok_or(io::ErrorKind::WouldBlock)?;
         fs::rename(&draft, &own)?;
         let process_lock = Self { folder, own, _lock: lock };
         let dead = process_lock.scan_locked()?;
@@ -71,22 +68,17 @@ impl ProcessLock {
 
     /// Scans for dead processes, as [`ProcessLock::acquire`] does. Blocks as that does.
     pub(crate) fn scan(&self) -> io::Result<DeadProcesses> {
-        let startup = open(&self.folder.join(STARTUP_LOCK))?;
-        startup.lock()?;
+        let _startup = lock_startup(&self.folder)?;
         self.scan_locked()
     }
 
     /// Marks these processes as swept, so that nobody sweeps after them again. Blocks as [`ProcessLock::acquire`]
     /// does.
     pub(crate) fn mark_swept(&self, dead: &DeadProcesses) -> io::Result<()> {
-        let startup = open(&self.folder.join(STARTUP_LOCK))?;
-        startup.lock()?;
+        let _startup = lock_startup(&self.folder)?;
         for path in &dead.marks {
             // Another process was faster, or a new process uses this name.
-            let Ok(file) = File::open(path) else { continue };
-            if file.try_lock_shared().is_err() {
-                continue;
-            }
+            let Some(_lock) = lock_of_dead(path) else { continue };
             // The date of the file shows since when the death is known.
             fs::write(path.with_extension("dead"), b"")?;
             fs::remove_file(path)?;
@@ -102,10 +94,7 @@ impl ProcessLock {
     /// Whether this owner is a process that is known to be dead. Concurrent callers do not disturb each other.
     pub(crate) fn is_dead(&self, owner: &LeaseOwner) -> bool {
         let path = self.folder.join(name_of(owner));
-        match File::open(&path) {
-            Ok(file) => file.try_lock_shared().is_ok(),
-            Err(_) => path.with_extension("dead").exists(),
-        }
+        lock_of_dead(&path).is_some() || (!path.exists() && path.with_extension("dead").exists())
     }
 
     /// Finds dead processes, and forgets those that died long ago.
@@ -118,10 +107,7 @@ impl ProcessLock {
                 Some("dead" | "lock") => {}
                 _ if path == self.own => {}
                 extension => {
-                    let Ok(file) = File::open(&path) else { continue };
-                    if file.try_lock_shared().is_err() {
-                        continue;
-                    }
+                    let Some(_lock) = lock_of_dead(&path) else { continue };
                     if extension.is_some() {
                         // A process died while it was creating this.
                         remove(&path);
@@ -135,8 +121,14 @@ impl ProcessLock {
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
+/// Locks the startup of processes. Blocks while another process starts.
+fn lock_startup(folder: &Path) -> io::Result<FileLock> {
+    Ok(FileLock::exclusive(FileLock::open(&folder.join(STARTUP_LOCK))?)?)
+}
+
+/// Locks the file of a process, shared, if the process is dead. Concurrent callers do not disturb each other.
+fn lock_of_dead(path: &Path) -> Option<FileLock> {
+    FileLock::try_shared(File::open(path).ok()?).ok().flatten()
 }
 
 fn name_of(owner: &LeaseOwner) -> String {

@@ -5,14 +5,15 @@
 //! the runtime lives; earlier versions named it `home.lock`. A folder without such a file, or of another user, is not touched. Neither are the kept files of a
 //! session.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use conjure_sandbox::{DirId, remove_tree};
-use rustix::fs::OFlags;
+use conjure_fs::FileLock;
+use conjure_sandbox::{dir_id, remove_tree};
+use rustix::fs::{CWD, Mode, OFlags};
 use tempfile::TempDir;
 
 use crate::runtime::error::RuntimeError;
@@ -33,7 +34,7 @@ pub(crate) struct TempDataDir {
     /// `None` after the drop.
     folder: Option<TempDir>,
     is_kept: AtomicBool,
-    _lock: File,
+    _lock: FileLock,
 }
 
 impl TempDataDir {
@@ -45,9 +46,8 @@ impl TempDataDir {
         let path = folder.path().canonicalize().map_err(unusable)?;
         // The file gets its name when it is locked: an unlocked one is abandoned.
         let draft = path.join("data-dir.new");
-        let made = || -> io::Result<(File, u32)> {
-            let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-            lock.try_lock()?;
+        let made = || -> io::Result<(FileLock, u32)> {
+            let lock = FileLock::try_exclusive(FileLock::open(&draft)?)?.ok_or(io::ErrorKind::WouldBlock)?;
             fs::rename(&draft, path.join(LOCK))?;
             Ok((lock, fs::metadata(&path)?.uid()))
         };
@@ -105,14 +105,14 @@ fn sweep(around: &Path, owner: u32) {
 }
 
 /// The lock of a dead runtime.
-fn abandoned(path: &Path) -> Option<File> {
-    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
-    let lock = OpenOptions::new().write(true).custom_flags(no_link).open(path).ok()?;
-    lock.try_lock().is_ok().then_some(lock)
+fn abandoned(path: &Path) -> Option<FileLock> {
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(CWD, path, flags, Mode::empty()).ok()?;
+    FileLock::try_exclusive(file).ok().flatten()
 }
 
 fn remove(path: &Path) -> Result<(), RuntimeError> {
-    let removed = DirId::from_path(path).and_then(|id| remove_tree(path, id));
+    let removed = dir_id(path).and_then(|id| remove_tree(path, id));
     removed.map_err(|error| RuntimeError::data(path, &error))
 }
 

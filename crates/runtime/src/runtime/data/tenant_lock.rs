@@ -5,22 +5,18 @@
 //! runtimes, of this process or others, the kernel's lock on a file decides; it is only ever tried. State: that lock.
 //! A crash releases it.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::{Clock as _, Deadline, SystemClock};
+use conjure_base::{Clock as _, Deadline, SystemClock, with_deadline};
+use conjure_fs::{FileLock, LockWait};
+use rustix::io::Errno;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use crate::runtime::error::RuntimeError;
 use crate::runtime::task_set::run_blocking;
-
-/// How soon a lock of another runtime is tried again. The pause doubles up to `LATER`.
-const SOON: Duration = Duration::from_millis(1);
-const LATER: Duration = Duration::from_millis(50);
 
 /// How long a lock may seem to be held by nobody: a child process that this one is starting has all open files until
 /// it runs its program.
@@ -36,14 +32,14 @@ pub(crate) struct TenantLock {
 /// The shared lock: the content of the session is not removed meanwhile.
 #[derive(Debug)]
 pub(crate) struct SharedGuard {
-    _lock: File,
+    _lock: FileLock,
     _turn: OwnedRwLockReadGuard<()>,
 }
 
 /// The exclusive lock: nobody opens or deletes a session meanwhile.
 #[derive(Debug)]
 pub(crate) struct ExclusiveGuard {
-    _lock: File,
+    _lock: FileLock,
     _turn: OwnedRwLockWriteGuard<()>,
 }
 
@@ -55,70 +51,49 @@ impl TenantLock {
 
     /// Waits for the shared lock.
     pub(crate) async fn shared(&self, deadline: Deadline) -> Result<SharedGuard, RuntimeError> {
-        let waiting = Arc::clone(&self.turns).read_owned();
-        let turn = self.with_deadline(deadline, waiting).await?;
-        let mut pause = SOON;
+        let turn = self.turn(deadline, Arc::clone(&self.turns).read_owned()).await?;
+        let mut wait = LockWait::new(deadline);
         loop {
-            if let Some(lock) = self.locked(File::try_lock_shared).await? {
+            if let Some(lock) = self.locked(FileLock::try_shared).await? {
                 return Ok(SharedGuard { _lock: lock, _turn: turn });
             }
-            self.wait(&mut pause, deadline).await?;
+            if !wait.next().await {
+                return Err(self.busy());
+            }
         }
     }
 
     /// Waits for the exclusive lock. Returns `None` if another runtime holds the shared lock for longer than
     /// `STARTING`.
     pub(crate) async fn exclusive(&self, deadline: Deadline) -> Result<Option<ExclusiveGuard>, RuntimeError> {
-        let (mut pause, mut tried_since) = (SOON, None);
+        let mut wait = None;
         loop {
-            let waiting = Arc::clone(&self.turns).write_owned();
-            let turn = self.with_deadline(deadline, waiting).await?;
-            if let Some(lock) = self.locked(File::try_lock).await? {
+            let turn = self.turn(deadline, Arc::clone(&self.turns).write_owned()).await?;
+            if let Some(lock) = self.locked(FileLock::try_exclusive).await? {
                 return Ok(Some(ExclusiveGuard { _lock: lock, _turn: turn }));
-            }
-            let until = *tried_since.get_or_insert_with(|| SystemClock.deadline(STARTING).min(deadline));
-            if SystemClock.remaining(until).is_zero() {
-                return Ok(None);
             }
             // Others must not wait for a lock that this one cannot get.
             drop(turn);
-            self.wait(&mut pause, until).await?;
+            let until = || SystemClock.deadline(STARTING).min(deadline);
+            if !wait.get_or_insert_with(|| LockWait::new(until())).next().await {
+                return Ok(None);
+            }
         }
     }
 
     /// Tries to lock the file exclusively, before anybody in this runtime uses it. Returns `None` if another runtime
     /// has it. Blocks briefly.
-    pub(crate) fn try_exclusive(&self) -> Result<Option<File>, RuntimeError> {
-        try_lock(&self.path, File::try_lock)
+    pub(crate) fn try_exclusive(&self) -> Result<Option<FileLock>, RuntimeError> {
+        try_lock(&self.path, FileLock::try_exclusive)
     }
 
-    async fn locked(
-        &self,
-        lock: fn(&File) -> Result<(), TryLockError>,
-    ) -> Result<Option<File>, RuntimeError> {
+    async fn locked(&self, lock: TryLock) -> Result<Option<FileLock>, RuntimeError> {
         let path = self.path.clone();
         run_blocking("locking a tenant's folder", move || try_lock(&path, lock)).await
     }
 
-    async fn with_deadline<T>(
-        &self,
-        deadline: Deadline,
-        wait: impl Future<Output = T>,
-    ) -> Result<T, RuntimeError> {
-        tokio::select! {
-            biased;
-            turn = wait => Ok(turn),
-            () = SystemClock.sleep_until(deadline) => Err(self.busy()),
-        }
-    }
-
-    async fn wait(&self, pause: &mut Duration, deadline: Deadline) -> Result<(), RuntimeError> {
-        if SystemClock.remaining(deadline).is_zero() {
-            return Err(self.busy());
-        }
-        SystemClock.sleep_until(SystemClock.deadline(*pause).min(deadline)).await;
-        *pause = pause.saturating_mul(2).min(LATER);
-        Ok(())
+    async fn turn<T>(&self, deadline: Deadline, turn: impl Future<Output = T>) -> Result<T, RuntimeError> {
+        with_deadline(&SystemClock, deadline, turn).await.map_err(|_| self.busy())
     }
 
     pub(crate) fn busy(&self) -> RuntimeError {
@@ -126,15 +101,12 @@ impl TenantLock {
     }
 }
 
-fn try_lock(path: &Path, lock: fn(&File) -> Result<(), TryLockError>) -> Result<Option<File>, RuntimeError> {
-    let unusable = |error: io::Error| RuntimeError::data(path, &error);
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
-    let file = file.map_err(unusable)?;
-    match lock(&file) {
-        Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(unusable(error)),
-    }
+/// [`FileLock::try_shared`] or [`FileLock::try_exclusive`].
+type TryLock = fn(OwnedFd) -> Result<Option<FileLock>, Errno>;
+
+fn try_lock(path: &Path, lock: TryLock) -> Result<Option<FileLock>, RuntimeError> {
+    let locked = FileLock::open(path).and_then(lock);
+    locked.map_err(|errno| RuntimeError::data(path, &std::io::Error::from(errno)))
 }
 
 #[cfg(test)]

@@ -10,14 +10,15 @@
 //! tenant's folder.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conjure_base::{Clock as _, Deadline, SessionId, SystemClock, TenantId};
+use conjure_base::{Clock as _, Deadline, SessionId, SystemClock, TenantId, lock, with_deadline};
+use conjure_fs::{FileLock, LockWait, ensure_dir, replace_file, sync_dir};
+use rustix::io::Errno;
 use serde::Deserialize;
 use tokio::sync::{Mutex as Turns, OwnedMutexGuard};
 
@@ -31,9 +32,6 @@ use crate::runtime::task_set::run_blocking;
 const NOTING: &str = "writing a cleanup note";
 /// How long a deletion waits for others that change notes. They are quick, unless their process is paused.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
-/// The first pause before a lock of another process is tried again. It doubles up to `MAX_PAUSE`.
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const MAX_PAUSE: Duration = Duration::from_millis(50);
 
 /// The notes of a data folder. Clones share them.
 #[derive(Debug, Clone)]
@@ -52,13 +50,13 @@ pub(crate) struct DiskNotes {
 
 /// The right to change notes. The kernel releases the lock when the process ends.
 struct NotesLock {
-    _lock: File,
+    _lock: FileLock,
     _turn: OwnedMutexGuard<()>,
 }
 
 /// The result of trying to lock.
 enum LockAttempt {
-    Locked(File),
+    Locked(FileLock),
     /// Another process has it.
     Taken,
     /// There is no folder: no note was ever written.
@@ -123,9 +121,7 @@ impl NoteStore {
     /// The names of all notes, in order.
     pub(crate) async fn names(&self) -> Result<Vec<String>, RuntimeError> {
         self.work(|shelf| match shelf {
-            Self::Memory(notes) => {
-                Ok(notes.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect())
-            }
+            Self::Memory(notes) => Ok(lock(notes).keys().cloned().collect()),
             Self::Disk(DiskNotes { folder, .. }) => {
                 let mut names = names_in(folder).map_err(|error| RuntimeError::data(folder, &error))?;
                 names.sort();
@@ -164,9 +160,7 @@ impl NoteStore {
 
     fn read(&self, name: &str) -> Result<Option<CleanupNote>, RuntimeError> {
         match self {
-            Self::Memory(notes) => {
-                Ok(notes.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned())
-            }
+            Self::Memory(notes) => Ok(lock(notes).get(name).cloned()),
             Self::Disk(DiskNotes { folder, .. }) => {
                 let path = note_path(folder, name);
                 let read = read(&path);
@@ -183,7 +177,7 @@ impl NoteStore {
     ) -> Result<(), RuntimeError> {
         match self {
             Self::Memory(notes) => {
-                let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut notes = lock(notes);
                 match change(notes.get(name).cloned()) {
                     (NoteUpdate::Keep, _) => {}
                     (NoteUpdate::Replace, Some(note)) => drop(notes.insert(name.to_owned(), note)),
@@ -193,11 +187,11 @@ impl NoteStore {
             }
             Self::Disk(disk) => {
                 let Some(locked) = disk.lock(deadline).await? else { return Ok(()) };
-                let (folder, path) = (disk.folder.clone(), note_path(&disk.folder, name));
+                let path = note_path(&disk.folder, name);
                 let changing = move || {
                     // The lock is held until the change is complete, also when nobody waits for it any more.
                     let _locked = locked;
-                    change_file(&folder, &path, change).map_err(|error| RuntimeError::data(&path, &error))
+                    change_file(&path, change).map_err(|error| RuntimeError::data(&path, &error))
                 };
                 run_blocking(NOTING, changing).await
             }
@@ -210,29 +204,23 @@ impl DiskNotes {
     async fn lock(&self, deadline: Deadline) -> Result<Option<NotesLock>, RuntimeError> {
         let path = self.folder.join("lock");
         let busy = || RuntimeError::DataDirBusy { path: path.clone() };
-        let turn = tokio::select! {
-            biased;
-            turn = Arc::clone(&self.exclusive).lock_owned() => turn,
-            () = SystemClock.sleep_until(deadline) => return Err(busy()),
-        };
-        let mut pause = FIRST_PAUSE;
+        let turn = with_deadline(&SystemClock, deadline, Arc::clone(&self.exclusive).lock_owned());
+        let turn = turn.await.map_err(|_| busy())?;
+        let mut wait = LockWait::new(deadline);
         loop {
             let file = path.clone();
             let trying = move || try_lock(&file).map_err(|error| RuntimeError::data(&file, &error));
             match run_blocking(NOTING, trying).await? {
                 LockAttempt::Locked(lock) => return Ok(Some(NotesLock { _lock: lock, _turn: turn })),
                 LockAttempt::Nothing => return Ok(None),
-                LockAttempt::Taken if SystemClock.remaining(deadline).is_zero() => return Err(busy()),
-                LockAttempt::Taken => {}
+                LockAttempt::Taken if wait.next().await => {}
+                LockAttempt::Taken => return Err(busy()),
             }
-            SystemClock.sleep_until(SystemClock.deadline(pause).min(deadline)).await;
-            pause = pause.saturating_mul(2).min(MAX_PAUSE);
         }
     }
 }
 
 fn change_file(
-    folder: &Path,
     path: &Path,
     change: impl FnOnce(Option<CleanupNote>) -> (NoteUpdate, Option<CleanupNote>),
 ) -> io::Result<()> {
@@ -246,7 +234,7 @@ fn change_file(
     match change(note) {
         (NoteUpdate::Keep, _) => Ok(()),
         (NoteUpdate::Replace, None) => remove(path),
-        (NoteUpdate::Replace, Some(note)) => write(folder, path, &note),
+        (NoteUpdate::Replace, Some(note)) => replace_file(path, &serde_json::to_vec(&note)?),
     }
 }
 
@@ -255,8 +243,8 @@ fn make(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
     }
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    folder.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+    ensure_dir(folder)?;
+    folder.parent().map_or(Ok(()), sync_dir)
 }
 
 fn note_path(folder: &Path, name: &str) -> PathBuf {
@@ -265,16 +253,11 @@ fn note_path(folder: &Path, name: &str) -> PathBuf {
 
 /// The holder may be paused, so this never waits.
 fn try_lock(path: &Path) -> io::Result<LockAttempt> {
-    let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
-    let lock = match opened {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(LockAttempt::Nothing),
-        lock => lock?,
+    let file = match FileLock::open(path) {
+        Err(Errno::NOENT) => return Ok(LockAttempt::Nothing),
+        file => file?,
     };
-    match lock.try_lock() {
-        Ok(()) => Ok(LockAttempt::Locked(lock)),
-        Err(TryLockError::WouldBlock) => Ok(LockAttempt::Taken),
-        Err(TryLockError::Error(error)) => Err(error),
-    }
+    Ok(FileLock::try_exclusive(file)?.map_or(LockAttempt::Taken, LockAttempt::Locked))
 }
 
 fn read(path: &Path) -> io::Result<Option<CleanupNote>> {
@@ -293,15 +276,6 @@ fn read(path: &Path) -> io::Result<Option<CleanupNote>> {
         return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
     }
     Ok(serde_json::from_slice(&text)?)
-}
-
-fn write(folder: &Path, path: &Path, note: &CleanupNote) -> io::Result<()> {
-    let draft = path.with_extension("new");
-    let mut new = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-    new.write_all(&serde_json::to_vec(note)?)?;
-    new.sync_all()?;
-    fs::rename(&draft, path)?;
-    File::open(folder)?.sync_all()
 }
 
 fn remove(path: &Path) -> io::Result<()> {
@@ -345,7 +319,9 @@ mod tests {
     #[tokio::test]
     async fn a_note_is_changed_as_it_is_and_goes_with_its_last_file() {
         let folder = tempfile::tempdir().unwrap();
-        for shelf in [NoteStore::Memory(Arc::default()), NoteStore::on_disk(folder.path().join("remote-cleanup"))] {
+        for shelf in
+            [NoteStore::Memory(Arc::default()), NoteStore::on_disk(folder.path().join("remote-cleanup"))]
+        {
             assert!(shelf.names().await.unwrap().is_empty());
             shelf.remove_session(SessionId::from_bits(3)).await.unwrap();
             assert!(!folder.path().join("remote-cleanup").exists(), "who looks makes nothing");

@@ -7,13 +7,13 @@
 //! State: these files. While one exists, no process opens or finds sessions of the tenant. The deletion removes it when
 //! nothing of the tenant is left. After a crash the next start completes the deletion because of it.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conjure_base::TenantId;
+use conjure_fs::{ensure_dir, ensure_file, sync_dir};
 
 use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::Runtime;
@@ -48,10 +48,10 @@ impl TenantDeletions {
     /// Writes the intent record of a tenant's deletion. Blocks.
     pub(crate) fn begin(&self, tenant: &TenantId) -> Result<(), RuntimeError> {
         let path = self.folder.join(tenant.as_str());
-        let note = DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).and_then(|()| {
-            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+        let note = ensure_dir(&self.folder).and_then(|()| {
+            ensure_file(&path)?;
             // It is on the disk before anything is deleted.
-            File::open(&self.folder)?.sync_all()
+            sync_dir(&self.folder)
         });
         note.map_err(|error| RuntimeError::data(&path, &error))
     }
