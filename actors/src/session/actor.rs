@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use conjure_base::{Clock, Deadline, SystemClock};
-use conjure_conversation::{Conversation, Limits, Rejection, Step, next};
+use conjure_conversation::{CommandKind, Conversation, Limits, Rejection, Step, next};
 use tokio_util::sync::CancellationToken;
 
 use super::actor_message::{ActorMessage, ReturnChannel, ReturnableRequest};
@@ -27,6 +27,7 @@ use super::error::SessionError;
 use super::journal_retry::JournalRetry;
 use super::lease::LeaseLoss;
 use super::message::SessionRequest;
+use super::redaction::redact_content;
 use super::running_task::{INBOX_CAPACITY, RunningTask, reject};
 use super::session_entry::SessionEntry;
 use super::session_projection::TurnActivity;
@@ -52,6 +53,8 @@ pub(crate) struct SessionActor {
     pending: VecDeque<ReturnableRequest>,
     /// Tasks that list or open files.
     listings: Vec<Job>,
+    /// Waits until the deadline of a tool result that the turn waits for.
+    overdue: Option<Job>,
     /// Set if the files of the last turn were not recorded before the start.
     has_unrecorded_files: bool,
     _counted: GaugeGuard,
@@ -91,7 +94,11 @@ impl SessionActor {
 
     /// Handles a request of a handle.
     fn receive(&mut self, request: ReturnableRequest, context: &Context<ActorMessage>) -> Flow {
-        let Some((message, back)) = request.take() else { return Flow::Continue };
+        let Some((mut message, back)) = request.take() else { return Flow::Continue };
+        if let SessionRequest::ProvideResult { content, .. } = &mut message {
+            // Results are redacted once, when they enter the history.
+            redact_content(&self.entry.redactor(), content);
+        }
         match message {
             SessionRequest::Subscribe { from_seq, reply } => {
                 reply.send(Ok(self.entry.subscription(from_seq)))
@@ -139,13 +146,13 @@ impl SessionActor {
             }
             ConversationOwner::Actor(conversation) => {
                 let step = next(conversation.state());
-                if !conversation.is_fresh() || !matches!(step, Step::Idle | Step::AwaitApproval) {
+                if !conversation.is_fresh() || !matches!(step, Step::Idle | Step::AwaitAction) {
                     // The journal failed: what is recorded is looked at, and a turn that was under way goes on, first.
                     self.spawn_task(TaskCommand::Resume, context);
                     return self.receive_for_conversation(message, back, context);
                 }
                 let (has_turn, has_queue) =
-                    (step == Step::AwaitApproval, conversation.state().queue().len() > 0);
+                    (step == Step::AwaitAction, conversation.state().queue().len() > 0);
                 self.execute(message, has_turn, has_queue, context)
             }
         }
@@ -180,7 +187,16 @@ impl SessionActor {
                 reply.send(Ok(()));
                 return Flow::Continue;
             }
-            SessionRequest::Decide { call, decision, reply } => TaskCommand::Decide { call, decision, reply },
+            SessionRequest::Decide { call, decision, reply } => {
+                TaskCommand::Submit { command: CommandKind::Decide { call, decision }, reply }
+            }
+            SessionRequest::ProvideResult { call, content, is_error, reply } => {
+                let command = CommandKind::ProvideResult { call, content, is_error };
+                TaskCommand::Submit { command, reply }
+            }
+            SessionRequest::Update { change, reply } => {
+                TaskCommand::Submit { command: CommandKind::UpdateProfile { change }, reply }
+            }
             SessionRequest::ChangeArtifacts { change, reply } => TaskCommand::Artifacts { change, reply },
             SessionRequest::SetModel { reply, .. } if has_turn => {
                 reply.send(Err(Rejection::TurnRunning.into()));

@@ -8,9 +8,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::{CallId, Clock as _, Deadline, SystemClock};
+use conjure_base::{Clock as _, Deadline, SystemClock};
 use conjure_conversation::{
-    ArtifactChange, Block, BlockKind, CallStatus, CommandKind, Conversation, Decision, DriveError,
+    ArtifactChange, Block, BlockKind, CallStatus, CommandKind, Conversation, DriveError,
     EventLogError, InboxMessage, InterruptCause, Limits, ModelErrorKind, OpenCall, QueueId, Rejection,
     SessionState, Step, SubmitError, TurnOptions, TurnServices, TurnStop, next, run_turn,
 };
@@ -55,9 +55,9 @@ pub(crate) enum TaskCommand {
         id: QueueId,
         reply: ReplyTo<()>,
     },
-    Decide {
-        call: CallId,
-        decision: Decision,
+    /// Submit this command: an answer to a tool call, or a change of the settings.
+    Submit {
+        command: CommandKind,
         reply: ReplyTo<()>,
     },
     Interrupt {
@@ -87,6 +87,8 @@ pub(crate) struct ConversationTask {
     /// last turn first.
     pub(crate) hold_queue: bool,
     pub(crate) model_change: ModelChange,
+    /// Whether the session's components must be built again because its settings changed.
+    pub(crate) must_restart: bool,
 }
 
 /// Whether the session's model is known.
@@ -101,6 +103,8 @@ pub(crate) enum ModelChange {
 pub(crate) struct FinishedTask {
     pub(crate) outcome: TaskOutcome,
     pub(crate) components: Arc<SessionComponents>,
+    /// Whether the session's components must be built again.
+    pub(crate) must_restart: bool,
 }
 
 /// How a task ended.
@@ -132,8 +136,8 @@ pub(crate) fn needs_user_decision(state: &SessionState) -> bool {
 impl ConversationTask {
     pub(crate) async fn run(mut self) -> FinishedTask {
         let carried_out = AssertUnwindSafe(self.run_command()).catch_unwind().await;
-        let components = Arc::clone(&self.components);
-        FinishedTask { outcome: self.outcome(carried_out), components }
+        let (components, must_restart) = (Arc::clone(&self.components), self.must_restart);
+        FinishedTask { outcome: self.outcome(carried_out), components, must_restart }
     }
 
     fn outcome(self, carried_out: std::thread::Result<Result<(), EventLogError>>) -> TaskOutcome {
@@ -174,7 +178,7 @@ impl ConversationTask {
     async fn drive(&mut self) -> Result<(), EventLogError> {
         let state = self.conversation.state();
         match next(state) {
-            Step::AwaitApproval => return Ok(()),
+            Step::AwaitAction => return Ok(()),
             Step::Idle => return self.retry_record_outputs().await,
             _ => {}
         }
@@ -304,8 +308,11 @@ impl ConversationTask {
                 self.send_reply(reply, submitted, Ok(()))
             }
             TaskCommand::SetModel { model, reply } => self.set_model(model, reply).await,
-            TaskCommand::Decide { call, decision, reply } => {
-                let submitted = self.submit(CommandKind::Decide { call, decision }).await;
+            TaskCommand::Submit { command, reply } => {
+                let changes_requests =
+                    matches!(&command, CommandKind::UpdateProfile { change } if change.changes_requests());
+                let submitted = self.submit(command).await;
+                self.must_restart |= changes_requests && !matches!(submitted, Ok(Err(_)));
                 self.send_reply(reply, submitted, Ok(()))
             }
             TaskCommand::Interrupt { replies } => {

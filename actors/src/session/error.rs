@@ -24,6 +24,15 @@ pub enum SessionError {
     /// The conversation's rules do not allow it.
     #[error(transparent)]
     Rejected(#[from] Rejection),
+    /// The event is not the call of a tool in this session.
+    #[error(
+        "the event `{event}` is not the call of a tool in this session; use the `id` of an `agent.tool_use` or \
+         `agent.custom_tool_use` event"
+    )]
+    NoSuchCall {
+        /// The id in the request.
+        event: String,
+    },
     /// No turn runs that could be steered. Send the message instead.
     #[error("no turn is running any more; send the message instead")]
     NotRunning,

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use conjure_artifact::{OutputContent, RegistrationSource};
 use conjure_base::{CallId, Clock, Deadline, Redactor, SessionId, SystemClock, TenantId};
-use conjure_conversation::{Block, Decision, Limits, QueueId, SessionFile};
+use conjure_conversation::{
+    Block, Decision, EventId, Limits, ProfileChange, QueueId, ResultContent, SessionFile,
+};
 use conjure_journal::SessionKey;
 use conjure_sandbox::{Executor, Listing};
 
@@ -94,6 +96,12 @@ impl Session {
         }
     }
 
+    /// Returns once no turn of the session runs, and none is about to continue. The handle keeps its turns going: after a crash of the
+    /// session's actor they continue. A session that is passivated meanwhile is not started for this.
+    pub async fn wait_idle(&self) {
+        self.entry.wait_idle().await;
+    }
+
     /// Sends a message. Its turn starts now, or after the turns before it. Returns when the message is recorded.
     ///
     /// # Errors
@@ -160,6 +168,65 @@ impl Session {
     /// When the call does not wait.
     pub async fn decide(&self, call: CallId, decision: Decision) -> Result<(), SessionError> {
         self.request(|reply| SessionRequest::Decide { call, decision, reply }).await
+    }
+
+    /// Decides on the tool call of this `agent.tool_use` event.
+    ///
+    /// # Errors
+    /// [`SessionError::NoSuchCall`] when it is no event of a tool call of this session; as [`Session::decide`].
+    pub async fn decide_event(&self, event: &EventId, decision: Decision) -> Result<(), SessionError> {
+        self.decide(self.call_of_event(event)?, decision).await
+    }
+
+    /// Provides the result of a tool call that waits for it; returns when that is recorded. The turn goes on when all calls of the response
+    /// have their results. The same result may be provided again.
+    ///
+    /// # Errors
+    /// When the call does not wait for a result, or has another one already
+    /// ([`Rejection::AnsweredDifferently`](conjure_conversation::Rejection::AnsweredDifferently)).
+    pub async fn provide_result(
+        &self,
+        call: CallId,
+        content: Vec<ResultContent>,
+        is_error: bool,
+    ) -> Result<(), SessionError> {
+        self.request(|reply| SessionRequest::ProvideResult { call, content, is_error, reply }).await
+    }
+
+    /// Provides the result of the tool call of this `agent.custom_tool_use` or `agent.tool_use` event.
+    ///
+    /// # Errors
+    /// [`SessionError::NoSuchCall`] when it is no event of a tool call of this session; as [`Session::provide_result`].
+    pub async fn provide_result_event(
+        &self,
+        event: &EventId,
+        content: Vec<ResultContent>,
+        is_error: bool,
+    ) -> Result<(), SessionError> {
+        self.provide_result(self.call_of_event(event)?, content, is_error).await
+    }
+
+    /// The model's id of the tool call of this event. Nothing is read for that.
+    ///
+    /// # Errors
+    /// [`SessionError::NoSuchCall`] when it is no event of a tool call of this session.
+    pub fn call_of_event(&self, event: &EventId) -> Result<CallId, SessionError> {
+        let call = event.call_in(self.id()).cloned();
+        call.ok_or_else(|| SessionError::NoSuchCall { event: event.to_string() })
+    }
+
+    /// Changes the session's settings; returns when that is recorded. A session that is revived later has them, too.
+    ///
+    /// The title, the metadata and the limits may change at any time; a turn that runs keeps its limits. The instructions and the tools
+    /// change between two turns. The session's sandbox ends then, as when the session is passivated, and its workspace stays.
+    ///
+    /// # Errors
+    /// [`Rejection::TurnRunning`](conjure_conversation::Rejection::TurnRunning) if the change is one of the instructions or the tools, and a
+    /// turn runs or waits for somebody's action.
+    pub async fn update(&self, change: ProfileChange) -> Result<(), SessionError> {
+        let (makes_parts, change) = (change.changes_requests(), Box::new(change));
+        self.request(|reply| SessionRequest::Update { change, reply }).await?;
+        if makes_parts { self.attach().await } else { Ok(()) }
     }
 
     /// Uses the model of this name from the next turn on; returns when that is recorded. A session that is revived later has it, too.

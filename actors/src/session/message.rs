@@ -5,8 +5,8 @@ use std::sync::Arc;
 use conjure_artifact::{OutputContent, RegistrationSource};
 use conjure_base::{CallId, TurnId};
 use conjure_conversation::{
-    Approval, Artifact, ArtifactChange, Block, Decision, FinishedTurn, Grant, Limits, PinnedSkill, QueueId,
-    SessionFile, Usage,
+    Approval, Artifact, ArtifactChange, Block, Decision, FinishedTurn, Grant, Limits, PendingAction,
+    PinnedSkill, ProfileChange, QueueId, ResultContent, SessionFile, Usage,
 };
 use conjure_sandbox::{Executor, Listing};
 
@@ -59,11 +59,29 @@ pub enum SessionRequest {
         /// Answered when the decision is recorded.
         reply: ReplyTo<()>,
     },
+    /// Provides the result of a tool call that waits for it.
+    ProvideResult {
+        /// The tool call.
+        call: CallId,
+        /// The content for the model.
+        content: Vec<ResultContent>,
+        /// Whether the call failed.
+        is_error: bool,
+        /// Answered when the result is recorded.
+        reply: ReplyTo<()>,
+    },
+    /// Changes the session's settings.
+    Update {
+        /// The changed settings.
+        change: Box<ProfileChange>,
+        /// Answered when the change is recorded.
+        reply: ReplyTo<()>,
+    },
     /// Changes the session's model, from its next turn on.
     SetModel {
         /// The name of the model.
         model: String,
-        /// Answered when the result is recorded.
+        /// Answered when the change is recorded.
         reply: ReplyTo<()>,
     },
     /// Subscribes to the session's events.
@@ -136,8 +154,10 @@ pub struct SessionSnapshot {
     pub events: u64,
     /// What the session does now.
     pub status: SessionStatus,
-    /// The calls that wait for a person.
+    /// The calls that wait for an approval.
     pub approvals: Vec<Approval>,
+    /// The calls that wait for an approval or a result, in order.
+    pub pending_actions: Vec<PendingAction>,
     /// The active skills, the most recent last.
     pub active_skills: Vec<PinnedSkill>,
     /// The grants for more than one call that hold now.
@@ -161,7 +181,7 @@ pub enum SessionStatus {
     Idle,
     /// This turn runs.
     Running(TurnId),
-    /// A turn waits for a person.
+    /// This turn waits for an approval or a result.
     AwaitingApproval(TurnId),
     /// This turn was running when the session's owner ended. It continues once a handle attaches.
     Interrupted(TurnId),

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use conjure_base::Redactor;
-use conjure_conversation::{ApiErrorKind, Event, ModelErrorKind, StopReason, TurnStop};
+use conjure_conversation::{ApiErrorKind, Event, ModelErrorKind, ResultContent, StopReason, TurnStop};
 
 /// The redacted event. Returns `None` if the redacted JSON cannot be parsed, which is impossible for valid JSON.
 #[must_use]
@@ -43,6 +43,17 @@ pub fn redact_stop(redactor: &Redactor, stop: &TurnStop) -> TurnStop {
         _ => {}
     }
     stop
+}
+
+/// Redacts the texts of a tool's result.
+pub(crate) fn redact_content(redactor: &Redactor, content: &mut [ResultContent]) {
+    for part in content {
+        if let ResultContent::Text { text } = part
+            && let Cow::Owned(redacted) = redactor.redact(text)
+        {
+            *text = redacted;
+        }
+    }
 }
 
 /// The JSON text with each string redacted.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use conjure_base::TurnId;
-use conjure_conversation::{InboxMessage, InboxMessageKind, Receipt, Rejection};
+use conjure_conversation::{CommandKind, InboxMessage, InboxMessageKind, Receipt, Rejection};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -63,11 +63,23 @@ impl RunningTask {
             reject(message, Rejection::TurnRunning.into());
             return None;
         }
+        if let SessionRequest::Update { change, .. } = &message
+            && change.changes_requests()
+        {
+            if self.has_turn(entry) {
+                reject(message, Rejection::TurnRunning.into());
+                return None;
+            }
+            return Some((message, back));
+        }
         let is_for_turn = matches!(
             message,
             SessionRequest::Send { .. }
                 | SessionRequest::Steer { .. }
                 | SessionRequest::ChangeArtifacts { .. }
+                | SessionRequest::Decide { .. }
+                | SessionRequest::ProvideResult { .. }
+                | SessionRequest::Update { .. }
         );
         if !is_for_turn {
             return Some((message, back));
@@ -126,7 +138,39 @@ fn inbox_message(
             };
             InboxMessage::artifacts(change, acknowledge)
         }
+        SessionRequest::Decide { call, decision, reply } => {
+            let command = CommandKind::Decide { call: call.clone(), decision: decision.clone() };
+            let request = move |reply| SessionRequest::Decide { call, decision, reply };
+            command_message(command, request, reply, back, entry)
+        }
+        SessionRequest::ProvideResult { call, content, is_error, reply } => {
+            let command =
+                CommandKind::ProvideResult { call: call.clone(), content: content.clone(), is_error };
+            let request = move |reply| SessionRequest::ProvideResult { call, content, is_error, reply };
+            command_message(command, request, reply, back, entry)
+        }
+        SessionRequest::Update { change, reply } => {
+            let command = CommandKind::UpdateProfile { change: change.clone() };
+            let request = move |reply| SessionRequest::Update { change, reply };
+            command_message(command, request, reply, back, entry)
+        }
         _ => return None,
+    })
+}
+
+/// The inbox message for a command. `request` builds the request again, for a command that the turn returns
+/// unprocessed.
+fn command_message(
+    command: CommandKind,
+    request: impl FnOnce(ReplyTo<()>) -> SessionRequest + Send + 'static,
+    reply: ReplyTo<()>,
+    back: ReturnChannel,
+    entry: Arc<SessionEntry>,
+) -> InboxMessage {
+    InboxMessage::command(command, move |receipt| match receipt {
+        Receipt::Recorded => reply.send(Ok(())),
+        Receipt::Returned(_) => drop(ReturnableRequest::requeue(request(reply), back)),
+        other => reply.send(Err(delivery_error(other, &entry))),
     })
 }
 
@@ -177,6 +221,8 @@ pub(crate) fn reject(message: SessionRequest, error: SessionError) {
         | SessionRequest::ChangeArtifacts { reply, .. }
         | SessionRequest::Interrupt { reply }
         | SessionRequest::Decide { reply, .. }
+        | SessionRequest::ProvideResult { reply, .. }
+        | SessionRequest::Update { reply, .. }
         | SessionRequest::Close { reply } => send_error(reply, error),
     }
 }

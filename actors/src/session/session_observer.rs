@@ -73,6 +73,10 @@ impl ConversationObserver for SessionObserver {
         self.projection.set_assets(state);
     }
 
+    fn on_actions_changed(&self, state: &SessionState) {
+        self.projection.set_actions(state);
+    }
+
     fn on_recorded(&self, seq: u64, event: &Event) {
         self.projection.on_recorded(seq, event, self.hub.defers_turn_ends());
         self.metrics.on_recorded(event);

@@ -10,8 +10,8 @@ use std::time::Duration;
 use conjure_artifact::ArtifactOptions;
 use conjure_base::{Clock, Redactor, SystemClock, Timestamp, TurnId};
 use conjure_conversation::{
-    Artifact, ArtifactContent, Event, EventKind, FileSource, FinishedTurn, Message, SessionFile,
-    SessionState, SessionView, Step, next,
+    ActionNeed, Artifact, ArtifactContent, Event, EventKind, FileSource, FinishedTurn, Message, SessionFile,
+    SessionState, SessionView, Step, ToolCall, next,
 };
 use serde_json::value::RawValue;
 
@@ -81,11 +81,13 @@ impl SessionProjection {
         }
         for approval in &mut snapshot.approvals {
             approval.reason = redactor.redact(&approval.reason).into_owned();
-            if let Cow::Owned(input) = redact_json(redactor, approval.call.input.get())
-                && let Ok(input) = RawValue::from_string(input)
-            {
-                approval.call.input = input.into();
+            redact_input(redactor, &mut approval.call);
+        }
+        for action in &mut snapshot.pending_actions {
+            if let ActionNeed::Approval { reason } = &mut action.need {
+                *reason = redactor.redact(reason).into_owned();
             }
+            redact_input(redactor, &mut action.call);
         }
         snapshot
     }
@@ -172,7 +174,7 @@ impl SessionProjection {
     pub(super) fn observe(&self, state: &SessionState, events: u64, activity: TurnActivity) {
         let status = match (state.turn(), activity) {
             (None, _) => SessionStatus::Idle,
-            (Some(turn), _) if next(state) == Step::AwaitApproval => {
+            (Some(turn), _) if next(state) == Step::AwaitAction => {
                 SessionStatus::AwaitingApproval(turn.id())
             }
             (Some(turn), TurnActivity::Active) => SessionStatus::Running(turn.id()),
@@ -182,6 +184,7 @@ impl SessionProjection {
             events,
             status,
             approvals: state.approvals(),
+            pending_actions: state.pending_actions(),
             active_skills: state.view().active_skills().to_vec(),
             grants: state.view().grants().cloned().collect(),
             queue: state.queue().map(|queued| queued.id).collect(),
@@ -192,6 +195,21 @@ impl SessionProjection {
         };
         self.lock().snapshot = snapshot;
         self.set_assets(state);
+    }
+
+    /// Shows which calls wait for somebody's action, and whether the turn goes on.
+    pub(super) fn set_actions(&self, state: &SessionState) {
+        let mut projection = self.lock();
+        let snapshot = &mut projection.snapshot;
+        snapshot.approvals = state.approvals();
+        snapshot.pending_actions = state.pending_actions();
+        match state.turn() {
+            Some(turn) if next(state) == Step::AwaitAction => {
+                snapshot.status = SessionStatus::AwaitingApproval(turn.id());
+            }
+            Some(turn) => snapshot.status = SessionStatus::Running(turn.id()),
+            None => {}
+        }
     }
 
     pub(super) fn set_assets(&self, state: &SessionState) {
@@ -231,12 +249,21 @@ impl SessionProjection {
     }
 }
 
+fn redact_input(redactor: &Redactor, call: &mut ToolCall) {
+    if let Cow::Owned(input) = redact_json(redactor, call.input.get())
+        && let Ok(input) = RawValue::from_string(input)
+    {
+        call.input = input.into();
+    }
+}
+
 impl ProjectionState {
     fn release_turn_end(&mut self) {
         if let Some(last) = self.held_turn_end.take() {
             self.snapshot.last_turn = Some(*last);
             self.snapshot.status = SessionStatus::Idle;
             self.snapshot.approvals.clear();
+            self.snapshot.pending_actions.clear();
         }
     }
 }
@@ -247,6 +274,7 @@ impl SessionSnapshot {
             events: 0,
             status: SessionStatus::Idle,
             approvals: Vec::new(),
+            pending_actions: Vec::new(),
             active_skills: Vec::new(),
             grants: Vec::new(),
             queue: Vec::new(),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use conjure_base::TurnId;
 use conjure_conversation::{
-    Event, EventKind, Message, ModelEvent, QueueId, SessionEvent, SessionEventKind, TurnStop, session_events,
+    Event, EventKind, EventProjection, Message, ModelEvent, QueueId, SessionEvent, SessionEventKind, TurnStop,
 };
 use conjure_journal::{PageLimit, SessionKey};
 
@@ -62,6 +62,8 @@ pub struct Subscription {
     /// Events from the journal, if the reader is behind.
     page: VecDeque<Event>,
     redactors: HashMap<usize, StreamingRedactor>,
+    /// `None` before the first event.
+    projection: Option<EventProjection>,
     ready: VecDeque<SessionEvent>,
 }
 
@@ -81,6 +83,7 @@ impl Subscription {
             next,
             page: VecDeque::new(),
             redactors: HashMap::new(),
+            projection: None,
             ready: VecDeque::new(),
         }
     }
@@ -112,12 +115,20 @@ impl Subscription {
     pub(crate) async fn next_item(&mut self) -> Result<SubscriptionItem, SessionError> {
         let mut changes = self.hub.subscribe();
         loop {
-            if let Some(event) = self.page.pop_front() {
-                return Ok(self.item_for(self.next, Arc::new(event)));
+            if let Some(event) = self.page.front() {
+                if self.projection.is_none() {
+                    self.projection = Some(self.projection_before(self.next, &event.kind).await?);
+                }
+                if let Some(event) = self.page.pop_front() {
+                    return Ok(self.item_for(self.next, Arc::new(event)));
+                }
             }
             changes.borrow_and_update();
             match self.hub.read(self.position, &mut self.complete_from, self.next) {
                 HubRead::Entry(RingEntry::Recorded(seq, event), position) => {
+                    if self.projection.is_none() {
+                        self.projection = Some(self.projection_before(seq, &event.kind).await?);
+                    }
                     self.position = position;
                     return Ok(self.item_for(seq, event));
                 }
@@ -168,13 +179,51 @@ impl Subscription {
         }
     }
 
+    /// The projection that continues with the event `seq`, which is of this kind. It reads the events before back to a start.
+    async fn projection_before(&self, seq: u64, kind: &EventKind) -> Result<EventProjection, SessionError> {
+        let mut projection = EventProjection::new(self.key.session);
+        let mut before: Vec<Event> = Vec::new();
+        let (mut from, mut has_start) = (seq, EventProjection::is_start(kind));
+        while !has_start && from > 0 {
+            let until = from;
+            from = until.saturating_sub(u64::from(PAGE.events));
+            let mut page: Vec<Event> = Vec::new();
+            while from + (page.len() as u64) < until {
+                let left = until - from - page.len() as u64;
+                let limit = PageLimit { events: u32::try_from(left).unwrap_or(PAGE.events), ..PAGE };
+                let next = from + page.len() as u64;
+                let (events, _) =
+                    JournalEventLog::page(&self.journal, &self.key, next, limit).await?;
+                if events.is_empty() {
+                    return Err(SessionError::Journal { reason: format!("the event {next} is not there") });
+                }
+                page.extend(events);
+            }
+            has_start = page.iter().any(|event| EventProjection::is_start(&event.kind));
+            page.append(&mut before);
+            before = page;
+        }
+        let redactor = self.entry.redactor();
+        for (seq, event) in (from..).zip(&before) {
+            if let Some(event) = redact_event(&redactor, event) {
+                projection.apply(seq, &event);
+            }
+        }
+        Ok(projection)
+    }
+
     fn item_for(&mut self, seq: u64, event: Arc<Event>) -> SubscriptionItem {
         self.next = seq.saturating_add(1);
         if matches!(event.kind, EventKind::ModelCallStarted { .. }) {
             self.redactors.clear();
         }
         let redacted = redact_event(&self.entry.redactor(), &event);
-        let updates = redacted.map(|event| session_events(self.key.session, seq, &event)).unwrap_or_default();
+        let updates = redacted.map(|event| {
+            let projection =
+                self.projection.get_or_insert_with(|| EventProjection::new(self.key.session));
+            projection.apply(seq, &event)
+        });
+        let updates = updates.unwrap_or_default();
         SubscriptionItem::Event { event, updates: updates.into() }
     }
 

@@ -113,6 +113,7 @@ impl SessionActor {
             retry: JournalRetry::default(),
             pending: VecDeque::new(),
             listings: Vec::new(),
+            overdue: None,
             has_unrecorded_files,
             _counted: services.metrics.live_session(&entry.key.tenant),
         };

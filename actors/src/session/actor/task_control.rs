@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use conjure_base::{Clock as _, SystemClock, Timestamp};
 use conjure_conversation::{EventLogError, Step, next};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -58,6 +59,7 @@ impl SessionActor {
             grace: self.entry.services.options.grace,
             hold_queue: false,
             model_change: ModelChange::Known,
+            must_restart: false,
         };
         let span = tracing::info_span!(
             "session",
@@ -104,7 +106,7 @@ impl SessionActor {
                 return Ok(Flow::Continue);
             }
         };
-        let FinishedTask { outcome, components } = finished;
+        let FinishedTask { outcome, components, must_restart } = finished;
         self.components = components;
         let hold_queue = matches!(outcome, TaskOutcome::QueueHeld(_));
         let conversation = match outcome {
@@ -135,6 +137,9 @@ impl SessionActor {
             }
         };
         let has_turn = conversation.state().turn().is_some();
+        if let Some(profile) = conversation.state().profile() {
+            self.limits = profile.limits.clone();
+        }
         self.entry.observer.observe(conversation.state(), conversation.seq(), TurnActivity::Idle);
         self.owner = ConversationOwner::Actor(conversation);
         self.update_pins(context);
@@ -144,6 +149,10 @@ impl SessionActor {
             return Ok(Flow::Continue);
         }
         reply_all(replies, &Ok(()));
+        if must_restart {
+            // The next incarnation makes its parts from the changed settings.
+            return Ok(Flow::Stop);
+        }
         while let ConversationOwner::Actor(_) = self.owner
             && let Some(request) = self.pending.pop_front()
         {
@@ -169,12 +178,30 @@ impl SessionActor {
         Flow::Continue
     }
 
+    /// Wakes the actor when a result that the session waits for is overdue. A passivated session checks when it is
+    /// revived.
+    fn wake_at(&mut self, deadline: Timestamp, context: &Context<ActorMessage>) {
+        let end = SystemClock.deadline(deadline.duration_since(SystemClock.timestamp()));
+        let (address, stopping) = (context.address().clone(), context.stopping().clone());
+        let wait = async move {
+            SystemClock.sleep_until(end).await;
+            send_to_self(&address, &stopping, ActorMessage::Attached).await;
+        };
+        self.overdue = Some(context.spawn_background(wait));
+    }
+
     /// Drives an interrupted turn, or starts a queued one.
     fn resume(&mut self, queued: Queued, context: &Context<ActorMessage>) {
         let ConversationOwner::Actor(conversation) = &self.owner else { return };
         match next(conversation.state()) {
             _ if !conversation.is_fresh() => self.spawn_task(TaskCommand::Resume, context),
-            Step::AwaitApproval => {}
+            Step::AwaitAction => match conversation.state().result_deadline() {
+                Some(deadline) if deadline <= SystemClock.timestamp() => {
+                    self.spawn_task(TaskCommand::Resume, context);
+                }
+                Some(deadline) => self.wake_at(deadline, context),
+                None => {}
+            },
             Step::Idle => {
                 let may_start = queued == Queued::Begins && conversation.state().queue().len() > 0;
                 if may_start && !self.is_draining() {
