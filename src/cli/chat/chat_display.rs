@@ -203,17 +203,20 @@ impl TurnDisplay for ChatDisplay {
                 self.has_gap = false;
             }
             Kind::AgentMessage { content } => self.message(content, terminal),
-            Kind::AgentToolUse { tool_use_id, name, input } => {
-                let call = ToolCall { id: tool_use_id.clone(), name: name.clone(), input: input.clone() };
+            Kind::AgentToolUse { call_id, name, input, .. }
+            | Kind::AgentCustomToolUse { call_id, name, input } => {
+                let call = ToolCall { id: call_id.clone(), name: name.clone(), input: input.clone() };
                 self.call_began(&call, at, terminal);
             }
-            Kind::AgentToolResult { tool_use_id, result, is_error, .. } => {
+            Kind::AgentToolResult { call_id, result, is_error, .. }
+            | Kind::UserCustomToolResult { call_id, result, is_error, .. }
+            | Kind::UserToolResult { call_id, result, is_error, .. } => {
                 let text = match result.kind() {
                     BlockKind::ToolResult { text, .. } => text.as_str(),
                     _ => "",
                 };
                 let result = CallResult { text, is_error: *is_error };
-                self.call_ended(tool_use_id.as_str(), &result, at, terminal);
+                self.call_ended(call_id.as_str(), &result, at, terminal);
             }
             // The question comes on lines of its own.
             Kind::SessionStatusIdle { stop_reason: SessionStopReason::RequiresAction { .. }, .. } => {

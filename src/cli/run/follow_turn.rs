@@ -66,8 +66,8 @@ pub(crate) const RUN_INTERRUPT_NOTE: &str =
 enum QuestionEnd {
     /// The decision on this call was sent.
     Sent(CallId),
-    /// Nothing was decided: the call keeps waiting.
-    AwaitingApproval,
+    /// Nothing was decided: the calls keep waiting.
+    Undecided,
     /// The user interrupts the turn.
     Interrupted,
 }
@@ -89,12 +89,17 @@ impl TurnFollower<'_> {
                 && asking.is_none()
                 && !awaits_news
                 && self.cause.is_none()
-                && let Some(call) = self.summary.pending_calls().first()
             {
-                asking = Some(match self.approver {
-                    Some(approver) => self.ask(Arc::clone(approver), call.clone()).boxed(),
-                    None => leave_awaiting_approval(session.clone()).boxed(),
-                });
+                asking = match (self.summary.pending_calls().first(), self.approver) {
+                    (Some(call), Some(approver)) => {
+                        Some(self.ask(Arc::clone(approver), call.clone()).boxed())
+                    }
+                    (Some(_), None) => Some(leave_waiting(session.clone()).boxed()),
+                    (None, _) if !self.summary.pending_results().is_empty() => {
+                        Some(leave_waiting(session.clone()).boxed())
+                    }
+                    (None, _) => None,
+                };
             }
             let cause = tokio::select! {
                 started = pending(&mut starting) => {
@@ -131,13 +136,16 @@ impl TurnFollower<'_> {
                             continue;
                         }
                         Ok(QuestionEnd::Interrupted) => AbortCause::Signal(ExitStatus::Interrupted),
-                        Ok(QuestionEnd::AwaitingApproval) => {
+                        Ok(QuestionEnd::Undecided) => {
                             while let Some(Ok(Update::Recorded(event))) = next(&mut subscription).now_or_never() {
                                 self.events.send_event(&event);
                                 self.summary.apply(&event);
                             }
                             if let Some(call) = self.summary.pending_calls().first() {
                                 return FollowOutcome::Ended(TurnEnd::AwaitingApproval(call.clone()));
+                            }
+                            if let Some(call) = self.summary.pending_results().first() {
+                                return FollowOutcome::Ended(TurnEnd::AwaitingResult(call.clone()));
                             }
                             continue;
                         }
@@ -197,7 +205,7 @@ impl TurnFollower<'_> {
         async move {
             events.flush().await;
             match approver.ask(&call).await {
-                ApprovalOutcome::Undecided => leave_awaiting_approval(session).await,
+                ApprovalOutcome::Undecided => leave_waiting(session).await,
                 ApprovalOutcome::Interrupted => Ok(QuestionEnd::Interrupted),
                 ApprovalOutcome::Decided(decision) => {
                     session.decide(call.id.clone(), decision).await.map(|()| QuestionEnd::Sent(call.id))
@@ -227,10 +235,9 @@ async fn start(session: Session, command: TurnCommand) -> Result<Subscription, S
     session.subscribe(from).await
 }
 
-/// Closes the handle so that the turn awaits approval instead of being interrupted when the command ends. Nothing is
-/// decided.
-async fn leave_awaiting_approval(session: Session) -> Result<QuestionEnd, SessionError> {
-    session.close().await.map(|()| QuestionEnd::AwaitingApproval)
+/// Closes the handle so that the turn keeps waiting instead of being interrupted when the command ends. Nothing is decided.
+async fn leave_waiting(session: Session) -> Result<QuestionEnd, SessionError> {
+    session.close().await.map(|()| QuestionEnd::Undecided)
 }
 
 /// Whether another event of the same append follows: the user is asked after it.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use conjure::conversation::AfterResponse;
 use conjure::model::BlockKind;
 use conjure::runtime::Timestamp;
-use conjure::session::{PinnedSkill, SessionStopReason};
+use conjure::session::{PinnedSkill, RequiredNeed, SessionStopReason};
 use conjure::tool::ToolCall;
 use conjure::{Block, SessionEvent, SessionEventKind};
 use tokio_util::sync::CancellationToken;
@@ -76,7 +76,7 @@ impl ProgressFormatter {
             terminal.marked(style, &head, &shorten(text));
         };
         match &event.kind {
-            SessionEventKind::ModelRequestStart { call } => {
+            SessionEventKind::ModelRequestStart { call, .. } => {
                 line(Style::Dim, "model", &format!("call {call}"))
             }
             SessionEventKind::ModelRequestEnd { stop_reason, .. } => {
@@ -90,25 +90,28 @@ impl ProgressFormatter {
                     self.texts.drain(..).for_each(|text| line(Style::Plain, "says", &text));
                 }
             }
-            SessionEventKind::AgentToolUse { tool_use_id, name, input } => {
+            SessionEventKind::AgentToolUse { call_id, name, input, .. }
+            | SessionEventKind::AgentCustomToolUse { call_id, name, input } => {
                 if self.following == Some(AfterResponse::RunTools) {
                     self.texts.drain(..).for_each(|text| line(Style::Plain, "says", &text));
                     // Text after a call is continued, too.
                     self.following = Some(AfterResponse::Resume);
                 }
-                let call = ToolCall { id: tool_use_id.clone(), name: name.clone(), input: input.clone() };
+                let call = ToolCall { id: call_id.clone(), name: name.clone(), input: input.clone() };
                 line(Style::Plain, "calls", &describe_call_shortly(&call));
-                self.calls.insert(tool_use_id.as_str().to_owned(), (name.clone(), at));
+                self.calls.insert(call_id.as_str().to_owned(), (name.clone(), at));
             }
             SessionEventKind::SessionError { error } => line(Style::Bad, "failed", &error.to_string()),
-            SessionEventKind::AgentToolResult { tool_use_id, result, is_error, .. } => {
+            SessionEventKind::AgentToolResult { call_id, result, is_error, .. }
+            | SessionEventKind::UserCustomToolResult { call_id, result, is_error, .. }
+            | SessionEventKind::UserToolResult { call_id, result, is_error, .. } => {
                 let style = if *is_error { Style::Warning } else { Style::Good };
                 let text = match result.kind() {
                     BlockKind::ToolResult { text, .. } => text.as_str(),
                     _ => "",
                 };
                 let (name, started) =
-                    self.calls.remove(tool_use_id.as_str()).unwrap_or_else(|| ("a tool".to_owned(), at));
+                    self.calls.remove(call_id.as_str()).unwrap_or_else(|| ("a tool".to_owned(), at));
                 let took = at.duration_since(started).as_secs_f64();
                 let told = if *is_error {
                     format!("{name} failed after {took:.2}s: {text}")
@@ -118,12 +121,17 @@ impl ProgressFormatter {
                 line(style, "result", &told);
             }
             SessionEventKind::SessionStatusIdle {
-                stop_reason: SessionStopReason::RequiresAction { reason, .. },
+                stop_reason: SessionStopReason::RequiresAction { actions, .. },
                 ..
-            } => line(Style::Warning, "asks", reason),
-            SessionEventKind::UserToolConfirmation { tool_use_id, result, deny_message, grant } => {
-                let name =
-                    self.calls.get(tool_use_id.as_str()).map_or(tool_use_id.as_str(), |(name, _)| name);
+            } => {
+                for action in actions {
+                    if let RequiredNeed::Approval { reason } = &action.need {
+                        line(Style::Warning, "asks", reason);
+                    }
+                }
+            }
+            SessionEventKind::UserToolConfirmation { call_id, result, deny_message, grant, .. } => {
+                let name = self.calls.get(call_id.as_str()).map_or(call_id.as_str(), |(name, _)| name);
                 let reason = deny_message.as_deref().map_or_else(String::new, |reason| format!(": {reason}"));
                 let always = grant_text(grant.as_ref());
                 line(Style::Plain, "decided", &format!("{result} {name}{reason}{always}"));

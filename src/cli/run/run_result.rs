@@ -47,6 +47,7 @@ impl RunResult {
             },
             TurnEnd::Stopped(stop) => stop.clone(),
             TurnEnd::AwaitingApproval(call) => return Self::failed(awaiting_approval(call)),
+            TurnEnd::AwaitingResult(call) => return Self::failed(awaiting_result(call)),
         };
         let Some(error) = stop_error(&stop, model_calls) else {
             return Self { text, result: Ok(ExitStatus::Success) };
@@ -112,6 +113,17 @@ impl RunResult {
 fn awaiting_approval(call: &ToolCall) -> CliError {
     let told = format!("a call of `{}` waits for a person, and nobody decided", printable(&call.name));
     CliError::new(ExitStatus::AwaitingApproval, told)
+}
+
+/// The error if a call waits for its result from the client.
+pub(crate) fn awaiting_result(call: &ToolCall) -> CliError {
+    let told = format!(
+        "a call of `{}` waits for its result from the application that opened the session",
+        printable(&call.name)
+    );
+    let hint = "the command cannot provide results; use `Session::provide_result` in the application, or interrupt \
+                the turn with a new message";
+    CliError::new(ExitStatus::AwaitingApproval, told).with_hint(hint)
 }
 
 /// The same error, with a hint how to decide later.

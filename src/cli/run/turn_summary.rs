@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use conjure::conversation::{AfterResponse, TurnStop};
 use conjure::model::ModelErrorKind;
-use conjure::session::SessionStopReason;
+use conjure::session::{RequiredAction, RequiredNeed, SessionStopReason};
 use conjure::tool::{CallId, ToolCall};
 use conjure::{Block, Message, ModelError, SessionEvent, SessionEventKind, StopReason, Usage};
 
@@ -15,6 +15,8 @@ pub(crate) enum TurnEnd {
     Stopped(TurnStop),
     /// This tool call awaits approval, and nobody decided.
     AwaitingApproval(ToolCall),
+    /// This tool call waits for its result from outside.
+    AwaitingResult(ToolCall),
 }
 
 /// The summary of a turn.
@@ -33,6 +35,8 @@ pub(crate) struct TurnSummary {
     calls: Vec<ToolCall>,
     /// Those that await approval, in order.
     pending_calls: Vec<ToolCall>,
+    /// Those that wait for their result from outside, in order.
+    pending_results: Vec<ToolCall>,
 }
 
 /// What the next content belongs to.
@@ -52,12 +56,18 @@ impl TurnSummary {
         for event in events {
             before.apply(event);
         }
-        Self { calls: before.calls, pending_calls: before.pending_calls, ..Self::default() }
+        let Self { calls, pending_calls, pending_results, .. } = before;
+        Self { calls, pending_calls, pending_results, ..Self::default() }
     }
 
     /// The calls that await approval, in order.
     pub(crate) fn pending_calls(&self) -> &[ToolCall] {
         &self.pending_calls
+    }
+
+    /// The calls that wait for their result from outside, in order.
+    pub(crate) fn pending_results(&self) -> &[ToolCall] {
+        &self.pending_results
     }
 
     /// Removes a call that was decided.
@@ -68,8 +78,11 @@ impl TurnSummary {
     /// Applies an event. Returns the end of the turn if it is one.
     pub(crate) fn apply(&mut self, event: &SessionEvent) -> Option<TurnStop> {
         match &event.kind {
-            SessionEventKind::SessionStatusRunning {} => self.error = None,
-            SessionEventKind::ModelRequestStart { call } => self.model_calls = *call,
+            SessionEventKind::SessionStatusRunning {} => {
+                self.error = None;
+                self.pending_results.clear();
+            }
+            SessionEventKind::ModelRequestStart { call, .. } => self.model_calls = *call,
             SessionEventKind::ModelRequestEnd { stop_reason: Some(reason), model, model_usage, .. } => {
                 if model_usage.is_some_and(|usage| usage.total() > 0 && usage.cost_micros == 0) {
                     self.unpriced.insert(model.clone());
@@ -86,21 +99,30 @@ impl TurnSummary {
             }
             SessionEventKind::AgentMessage { content } => self.response.extend(content.iter().cloned()),
             SessionEventKind::SessionError { error } => self.error = Some(error.clone()),
-            SessionEventKind::AgentToolUse { tool_use_id, name, input } => {
-                let call = ToolCall { id: tool_use_id.clone(), name: name.clone(), input: input.clone() };
+            SessionEventKind::AgentToolUse { call_id, name, input, .. }
+            | SessionEventKind::AgentCustomToolUse { call_id, name, input } => {
+                let call = ToolCall { id: call_id.clone(), name: name.clone(), input: input.clone() };
                 self.calls.push(call);
             }
             SessionEventKind::SessionStatusIdle {
-                stop_reason: SessionStopReason::RequiresAction { tool_use_id, .. },
+                stop_reason: SessionStopReason::RequiresAction { actions, .. },
                 ..
             } => {
-                self.pending_calls.extend(self.calls.iter().find(|call| call.id == *tool_use_id).cloned());
+                let call_of = |action: &RequiredAction| {
+                    self.calls.iter().find(|call| call.id == action.call_id).cloned()
+                };
+                let is_approval =
+                    |action: &&RequiredAction| matches!(action.need, RequiredNeed::Approval { .. });
+                let (approvals, results): (Vec<_>, Vec<_>) = actions.iter().partition(is_approval);
+                self.pending_calls = approvals.into_iter().filter_map(call_of).collect();
+                self.pending_results = results.into_iter().filter_map(call_of).collect();
             }
-            SessionEventKind::UserToolConfirmation { tool_use_id, .. }
-            | SessionEventKind::AgentToolResult { tool_use_id, .. } => self.mark_decided(tool_use_id),
+            SessionEventKind::UserToolConfirmation { call_id, .. }
+            | SessionEventKind::AgentToolResult { call_id, .. } => self.mark_decided(call_id),
             SessionEventKind::SessionStatusIdle { stop_reason, usage } => {
                 self.usage.add(&usage.unwrap_or_default());
                 self.pending_calls.clear();
+                self.pending_results.clear();
                 return Some(self.stop(stop_reason));
             }
             _ => {}

@@ -54,17 +54,19 @@ fn markdown(id: &str, events: &[SessionEvent]) -> String {
     let mut parts = vec![format!("# Session {id}")];
     for event in events {
         match &event.kind {
-            Kind::UserMessage { content } => parts.push(format!("## User\n\n{}", text_of(content))),
+            Kind::UserMessage { content, .. } => parts.push(format!("## User\n\n{}", text_of(content))),
             Kind::AgentMessage { content } => {
                 let text = text_of(content);
                 if !text.trim().is_empty() {
                     parts.push(format!("## Model\n\n{text}"));
                 }
             }
-            Kind::AgentToolUse { name, input, .. } => {
+            Kind::AgentToolUse { name, input, .. } | Kind::AgentCustomToolUse { name, input, .. } => {
                 parts.push(format!("### Calls {name}\n\n{}", fenced("json", input.get())));
             }
-            Kind::AgentToolResult { result, is_error, .. } => {
+            Kind::AgentToolResult { result, is_error, .. }
+            | Kind::UserCustomToolResult { result, is_error, .. }
+            | Kind::UserToolResult { result, is_error, .. } => {
                 let told = if *is_error { "### Error" } else { "### Result" };
                 let text = match result.kind() {
                     BlockKind::ToolResult { text, .. } => text.as_str(),
@@ -72,10 +74,10 @@ fn markdown(id: &str, events: &[SessionEvent]) -> String {
                 };
                 parts.push(format!("{told}\n\n{}", fenced("", text)));
             }
-            Kind::UserToolConfirmation { tool_use_id, result, deny_message, grant } => {
+            Kind::UserToolConfirmation { call_id, result, deny_message, grant, .. } => {
                 let reason = deny_message.as_deref().map_or_else(String::new, |reason| format!(": {reason}"));
                 let always = grant_text(grant.as_ref());
-                let call = tool_use_id.as_str();
+                let call = call_id.as_str();
                 parts.push(format!("*The user's decision on {call}: {result}{reason}{always}*"));
             }
             Kind::SessionCompacted { kept_messages, content } => parts.push(format!(

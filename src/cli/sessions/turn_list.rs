@@ -2,7 +2,7 @@
 
 use conjure::model::BlockKind;
 use conjure::runtime::Timestamp;
-use conjure::session::SessionStopReason;
+use conjure::session::{RequiredNeed, SessionStopReason};
 use conjure::tool::ToolCall;
 use conjure::{Block, SessionEvent, SessionEventKind, Usage};
 
@@ -32,6 +32,8 @@ pub(super) struct History {
     pub(super) turns: Vec<TurnRow>,
     pub(super) pending: Vec<PendingCall>,
     next_prompt: String,
+    /// The messages that were queued, and when they were taken up.
+    queued: Vec<(Timestamp, String)>,
     /// The calls of the last response.
     calls: Vec<ToolCall>,
 }
@@ -50,10 +52,13 @@ impl History {
         use SessionEventKind as Kind;
         let open = self.turns.last_mut().filter(|turn| turn.stop.is_none());
         match (&event.kind, open) {
-            (Kind::UserMessage { content }, None) => self.next_prompt = text_of(content),
+            (Kind::UserMessage { content, queue_id: Some(_) }, _) => {
+                self.queued.extend(event.processed_at.map(|at| (at, text_of(content))));
+            }
+            (Kind::UserMessage { content, .. }, None) => self.next_prompt = text_of(content),
             (Kind::SessionStatusRunning {}, None) => self.turns.push(TurnRow {
                 at: event.created_at,
-                prompt: std::mem::take(&mut self.next_prompt),
+                prompt: take_prompt(&mut self.next_prompt, &mut self.queued, event.created_at),
                 model_calls: 0,
                 tool_calls: 0,
                 stop: None,
@@ -63,27 +68,30 @@ impl History {
                 turn.model_calls += 1;
                 self.calls.clear();
             }
-            (Kind::AgentToolUse { tool_use_id, name, input }, Some(turn)) => {
+            (
+                Kind::AgentToolUse { call_id, name, input, .. } | Kind::AgentCustomToolUse { call_id, name, input },
+                Some(turn),
+            ) => {
                 turn.tool_calls += 1;
-                let call = ToolCall { id: tool_use_id.clone(), name: name.clone(), input: input.clone() };
+                let call = ToolCall { id: call_id.clone(), name: name.clone(), input: input.clone() };
                 self.calls.push(call);
             }
             (
                 Kind::SessionStatusIdle {
-                    stop_reason: SessionStopReason::RequiresAction { tool_use_id, reason },
+                    stop_reason: SessionStopReason::RequiresAction { actions, .. },
                     ..
                 },
                 _,
             ) => {
-                let call = self.calls.iter().find(|call| call.id == *tool_use_id);
-                self.pending
-                    .extend(call.map(|call| PendingCall { call: call.clone(), reason: reason.clone() }));
+                let pending = actions.iter().filter_map(|action| {
+                    let RequiredNeed::Approval { reason } = &action.need else { return None };
+                    let call = self.calls.iter().find(|call| call.id == action.call_id)?;
+                    Some(PendingCall { call: call.clone(), reason: reason.clone() })
+                });
+                self.pending = pending.collect();
             }
-            (
-                Kind::UserToolConfirmation { tool_use_id, .. } | Kind::AgentToolResult { tool_use_id, .. },
-                _,
-            ) => {
-                self.pending.retain(|waiting| waiting.call.id != *tool_use_id);
+            (Kind::UserToolConfirmation { call_id, .. } | Kind::AgentToolResult { call_id, .. }, _) => {
+                self.pending.retain(|waiting| waiting.call.id != *call_id);
             }
             (Kind::SessionStatusIdle { stop_reason, usage }, Some(turn)) => {
                 self.pending.clear();
@@ -92,6 +100,14 @@ impl History {
             }
             _ => {}
         }
+    }
+}
+
+/// The message of the turn that starts now: the one that was sent right before, or the queued one that was taken up at this time.
+fn take_prompt(sent: &mut String, queued: &mut Vec<(Timestamp, String)>, now: Timestamp) -> String {
+    match queued.iter().position(|(taken, _)| *taken == now) {
+        Some(place) if sent.is_empty() => queued.remove(place).1,
+        _ => std::mem::take(sent),
     }
 }
 

@@ -76,10 +76,11 @@ mod tests {
 
     fn produced(files: &[SessionFile]) -> SessionEvent {
         SessionEvent {
-            schema: 1,
-            id: "evt_1_0".to_owned(),
+            schema: conjure::session::SESSION_EVENT_SCHEMA,
+            id: "evt_1_0".parse().unwrap(),
             seq: 1,
             created_at: Timestamp::from_millis(0),
+            processed_at: Some(Timestamp::from_millis(0)),
             session_id: SessionId::from_bits(1),
             kind: SessionEventKind::SessionFilesProduced {
                 files: files.to_vec(),
