@@ -293,7 +293,7 @@ const fn outcome_label(outcome: CallOutcome, result: &ToolResult) -> Option<&'st
 fn bytes(result: &ToolResult) -> usize {
     let part = |part: &ResultContent| match part {
         ResultContent::Text { text } => text.len(),
-        ResultContent::Image { data, .. } => data.len(),
+        ResultContent::Image { data, .. } | ResultContent::Document { data, .. } => data.len(),
     };
     result.content.iter().map(part).sum()
 }

@@ -53,7 +53,9 @@ fn is_media(block: &Block) -> bool {
     match block.kind() {
         BlockKind::Other(kind) => matches!(kind.as_str(), "image" | "document"),
         // This library writes results without white space.
-        BlockKind::ToolResult { .. } => block.json().contains(r#""type":"image""#),
+        BlockKind::ToolResult { .. } => {
+            [r#""type":"image""#, r#""type":"document""#].iter().any(|kind| block.json().contains(kind))
+        }
         _ => false,
     }
 }

@@ -99,6 +99,13 @@ pub enum ResultContent {
         /// Its bytes in base64.
         data: String,
     },
+    /// A document.
+    Document {
+        /// Its media type: `application/pdf`.
+        media_type: String,
+        /// Its bytes in base64.
+        data: String,
+    },
 }
 
 /// The result of a tool call.
@@ -240,7 +247,7 @@ impl ResultContent {
     const fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text { text } => Some(text.as_str()),
-            Self::Image { .. } => None,
+            Self::Image { .. } | Self::Document { .. } => None,
         }
     }
 
@@ -254,13 +261,19 @@ impl ResultContent {
         match self {
             _ if self.is_blank() => None,
             Self::Text { text } => Some(format!(r#"{{"type":"text","text":{}}}"#, quoted(text))),
-            Self::Image { media_type, data } => Some(format!(
-                r#"{{"type":"image","source":{{"type":"base64","media_type":{},"data":{}}}}}"#,
-                quoted(media_type),
-                quoted(data)
-            )),
+            Self::Image { media_type, data } => Some(media_block("image", media_type, data)),
+            Self::Document { media_type, data } => Some(media_block("document", media_type, data)),
         }
     }
+}
+
+/// An image or a document as a content block.
+fn media_block(kind: &str, media_type: &str, data: &str) -> String {
+    format!(
+        r#"{{"type":"{kind}","source":{{"type":"base64","media_type":{},"data":{}}}}}"#,
+        quoted(media_type),
+        quoted(data)
+    )
 }
 
 /// The text as a JSON string.
@@ -288,5 +301,9 @@ mod tests {
         let source = r#"{"type":"base64","media_type":"image/png","data":"AA=="}"#;
         let expected = format!(r#","content":[{{"type":"image","source":{source}}}]"#);
         check(vec![image, text("")], false, &expected);
+        let document =
+            ResultContent::Document { media_type: "application/pdf".to_owned(), data: "JVBERg==".to_owned() };
+        let source = r#"{"type":"base64","media_type":"application/pdf","data":"JVBERg=="}"#;
+        check(vec![document], false, &format!(r#","content":[{{"type":"document","source":{source}}}]"#));
     }
 }
