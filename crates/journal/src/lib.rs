@@ -39,6 +39,7 @@ mod event;
 mod key;
 mod lease;
 mod session;
+mod session_query;
 mod session_row;
 mod weights;
 
@@ -64,10 +65,11 @@ pub use record::{
     Direction, IndexName, IndexValue, Indexes, MAX_INDEX_TEXT_BYTES, MAX_INDEXES, MAX_RECORD_BYTES,
     MAX_RECORD_ID_BYTES, MAX_RECORD_TEXT_BYTES, MAX_UNIQUE_NAME_BYTES, MAX_WRITES, MemoryRecords, NewRecord,
     Record, RecordContent, RecordCursor, RecordError, RecordErrorKind, RecordFuture, RecordKey, RecordKind,
-    RecordOrder, RecordPage, RecordQuery, RecordScope, RecordWrite, Records,
+    RecordNameError, RecordOrder, RecordPage, RecordQuery, RecordScope, RecordWrite, Records,
 };
 pub use session::{ListCursor, SessionInfo, SessionPage, Snapshot};
-pub use session_row::{AppendBatch, MAX_SESSION_ROW_BYTES, RowStatus, RunningPage, SessionQuery, SessionRow};
+pub use session_query::{RunningPage, SessionQuery};
+pub use session_row::{AppendBatch, MAX_SESSION_ROW_BYTES, RowStatus, SessionRow};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteJournal, SqliteOptions};
 pub use upcast::{UpcastingJournal, Upcasts};

@@ -20,7 +20,8 @@ use crate::lease::{Lease, LeaseOwner};
 use crate::record::{Direction, MemoryRecords, Records};
 use crate::session::Snapshot;
 use crate::session::{ListCursor, MAX_LIST_ENTRIES, SessionInfo, SessionPage};
-use crate::session_row::{AppendBatch, RowStatus, RunningPage, SessionQuery, SessionRow};
+use crate::session_query::{RunningPage, SessionQuery};
+use crate::session_row::{AppendBatch, RowStatus, SessionRow};
 use crate::weights::TenantWeights;
 
 /// A journal in memory. Clones share it.

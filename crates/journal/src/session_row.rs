@@ -1,15 +1,8 @@
-//! The row of a session: what a list shows of it without its events.
-
-use std::ops::Bound;
-
-use conjure_base::Timestamp;
+//! The row of a session, and the append that stores it: what a list shows of the session without its events.
 
 use crate::counter::CounterIncrement;
 use crate::error::JournalError;
 use crate::event::NewEvent;
-use crate::key::SessionKey;
-use crate::record::Direction;
-use crate::session::ListCursor;
 
 /// The largest body of a session's row, in bytes.
 pub const MAX_SESSION_ROW_BYTES: usize = 64 << 10;
@@ -81,46 +74,4 @@ impl AppendBatch {
         }
         Ok(())
     }
-}
-
-/// Which sessions of a tenant are listed. The order is that of their creation.
-///
-/// A page costs what it returns, also with statuses and bounds of the creation. Bounds of the last append are checked session by session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionQuery {
-    /// Only sessions whose row has one of these statuses; empty: all sessions, also those without a row.
-    pub statuses: Vec<RowStatus>,
-    /// The bounds of the creation.
-    pub created: (Bound<Timestamp>, Bound<Timestamp>),
-    /// The bounds of the last append.
-    pub updated: (Bound<Timestamp>, Bound<Timestamp>),
-    /// The direction: descending lists the newest first.
-    pub direction: Direction,
-    /// Where the page begins; `None`: at the first session. A cursor is good for both directions.
-    pub after: Option<ListCursor>,
-    /// The most sessions, 1 to 1,000.
-    pub limit: u32,
-}
-
-impl Default for SessionQuery {
-    /// All sessions, the newest first, 100 a page.
-    fn default() -> Self {
-        Self {
-            statuses: Vec::new(),
-            created: (Bound::Unbounded, Bound::Unbounded),
-            updated: (Bound::Unbounded, Bound::Unbounded),
-            direction: Direction::Descending,
-            after: None,
-            limit: 100,
-        }
-    }
-}
-
-/// A page of sessions with the status [`RowStatus::Running`], of all tenants, the oldest first.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunningPage {
-    /// The sessions.
-    pub sessions: Vec<SessionKey>,
-    /// The start of the next page; `None` on the last page.
-    pub next: Option<ListCursor>,
 }

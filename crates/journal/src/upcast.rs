@@ -19,7 +19,8 @@ use crate::lease::{Lease, LeaseOwner};
 use crate::record::Records;
 use crate::session::Snapshot;
 use crate::session::{ListCursor, SessionInfo, SessionPage};
-use crate::session_row::{AppendBatch, RunningPage, SessionQuery};
+use crate::session_query::{RunningPage, SessionQuery};
+use crate::session_row::AppendBatch;
 use crate::weights::TenantWeights;
 
 /// Converts a body to the next version.

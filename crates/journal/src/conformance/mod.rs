@@ -28,6 +28,7 @@ mod fixture;
 mod leases;
 mod record_queries;
 mod records;
+mod records_cases;
 mod records_fixture;
 mod rows;
 mod sessions;
@@ -35,4 +36,5 @@ mod snapshots;
 mod weights;
 
 pub use fixture::{CASES, Case, CaseError, CaseResult, JournalFixture, run};
-pub use records_fixture::{RECORDS_CASES, RecordsCase, RecordsFixture, RecordsUnderTest, run_records};
+pub use records_cases::{RECORDS_CASES, RecordsCase, run_records};
+pub use records_fixture::{RecordsFixture, RecordsUnderTest};

@@ -1,11 +1,10 @@
-//! The cases of records, and their fixture.
+//! The fixture of the cases of records.
 
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use super::fixture::{CaseError, CaseResult, tenant};
-use super::{record_queries, records};
+use super::fixture::{CaseError, tenant};
 use crate::journal::Journal;
 use crate::record::{
     NewRecord, Record, RecordContent, RecordError, RecordErrorKind, RecordKey, RecordKind, Records,
@@ -23,56 +22,6 @@ pub struct RecordsUnderTest {
 pub trait RecordsFixture: Send + Sync {
     /// Opens the records, while others may have them open. All acknowledged records must be there.
     fn open(&self) -> BoxFuture<'_, Result<RecordsUnderTest, CaseError>>;
-}
-
-/// One requirement of records.
-pub struct RecordsCase {
-    /// Its name.
-    pub name: &'static str,
-    /// Tests new records.
-    pub run: for<'a> fn(&'a dyn RecordsFixture) -> BoxFuture<'a, CaseResult>,
-}
-
-macro_rules! cases {
-    ($($module:ident::$name:ident),+ $(,)?) => {
-        &[$(RecordsCase { name: stringify!($name), run: |fixture| Box::pin($module::$name(fixture)) }),+]
-    };
-}
-
-/// All cases of records.
-pub const RECORDS_CASES: &[RecordsCase] = cases![
-    records::a_record_is_read_as_it_was_written,
-    records::a_key_is_inserted_once,
-    records::a_writer_must_know_the_version,
-    records::a_name_is_unique_within_its_scope_and_kind,
-    records::scopes_and_kinds_share_nothing,
-    records::writes_happen_together_or_not_at_all,
-    records::what_is_too_large_or_not_valid_is_refused,
-    records::a_deleted_tenant_has_no_records,
-    records::writes_run_in_the_order_of_their_submission,
-    record_queries::pages_hold_each_record_once_in_order,
-    record_queries::filters_and_bounds_leave_out_the_others,
-    record_queries::a_cursor_is_stable_while_records_come_and_go,
-    record_queries::a_cursor_of_another_query_is_refused,
-    record_queries::a_page_of_large_bodies_is_short,
-];
-
-/// Runs all cases, each with new records.
-///
-/// # Errors
-/// A line for each case that failed.
-pub async fn run_records<B: RecordsFixture>(
-    new_fixture: impl Fn() -> Result<B, CaseError>,
-) -> Result<(), String> {
-    let mut failed = Vec::new();
-    for case in RECORDS_CASES {
-        let outcome = match new_fixture() {
-            Ok(fixture) => (case.run)(&fixture).await,
-            Err(error) => Err(error),
-        };
-        failed.extend(outcome.err().map(|error| format!("{}: {error}", case.name)));
-    }
-    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
 }
 
 pub(super) fn kind(name: &'static str) -> Result<RecordKind, CaseError> {

@@ -13,7 +13,8 @@ use crate::key::{Epoch, SessionKey};
 use crate::lease::LeaseOwner;
 use crate::record::Direction;
 use crate::session::SessionInfo;
-use crate::session_row::{AppendBatch, MAX_SESSION_ROW_BYTES, RowStatus, SessionQuery, SessionRow};
+use crate::session_query::SessionQuery;
+use crate::session_row::{AppendBatch, MAX_SESSION_ROW_BYTES, RowStatus, SessionRow};
 
 const STATUSES: [RowStatus; 3] = [RowStatus::Idle, RowStatus::Running, RowStatus::AwaitingAction];
 

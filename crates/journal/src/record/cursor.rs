@@ -3,19 +3,18 @@
 use std::fmt;
 use std::str::FromStr;
 
-use conjure_base::{DigestHasher, Timestamp};
+use conjure_base::Timestamp;
 
 use super::error::RecordError;
-use super::query::{Direction, RecordOrder, RecordQuery};
-use super::row::{IndexValue, MAX_INDEX_TEXT_BYTES, Record};
+use super::row::{IndexValue, MAX_INDEX_TEXT_BYTES};
 
 /// The place behind a record of a query. It stays valid when records are inserted, changed or deleted, and when the process ends.
 ///
 /// Its text is for clients to give back. A query of another scope, kind, filter, order or direction refuses it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RecordCursor {
-    /// Of which query it is.
-    query: u64,
+    /// The fingerprint of its query.
+    pub(super) query: u64,
     /// The value in the order's index; `None` in the order of time.
     pub(crate) value: Option<IndexValue>,
     pub(crate) created_at: Timestamp,
@@ -25,48 +24,8 @@ pub struct RecordCursor {
 /// What every cursor begins with.
 const FORMAT: &str = "r1";
 
-impl RecordCursor {
-    pub(super) fn new(query: &RecordQuery, value: Option<IndexValue>, record: &Record) -> Self {
-        Self { query: fingerprint(query), value, created_at: record.created_at, number: record.number }
-    }
-
-    pub(super) fn check(&self, query: &RecordQuery) -> Result<(), RecordError> {
-        let has_value = matches!(query.order, RecordOrder::Index { .. });
-        if self.query == fingerprint(query) && self.value.is_some() == has_value {
-            Ok(())
-        } else {
-            Err(RecordError::WrongCursor)
-        }
-    }
-}
-
-/// Which query this is, whatever its bounds, page and limit are.
-fn fingerprint(query: &RecordQuery) -> u64 {
-    let mut hasher = DigestHasher::new();
-    let mut part = |part: &str| {
-        hasher.update(&(part.len() as u64).to_le_bytes());
-        hasher.update(part.as_bytes());
-    };
-    part(&query.scope.to_string());
-    part(query.kind.as_str());
-    part(match query.direction {
-        Direction::Ascending => "ascending",
-        Direction::Descending => "descending",
-    });
-    match &query.order {
-        RecordOrder::CreatedAt { .. } => part(""),
-        RecordOrder::Index { name, .. } => part(name.as_str()),
-    }
-    for (name, value) in &query.filters {
-        part(name.as_str());
-        part(&value_text(value));
-    }
-    let digest = hasher.finish();
-    let (first, _) = digest.as_bytes().split_at(8);
-    u64::from_le_bytes(first.try_into().unwrap_or_default())
-}
-
-fn value_text(value: &IndexValue) -> String {
+/// A value as text without `_`.
+pub(super) fn value_text(value: &IndexValue) -> String {
     match value {
         IndexValue::Number(number) => format!("n{:x}", number.cast_unsigned()),
         IndexValue::Text(text) => text.bytes().fold("t".to_owned(), |hex, byte| format!("{hex}{byte:02x}")),

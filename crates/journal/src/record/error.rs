@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::key::{RecordKey, RecordKind, RecordScope};
+use super::key::{RecordKey, RecordKind, RecordNameError, RecordScope};
 use crate::error::{JournalError, JournalErrorKind};
 
 /// A failure of records. Unless the variant states otherwise, nothing was changed.
@@ -79,6 +79,12 @@ pub enum RecordError {
     /// The database failed or is overloaded. What the variant of [`JournalError`] says of the call holds.
     #[error(transparent)]
     Storage(#[from] JournalError),
+}
+
+impl From<RecordNameError> for RecordError {
+    fn from(RecordNameError { what, rule }: RecordNameError) -> Self {
+        Self::Invalid { what, rule }
+    }
 }
 
 /// The classes of failure.

@@ -5,13 +5,19 @@ use std::fmt;
 
 use conjure_base::TenantId;
 
-use super::error::RecordError;
-
 /// The longest id of a record, in bytes.
 pub const MAX_RECORD_ID_BYTES: usize = 128;
 
 /// The longest name of a kind and of an index, in bytes.
 pub const MAX_RECORD_TEXT_BYTES: usize = 64;
+
+/// A text that no key, kind or index can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{what} is not valid: {rule}")]
+pub struct RecordNameError {
+    pub(super) what: &'static str,
+    pub(super) rule: &'static str,
+}
 
 /// To whom a record belongs. The same kind and id in another scope is another record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,13 +68,13 @@ macro_rules! short_name {
             /// Checks the name.
             ///
             /// # Errors
-            /// `Invalid` when it is empty, longer than 64 bytes, or has another character.
-            pub fn new(text: impl Into<Cow<'static, str>>) -> Result<Self, RecordError> {
+            /// When it is empty, longer than 64 bytes, or has another character.
+            pub fn new(text: impl Into<Cow<'static, str>>) -> Result<Self, RecordNameError> {
                 let text = text.into();
                 if is_short_name(&text) {
                     Ok(Self(text))
                 } else {
-                    Err(RecordError::Invalid { what: $what, rule: "it must be 1 to 64 of a-z, 0-9, `-`, `_` and `.`" })
+                    Err(RecordNameError { what: $what, rule: "it must be 1 to 64 of a-z, 0-9, `-`, `_` and `.`" })
                 }
             }
 
@@ -132,18 +138,18 @@ impl RecordKey {
     /// The key of the record with this id: 1 to [`MAX_RECORD_ID_BYTES`] bytes, no control characters.
     ///
     /// # Errors
-    /// `Invalid` when the id is empty, too long, or has control characters.
+    /// When the id is empty, too long, or has control characters.
     pub fn new(
         scope: impl Into<RecordScope>,
         kind: RecordKind,
         id: impl Into<String>,
-    ) -> Result<Self, RecordError> {
+    ) -> Result<Self, RecordNameError> {
         let id = id.into();
         if is_text(&id, MAX_RECORD_ID_BYTES) {
             Ok(Self { scope: scope.into(), kind, id })
         } else {
             let rule = "it must have 1 to 128 bytes and no control characters";
-            Err(RecordError::Invalid { what: "the id of a record", rule })
+            Err(RecordNameError { what: "the id of a record", rule })
         }
     }
 

@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use conjure_base::{Clock, SystemClock, TenantId, Timestamp};
+use conjure_base::{Clock, SystemClock, TenantId, Timestamp, lock};
 use futures_util::FutureExt as _;
 
 use super::error::RecordError;
@@ -71,7 +71,7 @@ impl MemoryRecords {
     }
 
     fn lock(&self) -> MutexGuard<'_, RecordsState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -14,7 +14,10 @@ mod records;
 
 pub use cursor::RecordCursor;
 pub use error::{RecordError, RecordErrorKind};
-pub use key::{IndexName, MAX_RECORD_ID_BYTES, MAX_RECORD_TEXT_BYTES, RecordKey, RecordKind, RecordScope};
+pub use key::{
+    IndexName, MAX_RECORD_ID_BYTES, MAX_RECORD_TEXT_BYTES, RecordKey, RecordKind, RecordNameError,
+    RecordScope,
+};
 pub use memory::MemoryRecords;
 pub use query::{Direction, RecordOrder, RecordPage, RecordQuery};
 pub use records::{RecordFuture, Records};

@@ -2,9 +2,9 @@
 
 use std::ops::Bound;
 
-use conjure_base::Timestamp;
+use conjure_base::{DigestHasher, Timestamp};
 
-use super::cursor::RecordCursor;
+use super::cursor::{RecordCursor, value_text};
 use super::error::RecordError;
 use super::key::{IndexName, RecordKind, RecordScope};
 use super::row::{IndexValue, MAX_INDEXES, Record, check_value};
@@ -125,7 +125,8 @@ impl RecordQuery {
             RecordOrder::CreatedAt { .. } => None,
             RecordOrder::Index { name, .. } => Some(record.index(name)?.clone()),
         };
-        Some(RecordCursor::new(self, value, record))
+        let (query, created_at, number) = (fingerprint(self), record.created_at, record.number);
+        Some(RecordCursor { query, value, created_at, number })
     }
 
     /// Checks the limits of all implementations.
@@ -141,11 +142,37 @@ impl RecordQuery {
                 }
             }
         }
-        match &self.after {
-            Some(cursor) => cursor.check(self),
-            None => Ok(()),
-        }
+        let has_value = matches!(self.order, RecordOrder::Index { .. });
+        let is_own =
+            |cursor: &RecordCursor| cursor.query == fingerprint(self) && cursor.value.is_some() == has_value;
+        if self.after.as_ref().is_none_or(is_own) { Ok(()) } else { Err(RecordError::WrongCursor) }
     }
+}
+
+/// Which query this is, whatever its bounds, page and limit are.
+fn fingerprint(query: &RecordQuery) -> u64 {
+    let mut hasher = DigestHasher::new();
+    let mut part = |part: &str| {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
+    };
+    part(&query.scope.to_string());
+    part(query.kind.as_str());
+    part(match query.direction {
+        Direction::Ascending => "ascending",
+        Direction::Descending => "descending",
+    });
+    match &query.order {
+        RecordOrder::CreatedAt { .. } => part(""),
+        RecordOrder::Index { name, .. } => part(name.as_str()),
+    }
+    for (name, value) in &query.filters {
+        part(name.as_str());
+        part(&value_text(value));
+    }
+    let digest = hasher.finish();
+    let (first, _) = digest.as_bytes().split_at(8);
+    u64::from_le_bytes(first.try_into().unwrap_or_default())
 }
 
 /// A page of records.

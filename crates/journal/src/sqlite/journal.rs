@@ -34,7 +34,8 @@ use crate::memory::check_events;
 use crate::record::Records;
 use crate::session::Snapshot;
 use crate::session::{ListCursor, SessionInfo, SessionPage};
-use crate::session_row::{AppendBatch, RunningPage, SessionQuery};
+use crate::session_query::{RunningPage, SessionQuery};
+use crate::session_row::AppendBatch;
 use crate::weights::TenantWeights;
 
 /// The journal in an SQLite database in a directory. Clones share it.

@@ -16,7 +16,8 @@ use crate::key::{Epoch, SessionKey};
 use crate::lease::Lease;
 use crate::record::Direction;
 use crate::session::{ListCursor, MAX_LIST_ENTRIES, SessionInfo, SessionPage};
-use crate::session_row::{RowStatus, RunningPage, SessionQuery};
+use crate::session_query::{RunningPage, SessionQuery};
+use crate::session_row::RowStatus;
 
 const COLUMNS: &str = "id, session, events, epoch, owner, lease_until, created, updated,
     (SELECT seq FROM snapshots WHERE snapshots.session = sessions.id), status, row_version, row, row_checksum";

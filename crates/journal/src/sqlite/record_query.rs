@@ -7,9 +7,25 @@ use std::ops::Bound;
 
 use rusqlite::types::Value;
 
-use super::records::{COLUMNS, scope_text, to_sql};
 use super::rows::to_i64;
-use crate::record::{Direction, IndexName, IndexValue, RecordOrder, RecordQuery};
+use crate::record::{Direction, IndexName, IndexValue, RecordOrder, RecordQuery, RecordScope};
+
+/// The columns of a record.
+pub(super) const COLUMNS: &str =
+    "r.number, r.id, r.version, r.name, r.indexes, r.body, r.created, r.updated, r.checksum";
+
+/// The value of the column `tenant`. A tenant's id is never empty.
+pub(super) fn scope_text(scope: &RecordScope) -> &str {
+    scope.tenant().map_or("", conjure_base::TenantId::as_str)
+}
+
+/// A value of an index, as the database has it.
+pub(super) fn to_sql(value: &IndexValue) -> Value {
+    match value {
+        IndexValue::Number(number) => Value::Integer(*number),
+        IndexValue::Text(text) => Value::Text(text.clone()),
+    }
+}
 
 /// A statement with its parameters.
 pub(super) struct QuerySql {

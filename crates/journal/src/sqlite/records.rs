@@ -9,7 +9,7 @@ use rusqlite::{OptionalExtension as _, Row, named_params, params};
 
 use super::error_map::TxError;
 use super::journal::SqliteJournal;
-use super::record_query::QuerySql;
+use super::record_query::{COLUMNS, QuerySql, scope_text, to_sql};
 use super::rows::{read_u64, to_i64};
 use super::tx::{NOW, Tx};
 use crate::journal::JournalFuture;
@@ -20,12 +20,8 @@ use crate::record::{
 };
 use crate::session::MAX_LIST_ENTRIES;
 
-/// The columns that [`read`] reads.
-pub(super) const COLUMNS: &str =
-    "r.number, r.id, r.version, r.name, r.indexes, r.body, r.created, r.updated, r.checksum";
-
 /// Why a call on records failed.
-pub(super) enum RecordTxError {
+enum RecordTxError {
     /// The call was rejected, and the transaction continues.
     Rejected(RecordError),
     /// The transaction must be rolled back.
@@ -42,11 +38,6 @@ impl From<rusqlite::Error> for RecordTxError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Database(error)
     }
-}
-
-/// The value of the column `tenant`. A tenant's id is never empty.
-pub(super) fn scope_text(scope: &RecordScope) -> &str {
-    scope.tenant().map_or("", conjure_base::TenantId::as_str)
 }
 
 impl Tx<'_> {
@@ -243,14 +234,6 @@ fn check_version(record: &Record, expected: u64) -> Result<(), RecordError> {
     Err(RecordError::VersionConflict { key: record.key.clone(), expected, current: record.version })
 }
 
-/// A value of an index, as the database has it.
-pub(super) fn to_sql(value: &IndexValue) -> rusqlite::types::Value {
-    match value {
-        IndexValue::Number(number) => rusqlite::types::Value::Integer(*number),
-        IndexValue::Text(text) => rusqlite::types::Value::Text(text.clone()),
-    }
-}
-
 /// The column `indexes`: a line for each. Names have no `=`, and texts have no control characters.
 fn encode_indexes(indexes: &Indexes) -> String {
     let lines = indexes.iter().map(|(name, value)| match value {
@@ -295,7 +278,8 @@ fn checksum(record: &Record) -> i64 {
 
 /// Reads the [`COLUMNS`] of a record of this scope and kind.
 fn read(scope: &RecordScope, kind: &RecordKind, row: &Row<'_>) -> Result<Record, RecordTxError> {
-    let key = RecordKey::new(scope.clone(), kind.clone(), row.get::<_, String>(1)?)?;
+    let key =
+        RecordKey::new(scope.clone(), kind.clone(), row.get::<_, String>(1)?).map_err(RecordError::from)?;
     let corrupt = |reason: &str| RecordError::Corrupt { key: key.clone(), reason: reason.to_owned() };
     let indexes: String = row.get(4)?;
     let content = RecordContent {

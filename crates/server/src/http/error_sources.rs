@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use conjure_actors::session::SessionError;
 use conjure_api::{ApiIdError, RequestError};
-use conjure_journal::{JournalError, RecordError, RecordErrorKind};
+use conjure_journal::{JournalError, RecordError, RecordErrorKind, RecordNameError};
 use conjure_runtime::RuntimeError;
 
 use crate::http::error::ApiError;
@@ -22,6 +22,12 @@ impl From<RequestError> for ApiError {
 impl From<ApiIdError> for ApiError {
     fn from(error: ApiIdError) -> Self {
         Self::not_found(error.to_string())
+    }
+}
+
+impl From<RecordNameError> for ApiError {
+    fn from(error: RecordNameError) -> Self {
+        RecordError::from(error).into()
     }
 }
 
