@@ -1,11 +1,12 @@
-//! Lists of sessions: who has them, and how little is read for that.
+//! Lists of sessions: who has them, and what their rows say.
 
 use conjure::artifact::Digest;
 use conjure::config::ExecutorKind;
+use conjure::conversation::{Event, EventKind};
 use conjure::journal::{LeaseOwner, SessionKey};
 use conjure::session::{SessionBody, SessionContents, SessionStatus};
 use conjure::{Runtime, SessionId};
-use conjure_journal::{Journal as _, Snapshot, SqliteJournal, SqliteOptions};
+use conjure_journal::{Journal as _, NewEvent, SqliteJournal, SqliteOptions};
 
 use crate::runtime::fixture::{Fixture, ask, soon, spec, tenant, until};
 
@@ -46,46 +47,48 @@ fn owner(name: &str) -> LeaseOwner {
     LeaseOwner::new(name).unwrap()
 }
 
+/// A list tells what the rows say, which each append has written: it reads no events.
 #[tokio::test]
-async fn what_was_read_once_is_not_read_again() {
+async fn a_list_tells_what_the_rows_say() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
-    let session = runtime.open(spec().metadata("user", "7")).await.unwrap();
+    let session = runtime.open(spec().metadata("user", "7").title("A greeting")).await.unwrap();
     let key = SessionKey::new(tenant("acme"), session.id());
     let journal = SqliteJournal::open(&fixture.data().join("journal"), SqliteOptions::default()).unwrap();
-    let kept = async || journal.session(&key).await.unwrap().snapshot;
-    // It is not worth it.
-    ask(&session, "hello").await;
-    listed(&runtime, session.id()).await;
-    assert_eq!(kept().await, None);
-    for number in 0..40 {
-        ask(&session, &format!("this is {number}")).await;
-    }
     let (_, first) = listed(&runtime, session.id()).await;
-    assert_eq!((first.turns, first.last_text.as_str()), (41, "heard: this is 39"));
-    let events = journal.session(&key).await.unwrap().events;
-    assert_eq!(kept().await, Some(events));
-    assert_eq!(listed(&runtime, session.id()).await.1, first);
+    assert_eq!((first.status, first.turns, first.last_text.as_str()), (SessionStatus::Idle, 0, ""));
+    ask(&session, "hello").await;
+    let long = "x".repeat(2_000);
+    ask(&session, &long).await;
+    let (_, contents) = listed(&runtime, session.id()).await;
+    assert_eq!((contents.turns, contents.queued), (2, 0));
+    assert!(contents.last_text.starts_with("heard: xxx") && contents.last_text.len() < 600);
+    assert_eq!((contents.metadata["user"].as_str(), contents.model.as_deref()), ("7", Some("echo")));
+    assert_eq!((contents.title.as_deref(), contents.usage.total()), (Some("A greeting"), 4));
     let alone = runtime.summary(&tenant("acme"), session.id()).await.unwrap();
-    assert_eq!(alone.body, SessionBody::Ok(Box::new(first.clone())));
-    ask(&session, "one more").await;
-    let (_, next) = listed(&runtime, session.id()).await;
-    assert_eq!((next.turns, next.last_text.as_str()), (42, "heard: one more"));
-    assert_eq!((next.metadata["user"].as_str(), next.model.as_deref()), ("7", Some("echo")));
-    assert_eq!(next.usage.total(), first.usage.total() + 2);
+    assert_eq!(alone.body, SessionBody::Ok(Box::new(contents.clone())));
 
-    // What is told is what was kept; what cannot be read of that is read anew.
+    // What an earlier version has recorded has no row. It is read, and its row is stored.
     session.close().await.unwrap();
     until(async || journal.session(&key).await.unwrap().lease.is_none()).await;
-    let info = journal.session(&key).await.unwrap();
-    let snapshot = |body: &str| Snapshot { seq: info.events, version: 1, body: body.as_bytes().to_vec() };
-    let told = r#"{"turns":42,"last_stop":null,"last_text":"from the snapshot","usage":{},"model":null,"metadata":{}}"#;
-    for (body, says) in [(told, "from the snapshot"), ("no gist", "heard: one more")] {
-        journal.save_snapshot(&key, info.epoch, snapshot(body)).await.unwrap();
-        assert_eq!(listed(&runtime, session.id()).await.1.last_text, says);
-    }
-    // What it is for is another matter: a session that goes on has all of its record.
+    let without_row = async || {
+        let info = journal.session(&key).await.unwrap();
+        // It changes nothing.
+        let kind = EventKind::Unqueued { id: serde_json::from_value(99.into()).unwrap() };
+        let event = serde_json::to_vec(&Event { at: info.updated, kind }).unwrap();
+        let event = NewEvent::new("conversation", 1, event);
+        journal.append(&key, info.events, info.epoch, vec![event]).await.unwrap();
+        assert_eq!(journal.session(&key).await.unwrap().row, None);
+    };
+    without_row().await;
+    assert_eq!(listed(&runtime, session.id()).await.1, contents);
+    assert!(journal.session(&key).await.unwrap().row.is_some());
+    // Or it is used, and the append stores it.
+    without_row().await;
     assert_eq!(ask(&session, "and now?").await, "heard: and now?");
+    assert!(journal.session(&key).await.unwrap().row.is_some());
+    let (_, last) = listed(&runtime, session.id()).await;
+    assert_eq!((last.turns, last.last_text.as_str()), (3, "heard: and now?"));
     runtime.shutdown(soon()).await.unwrap();
     journal.close().await;
 }

@@ -36,6 +36,7 @@ mod remote_cleanup_refused;
 mod remote_cleanup_skills;
 mod remote_cleanup_used;
 mod restarts;
+mod resume;
 mod sandboxes;
 mod scale;
 mod sessions;

@@ -67,6 +67,7 @@ pub struct RuntimeOptions {
     pub(crate) sessions_per_tenant: usize,
     pub(crate) metrics: MetricsOptions,
     pub(crate) retention: Option<Duration>,
+    pub(crate) at_start: AtStart,
     #[cfg(feature = "sqlite")]
     pub(crate) journal: SqliteOptions,
 }
@@ -77,6 +78,14 @@ pub(crate) enum JournalLocation {
     /// In the data folder, if there is one.
     OnDisk,
     InMemory,
+}
+
+/// What a start does with sessions that have a turn under way or an input in the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtStart {
+    /// They wait until somebody asks for them.
+    Nothing,
+    Resume,
 }
 
 impl From<Config> for RuntimeOptions {
@@ -106,6 +115,7 @@ impl From<Config> for RuntimeOptions {
             sessions_per_tenant: usize::MAX,
             metrics: MetricsOptions::default(),
             retention: None,
+            at_start: AtStart::Nothing,
             #[cfg(feature = "sqlite")]
             journal: SqliteOptions::default(),
         }
@@ -358,6 +368,14 @@ impl RuntimeOptions {
     #[must_use]
     pub const fn retention(mut self, time: Duration) -> Self {
         self.retention = Some(time);
+        self
+    }
+
+    /// Resumes the sessions that have a turn under way or an input in the queue, in the background and of all tenants. Without this, a session
+    /// goes on when somebody asks for it. For a server: [`Runtime::resume_unfinished`](crate::Runtime::resume_unfinished) tells more.
+    #[must_use]
+    pub const fn resume_unfinished(mut self) -> Self {
+        self.at_start = AtStart::Resume;
         self
     }
 

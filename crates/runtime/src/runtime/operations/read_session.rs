@@ -6,11 +6,12 @@ use conjure_base::{SessionId, TenantId};
 use conjure_conversation::{
     Artifact, PinnedSkill, SessionEvent, SessionEventKind, SessionFile, SessionProfile, SkillActivation,
 };
-use conjure_journal::{ListCursor, SessionKey};
+use conjure_journal::{ListCursor, SessionKey, SessionQuery};
 
 use crate::expected_outputs::{ExpectedOutput, expected_outputs};
 use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::Runtime;
+use crate::runtime::session::event_reader::{EventQuery, SessionEventPage};
 use crate::runtime::session::session_reader::{SessionList, SessionReader, SessionSummary};
 use crate::runtime::task_set::run_blocking;
 use crate::workspace::{ProducedFiles, SessionWorkspace, WorkspaceSnapshot};
@@ -25,7 +26,7 @@ impl Runtime {
         self.session_reader().await?.profile(&SessionKey::new(tenant.clone(), id)).await
     }
 
-    /// All events of a session from this number on. Secrets that this process knows are redacted; those that the
+    /// All events of a session from this number on, each once. Secrets that this process knows are redacted; those that the
     /// session got in another process are not known here. Nothing is started.
     ///
     /// # Errors
@@ -42,8 +43,25 @@ impl Runtime {
         self.session_reader().await?.events(&key, from_seq, &redactor).await
     }
 
-    /// The tenant's sessions, the newest first, at most `limit` (1 to 1,000). `after` continues a former page. Of
-    /// each session only the events since the last list are read, and nothing is started.
+    /// A page of a session's events. It costs what it returns, wherever it begins. Secrets are redacted as by [`Runtime::events`], and nothing
+    /// is started.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Runtime::profile`].
+    pub async fn event_page(
+        &self,
+        tenant: &TenantId,
+        id: SessionId,
+        query: EventQuery,
+    ) -> Result<SessionEventPage, RuntimeError> {
+        let key = SessionKey::new(tenant.clone(), id);
+        let redactor = self.inner.factory.redactor(&key);
+        self.session_reader().await?.event_page(&key, query, &redactor).await
+    }
+
+    /// The tenant's sessions, the newest first, at most `limit` (1 to 1,000). `after` continues a former page. Nothing is
+    /// started, and no events are read but those of sessions that an earlier version has recorded.
     ///
     /// # Errors
     ///
@@ -54,8 +72,22 @@ impl Runtime {
         after: Option<ListCursor>,
         limit: u32,
     ) -> Result<SessionList, RuntimeError> {
+        self.query_sessions(tenant, SessionQuery { after, limit, ..SessionQuery::default() }).await
+    }
+
+    /// Those of the tenant's sessions that match. A session that an earlier version has recorded has no status, until it is listed
+    /// without one or used.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Runtime::sessions`].
+    pub async fn query_sessions(
+        &self,
+        tenant: &TenantId,
+        query: SessionQuery,
+    ) -> Result<SessionList, RuntimeError> {
         let redactor = |key: &SessionKey| self.inner.factory.redactor(key);
-        self.session_reader().await?.list(tenant, after, limit, redactor).await
+        self.session_reader().await?.list(tenant, query, redactor).await
     }
 
     /// The summary of one session.

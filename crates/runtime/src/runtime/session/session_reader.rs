@@ -4,23 +4,22 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use conjure_actors::journal::JournalHandle;
-use conjure_actors::session::{EVENT_KIND, SessionStatus, redact_event, redact_stop};
+use conjure_actors::session::{EVENT_KIND, SessionStatus, from_row, redact_stop, to_row};
 use conjure_base::{Clock as _, Digest, Redactor, SessionId, SystemClock, TenantId, Timestamp};
 use conjure_conversation::{
-    Artifact, Event, EventKind, SessionEvent, SessionFile, SessionProfile, SessionState, Step, TurnStop,
-    Usage, apply, next, session_events,
+    Artifact, Event, EventKind, OverviewStatus, SessionFile, SessionOverview, SessionProfile, SessionState,
+    TextHead, TurnStop, Usage, apply,
 };
 use conjure_journal::{
-    EventPage, Journal, JournalError, LeaseOwner, ListCursor, PageLimit, RecordedEvent, SessionInfo,
-    SessionKey, read_all,
+    AppendBatch, EventPage, Journal, JournalError, LeaseOwner, ListCursor, PageLimit, RecordedEvent,
+    SessionInfo, SessionKey, SessionQuery, read_all,
 };
 
 use crate::runtime::data::process_lock::ProcessLock;
 use crate::runtime::error::RuntimeError;
-use crate::runtime::session::session_projection::ProjectionBuilder;
 use crate::runtime::task_set::run_blocking;
 
-/// A page of a tenant's sessions, the newest first.
+/// A page of a tenant's sessions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionList {
     /// The sessions.
@@ -70,12 +69,16 @@ pub struct SessionContents {
     pub turns: u64,
     /// How the last finished turn ended. Secrets that this process knows are redacted.
     pub last_stop: Option<TurnStop>,
-    /// The text of the last response. Secrets that this process knows are redacted.
+    /// The number of inputs in the queue.
+    pub queued: usize,
+    /// The beginning of the text of the last response. Secrets that this process knows are redacted.
     pub last_text: String,
-    /// The usage of all finished turns.
+    /// The usage of all turns.
     pub usage: Usage,
     /// The name of the model.
     pub model: Option<String>,
+    /// The title.
+    pub title: Option<String>,
     /// The embedder's metadata.
     pub metadata: BTreeMap<String, String>,
 }
@@ -116,25 +119,39 @@ impl SessionReader {
         self.journal.session(key).await.map_err(|error| not_found(key, error))
     }
 
-    /// The profile of a session: that which it was opened with, with its current model.
+    /// The profile of a session: that which it was opened with, with its changes.
     pub(crate) async fn profile(&self, key: &SessionKey) -> Result<SessionProfile, RuntimeError> {
         let mut profile = self.opened_profile(key).await?;
-        if let Some(last) = self.model_changes(key).await?.pop() {
-            profile.model = Some(last);
+        for event in self.profile_changes(key).await? {
+            match event {
+                EventKind::ModelChanged { to, .. } => profile.model = Some(to),
+                EventKind::ProfileChanged { change } => change.apply_to(&mut profile),
+                _ => {}
+            }
         }
         Ok(profile)
     }
 
     /// The models that the session was changed to, in order.
     pub(crate) async fn model_changes(&self, key: &SessionKey) -> Result<Vec<String>, RuntimeError> {
+        let changes = self.profile_changes(key).await?.into_iter().filter_map(|event| match event {
+            EventKind::ModelChanged { to, .. } => Some(to),
+            _ => None,
+        });
+        Ok(changes.collect())
+    }
+
+    /// The events that change the profile, in order.
+    async fn profile_changes(&self, key: &SessionKey) -> Result<Vec<EventKind>, RuntimeError> {
         let (mut changes, mut next) = (Vec::new(), Some(1));
         while let Some(from) = next {
             let page = self.page(key, from, PageLimit::default()).await?;
             next = page.next();
-            for recorded in page.events.iter().filter(|recorded| may_change_model(recorded)) {
-                if let EventKind::ModelChanged { to, .. } = read(key, recorded)?.kind {
-                    changes.push(to);
-                }
+            let may_change = |recorded: &&RecordedEvent| {
+                is_of_kind(recorded, "model_changed") || is_of_kind(recorded, "profile_changed")
+            };
+            for recorded in page.events.iter().filter(may_change) {
+                changes.push(read(key, recorded)?.kind);
             }
         }
         Ok(changes)
@@ -219,38 +236,19 @@ impl SessionReader {
         recorded.iter().map(|recorded| read(key, recorded)).collect()
     }
 
-    /// All events of a session from this number on.
-    pub(crate) async fn events(
-        &self,
-        key: &SessionKey,
-        from_seq: u64,
-        redactor: &Redactor,
-    ) -> Result<Vec<SessionEvent>, RuntimeError> {
-        let recorded =
-            read_all(&*self.journal, key, from_seq).await.map_err(|error| not_found(key, error))?;
-        let mut told = Vec::new();
-        for recorded in &recorded {
-            if let Some(event) = redact_event(redactor, &read(key, recorded)?) {
-                told.extend(session_events(key.session, recorded.seq, &event));
-            }
-        }
-        Ok(told)
-    }
-
-    /// A page of a tenant's sessions. Reads only events that were added since the last summary.
+    /// A page of a tenant's sessions, from their rows. Reads the events of a session without a row.
     pub(crate) async fn list(
         &self,
         tenant: &TenantId,
-        after: Option<ListCursor>,
-        limit: u32,
+        query: SessionQuery,
         redactor: impl Fn(&SessionKey) -> Redactor,
     ) -> Result<SessionList, RuntimeError> {
-        let page = self.journal.sessions(tenant, after, limit).await?;
+        let page = self.journal.query_sessions(tenant, query).await?;
         let mut sessions = Vec::with_capacity(page.sessions.len());
-        let mut keeping = SavePolicy::Wanted;
+        let mut saving = SavePolicy::Wanted;
         for (info, held_by) in self.with_lease_owners(page.sessions).await? {
             let key = SessionKey::new(tenant.clone(), info.session);
-            match self.read_summary(&key, info, held_by, &redactor(&key), &mut keeping).await {
+            match self.read_summary(&key, info, held_by, &redactor(&key), &mut saving).await {
                 Ok(summary) => sessions.push(summary),
                 // It was deleted meanwhile.
                 Err(RuntimeError::NotFound { .. }) => {}
@@ -260,17 +258,23 @@ impl SessionReader {
         Ok(SessionList { sessions, next: page.next })
     }
 
-    /// The summary of a session. Reads only events that were added since the last summary.
+    /// The summary of a session, from its row.
     pub(crate) async fn summary(
         &self,
         key: &SessionKey,
         info: SessionInfo,
         redactor: &Redactor,
     ) -> Result<SessionSummary, RuntimeError> {
-        let mut keeping = SavePolicy::Wanted;
+        let mut saving = SavePolicy::Wanted;
         let held = self.with_lease_owners(vec![info]).await?.pop();
         let Some((info, held_by)) = held else { return Err(RuntimeError::NotFound { session: key.session }) };
-        self.read_summary(key, info, held_by, redactor, &mut keeping).await
+        self.read_summary(key, info, held_by, redactor, &mut saving).await
+    }
+
+    /// The living process that has the lease of a session.
+    pub(crate) async fn lease_owner(&self, info: &SessionInfo) -> Result<Option<LeaseOwner>, RuntimeError> {
+        let held = self.with_lease_owners(vec![info.clone()]).await?.pop();
+        Ok(held.and_then(|(_, owner)| owner))
     }
 
     /// The sessions with their lease owners. A dead process owns no lease.
@@ -301,9 +305,9 @@ impl SessionReader {
         info: SessionInfo,
         held_by: Option<LeaseOwner>,
         redactor: &Redactor,
-        keeping: &mut SavePolicy,
+        saving: &mut SavePolicy,
     ) -> Result<SessionSummary, RuntimeError> {
-        let contents = match self.contents(key, &info, held_by.is_some(), redactor, keeping).await {
+        let contents = match self.contents(key, &info, held_by.is_some(), redactor, saving).await {
             Ok(contents) => SessionBody::Ok(Box::new(contents)),
             Err(error @ RuntimeError::NotFound { .. }) => return Err(error),
             Err(error) => SessionBody::Corrupt { reason: error.to_string() },
@@ -337,60 +341,80 @@ impl SessionReader {
         info: &SessionInfo,
         is_held: bool,
         redactor: &Redactor,
-        keeping: &mut SavePolicy,
+        saving: &mut SavePolicy,
     ) -> Result<SessionContents, RuntimeError> {
-        let kept = match info.snapshot {
-            // A damaged snapshot is ignored.
-            Some(_) => self.journal.snapshot(key).await.unwrap_or_default(),
-            None => None,
+        let overview = match info.row.as_ref().and_then(from_row) {
+            Some(overview) => overview,
+            None => self.overview(key, info, saving).await?,
         };
-        let mut reading = ProjectionBuilder::from_snapshot(kept, info.events);
-        loop {
-            let page = self.journal.read(key, reading.next(), PageLimit::default()).await;
-            let page = page.map_err(|error| not_found(key, error))?;
-            for recorded in &page.events {
-                reading.apply(&read(key, recorded)?);
-            }
-            if page.next().is_none() {
-                break;
-            }
-        }
-        if let (SavePolicy::Wanted, Some(snapshot)) = (*keeping, reading.snapshot())
-            && let Err(error) = self.journal.save_snapshot(key, info.epoch, snapshot).await
-        {
-            tracing::debug!(session = %key, %error, "the summary of a session was not stored");
-            // Another process is writing the session. Other errors would affect all sessions.
-            if !matches!(error, JournalError::StaleEpoch { .. } | JournalError::NotFound { .. }) {
-                *keeping = SavePolicy::GivenUp;
-            }
-        }
-        let (projection, state) = (reading.projection(), reading.state());
+        let TextHead { text, is_cut } = overview.last_text;
         Ok(SessionContents {
-            status: match state.turn() {
-                None => SessionStatus::Idle,
-                Some(turn) if next(state) == Step::AwaitApproval => {
-                    SessionStatus::AwaitingApproval(turn.id())
-                }
-                Some(turn) if is_held => SessionStatus::Running(turn.id()),
-                Some(turn) => SessionStatus::Interrupted(turn.id()),
+            status: match (overview.turn, overview.status) {
+                (None, _) => SessionStatus::Idle,
+                (Some(turn), OverviewStatus::AwaitingAction) => SessionStatus::AwaitingApproval(turn),
+                (Some(turn), _) if is_held => SessionStatus::Running(turn),
+                (Some(turn), _) => SessionStatus::Interrupted(turn),
             },
-            turns: projection.turns,
-            last_stop: projection.last_stop.map(|stop| redact_stop(redactor, &stop)),
-            last_text: redactor.redact(&projection.last_text).into_owned(),
-            usage: projection.usage,
-            model: projection.model,
-            metadata: projection.metadata,
+            turns: overview.turns,
+            queued: overview.queued,
+            last_stop: overview.last_stop.map(|stop| redact_stop(redactor, &stop)),
+            last_text: match is_cut {
+                true => redactor.redact_head(&text),
+                false => redactor.redact(&text).into_owned(),
+            },
+            usage: overview.usage,
+            model: overview.model,
+            title: overview.title,
+            metadata: overview.metadata,
         })
+    }
+
+    /// The overview of a session without a row, from all of its events. It is stored for the next reader.
+    ///
+    /// An earlier version of this program has recorded such a session, or the row is damaged.
+    async fn overview(
+        &self,
+        key: &SessionKey,
+        info: &SessionInfo,
+        saving: &mut SavePolicy,
+    ) -> Result<SessionOverview, RuntimeError> {
+        let (mut state, mut from, mut total) = (SessionState::default(), 0, 0);
+        loop {
+            let page = self.page(key, from, PageLimit::default()).await?;
+            for recorded in &page.events {
+                apply(&mut state, &read(key, recorded)?);
+                total = recorded.seq + 1;
+            }
+            match page.next() {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
+        let overview = SessionOverview::of(&state);
+        let alone = AppendBatch::default().with_row(to_row(&overview));
+        if let SavePolicy::Wanted = *saving
+            && let Err(error) = self.journal.append_batch(key, total, info.epoch, alone).await
+        {
+            tracing::debug!(session = %key, %error, "the row of a session was not stored");
+            // A process is writing the session, and stores the row itself. Other errors would affect all sessions.
+            if !matches!(
+                error,
+                JournalError::StaleEpoch { .. } | JournalError::Conflict { .. } | JournalError::NotFound { .. }
+            ) {
+                *saving = SavePolicy::GivenUp;
+            }
+        }
+        Ok(overview)
     }
 }
 
-/// Whether this may be a change of the model, by the beginning of its text. Most events are not parsed for that.
-fn may_change_model(recorded: &RecordedEvent) -> bool {
+/// Whether this may be an event of this kind, by the beginning of its text. Most events are not parsed for that.
+pub(crate) fn is_of_kind(recorded: &RecordedEvent, kind: &str) -> bool {
     /// The longest beginning that has the name of the event: the version and the time stand before it.
     const BEGINNING: usize = 96;
-    const NAME: &[u8] = b"\"model_changed\"";
+    let name = format!("\"{kind}\"");
     let body: &[u8] = &recorded.body;
-    body[..body.len().min(BEGINNING)].windows(NAME.len()).any(|window| window == NAME)
+    body[..body.len().min(BEGINNING)].windows(name.len()).any(|window| window == name.as_bytes())
 }
 
 pub(crate) fn read(key: &SessionKey, recorded: &RecordedEvent) -> Result<Event, RuntimeError> {

@@ -1,0 +1,195 @@
+//! Resumes the sessions that have a turn under way or an input in the queue, without being asked.
+//!
+//! The journal finds them by the status in their rows, so other sessions cost nothing. Sessions that wait for an approval or for a result from
+//! outside stay as they are. A resumed turn passes the tenant's gates like any other; only the starts of sessions are bounded here.
+//!
+//! State: none. What was not resumed is found again by the next start.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use conjure_actors::session::SessionError;
+use conjure_base::{Clock as _, Deadline, SystemClock};
+use conjure_journal::{RowStatus, SessionKey};
+use futures_util::{StreamExt as _, stream};
+
+use crate::runtime::error::RuntimeError;
+use crate::runtime::handle::{Runtime, RuntimeInner};
+use crate::runtime::session::session_reader::SessionReader;
+
+/// How many sessions are started at the same time.
+const CONCURRENT_STARTS: usize = 16;
+
+/// How many sessions one read of the journal finds.
+const PAGE: u32 = 256;
+
+/// The pause before another attempt at sessions for which there was no room.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What became of the sessions that had a turn under way or an input in the queue.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct ResumeReport {
+    /// They were started, and go on.
+    pub resumed: Vec<SessionKey>,
+    /// Another process has them.
+    pub held: Vec<SessionKey>,
+    /// They could not be started.
+    pub failed: Vec<(SessionKey, RuntimeError)>,
+}
+
+/// What became of one session.
+enum Resumption {
+    Resumed,
+    Held,
+    /// It is live here already, has come to its end, or was deleted.
+    NothingToDo,
+    /// There was no room for it now.
+    Later(RuntimeError),
+    Failed(RuntimeError),
+}
+
+impl Runtime {
+    /// Resumes all sessions that have a turn under way or an input in the queue, of all tenants. It returns when they are started; their turns
+    /// go on in the background. A session for which there is no room, since its tenant has a limit of live sessions, is tried again until
+    /// the deadline. A session that waits for an approval or for a result from outside is not started.
+    ///
+    /// [`RuntimeOptions::resume_unfinished`](crate::RuntimeOptions::resume_unfinished) does this at the start.
+    ///
+    /// # Errors
+    ///
+    /// If the journal cannot be read. What was started before goes on.
+    pub async fn resume_unfinished(&self, deadline: Deadline) -> Result<ResumeReport, RuntimeError> {
+        let mut report = ResumeReport::default();
+        let mut later = self.resume_all(&mut report).await?;
+        while !later.is_empty() {
+            if SystemClock.remaining(deadline) <= PAUSE {
+                report.failed.append(&mut later);
+                break;
+            }
+            SystemClock.sleep_until(SystemClock.deadline(PAUSE)).await;
+            let keys = later.into_iter().map(|(key, _)| key).collect();
+            later = self.resume_keys(keys, &mut report).await?;
+        }
+        Ok(report)
+    }
+
+    /// Resumes them in the background, for as long as the runtime is not dropped or shut down.
+    pub(super) fn spawn_resume(&self) {
+        let runtime = std::sync::Arc::downgrade(&self.inner);
+        self.inner.tasks.spawn(async move {
+            if let Err(error) = resume_in_background(runtime).await {
+                tracing::error!(%error, "the sessions that were interrupted are not resumed");
+            }
+        });
+    }
+
+    /// One attempt at all of them. Returns those for which there was no room.
+    async fn resume_all(
+        &self,
+        report: &mut ResumeReport,
+    ) -> Result<Vec<(SessionKey, RuntimeError)>, RuntimeError> {
+        let reader = self.session_reader().await?;
+        let (mut later, mut after) = (Vec::new(), None);
+        loop {
+            let page = reader.journal().running_sessions(after, PAGE).await?;
+            later.extend(self.resume_keys(page.sessions, report).await?);
+            after = page.next;
+            if after.is_none() {
+                return Ok(later);
+            }
+        }
+    }
+
+    /// One attempt at these. Returns those for which there was no room.
+    async fn resume_keys(
+        &self,
+        keys: Vec<SessionKey>,
+        report: &mut ResumeReport,
+    ) -> Result<Vec<(SessionKey, RuntimeError)>, RuntimeError> {
+        let reader = self.session_reader().await?;
+        let mut later = Vec::new();
+        let resume = |key: SessionKey| {
+            let reader = &reader;
+            async move {
+                let resumption = self.resume_one(&key, reader).await;
+                (key, resumption)
+            }
+        };
+        let mut resumptions = stream::iter(keys).map(resume).buffer_unordered(CONCURRENT_STARTS);
+        while let Some((key, resumption)) = resumptions.next().await {
+            match resumption {
+                Resumption::Resumed => report.resumed.push(key),
+                Resumption::Held => report.held.push(key),
+                Resumption::NothingToDo => {}
+                Resumption::Later(error) => later.push((key, error)),
+                Resumption::Failed(error) => {
+                    tracing::warn!(session = %key, %error, "an interrupted session is not resumed");
+                    report.failed.push((key, error));
+                }
+            }
+        }
+        Ok(later)
+    }
+
+    async fn resume_one(&self, key: &SessionKey, reader: &SessionReader) -> Resumption {
+        let RuntimeInner { tree, tasks, .. } = &*self.inner;
+        if tree.contains(key) {
+            return Resumption::NothingToDo;
+        }
+        let info = match reader.info(key).await {
+            Ok(info) => info,
+            Err(RuntimeError::NotFound { .. }) => return Resumption::NothingToDo,
+            Err(error) => return Resumption::Failed(error),
+        };
+        if info.row.as_ref().is_none_or(|row| row.status != RowStatus::Running) {
+            return Resumption::NothingToDo;
+        }
+        match reader.lease_owner(&info).await {
+            Ok(Some(owner)) if owner != *tree.lease_owner() => return Resumption::Held,
+            Ok(_) => {}
+            Err(error) => return Resumption::Failed(error),
+        }
+        match self.session(&key.tenant, key.session).await {
+            Ok(session) => {
+                // A handle keeps the turn going if the session's actor crashes.
+                tasks.spawn(async move {
+                    // The actor answers when it has begun what was due.
+                    if session.snapshot().await.is_ok() {
+                        session.wait_idle().await;
+                    }
+                });
+                Resumption::Resumed
+            }
+            Err(RuntimeError::NotFound { .. }) => Resumption::NothingToDo,
+            Err(RuntimeError::Session(SessionError::TakenOver { .. })) => Resumption::Held,
+            Err(error) if error.is_retryable() => Resumption::Later(error),
+            Err(error) => Resumption::Failed(error),
+        }
+    }
+}
+
+/// Resumes all of them, and tries those again for which there was no room.
+async fn resume_in_background(runtime: Weak<RuntimeInner>) -> Result<(), RuntimeError> {
+    // Between two attempts the runtime may be dropped.
+    let upgrade = || runtime.upgrade().map(|inner| Runtime { inner });
+    let mut report = ResumeReport::default();
+    let mut later = match upgrade() {
+        Some(runtime) => runtime.resume_all(&mut report).await?,
+        None => return Ok(()),
+    };
+    while !later.is_empty() {
+        SystemClock.sleep_until(SystemClock.deadline(PAUSE)).await;
+        let keys = later.into_iter().map(|(key, _)| key).collect();
+        later = match upgrade() {
+            Some(runtime) => runtime.resume_keys(keys, &mut report).await?,
+            None => return Ok(()),
+        };
+    }
+    let ResumeReport { resumed, held, failed } = report;
+    let (resumed, held, failed) = (resumed.len(), held.len(), failed.len());
+    if resumed + held + failed > 0 {
+        tracing::info!(resumed, held, failed, "the sessions that were interrupted go on");
+    }
+    Ok(())
+}
