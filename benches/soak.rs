@@ -1,6 +1,6 @@
 //! `cargo bench --bench soak -- [TURNS [SESSIONS]]`: 10,000 turns in one session, then 10,000 sessions of one turn each that are
 //! deleted (A11), and what the process has at each tenth of the way: resident memory, open files, and what lies on the disk. How it is
-//! done stands in `tests/soak/course.rs`.
+//! done stands in `tests/system/soak/course.rs`.
 //!
 //! The figures compare the end with the second tenth of the way, when everything was there once. A session holds its history, of
 //! which each model call is sent all: so memory and the time of a turn grow with it, but no faster. What a history holds is
@@ -9,7 +9,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
-#[path = "../tests/soak/course.rs"]
+#[path = "../tests/system/soak/course.rs"]
 mod course;
 
 use crate::course::{Course, Result, Site};

@@ -1,7 +1,7 @@
 //! A person decides on what a model wants to run. The wait takes no thread and no connection, and survives a restart.
 //!
 //! ```text
-//! cargo run --example approvals
+//! cargo run -p examples --example approvals
 //! ```
 
 use std::error::Error;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use conjure::config::ExecutorKind;
 use conjure::conversation::Decision;
 use conjure::model::ScriptedModel;
-use conjure::session::SessionStopReason;
+use conjure::session::{RequiredNeed, SessionStopReason};
 use conjure::tool::{Authorization, ToolCall};
 use conjure::{
     Clock as _, Config, ProcessEnv, Runtime, RuntimeOptions, Session, SessionEventKind, SessionSpec,
@@ -26,12 +26,16 @@ async fn follow(session: &Session, mut turn: TurnHandle) -> Result<(), Box<dyn E
         match event.kind {
             SessionEventKind::AgentToolUse { name, input, .. } => writeln!(out, "{name}: {input}")?,
             SessionEventKind::SessionStatusIdle {
-                stop_reason: SessionStopReason::RequiresAction { tool_use_id, reason },
+                stop_reason: SessionStopReason::RequiresAction { actions, .. },
                 ..
             } => {
-                // Here a real host shows it to somebody, who decides now or tomorrow.
-                writeln!(out, "  {reason}: yes")?;
-                session.decide(tool_use_id, Decision::Allow).await?;
+                // Here a real host shows each to somebody, who decides now or tomorrow.
+                for action in actions {
+                    if let RequiredNeed::Approval { reason } = action.need {
+                        writeln!(out, "  {reason}: yes")?;
+                        session.decide_event(&action.event_id, Decision::Allow).await?;
+                    }
+                }
             }
             SessionEventKind::AgentMessage { content } => {
                 writeln!(out, "{}", conjure::Message::assistant(content).text())?;

@@ -1,4 +1,4 @@
-//! Gives a session a file, data and a URL, asks about them by name, and reads what was produced: `cargo run --example artifacts`.
+//! Gives a session a file, data and a URL, asks about them by name, and reads what was produced: `cargo run -p examples --example artifacts`.
 //!
 //! It needs no network and no key: the model's words come from a script, and the URL leads to a server on this machine, which the host
 //! permits explicitly.

@@ -2,7 +2,7 @@
 //! recorded, the model learns that the call's outcome is unknown, and nothing is done twice.
 //!
 //! ```text
-//! cargo run --example crash_and_resume
+//! cargo run -p examples --example crash_and_resume
 //! ```
 
 use std::error::Error;

@@ -2,7 +2,7 @@
 //! knows one command; a real one would speak to a virtual machine or a cluster.
 //!
 //! ```text
-//! cargo run --example custom_executor
+//! cargo run -p examples --example custom_executor
 //! ```
 
 use std::collections::BTreeMap;

@@ -4,7 +4,7 @@
 //! one of the service: `.default_model("claude-sonnet-4-5")`.
 //!
 //! ```text
-//! cargo run --example embed
+//! cargo run -p examples --example embed
 //! ```
 
 use std::io::Write as _;

@@ -2,8 +2,8 @@
 //! is a stream of server-sent events, which a browser takes up again where it broke off (`Last-Event-ID`).
 //!
 //! ```text
-//! cargo run --example event_stream                 # asks itself, and ends
-//! cargo run --example event_stream 127.0.0.1:8080  # serves
+//! cargo run -p examples --example event_stream                 # asks itself, and ends
+//! cargo run -p examples --example event_stream 127.0.0.1:8080  # serves
 //!   curl -X POST localhost:8080/sessions; curl -d 'Hello!' localhost:8080/sessions/sesn_…; curl localhost:8080/sessions/sesn_…/events
 //! ```
 //!

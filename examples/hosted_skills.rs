@@ -2,8 +2,8 @@
 //! were made are downloaded. Nothing runs here: no sandbox, no container.
 //!
 //! ```text
-//! ANTHROPIC_API_KEY=… cargo run --example hosted_skills      # the service; ANTHROPIC_BASE_URL names another
-//! cargo run --example hosted_skills                          # without a key: a fake of it, which makes two files
+//! ANTHROPIC_API_KEY=… cargo run -p examples --example hosted_skills      # the service; ANTHROPIC_BASE_URL names another
+//! cargo run -p examples --example hosted_skills                          # without a key: a fake of it, which makes two files
 //! ```
 
 #![expect(clippy::print_stdout, reason = "an example prints")]

@@ -2,7 +2,7 @@
 //! the sessions that are opened after it, and none before.
 //!
 //! ```text
-//! cargo run --example named_registry
+//! cargo run -p examples --example named_registry
 //! ```
 
 use std::error::Error;

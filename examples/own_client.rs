@@ -2,7 +2,7 @@
 //! the tools, the embedder sends it.
 //!
 //! ```text
-//! cargo run --example own_client
+//! cargo run -p examples --example own_client
 //! ```
 
 use conjure::config::ExecutorKind;

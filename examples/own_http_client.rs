@@ -2,7 +2,7 @@
 //! send, what to make of the answer, and which errors to tell apart.
 //!
 //! ```text
-//! cargo run --example own_http_client
+//! cargo run -p examples --example own_http_client
 //! ```
 //!
 //! It speaks to the fake of the service, whose address is on this machine; so a TCP connection is client enough here. A

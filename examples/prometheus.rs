@@ -2,8 +2,8 @@
 //! the host's choice, made before the runtime is spawned.
 //!
 //! ```text
-//! cargo run --example prometheus                 # lets two tenants talk, prints what was counted, and ends
-//! cargo run --example prometheus 127.0.0.1:9464  # serves
+//! cargo run -p examples --example prometheus                 # lets two tenants talk, prints what was counted, and ends
+//! cargo run -p examples --example prometheus 127.0.0.1:9464  # serves
 //! ```
 //!
 //! A runtime with spares (`RuntimeOptions::pool`) tells of its pools, too: `conjure_pool_claims_total` by `outcome` gives their hit rate.

@@ -2,8 +2,8 @@
 //! model calls and a minute.
 //!
 //! ```text
-//! ANTHROPIC_API_KEY=… cargo run --example skill_chat      # the service; ANTHROPIC_BASE_URL names another
-//! cargo run --example skill_chat                          # without a key: a fake of it, which plays a script
+//! ANTHROPIC_API_KEY=… cargo run -p examples --example skill_chat      # the service; ANTHROPIC_BASE_URL names another
+//! cargo run -p examples --example skill_chat                          # without a key: a fake of it, which plays a script
 //! ```
 
 use std::error::Error;

@@ -1,7 +1,7 @@
 //! Ten thousand conversations of a hundred tenants in one process: each is opened, has a turn, is put away, and can be spoken to
 //! again by its id.
 //!
-//! `cargo run --example ten_thousand_sessions [SESSIONS]`; the model is a function here, so nothing is called.
+//! `cargo run -p examples --example ten_thousand_sessions [SESSIONS]`; the model is a function here, so nothing is called.
 
 #![expect(clippy::print_stdout, reason = "it prints what it did")]
 #![expect(clippy::disallowed_methods, reason = "it tells how long it took")]

@@ -2,7 +2,7 @@
 //! lets the first go on with what waited.
 //!
 //! ```text
-//! cargo run --example tenants_with_budgets
+//! cargo run -p examples --example tenants_with_budgets
 //! ```
 //!
 //! The model's words come from this file, and each of its answers says that it used 1,000 tokens.

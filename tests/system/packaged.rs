@@ -11,8 +11,8 @@ use std::path::Path;
 use std::process::Command;
 
 /// The sandbox, and what of ours it depends on.
-const PACKAGES: [&str; 5] =
-    ["conjure-base", "conjure-egress", "conjure-guest", "conjure-store", "conjure-sandbox"];
+const PACKAGES: [&str; 6] =
+    ["conjure-base", "conjure-egress", "conjure-fs", "conjure-guest", "conjure-store", "conjure-sandbox"];
 
 const PROGRAM: &str = r#"
 use std::sync::Arc;

@@ -32,7 +32,7 @@
 //! | A6, unknown blocks | all but Messages | their fakes refuse unknown members; `crates/openai/src/chat` and `crates/gemini/src` keep them in unit tests |
 //! | A9 | all | processes and sandboxes are no concern of a wire: `tests/it/runtime`, `tests/system` |
 //! | A10, marks of the cache | all but Messages | the other services find prefixes by themselves |
-//! | A11 | all | memory and time over many turns: `tests/soak` |
+//! | A11 | all | memory and time over many turns: `tests/system/soak` |
 //! | A21, the container | all but Messages | as A5; `crates/anthropic/tests/fake/container.rs` |
 //!
 //! Besides, a session moves from the model of each wire to that of each other one, and back (`model_change`).

@@ -15,6 +15,4 @@ pub use check::{Disclosure, SchemaMismatch};
 pub use types::{Schema, ValueType};
 
 #[cfg(test)]
-mod oracle;
-#[cfg(test)]
 mod tests;
