@@ -23,6 +23,33 @@ pub type RecordFuture<T> = BoxFuture<'static, Result<T, RecordError>>;
 /// that has lost a session's lease can still write records about it. What must be fenced belongs in the session's events.
 ///
 /// [`Journal::delete_tenant`](crate::Journal::delete_tenant) of the same database deletes the tenant's records.
+///
+/// ```
+/// use conjure_base::TenantId;
+/// use conjure_journal::{
+///     IndexName, MemoryRecords, NewRecord, RecordContent, RecordErrorKind, RecordKey, RecordKind, RecordQuery, Records,
+/// };
+///
+/// const AGENT: RecordKind = RecordKind::from_static("agent");
+/// const STATUS: IndexName = IndexName::from_static("status");
+///
+/// # futures_util::FutureExt::now_or_never(async {
+/// let (records, acme) = (MemoryRecords::new(), TenantId::new("acme")?);
+/// let key = RecordKey::new(&acme, AGENT, "agent_01")?;
+/// let content = RecordContent::new("a body").with_unique_name("Writer").with_index(STATUS, "active");
+/// let record = records.insert(NewRecord::new(key.clone(), content)).await?;
+/// // Of two that change the same version, the second is refused.
+/// let changed = RecordContent { body: b"another body".to_vec(), ..record.content };
+/// records.replace(&key, record.version, changed.clone()).await?;
+/// let late = records.replace(&key, record.version, changed).await;
+/// assert_eq!(late.unwrap_err().kind(), RecordErrorKind::VersionConflict);
+///
+/// let active = RecordQuery::new(&acme, AGENT).with_filter(STATUS, "active");
+/// assert_eq!(records.query(active).await?.records[0].version, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Records: Send + Sync + fmt::Debug {
     /// Carries out all of these writes in their order, or none of them. They have one scope, and at most
     /// [`MAX_WRITES`](super::MAX_WRITES). Returns for each the new record, or the record that was deleted, or `None` when there was none to delete.
