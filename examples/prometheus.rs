@@ -6,7 +6,7 @@
 //! cargo run -p examples --example prometheus 127.0.0.1:9464  # serves
 //! ```
 //!
-//! A runtime with spares (`RuntimeOptions::pool`) tells of its pools, too: `conjure_pool_claims_total` by `outcome` gives their hit rate.
+//! A runtime with warm pools (`RuntimeOptions::pool`) reports them as well: `conjure_pool_claims_total` by `outcome` gives their hit rate.
 //!
 //! Labels have few values: only the first tenants have series of their own (`MetricsOptions::tenants`), all others are `other`.
 

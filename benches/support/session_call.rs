@@ -22,7 +22,7 @@ struct Watch {
     took: Option<Duration>,
 }
 
-/// So many first calls of `program` in jails, each in a session of its own that finds a spare ready.
+/// This many first calls of `program` in jails, each in its own session, which finds a warm sandbox.
 pub(crate) async fn in_jails(program: &'static str, (warm_up, rounds): (usize, usize)) -> Result<Times> {
     let folder = tempfile::tempdir()?;
     let settings = Settings {

@@ -288,7 +288,7 @@ impl Inner {
         let mut unwanted = Vec::new();
         while let Some((requester, ticket)) = state.scheduler.next() {
             let permit = Permit::new(self, requester);
-            // Whoever has just stopped waiting has no ticket in the schedule any more, or does not take the permit.
+            // A requester that has just stopped waiting has no sender any more, or does not receive the permit.
             match state.waiting.remove(&ticket) {
                 Some(sender) => unwanted.extend(sender.send(permit).err()),
                 None => unwanted.push(permit),

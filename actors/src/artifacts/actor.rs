@@ -90,7 +90,7 @@ impl Worker for ArtifactRegistryActor {
                 let work = |_| async move {
                     let ArtifactServices { resolver, quota, .. } = &deps.services;
                     let (store, max) = (resolver.store().clone(), resolver.options().max_file_size);
-                    // Where nobody knows how much it is, it may be as much as it may be.
+                    // An unknown size counts as the largest allowed one.
                     let _room = quota.reserve(content.size.map_or(max, |size| size.min(max))).await?;
                     let stored = content.store(&store, max).await?;
                     Ok(RegistrationSource::stored(&store, stored.digest, file.content_type))
@@ -242,7 +242,7 @@ impl RegistryDeps {
             }
             message = tokio::select! {
                 biased;
-                // Nobody opened it, or nobody took it up: the turn that it was for has just ended.
+                // It was not delivered or not handled, because its turn has just ended.
                 Ok(message) = returned => message,
                 answer = &mut answer => return answer.unwrap_or(Err(SessionError::Lost)),
             };

@@ -223,7 +223,7 @@ impl CatalogActor {
         task.load = LoadState::Idle;
         let replies = std::mem::take(&mut task.waiting);
         match result {
-            // Whoever waits registered what took its place, or asked before that: the next load is theirs.
+            // The catalog was replaced meanwhile. The waiting callers get the next load.
             _ if !is_current => task.queued.splice(0..0, replies).for_each(drop),
             Some(LoadResult { reload, watched }) => {
                 task.is_rescanned = watched == WatchCoverage::Partial;
@@ -289,7 +289,7 @@ fn load_watched(key: &CatalogKey, entry: &CatalogEntry, watcher: Option<&Watcher
     let mut first: Option<Reload> = None;
     for _ in 0..MAX_RELOADS {
         let reload = entry.load();
-        // What changed is what changed in all rounds; the last one knows how it is now.
+        // The changes of all rounds count; the last round has the current state.
         let reload = match first.take() {
             Some(before) => merge_reloads(before, reload),
             None => reload,
@@ -306,7 +306,7 @@ fn load_watched(key: &CatalogKey, entry: &CatalogEntry, watcher: Option<&Watcher
         first = Some(reload);
     }
     let _ = coverage;
-    // Somebody makes folders without end: then it is looked at periodically.
+    // Directories are created again and again, so the catalog is scanned periodically.
     LoadResult { reload: first.unwrap_or_else(|| entry.load()), watched: WatchCoverage::Partial }
 }
 

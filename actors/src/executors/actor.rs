@@ -125,7 +125,7 @@ async fn run_sandbox(
     let stop = StopSignal { actor: stop, session: closed };
     let Some(admitted) = stop.run_until(source.acquire_permit(deadline)).await else { return Ok(()) };
     let admitted = match admitted {
-        // What is left of the one before counts until it is gone, and may be all that is in the way.
+        // Leftovers of the last sandbox count until they are removed, and may be the only obstacle.
         Err(error) if error.kind() == SandboxErrorKind::Overloaded && slot.lifecycle.has_cleanups() => {
             let left = async {
                 tokio::select! {
@@ -157,7 +157,7 @@ async fn run_sandbox(
         Some(Ok(sandbox)) => {
             let took = deps.start_timeout.saturating_sub(SystemClock.remaining(deadline));
             let counted = slot.metrics.as_ref().map(|metrics| metrics.live(took));
-            // Whoever waited may have given up: then the actor is over.
+            // The caller may have stopped waiting; then the actor has ended.
             let _ = ready.send(Ok(()));
             let end_reason = watch(&sandbox, deps, address, stop).await;
             drop(counted);
@@ -233,7 +233,7 @@ async fn install_previous_items(
         let wanted = slot.items();
         let is_among =
             |some: &[InstalledItem], one: &InstalledItem| some.iter().any(|other| other.number == one.number);
-        // Somebody withdrew it meanwhile.
+        // It was removed meanwhile.
         for removed in given.iter().filter(|one| !is_among(&wanted, one)) {
             let ContentItem { dir, name, .. } = &removed.item;
             executor.remove_content(*dir, name, CallOptions::until(deadline)).await?;

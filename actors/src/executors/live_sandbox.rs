@@ -163,7 +163,7 @@ impl UseGuard {
 /// a call came in between. Returns the resulting state.
 pub(super) async fn pause(sandbox: &LiveSandbox) -> PauseState {
     let usage = &sandbox.usage;
-    // Where somebody has it, or had it and is done, a call was faster. One that waits for it has not begun.
+    // If the lock is held, or the sandbox runs again, a call was faster. A call that waits for the lock has not begun.
     let Ok(_turn) = usage.pause_lock.try_lock() else { return PauseState::Running };
     if usage.is_running() {
         return PauseState::Running;
@@ -178,7 +178,7 @@ pub(super) async fn pause(sandbox: &LiveSandbox) -> PauseState {
         return PauseState::Running;
     }
     usage.delay_pause();
-    // Of one that has ended, whoever watches hears.
+    // The watcher of an ended sandbox is notified.
     if error.kind() != SandboxErrorKind::Lost {
         tracing::warn!(%error, "an idle sandbox was not paused");
         match bounded(sandbox.executor.resume(options())).await {

@@ -180,7 +180,7 @@ impl SandboxSlot {
     /// there is a next one already, which may lack it.
     #[cfg(target_os = "linux")]
     pub(crate) fn add_item(&self, item: &ContentItem, sandbox: &Arc<LiveSandbox>) -> bool {
-        // What comes to be there is read under the same lock ([`SandboxSlot::occupy_with`]).
+        // [`SandboxSlot::set_if_unchanged`] reads the items under the same lock.
         let mut state = self.state();
         let is_current = match &*self.sandbox.borrow() {
             None => true,

@@ -143,7 +143,7 @@ impl Inner {
         tokio::select! {
             biased;
             () = self.slot.wait_ready() => {}
-            // Whoever asks next is told why.
+            // The next caller gets the reason.
             _ = self.supervisor_ref.supervisor().wait_settled(&self.id, deadline) => {}
         }
     }
@@ -219,7 +219,7 @@ fn start_error(error: &StartError) -> SandboxError {
         | SandboxErrorKind::NoSpace
         | SandboxErrorKind::Exhausted
         | SandboxErrorKind::Overloaded => error.with_message(reported),
-        // What is about the sandbox as a whole; other kinds would be taken for those of the call's own file or command.
+        // Other kinds would look like errors about the call's own file or command.
         _ => unavailable(reported),
     }
 }
@@ -310,7 +310,7 @@ impl Executor for SupervisedExecutor {
             match inner.supervisor_ref.supervisor().terminate_child(&inner.id, deadline).await {
                 // No call has needed one, or nothing of it is left.
                 Ok(()) | Err(RequestError::NotFound(_)) => {}
-                // What stops the supervisor stops all below it.
+                // Whatever stops the supervisor stops everything below it.
                 Err(error) => tracing::debug!(%error, "the end of a sandbox was not waited for"),
             }
             tokio::select! {
@@ -330,7 +330,7 @@ impl Executor for SupervisedExecutor {
     fn take_model_notice(&self) -> Option<String> {
         let notice = self.inner.slot.take_notice();
         let notice = notice.map(|notice| notice.text(&self.layout().workspace, self.host_access()));
-        // What the sandbox itself has to tell comes after what it is.
+        // The sandbox's own notice comes after the notice about its replacement.
         let own = self.inner.slot.current().and_then(|sandbox| sandbox.executor.take_model_notice());
         notice.into_iter().chain(own).reduce(|notice, own| format!("{notice}\n{own}"))
     }

@@ -150,7 +150,7 @@ impl SandboxUsage {
             };
             match next {
                 None => self.changed.notified().await,
-                // Somebody who left may have made it earlier.
+                // A user that left may have made it earlier.
                 Some(at) => tokio::select! {
                     biased;
                     () = self.changed.notified() => {}

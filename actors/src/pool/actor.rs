@@ -90,7 +90,7 @@ impl<M: PoolItemFactory> PoolActor<M> {
             })
         });
         let missing = self.machine.missing();
-        // What it said before goes first.
+        // The former reason is removed first.
         self.waiting = None;
         self.waiting = (missing > 0).then(|| {
             let size = self.shared.options.size;
@@ -175,7 +175,7 @@ async fn run_item<M: PoolItemFactory>(
         _ = ended => Some(ItemEnd::Died),
     };
     let end = match (end, shared.ready_items.remove(id)) {
-        // Somebody was faster.
+        // Another caller was faster.
         (Some(_), None) => ItemEnd::Claimed,
         (None, None) => return,
         (end, Some(item)) => {
@@ -194,7 +194,7 @@ async fn start_item<M: PoolItemFactory>(
     shared: &PoolShared<M>,
     shutdown: &CancellationToken,
 ) -> Option<Result<M::Item, SandboxError>> {
-    // When no tenant waits: whoever needs one now is first. It is waited for as long as there is an actor.
+    // Tenants come first. The wait lasts as long as the actor.
     let _permit = shutdown.run_until_cancelled(shared.start_gate.admit_background()).await?;
     let deadline = SystemClock.deadline(shared.options.start_timeout);
     let making = shared.source.make(deadline);
@@ -202,7 +202,7 @@ async fn start_item<M: PoolItemFactory>(
     if let Some(made) = shutdown.run_until_cancelled(&mut making).await {
         return Some(made);
     }
-    // What is half made goes some time after its start is dropped; what is made is gone when it was retired.
+    // An item that is still being created is removed some time after its start is dropped; a created one is retired.
     tokio::select! {
         biased;
         made = making => Some(made),

@@ -112,7 +112,7 @@ impl SessionRuntime {
         let encoded =
             encoded(&events).map_err(|error| TreeError::JournalUnavailable { reason: error.to_string() })?;
         journal.call(|journal| journal.create(&key)).await.map_err(to_tree_error)?;
-        // Nobody else knows of it yet, so it is written without a lease.
+        // Nobody else knows the session yet, so it is written without a lease.
         let row = to_row(&SessionOverview::after(&SessionState::default(), &events));
         let first = AppendBatch::new(encoded).with_row(row);
         journal
@@ -228,7 +228,7 @@ impl SessionRuntime {
             error => to_tree_error(error),
         };
         let info = journal.call(|journal| journal.session(key)).await.map_err(error_for)?;
-        // Whoever uses it just now is not interrupted for nothing.
+        // This comes first, so that a user of the session is not interrupted in vain.
         if let Some(expected) = unchanged.filter(|events| *events != info.events) {
             return Err(TreeError::Journal(JournalError::Conflict { expected, found: info.events }));
         }
@@ -315,7 +315,7 @@ impl SessionRuntime {
                 break;
             }
         }
-        // What it owes is submitted no more: it would be there again.
+        // Its pending charges are dropped; otherwise they would create its counters again.
         accounts.remove(tenant);
         journal.call(|journal| journal.delete_tenant(tenant)).await.map_err(to_tree_error)?;
         for session in self.inner.index.all().iter().filter(|session| session.key.tenant == *tenant) {

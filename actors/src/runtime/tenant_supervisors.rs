@@ -63,7 +63,7 @@ impl TenantSupervisors {
         let spec = SupervisorSpec::dynamic(id)
             .capacity(self.capacity)
             .intensity_scope(IntensityScope::PerChild)
-            // Whoever wants such a session again has it started anew.
+            // The next use of such a session starts it again.
             .on_limit(OnLimit::Remove)
             .tenant(tenant.clone());
         let (spec, supervisor) = spec.build();
@@ -85,13 +85,13 @@ impl TenantSupervisors {
         let idle: Vec<TenantId> = idle.map(|known| known.key().clone()).collect();
         let mut ended = 0;
         for tenant in idle {
-            // Whoever does not find it any more has it started behind this, and not before.
+            // A caller that does not find the supervisor any more starts it after this, because of the lock.
             let _one = self.lock(&tenant, deadline).await?;
             if self.supervisors.remove_if(&tenant, is_idle).is_some() {
                 let id = ChildId::new(tenant.as_str())?;
                 match self.partitions.terminate_child(&id, deadline).await {
                     Ok(()) | Err(RequestError::NotFound(_)) => ended += 1,
-                    // It runs on, and is found by whoever wants one started.
+                    // It continues to run, and the next start finds it.
                     Err(error) => return Err(TreeError::Tenant(StartError::Request(error))),
                 }
             }
@@ -101,7 +101,7 @@ impl TenantSupervisors {
 
     /// Stops the tenant's supervisor with all its sessions in order, and forgets it.
     pub(crate) async fn end(&self, tenant: &TenantId, deadline: Deadline) -> Result<(), TreeError> {
-        // Nobody has it started meanwhile.
+        // The lock keeps others from starting it meanwhile.
         let _one = self.lock(tenant, deadline).await?;
         let id = ChildId::new(tenant.as_str())?;
         match self.partitions.terminate_child(&id, deadline).await {

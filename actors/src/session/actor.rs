@@ -78,7 +78,7 @@ impl SessionActor {
         match Self::try_start(&entry, &context).await {
             Ok(actor) => Ok(actor),
             Err(error) => {
-                // What the session cannot help does not count against it.
+                // Failures that are not the session's fault do not count.
                 match &error {
                     SessionError::NotStarted { .. } => entry.revival.set_failure(error.to_string()),
                     _ => entry.revival.forgive_failure(),
@@ -295,8 +295,8 @@ impl Worker for SessionActor {
         if let ConversationOwner::Task(task) = std::mem::replace(&mut self.owner, ConversationOwner::None) {
             task.cancel.cancel();
             task.job.wait().await;
-            // How the errand ended is in a message that is not taken up any more. Where it did not say that all is well, whoever
-            // interrupted the turn is told that this is not known.
+            // The task's last message is not handled any more. If the turn's end was not recorded for certain, the caller that
+            // interrupted the turn learns that this is unknown.
             if task.turn_ended.load(Ordering::Acquire) {
                 reply_all(task.interrupts, &Ok(()));
             }

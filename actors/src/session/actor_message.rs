@@ -51,7 +51,7 @@ impl ReturnableRequest {
 impl Drop for ReturnableRequest {
     fn drop(&mut self) {
         if let Some((message, ReturnChannel(back))) = self.content.take() {
-            // Whoever sent it may have stopped waiting.
+            // The sender may have stopped waiting.
             let _ = back.send(message);
         }
     }
@@ -66,7 +66,7 @@ pub(crate) async fn send_to_self(
     tokio::select! {
         biased;
         () = stopping.cancelled() => {}
-        // Where nobody is there, nobody wants it.
+        // If no actor runs, nobody needs the message.
         _ = address.send_with_deadline(message, Deadline::NEVER) => {}
     }
 }

@@ -250,7 +250,7 @@ impl FinishedCall {
     fn emit(self, key: &SessionKey, redactor: &Redactor, sandbox: &str) {
         let (began, took) = (self.began(), self.took());
         let Self { turn, open: AuditedCall { call, .. }, outcome, output, .. } = self;
-        // What the model chose may hold what it was told.
+        // Texts that the model chose may contain secrets that it was sent.
         let id = redactor.redact(call.id.as_str());
         let name = redactor.redact(&call.name);
         let input = redact_json(redactor, call.input.get());
@@ -284,7 +284,7 @@ const fn outcome_label(outcome: CallOutcome, result: &ToolResult) -> Option<&'st
         (CallOutcome::Finished, _) if result.is_error => "error",
         (CallOutcome::Finished, _) => "ok",
         (CallOutcome::Skipped, _) => return None,
-        // What a later version may add is not known here.
+        // Later versions may add variants.
         _ => "unknown",
     })
 }

@@ -160,10 +160,10 @@ impl ConversationTask {
             Ok(()) => self.drive().await,
             failed => failed,
         };
-        // What came too late for the turn is queued, or goes back to whoever sent it.
+        // Messages that came too late for the turn are queued, or returned to their senders.
         self.inbox.close();
         while let Some(message) = self.inbox.recv().await {
-            // Whoever said it may have seen how the turn ended.
+            // The sender may have seen the end of the turn.
             has_user_input = true;
             match &result {
                 Ok(()) => result = message.submit(&mut self.conversation).await,
@@ -351,7 +351,7 @@ impl ConversationTask {
                 .unwrap_or_default();
         let bytes = estimate(&composed, self.conversation.state().messages(), input);
         match account.check(self.entry.key.session, bytes).await {
-            // What others have reserved may come back before the call, which waits for it.
+            // Reservations of others may be released before the call, which waits for that.
             Ok(()) | Err(ReserveError::TimedOut) => Ok(()),
             Err(ReserveError::QuotaExceeded(exceeded)) => Err(exceeded.into()),
             Err(ReserveError::Journal(error)) => Err(SessionError::Journal { reason: error.to_string() }),

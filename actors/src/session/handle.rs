@@ -90,7 +90,7 @@ impl Session {
     pub async fn attach(&self) -> Result<(), SessionError> {
         let address = self.entry.revive(self.call_deadline()).await?;
         match address.send(ActorMessage::Attached) {
-            // Where it has just ended, the next message starts it.
+            // If the actor has just ended, the next message starts it.
             Ok(()) | Err(SendError::NotRunning(_) | SendError::DeadlinePassed(_)) => Ok(()),
             Err(SendError::Full(_)) => Err(SessionError::overloaded("the session's queue of messages")),
         }
@@ -370,7 +370,7 @@ impl Session {
             }
             message = tokio::select! {
                 biased;
-                // Nobody opened it: the actor was put away, or failed, a moment ago.
+                // Nobody handled it: the actor was passivated, or failed, a moment ago.
                 Ok(message) = returned => message,
                 answer = &mut answer => return answer.unwrap_or(Err(SessionError::Lost)),
                 () = SystemClock.sleep_until(deadline) => return Err(SessionError::DeadlinePassed),

@@ -161,7 +161,7 @@ mod tests {
             serde_json::from_str::<serde_json::Value>(&redacted).unwrap();
         }
         assert!(matches!(redact_json(&redactor, r#"{"a":"b"}"#), Cow::Borrowed(_)));
-        // What is no JSON does no harm.
+        // A text that is not JSON must do no harm.
         for json in ["\"", "\"\\", "\"a", ""] {
             assert_eq!(redact_json(&redactor, json), json);
         }

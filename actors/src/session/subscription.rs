@@ -77,7 +77,7 @@ impl Subscription {
             journal,
             key: Arc::clone(&entry.key),
             entry: Arc::clone(entry),
-            // What is in the ring already is passed by number, previews of the past are not told.
+            // Entries that are in the ring already are skipped by number, and old previews are not shown.
             position: if from_seq < u64::MAX { 0 } else { position },
             complete_from: 0,
             next,

@@ -78,13 +78,13 @@ pub(crate) async fn record_outputs(
     let TurnOutputs { mut files, completeness } = all;
     let redactor = entry.redactor();
     for text in files.iter_mut().flat_map(|file| [&mut file.id, &mut file.name]) {
-        // What lies at such a place is not to be had by the record, which tells no secrets.
+        // A file with a secret in its name cannot be opened by its recorded name, which is redacted.
         if let Cow::Owned(redacted) = redactor.redact(text) {
             *text = redacted;
         }
     }
     if let RecordTrigger::Retry = trigger {
-        // Who looks later goes by less exact dates: what is as an earlier turn left it is no news.
+        // A later listing has less exact dates, so files that an earlier turn left unchanged are skipped.
         let is_changed = |file: &SessionFile| {
             file.digest.is_none()
                 || !record.known.iter().any(|known| {

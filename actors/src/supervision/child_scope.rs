@@ -68,7 +68,7 @@ impl ChildScope {
         node: Arc<Node>,
         teller: oneshot::Sender<Result<(), StartError>>,
     ) {
-        // Whoever asked may not wait any more.
+        // The caller may have stopped waiting.
         let tell = |started| drop(teller.send(started));
         let (root, started) = match Root::start(spec, node).await {
             Ok(begun) => begun,

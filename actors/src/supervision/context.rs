@@ -70,7 +70,7 @@ impl Job {
 
     /// Waits until the work has ended.
     pub async fn wait(self) {
-        // What went wrong in it was said where it went wrong.
+        // A failure of the work was reported where it happened.
         let _ = self.0.await;
     }
 }

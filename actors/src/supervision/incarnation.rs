@@ -156,7 +156,7 @@ impl IncarnationGuard {
             Parent::None { ready } => {
                 self.set_root_status(Status::Running);
                 if let Some(ready) = ready.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                    // Whoever spawned it may have gone; then it is stopped by that.
+                    // The spawner may have gone; then the actor is stopped by that.
                     let _ = ready.send(());
                 }
             }

@@ -73,7 +73,7 @@
 //! # }
 //! ```
 
-// What a caller says and hears.
+// Messages and replies.
 mod address;
 mod backoff;
 mod call;
@@ -93,12 +93,12 @@ mod supervisor_spec;
 mod tree;
 mod worker;
 
-// What a supervisor decides.
+// The decisions of a supervisor.
 mod machine;
 
 mod unwind;
 
-// What runs.
+// The running actors.
 mod actor_slot;
 mod incarnation;
 mod lifecycle_events;

@@ -43,7 +43,7 @@ pub struct MessageMonitor {
 impl Monitor {
     pub(crate) fn of(incarnation: &Arc<Incarnation>) -> Self {
         let (teller, end) = oneshot::channel();
-        // Whoever watched may be gone when it is told.
+        // The watcher may be gone by now.
         let watch = MessageMonitor::of(incarnation, move |down| drop(teller.send(down)));
         Self { watch, end }
     }

@@ -250,7 +250,7 @@ impl SupervisorState {
             },
         );
         entry.incarnation = Some(Arc::clone(&incarnation));
-        // Where this fails, its presence is dropped, and so we hear that it is gone.
+        // If this fails, the guard is dropped, which reports that the incarnation is gone.
         if let Err(error) = entry.spec.factory.spawn(guard, Some(myself.get_cell())).await {
             tracing::debug!(child = ?incarnation, %error, "an actor was not spawned");
         }
@@ -286,7 +286,7 @@ impl SupervisorState {
             ChildStatus::Finished => Status::Finished,
             ChildStatus::Quarantined => Status::Quarantined,
         };
-        // What `spawn` is about to count is told as what it will be.
+        // The incarnation that `spawn` is about to count is reported with its new number.
         let (before, last_exit) = {
             let mut state = entry.node.state();
             (std::mem::replace(&mut state.status, status), state.last_exit.clone())

@@ -150,7 +150,7 @@ impl<W: Worker> WorkerActor<W> {
             return;
         }
         let slot = &self.slot_guard.slot;
-        // Nobody finds the way here any more; whoever found it before holds a permit.
+        // No new sender finds this actor; earlier ones hold a permit.
         slot.detach(self.incarnation());
         if self.context.has_jobs() || self.context.address().queue() > 0 {
             slot.attach(myself.clone(), self.incarnation());
@@ -207,7 +207,7 @@ impl<W: Worker> Actor for WorkerActor<W> {
     }
 
     async fn post_start(&self, myself: ActorRef<Self::Msg>, (): &mut ()) -> Result<(), ActorProcessingErr> {
-        // What an idle actor does not need is not part of its task.
+        // Boxed, so that the task of an idle actor stays small.
         match Box::pin(self.start_worker()).await {
             Ok(worker) => {
                 *self.worker.lock().await = Some(worker);
@@ -250,7 +250,7 @@ impl<W: Worker> Actor for WorkerActor<W> {
 
     async fn post_stop(&self, _: ActorRef<Self::Msg>, (): &mut ()) -> Result<(), ActorProcessingErr> {
         self.slot_guard.slot.detach(self.incarnation());
-        // Whoever was just told something runs before the last words and a drop that may be heavy: Tokio keeps the task
+        // Tasks that were just notified run before `stop` and a drop that may be slow: Tokio keeps the task
         // that was woken last for this thread, and no other thread takes it.
         tokio::task::yield_now().await;
         let worker = self.worker.lock().await.take();

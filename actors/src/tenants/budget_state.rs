@@ -83,7 +83,7 @@ impl BudgetState {
             } else {
                 ShortfallReason::Spent
             };
-            // What is spent counts before what may come back.
+            // Spending counts before reservations that may be released.
             if shortfall.is_none_or(|known| {
                 reason == ShortfallReason::Spent && known.reason != ShortfallReason::Spent
             }) {

@@ -115,7 +115,7 @@ mod tests {
             assert!(left.contains(&&counter_name(resource, Period::Month, at(now - 365))));
             assert!(past.contains(&counter_name(resource, Period::Day, at(now - 63))));
         }
-        // What is left is not past any more tomorrow than today, but for one day.
+        // Tomorrow only one more day is past.
         let left: Vec<String> = left.into_iter().cloned().collect();
         assert!(past_counters(&left, at(now)).is_empty());
         // A tenant that spends something now and then keeps what it spent, however long ago.

@@ -42,7 +42,7 @@ impl PartialUsage {
                 return;
             }
             ModelEvent::Queued => {
-                // What was sent before has failed, and was not shown.
+                // The former attempt failed, and nothing of it was shown.
                 *self = Self::default();
                 return;
             }

@@ -266,7 +266,7 @@ impl TenantAccount {
     ) {
         let charge_fn = self.charge_fn();
         let mut state = self.lock();
-        // What others read just now may have it or not.
+        // Concurrent reads may have seen the charge or not.
         state.budget.settle(session, Spend::default());
         state.budget.charge(session, amount);
         let owes = !charges.is_empty();

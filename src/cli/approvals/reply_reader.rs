@@ -12,10 +12,10 @@ use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
 
 use crate::cli::terminal::Terminal;
 
-/// Where replies come from.
+/// The source of replies.
 pub(crate) trait ReplyReader: Send + Sync {
-    /// Prepares for a question. Returns whether somebody can be asked now. Input that was typed before the question is
-    /// no reply.
+    /// Prepares for a question. Returns whether the user can be asked now. Input that was typed before the question is
+    /// not a reply.
     fn begin_question(&self) -> bool;
 
     /// Prints the prompt, and reads a line.

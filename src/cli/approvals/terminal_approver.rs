@@ -31,7 +31,7 @@ struct ReplyChoices {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ApprovalOutcome {
     Decided(Decision),
-    /// The input ended, or nobody can be asked now: the call keeps waiting.
+    /// The input ended, or nobody can be asked now. The call keeps waiting.
     Undecided,
     /// The user interrupted the question.
     Interrupted,

@@ -1,4 +1,4 @@
-//! What a line of the user means: a message, or a command that begins with `/`.
+//! The meaning of a line of the user: a message, or a command that begins with `/`.
 
 use crate::cli::cli_error::CliError;
 use crate::cli::terminal::printable;

@@ -18,10 +18,10 @@ use crate::cli::chat::text_stream::StreamCleaner;
 use crate::cli::run::{TurnDisplay, describe_call_shortly, human_size, shorten_to, skill_names};
 use crate::cli::terminal::{Style, Terminal};
 
-/// What a line of a tool call has room for behind the call: its duration, and the size of its result.
+/// The width that is reserved after a call on its line: for its duration, and the size of its result.
 const RESULT_WIDTH: usize = 24;
 
-/// The least that is shown of a call.
+/// The minimum width of a call.
 const MIN_CALL_WIDTH: usize = 20;
 
 /// Shows the turns of a chat.
@@ -34,13 +34,13 @@ pub(super) struct ChatDisplay {
     /// Previews were lost, so text is shown when it is recorded.
     has_gap: bool,
     cleaner: StreamCleaner,
-    /// Where the cursor is.
+    /// The line at which the cursor is.
     line: OpenLine,
     /// The running calls.
     calls: HashMap<String, RunningCall>,
 }
 
-/// What reads standard output.
+/// The kind of standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OutputKind {
     /// A terminal, which gets clean text.

@@ -14,7 +14,7 @@ pub(super) struct ChatModel {
     current: NamedModel,
     /// The model that the chat began with.
     first: NamedModel,
-    /// Whether what the first model says is recorded, which what another one says is not.
+    /// Whether the responses of the first model are recorded. Those of other models are not.
     recording: RecordingState,
     /// Returns the models that the first one's service used without a known price.
     first_price_check: Option<PriceCheck>,
@@ -47,7 +47,7 @@ impl ChatModel {
         &self.current.label
     }
 
-    /// Lets another model answer from the next message on. The session keeps its model if that fails.
+    /// Uses another model from the next message on. The session keeps its model if that fails.
     pub(super) async fn change(
         &mut self,
         name: &str,
@@ -65,8 +65,8 @@ impl ChatModel {
         Ok(())
     }
 
-    /// Takes the model from the session, which is another one now. Where that model cannot be called, or is not recorded, the
-    /// session gets the first one. Returns whether another model answers than before.
+    /// Reads the session's model, which has changed. If that model cannot be called, or is not recorded, the session
+    /// gets the first one. Returns whether the model differs from the one before.
     pub(super) async fn refresh(
         &mut self,
         opened: &CommandSession,
@@ -116,7 +116,7 @@ impl ChatModel {
         Ok(NamedModel { name: name.to_owned(), label: selected.await?.label })
     }
 
-    /// Counts the models of answers that cost nothing. The first model's client knows its own.
+    /// Counts the models of free responses. The first model's client does this itself.
     pub(super) fn count_unpriced(
         &mut self,
         models: BTreeSet<Option<String>>,

@@ -24,7 +24,7 @@ use crate::cli::sessions::{ResumeAction, ResumePlan, ResumeRequest, prepare_resu
 use crate::cli::signals::Signals;
 use crate::cli::terminal::{Style, Terminal};
 
-/// The width of what stands before a message, and of the end of a line.
+/// The width of the text before a message, and of the end of a line.
 const LABEL_WIDTH: usize = 16;
 
 /// Runs the command, and prints an error if that fails.
@@ -41,7 +41,7 @@ pub(crate) async fn chat(
     })
 }
 
-/// What a conversation begins with.
+/// How a conversation starts.
 struct ChatStart {
     /// A resumed session.
     opened: Option<CommandSession>,
@@ -53,12 +53,12 @@ struct ChatStart {
     summary: TurnSummary,
     model: NamedModel,
     skills: Vec<Arc<Skill>>,
-    /// What the user said before.
+    /// The former messages of the user.
     history: Vec<String>,
     origin: SessionOrigin,
 }
 
-/// Where the session comes from.
+/// The origin of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SessionOrigin {
     New,
@@ -149,7 +149,7 @@ async fn converse(
     finish_recording(recorder.as_deref(), Ok(exit), terminal)
 }
 
-/// Who decides on tool calls: the person at the terminal, if there is one who sees the questions.
+/// The approver of tool calls: the person at the terminal, if there is one who sees the questions.
 fn approver(
     kind: InputKind,
     input: &Arc<LineInput>,
@@ -243,7 +243,7 @@ fn user_text(event: &SessionEvent) -> Option<String> {
     }
 }
 
-/// Prints how the conversation stands.
+/// Prints the last question and answer.
 fn print_last_exchange(question: Option<&String>, answer: &str, terminal: &Terminal) {
     let Some(question) = question else { return };
     let room = terminal.columns().saturating_sub(LABEL_WIDTH).max(LABEL_WIDTH);

@@ -1,6 +1,6 @@
 //! The conversation of `conjure chat`: reads a line, runs the turn or the command, and reads the next line.
 //!
-//! State: what the next message brings along, and the first failure. All else is in the session.
+//! State: the attachments of the next message, and the first failure. Everything else is in the session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub(super) struct ChatConversation<'a> {
     pub(super) attached: Vec<String>,
     /// Whether a message was sent.
     pub(super) has_turns: bool,
-    /// The exit status of the first failure where nobody sits at a terminal.
+    /// The exit status of the first failure, if standard input is not a terminal.
     pub(super) first_failure: Option<ExitStatus>,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct ConversationEnd {
     pub(super) wait: ShutdownWait,
 }
 
-/// What follows.
+/// The next step.
 enum NextStep {
     /// The next line.
     Read,
@@ -84,8 +84,8 @@ impl ChatConversation<'_> {
         self.model
     }
 
-    /// Runs the turns that are under way, then those that the user wants, until the user leaves.
-    /// The change of the model follows the turns that are under way.
+    /// Runs the turns that are under way, then the user's turns, until the user leaves. The change of the model follows
+    /// the turns that are under way.
     pub(super) async fn run(
         &mut self,
         first: Vec<TurnCommand>,
@@ -162,8 +162,8 @@ impl ChatConversation<'_> {
         }
     }
 
-    /// What becomes of a signal while the line editor reads. The terminal sends none then, so Ctrl-C came right after the
-    /// line, which is not sent. `None` if no line follows: another program has sent the signal.
+    /// Handles a signal while the line editor reads. The terminal sends none then, so Ctrl-C came right after the line,
+    /// which is not sent. `None` if no line follows, because another program sent the signal.
     async fn interrupted_line(&self, input: &LineInput) -> Option<InputLine> {
         let line = tokio::time::timeout(LATE_INTERRUPT, input.next_line()).await.ok()?;
         let InputLine::Text(_) = line else { return Some(line) };
@@ -317,13 +317,13 @@ impl ChatConversation<'_> {
         }
     }
 
-    /// Reports a failure. The conversation may go on.
+    /// Reports a failure. The conversation can continue.
     fn fail(&mut self, failure: &CliError) {
         self.terminal.error(failure);
         self.first_failure.get_or_insert(failure.exit);
     }
 
-    /// The exit status where the user leaves.
+    /// The exit status when the user leaves.
     fn exit(&self) -> ExitStatus {
         match self.first_failure {
             // The user has seen it.

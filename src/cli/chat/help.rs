@@ -5,25 +5,25 @@ use std::fmt::Write as _;
 use crate::cli::chat::chat_command::{Argument, COMMANDS};
 use crate::cli::cli_error::CliError;
 
-/// What is said where somebody sits at the terminal, before the first prompt.
+/// The text before the first prompt at a terminal.
 pub(super) const WELCOME: &str =
     "write a message; `/help` lists the commands, Ctrl-C interrupts, Ctrl-D leaves";
 
-/// What is said when a turn is interrupted at a terminal, which has shown `^C`.
+/// The text when a turn is interrupted at a terminal, which has shown `^C`.
 pub(super) const INTERRUPT_NOTE: &str =
     " interrupting what runs (Ctrl-C again does not wait for it, and leaves)";
 
-/// The same where nobody sits at a terminal.
+/// The text when a turn is interrupted without a terminal.
 pub(super) const PIPE_INTERRUPT_NOTE: &str =
     "interrupted: ending what was started (a second signal does not wait for it)";
 
-/// What is said when Ctrl-C is pressed at an empty prompt.
+/// The text when Ctrl-C is pressed at an empty prompt.
 pub(super) const LEAVE_NOTE: &str = "Ctrl-C again leaves, as do Ctrl-D and `/quit`";
 
-/// What is said at the end of every model's turn that somebody interrupted.
+/// The text at the end of an interrupted turn.
 pub(super) const INTERRUPTED_NOTE: &str = "interrupted; what was said so far is kept";
 
-/// What is said when a line is interrupted before its turn begins.
+/// The text when a line is interrupted before its turn begins.
 pub(super) const NOT_SENT_NOTE: &str = "interrupted; the line was not sent";
 
 /// The text of `/help`.
@@ -43,7 +43,7 @@ pub(super) fn command_list() -> String {
     text
 }
 
-/// The error where no model is chosen, with what can be done about it.
+/// The error if no model is chosen, with a hint.
 pub(super) fn no_model_error() -> CliError {
     CliError::usage("no model is chosen, and a chat needs one").with_hint(NO_MODEL_HELP)
 }

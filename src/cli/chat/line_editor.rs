@@ -25,7 +25,7 @@ pub(super) struct LineEditor {
     line_is_empty: Arc<AtomicBool>,
 }
 
-/// What the user did at a prompt.
+/// The user's action at a prompt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum EditedLine {
     /// A line. A pasted one may contain line ends.
@@ -34,14 +34,14 @@ pub(super) enum EditedLine {
     Interrupted,
     /// Ctrl-C in a line, which is discarded.
     Discarded,
-    /// Ctrl-D at an empty line, or the terminal is gone.
+    /// Ctrl-D at an empty line, or the terminal was closed.
     Closed,
     /// The terminal cannot be used.
     Failed(String),
 }
 
 impl LineEditor {
-    /// An editor for messages, with these lines as its history. Fails where standard input cannot be used.
+    /// An editor for messages, with these lines as its history. Fails if standard input cannot be used.
     pub(super) fn for_messages(history: &[String]) -> Result<Self, String> {
         let mut editor = Self::with_completion(Completion::Commands)?;
         for line in history {
@@ -50,7 +50,7 @@ impl LineEditor {
         Ok(editor)
     }
 
-    /// An editor for the reply to a question: it has no history, and nothing that was typed before.
+    /// An editor for the reply to a question. It has no history, and discards what was typed before.
     pub(super) fn for_reply() -> Result<Self, String> {
         Self::with_completion(Completion::None)
     }

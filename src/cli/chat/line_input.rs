@@ -1,7 +1,7 @@
 //! The lines of the user: from a line editor at a terminal, or plain lines of standard input.
 //!
-//! State: the read under way. A read that nobody waits for any more stays, and the next wait is for its line: no line is
-//! lost. It ends with the process. What it changed at the terminal is put back when this is dropped.
+//! State: the running read. If nobody waits for it any more, it stays, and the next call waits for its line, so no line
+//! is lost. It ends with the process. Changes of the terminal's mode are undone when this is dropped.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ use crate::cli::cli_error::CliError;
 use crate::cli::run::MAX_INPUT_BYTES;
 use crate::cli::terminal::{Style, Terminal};
 
-/// What the user types to.
+/// The prompt.
 const PROMPT: &str = "> ";
 
 /// Terminals that cannot move the cursor.
@@ -28,7 +28,7 @@ const TERMINALS_WITHOUT_EDITING: [&str; 3] = ["dumb", "cons25", "emacs"];
 /// Ends the bracketed paste that the line editor asks a terminal for.
 const END_BRACKETED_PASTE: &[u8] = b"\x1b[?2004l\r\n";
 
-/// Who writes the lines.
+/// Who types the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InputKind {
     /// A person at a terminal on which lines can be edited.
@@ -39,7 +39,7 @@ pub(super) enum InputKind {
     Pipe,
 }
 
-/// A line of the user, or what came instead.
+/// A line of the user, or another event.
 #[derive(Debug)]
 pub(super) enum InputLine {
     Text(String),
@@ -79,7 +79,7 @@ impl InputKind {
         }
     }
 
-    /// Whether somebody sits at a terminal.
+    /// Whether a person types at a terminal.
     pub(super) const fn is_person(self) -> bool {
         matches!(self, Self::Editor | Self::PlainTerminal)
     }
@@ -106,7 +106,7 @@ impl LineInput {
         })
     }
 
-    /// Reads the next line. Cancel safe: a line that nobody waited for is the next one.
+    /// Reads the next line. Cancel safe: a line that arrives later is the next one.
     pub(super) async fn next_line(&self) -> InputLine {
         let mut reading = self.reading.lock().await;
         if self.kind == InputKind::PlainTerminal {

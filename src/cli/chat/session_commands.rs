@@ -22,7 +22,7 @@ use crate::cli::terminal::{Terminal, printable};
 /// The most files that are listed.
 const MAX_LISTED: usize = 50;
 
-/// What an export that is read as events ends with.
+/// The extension of an export as events.
 const EVENTS_EXTENSION: &str = "jsonl";
 
 /// Lists the skills of the session; `known` are those whose descriptions are known.

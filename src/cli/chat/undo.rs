@@ -1,6 +1,6 @@
-//! `/undo`: takes the last message back.
+//! `/undo`: removes the last message.
 //!
-//! The chat goes on in a fork of the session before that message. The session itself stays as it is, so nothing is lost.
+//! The chat continues in a fork of the session before that message. The session itself stays, so nothing is lost.
 
 use conjure::session::{ForkError, ForkPoint, SessionWorkspace};
 use conjure::{RuntimeError, SessionId};
@@ -10,15 +10,15 @@ use crate::cli::command_runtime::{CommandRuntime, Persistence};
 use crate::cli::run::CommandSession;
 use crate::cli::terminal::{Style, Terminal};
 
-/// What was taken back.
+/// The removed message.
 #[derive(Debug)]
 pub(super) struct UndoneMessage {
     /// The session with the message.
     original: SessionId,
 }
 
-/// Goes on in a fork of the session before its last message, with a copy of its workspace. If the future is dropped, the
-/// session is the one before.
+/// Continues in a fork of the session before its last message, with a copy of its workspace. If the future is dropped,
+/// the session is the one before.
 pub(super) async fn undo(opened: &mut CommandSession) -> Result<UndoneMessage, CliError> {
     let (runtime, tenant, original) = (&opened.host.runtime, &opened.host.tenant, opened.session.id());
     let forked = runtime.fork(tenant, original, ForkPoint::BeforeLastMessage).await;

@@ -329,7 +329,7 @@ pub(crate) struct Closing {
     /// What all turns used.
     pub(crate) usage: Usage,
     pub(crate) price_check: Option<PriceCheck>,
-    /// The command that goes on with the session.
+    /// The command that continues the session.
     pub(crate) resume_command: String,
 }
 

@@ -54,19 +54,19 @@ pub(crate) struct TurnFollower<'a> {
     pub(crate) approver: Option<&'a Arc<TerminalApprover>>,
     /// Why this command interrupted the turn.
     pub(crate) cause: Option<AbortCause>,
-    /// What the user is told when a signal interrupts the turn.
+    /// The note for the user when a signal interrupts the turn.
     pub(crate) interrupt_note: &'static str,
 }
 
-/// What a run says when a signal interrupts it.
+/// The note of a run when a signal interrupts it.
 pub(crate) const RUN_INTERRUPT_NOTE: &str =
     "interrupted: ending what was started (a second signal does not wait for it)";
 
-/// What became of a question.
+/// The end of a question.
 enum QuestionEnd {
     /// The decision on this call was sent.
     Sent(CallId),
-    /// Nothing was decided: the calls keep waiting.
+    /// Nothing was decided. The calls keep waiting.
     Undecided,
     /// The user interrupts the turn.
     Interrupted,

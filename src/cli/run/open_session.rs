@@ -1,5 +1,5 @@
-//! Opens a new session for a command. Errors are reported before anything has happened, and a session that was opened
-//! is deleted then.
+//! Opens a new session for a command. Errors are reported before anything has happened; then an opened session is
+//! deleted.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -13,7 +13,7 @@ use crate::cli::terminal::{Terminal, printable};
 /// More than any model reads at once. Larger content belongs into a file for tools.
 pub(crate) const MAX_INPUT_BYTES: usize = 4 * 1024 * 1024;
 
-/// When the user is told that standard input is awaited.
+/// How long to wait before the user is told that standard input is awaited.
 const NOTICE_AFTER: Duration = Duration::from_secs(2);
 
 /// Checks the prompt.

@@ -109,7 +109,7 @@ impl RunResult {
     }
 }
 
-/// The error if nobody decided on this call.
+/// The error for a call on which nobody decided.
 fn awaiting_approval(call: &ToolCall) -> CliError {
     let told = format!("a call of `{}` waits for a person, and nobody decided", printable(&call.name));
     CliError::new(ExitStatus::AwaitingApproval, told)

@@ -89,7 +89,7 @@ pub(super) async fn resume(
     opened.run_turns(commands, recording, options, &mut signals, terminal).await
 }
 
-/// Loads the session and starts it. An unfinished turn goes on.
+/// Loads the session and starts it. An unfinished turn continues.
 pub(crate) async fn prepare_resume(
     request: &Arc<ResumeRequest>,
     config: &Config,

@@ -110,7 +110,7 @@ fn a_share_is_a_limit_while_there_is_room() {
     assert_eq!(scheduler.request(&tenant(2)), AdmissionDecision::Refused);
 }
 
-/// What spares are made with: whatever the names and shares of tenants are.
+/// Background work, whatever the names and shares of tenants are.
 #[test]
 fn the_house_has_what_no_tenant_waits_for_and_no_tenant_has_its_name() {
     let mut scheduler = FairScheduler::new(1, share(1, 9, 2));

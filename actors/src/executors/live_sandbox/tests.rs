@@ -79,7 +79,7 @@ impl Executor for Counting {
     }
 }
 
-/// A berth with an executor, and its occupant.
+/// A slot with an executor, and its live sandbox.
 fn slot(idle_policy: IdlePolicy) -> (SandboxSlot, Arc<Counting>, Arc<LiveSandbox>) {
     let (slot, counting) = (SandboxSlot::new(None, Arc::default(), None), Arc::<Counting>::default());
     let sandbox = slot.set(Arc::clone(&counting) as _, SandboxUsage::new(idle_policy));

@@ -147,7 +147,7 @@ async fn send_to_registry(registry: &LazyRegistry, deps: &RegistryDeps, request:
         Ok(address) => {
             let until = request.deadline();
             if let Err(error) = address.send_with_deadline(request, until).await {
-                // Where it has just ended, the request may be sent again.
+                // If the registry has just ended, the request may be sent again.
                 error.into_message().reject(SessionError::overloaded("the registry of artifacts"));
             }
         }

@@ -86,7 +86,7 @@ impl SessionActor {
         entry.observer.on_components(&components.redactor, components.executor.as_deref());
         entry.observer.observe(conversation.state(), conversation.seq(), TurnActivity::Idle);
 
-        // Whoever had it started has a message for it.
+        // The caller that started the session has a message for it.
         let starters = Arc::clone(entry);
         context.spawn(async move { starters.revival.wait_callers_done().await }).detach();
 

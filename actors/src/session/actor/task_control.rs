@@ -131,7 +131,7 @@ impl SessionActor {
                 return Ok(Flow::Continue);
             }
             TaskOutcome::Crashed(reason) => {
-                // Whoever waits is told that their message was lost.
+                // The waiting callers learn that their messages were lost.
                 self.entry.revival.set_failure(reason.clone());
                 return Err(reason.into());
             }
@@ -144,7 +144,7 @@ impl SessionActor {
         self.owner = ConversationOwner::Actor(conversation);
         self.update_pins(context);
         if has_turn && !replies.is_empty() {
-            // The errand did not drive the turn, which waits for a person, or it came to that before it saw the interruption.
+            // The task did not drive the turn, which waits for a person, or the turn began to wait before the interruption.
             self.spawn_task(TaskCommand::Interrupt { replies }, context);
             return Ok(Flow::Continue);
         }
@@ -160,7 +160,7 @@ impl SessionActor {
                 return Ok(Flow::Stop);
             }
         }
-        // What waits for the tenant's budget is tried again when that changes, or with the next message; what waits for somebody, with that.
+        // Messages that wait for the budget are tried again when it changes, or with the next message; those that wait for a decision, after it.
         if !hold_queue {
             self.resume(Queued::Begins, context);
         }

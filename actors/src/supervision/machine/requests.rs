@@ -60,7 +60,7 @@ impl Machine {
         };
         let final_state = match child.phase {
             Phase::Final(final_state) => final_state,
-            // Somebody else wants it, too, and its start is not over.
+            // Another caller wants it as well, and its start has not ended.
             Phase::Waiting | Phase::Starting if child.start_cause.is_some() => {
                 return self.await_start(key, request, StartRequester::Later);
             }

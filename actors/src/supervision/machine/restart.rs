@@ -55,7 +55,7 @@ impl Machine {
         };
         let never_up = child.up_since.is_none();
         match child.start_cause.filter(|_| never_up) {
-            // The first start: whoever asked for it is told, and that is not a restart.
+            // The first start: its caller gets the error, and this is no restart.
             Some(StartCause::Boot) if self.phase == SupervisorPhase::Starting => {
                 return RestartDecision::GiveUp(StopCause::StartFailed(key));
             }

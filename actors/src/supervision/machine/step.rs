@@ -176,7 +176,7 @@ impl Machine {
     fn reply_to_start_callers(&self, key: ChildKey) -> RequestReply {
         match (self.phase, self.children.get(&key).map(|child| &**child)) {
             (SupervisorPhase::Stopping(_), _) => RequestReply::ShuttingDown,
-            // Its end was its own: whoever waited for its start learns how it failed.
+            // It ended by itself: the callers that waited for its start get the error.
             (_, Some(Child { phase: Phase::Leaving { stop_requested: StopRequested::No, .. }, .. })) => {
                 RequestReply::StartFailed { key }
             }

@@ -117,7 +117,7 @@ impl World {
                 self.budget.charge(session, amount(used));
                 State::Idle
             }
-            // Whoever dies between the commit and the news leaves no news.
+            // A process that dies between the commit and the report leaves no report.
             (State::Calling(..) | State::Answered(..) | State::Committed(..), Op::Fail) => {
                 assert!(self.budget.release(session));
                 State::Idle
@@ -165,7 +165,7 @@ impl World {
                     read.iter().zip(&all).any(|(read, (_, limit))| read + tokens > *limit || *limit == 0);
                 match shortfall.reason {
                     ShortfallReason::Spent => assert!(spent_out, "it was refused for no reason"),
-                    // Whoever reads again sees it as it is.
+                    // Reading again shows the true amount.
                     ShortfallReason::ChangedWhileReading => {
                         assert_ne!(self.budget.mark(), BudgetState::default().mark())
                     }
@@ -177,7 +177,7 @@ impl World {
     }
 }
 
-/// The same cases every time. After a change to the purse, run more of them with another seed.
+/// The same cases every time. After a change to the budget, run more of them with another seed.
 fn campaign() -> ProptestConfig {
     ProptestConfig { rng_seed: RngSeed::Fixed(1), ..ProptestConfig::with_cases(512) }
 }
