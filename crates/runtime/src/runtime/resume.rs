@@ -5,12 +5,12 @@
 //!
 //! State: none. What was not resumed is found again by the next start.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use conjure_actors::session::SessionError;
 use conjure_base::{Clock as _, Deadline, SystemClock};
-use conjure_journal::{RowStatus, SessionKey};
+use conjure_journal::{ListCursor, RowStatus, SessionKey};
 use futures_util::{StreamExt as _, stream};
 
 use crate::runtime::error::RuntimeError;
@@ -60,8 +60,11 @@ impl Runtime {
     ///
     /// If the journal cannot be read. What was started before goes on.
     pub async fn resume_unfinished(&self, deadline: Deadline) -> Result<ResumeReport, RuntimeError> {
-        let mut report = ResumeReport::default();
-        let mut later = self.resume_all(&mut report).await?;
+        let (mut report, mut later) = (ResumeReport::default(), Vec::new());
+        let mut next = self.resume_page(None, &mut report, &mut later).await?;
+        while next.is_some() {
+            next = self.resume_page(next, &mut report, &mut later).await?;
+        }
         while !later.is_empty() {
             if SystemClock.remaining(deadline) <= PAUSE {
                 report.failed.append(&mut later);
@@ -76,7 +79,7 @@ impl Runtime {
 
     /// Resumes them in the background, for as long as the runtime is not dropped or shut down.
     pub(super) fn spawn_resume(&self) {
-        let runtime = std::sync::Arc::downgrade(&self.inner);
+        let runtime = Arc::downgrade(&self.inner);
         self.inner.tasks.spawn(async move {
             if let Err(error) = resume_in_background(runtime).await {
                 tracing::error!(%error, "the sessions that were interrupted are not resumed");
@@ -84,21 +87,16 @@ impl Runtime {
         });
     }
 
-    /// One attempt at all of them. Returns those for which there was no room.
-    async fn resume_all(
+    /// One attempt at a page of them. Adds those for which there was no room to `later`, and returns the next page.
+    async fn resume_page(
         &self,
+        after: Option<ListCursor>,
         report: &mut ResumeReport,
-    ) -> Result<Vec<(SessionKey, RuntimeError)>, RuntimeError> {
-        let reader = self.session_reader().await?;
-        let (mut later, mut after) = (Vec::new(), None);
-        loop {
-            let page = reader.journal().running_sessions(after, PAGE).await?;
-            later.extend(self.resume_keys(page.sessions, report).await?);
-            after = page.next;
-            if after.is_none() {
-                return Ok(later);
-            }
-        }
+        later: &mut Vec<(SessionKey, RuntimeError)>,
+    ) -> Result<Option<ListCursor>, RuntimeError> {
+        let page = self.session_reader().await?.journal().running_sessions(after, PAGE).await?;
+        later.extend(self.resume_keys(page.sessions, report).await?);
+        Ok(page.next)
     }
 
     /// One attempt at these. Returns those for which there was no room.
@@ -169,22 +167,23 @@ impl Runtime {
     }
 }
 
-/// Resumes all of them, and tries those again for which there was no room.
+/// Resumes all of them, and tries those again for which there was no room. Between two steps the runtime may be dropped.
 async fn resume_in_background(runtime: Weak<RuntimeInner>) -> Result<(), RuntimeError> {
-    // Between two attempts the runtime may be dropped.
     let upgrade = || runtime.upgrade().map(|inner| Runtime { inner });
-    let mut report = ResumeReport::default();
-    let mut later = match upgrade() {
-        Some(runtime) => runtime.resume_all(&mut report).await?,
-        None => return Ok(()),
-    };
+    let (mut report, mut later) = (ResumeReport::default(), Vec::new());
+    let mut after = None;
+    loop {
+        let Some(runtime) = upgrade() else { return Ok(()) };
+        after = runtime.resume_page(after, &mut report, &mut later).await?;
+        if after.is_none() {
+            break;
+        }
+    }
     while !later.is_empty() {
         SystemClock.sleep_until(SystemClock.deadline(PAUSE)).await;
+        let Some(runtime) = upgrade() else { return Ok(()) };
         let keys = later.into_iter().map(|(key, _)| key).collect();
-        later = match upgrade() {
-            Some(runtime) => runtime.resume_keys(keys, &mut report).await?,
-            None => return Ok(()),
-        };
+        later = runtime.resume_keys(keys, &mut report).await?;
     }
     let ResumeReport { resumed, held, failed } = report;
     let (resumed, held, failed) = (resumed.len(), held.len(), failed.len());
