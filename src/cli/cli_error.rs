@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use conjure::config::ConfigError;
 use conjure::journal::JournalErrorKind;
 use conjure::model::{ApiErrorKind, ModelErrorKind};
+use conjure::sandbox::SandboxErrorKind;
 use conjure::{Error, ErrorKind, ModelError, RuntimeError, SessionError};
 
 /// The exit status of the command. Scripts rely on the codes.
@@ -115,7 +116,7 @@ impl From<RuntimeError> for CliError {
         let hint = error.hint();
         let (message, exit, hint) = match error {
             RuntimeError::Session(error) => return error.into(),
-            RuntimeError::Sandbox(error) => return crate::cli::run::sandbox_error(error),
+            RuntimeError::Sandbox(error) => return sandbox_error(error),
             RuntimeError::NotFound { .. } => {
                 (error.to_string(), ExitStatus::Usage, Some("`conjure sessions list` lists them".to_owned()))
             }
@@ -196,4 +197,16 @@ impl From<conjure::sandbox::ImageError> for CliError {
         };
         Self { exit, message: error.to_string(), hint: error.hint().map(str::to_owned) }
     }
+}
+
+/// The error if there is no sandbox.
+pub(crate) fn sandbox_error(error: Error) -> CliError {
+    // Refused before an attempt: the configuration asks for what the sandbox cannot do.
+    let is_refused = match &error {
+        Error::Container { source: None, .. } => true,
+        Error::Container { source: Some(source), .. } => source.kind() == SandboxErrorKind::NotEnforced,
+        _ => false,
+    };
+    let failure = CliError::from(error).with_hint("`conjure doctor` says what this machine offers");
+    if is_refused { CliError { exit: ExitStatus::Usage, hint: None, ..failure } } else { failure }
 }

@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use conjure_base::{Clock, Deadline, SystemClock, TenantId};
+use conjure_base::{Clock, Deadline, SystemClock, TenantId, lock};
 use metrics::{counter, gauge};
 use tokio::sync::oneshot;
 
@@ -246,7 +246,7 @@ impl AdmissionGate {
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, GateState> {
         // Every change of the state is whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Reports the load as metrics. It runs under the lock, so the last report is the true one.

@@ -2,9 +2,10 @@
 //!
 //! It is stored beside the actor, so it survives the actor's crash.
 
+use conjure_base::lock;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use conjure_skill::{Catalog, DiscoveryLimits, LinkPolicy, Mode, Reload, Reloader, Scope, Skill};
 use tokio::sync::watch;
@@ -94,7 +95,7 @@ impl CatalogEntry {
     }
 
     fn reloader(&self) -> MutexGuard<'_, Option<Reloader>> {
-        self.reloader.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.reloader)
     }
 }
 

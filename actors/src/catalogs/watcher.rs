@@ -2,12 +2,13 @@
 //!
 //! Each incarnation of the actor has one `inotify` instance, which ends with it.
 
+use conjure_base::lock;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
@@ -64,7 +65,7 @@ impl Watcher {
     }
 
     fn watched(&self) -> MutexGuard<'_, WatchTable> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.watched)
     }
 
     /// Watches exactly these directories for a catalog. Missing ones are skipped, because a directory above them is

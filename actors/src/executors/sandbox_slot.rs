@@ -1,8 +1,9 @@
 //! The slot of a session's sandbox, over all replacements. Calls read it; the sandbox's actor fills and clears it.
 
+use conjure_base::lock;
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 #[cfg(target_os = "linux")]
 use conjure_sandbox::{ContentDir, ContentItem};
@@ -104,7 +105,7 @@ impl SandboxSlot {
     }
 
     fn state(&self) -> MutexGuard<'_, SlotState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Marks the current sandbox as in use, if there is one that has not ended. It may be paused.

@@ -8,10 +8,10 @@
 //!
 //! State: the number of users, and whether the sandbox is paused, in memory. It ends with the sandbox.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use conjure_base::{Clock, Deadline, SystemClock};
+use conjure_base::{Clock, Deadline, SystemClock, lock};
 use tokio::sync::Notify;
 
 /// A sandbox is not idle before its first call for this long, because the caller that had it created is on its way.
@@ -113,7 +113,7 @@ impl SandboxUsage {
     }
 
     fn state(&self) -> MutexGuard<'_, UsageState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Whether the sandbox can no longer be used.

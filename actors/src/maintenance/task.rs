@@ -1,9 +1,9 @@
 //! A maintenance task, and its status.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use conjure_base::{Clock as _, Deadline, SystemClock, Timestamp};
+use conjure_base::{Clock as _, Deadline, SystemClock, Timestamp, lock};
 use futures_util::future::BoxFuture;
 
 use crate::supervision::Failure;
@@ -72,7 +72,7 @@ impl StatusBoard {
     }
 
     pub(super) fn entries(&self) -> MutexGuard<'_, Vec<TaskStatus>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.entries)
     }
 
     /// Records the end of a run of the task at this index.

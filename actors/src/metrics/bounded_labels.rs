@@ -1,7 +1,8 @@
 //! Values of a label, with a limit on how many are distinguished.
 
+use conjure_base::lock;
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A label value as recorders take it. Cloning is cheap.
 pub(crate) type Label = Arc<str>;
@@ -26,7 +27,7 @@ impl BoundedLabels {
 
     /// The label of this value. A new value gets its own label if there is room.
     pub(crate) fn get_or_add(&self, value: &str) -> Label {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.known);
         if let Some(label) = known.get(value) {
             return Arc::clone(label);
         }
@@ -40,7 +41,7 @@ impl BoundedLabels {
 
     /// The label of this value, without adding it.
     pub(crate) fn get(&self, value: &str) -> Label {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock(&self.known);
         Arc::clone(known.get(value).unwrap_or(&self.other))
     }
 }

@@ -3,9 +3,9 @@
 //! State: the start times of the running turn and model call, in memory. After a crash they are unknown; then the end
 //! is counted without a duration.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use conjure_base::{TenantId, Timestamp};
+use conjure_base::{TenantId, Timestamp, lock};
 use conjure_conversation::{ApiErrorKind, Event, EventKind, ModelErrorKind, TurnStop, Usage};
 use metrics::{counter, histogram};
 
@@ -33,7 +33,7 @@ impl SessionMetrics {
 
     /// This event was recorded.
     pub(crate) fn on_recorded(&self, event: &Event) {
-        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut started = lock(&self.started);
         match &event.kind {
             EventKind::TurnStarted { .. } => started.turn = Some(event.at),
             EventKind::ModelCallStarted { .. } => started.model_call = Some(event.at),

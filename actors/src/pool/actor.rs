@@ -5,10 +5,10 @@
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::{Clock as _, Deadline, SystemClock};
+use conjure_base::{Clock as _, Deadline, SystemClock, lock};
 use conjure_sandbox::{SandboxError, SandboxErrorKind};
 use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
@@ -101,7 +101,7 @@ impl<M: PoolItemFactory> PoolActor<M> {
     fn failed(&mut self, error: &SandboxError) {
         let PoolShared { ready_items, name, .. } = &*self.shared;
         ready_items.metrics.count(PoolEvent::Failed);
-        *ready_items.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+        *lock(&ready_items.failure) = Some(error.to_string());
         if error.kind() == SandboxErrorKind::Unsupported {
             tracing::warn!(pool = %name, %error, "there are no warm sandboxes");
             self.machine.impossible();

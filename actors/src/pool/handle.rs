@@ -1,9 +1,9 @@
 //! The spec of a pool, and its handle.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use conjure_base::{Deadline, TenantId};
+use conjure_base::{Deadline, TenantId, lock};
 use conjure_sandbox::{SandboxError, SandboxErrorKind};
 
 use super::actor::PoolActor;
@@ -123,7 +123,7 @@ impl<M: PoolItemFactory> Pool<M> {
             died: metrics.count_of(PoolEvent::Died),
             retired: metrics.count_of(PoolEvent::Retired),
             failed: metrics.count_of(PoolEvent::Failed),
-            last_failure: ready_items.failure.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            last_failure: lock(&ready_items.failure).clone(),
         }
     }
 }

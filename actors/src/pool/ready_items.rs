@@ -2,9 +2,10 @@
 //!
 //! State: the items, in memory.
 
+use conjure_base::lock;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use tokio_util::sync::CancellationToken;
 
@@ -36,7 +37,7 @@ impl<S> ReadyItems<S> {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<ReadyItem<S>>> {
-        self.items.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.items)
     }
 
     /// Adds an item. The token is cancelled when the item is no longer here.

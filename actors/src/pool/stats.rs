@@ -2,8 +2,9 @@
 //!
 //! State: the counts, over all incarnations of the pool's actor.
 
+use conjure_base::lock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use metrics::{Gauge, SharedString, counter, gauge};
 
@@ -91,7 +92,7 @@ impl PoolMetrics {
 
     /// Reports the number of ready items. Calls must not overlap.
     pub(super) fn set_ready(&self, count: usize) {
-        let mut reported = self.reported_ready.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reported = lock(&self.reported_ready);
         reported.set(count, || gauge!(names::POOL_READY, "pool" => self.pool.clone()));
     }
 

@@ -3,9 +3,9 @@
 //! State: the locks in use, in memory. A tenant that nobody starts or stops has none.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
-use conjure_base::{Clock as _, Deadline, SystemClock, TenantId};
+use conjure_base::{Clock as _, Deadline, SystemClock, TenantId, lock};
 use tokio::sync::OwnedMutexGuard;
 
 /// One lock for each tenant.
@@ -27,7 +27,7 @@ impl TenantLocks {
 
     fn of(&self, tenant: &TenantId) -> Arc<tokio::sync::Mutex<()>> {
         // Every change of the map is whole.
-        let mut locked = self.locked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut locked = lock(&self.locked);
         if let Some(lock) = locked.get(tenant).and_then(Weak::upgrade) {
             return lock;
         }

@@ -1,6 +1,7 @@
 //! The slot that an actor's incarnations occupy one after another, so that its address stays valid over restarts.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use conjure_base::lock;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use ractor::{ActorRef, Message};
 
@@ -24,7 +25,7 @@ impl<T: Message> ActorSlot<T> {
     }
 
     fn state(&self) -> MutexGuard<'_, SlotState<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The number of the next incarnation.

@@ -5,10 +5,11 @@
 //! itself. So no way to end (a panic, a kill, the end of the Tokio runtime) can skip the notification or repeat it. An
 //! exit that was never recorded is [`Exit::Killed`].
 
+use conjure_base::lock;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use ractor::{ActorCell, ActorRef};
 use tokio::sync::oneshot;
@@ -61,7 +62,7 @@ impl Incarnation {
     }
 
     fn end(&self) -> MutexGuard<'_, ExitState> {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.end)
     }
 
     /// Records the exit. The first record counts.
@@ -155,7 +156,7 @@ impl IncarnationGuard {
             Parent::Supervisor { .. } => self.report(ChildReport::Started),
             Parent::None { ready } => {
                 self.set_root_status(Status::Running);
-                if let Some(ready) = ready.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                if let Some(ready) = lock(ready).take() {
                     // The spawner may have gone; then the actor is stopped by that.
                     let _ = ready.send(());
                 }

@@ -5,9 +5,9 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use conjure_base::{Deadline, SessionId, TenantId};
+use conjure_base::{Deadline, SessionId, TenantId, lock};
 use tokio::sync::{Notify, Semaphore};
 
 use super::exit::Exit;
@@ -119,7 +119,7 @@ impl Node {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, NodeState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub(crate) fn children(&self) -> Vec<Arc<Self>> {
@@ -159,6 +159,6 @@ impl Node {
     }
 
     fn table(&self) -> MutexGuard<'_, BTreeMap<ChildKey, Arc<Self>>> {
-        self.children.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.children)
     }
 }

@@ -1,9 +1,9 @@
 //! Timers that are cancelled by dropping them.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use conjure_base::{Clock, Deadline, SystemClock};
+use conjure_base::{Clock, Deadline, SystemClock, lock};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 /// A task that sleeps until its time.
@@ -51,7 +51,7 @@ impl IdleTimer {
 
     /// Records that the worker was busy until now. `notify` sends the message that makes the worker check.
     pub(crate) fn touch(&self, notify: impl FnOnce() + Send + 'static) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         state.passive_at = SystemClock.deadline(self.after);
         if state.timer.is_none() {
             state.timer = Some(OneShotTimer::set(state.passive_at, notify));
@@ -60,13 +60,13 @@ impl IdleTimer {
 
     /// Records that the worker's other work was busy until now. The alarm takes this into account when it goes off.
     pub(crate) fn postpone(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         state.passive_at = SystemClock.deadline(self.after);
     }
 
     /// Whether the worker was idle all the time when the alarm goes off. If not, the alarm is set again.
     pub(crate) fn has_elapsed(&self, notify: impl FnOnce() + Send + 'static) -> bool {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         let has_elapsed = SystemClock.remaining(state.passive_at).is_zero();
         state.timer = (!has_elapsed).then(|| OneShotTimer::set(state.passive_at, notify));
         has_elapsed

@@ -6,10 +6,10 @@
 //! dropped; its [`IncarnationGuard`] comes last.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conjure_base::{Clock, SystemClock};
+use conjure_base::{Clock, SystemClock, lock};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
@@ -97,7 +97,7 @@ impl<W: Worker> WorkerActor<W> {
     /// Stops the actor normally. Messages in its mailbox are lost.
     fn stop_self(&self, myself: &ActorRef<Envelope<W::Message>>) {
         self.slot_guard.slot.detach(self.incarnation());
-        *self.finished.lock().unwrap_or_else(PoisonError::into_inner) = Finished::Yes;
+        *lock(&self.finished) = Finished::Yes;
         self.guard.report_leaving();
         myself.stop(None);
     }
@@ -183,7 +183,7 @@ impl<W: Worker> WorkerActor<W> {
         let stopped = AssertUnwindSafe(async { worker.stop(&self.context).await }).catch_unwind().await;
         let dropped = catch_unwind(AssertUnwindSafe(|| drop(worker)));
         match (stopped, dropped) {
-            (Ok(Ok(())), Ok(())) => match *self.finished.lock().unwrap_or_else(PoisonError::into_inner) {
+            (Ok(Ok(())), Ok(())) => match *lock(&self.finished) {
                 Finished::Yes => Exit::Normal,
                 Finished::No => Exit::Shutdown,
             },

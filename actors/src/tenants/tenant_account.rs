@@ -6,10 +6,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use conjure_base::{Clock, Deadline, SessionId, TenantId, Timestamp};
+use conjure_base::{Clock, Deadline, SessionId, TenantId, Timestamp, lock};
 use conjure_conversation::{Event, Usage};
 use conjure_journal::{CounterIncrement, JournalFuture};
 use tokio::sync::watch;
@@ -364,7 +364,7 @@ impl TenantAccount {
 
     fn lock(&self) -> MutexGuard<'_, AccountState> {
         // Every change of the state is whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

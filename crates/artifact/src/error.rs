@@ -355,10 +355,7 @@ pub(crate) fn safe_excerpt(text: &str) -> String {
 
 /// Shortens a text to [`MAX_EXCERPT`] characters.
 pub(crate) fn truncate(text: &str) -> String {
-    match text.char_indices().nth(MAX_EXCERPT) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+    conjure_base::text::truncate(text, MAX_EXCERPT + 1).into_owned()
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use conjure_base::Digest;
+use conjure_base::{Digest, lock};
 use conjure_conversation::{Artifact, ArtifactName, ArtifactSource, Block, HostedFiles};
 use conjure_fs::run_blocking;
 use conjure_store::{Store, Verify};
@@ -88,13 +88,13 @@ impl ArtifactUploader {
     #[must_use]
     pub fn failure(&self, artifact: &Artifact) -> Option<Retryable> {
         let key = (artifact.name.clone(), ArtifactVersion::from_artifact(artifact));
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied()
+        lock(&self.failures).get(&key).copied()
     }
 
     /// Records that this version of an artifact could not be uploaded.
     pub fn record_failure(&self, artifact: &Artifact, retry: Retryable) {
         let key = (artifact.name.clone(), ArtifactVersion::from_artifact(artifact));
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner).insert(key, retry);
+        lock(&self.failures).insert(key, retry);
     }
 
     /// Uploads one artifact. Its bytes are verified against their digest first, because an upload cannot be taken back.

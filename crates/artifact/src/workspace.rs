@@ -26,10 +26,10 @@ use std::io::{self, Read as _};
 use std::ops::ControlFlow;
 use std::os::fd::AsFd as _;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conjure_base::{Digest, DigestHasher, Timestamp, TurnId};
+use conjure_base::{Digest, DigestHasher, Timestamp, TurnId, lock};
 use conjure_conversation::{Completeness, FILE_LIMIT, FileChange, FileSource, SessionFile};
 use conjure_fs::{DirHandle, Links, OpenError, RegularFile, read_head, run_blocking};
 use futures_util::future::BoxFuture;
@@ -103,7 +103,7 @@ impl OutputStore for WorkspaceOutputs {
     }
 
     fn record_turn_start(&self, turn: TurnId) {
-        *self.last_turn_start.lock().unwrap_or_else(PoisonError::into_inner) = Some((turn, TurnStart::now()));
+        *lock(&self.last_turn_start) = Some((turn, TurnStart::now()));
     }
 
     fn turn_outputs<'a>(
@@ -116,7 +116,7 @@ impl OutputStore for WorkspaceOutputs {
             let known = turn.known.iter().filter(|file| file.source == FileSource::Workspace);
             let known = known.map(|file| (file.id.clone(), (file.size, file.digest))).collect();
             let scan = OutputScan { outputs: self.clone(), turn: turn.turn, known, call };
-            let told = *self.last_turn_start.lock().unwrap_or_else(PoisonError::into_inner);
+            let told = *lock(&self.last_turn_start);
             let told = told.filter(|(told, _)| *told == turn.turn).map(|(_, since)| since);
             let since = told.unwrap_or_else(|| TurnStart::from_timestamp(turn.began));
             run_blocking_for(WORKSPACE, move || scan.run(since)).await

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use conjure_base::{Clock, SystemClock};
+use conjure_base::{Clock, Jitter, SystemClock};
 use conjure_conversation::{ModelError, ModelEvent};
 use futures_util::{Stream, StreamExt as _, stream};
 use reqwest::Url;
@@ -15,7 +15,6 @@ use reqwest::Url;
 use crate::client_state::ClientState;
 use crate::config::{HttpConfig, HttpConfigError};
 use crate::http_call::{Delivery, HttpCall};
-use crate::jitter::Jitter;
 use crate::limiter::Limiter;
 use crate::model_call::ModelCall;
 use crate::transport::Transport;

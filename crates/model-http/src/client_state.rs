@@ -1,13 +1,12 @@
 //! [`ClientState`]: what all calls of one client share.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use conjure_base::Clock;
+use conjure_base::{Clock, Jitter, lock};
 use conjure_conversation::{ModelEvent, Response, Usage};
 
 use crate::config::{HttpConfig, HttpConfigError};
-use crate::jitter::Jitter;
 use crate::limiter::Limiter;
 use crate::prices::Prices;
 use crate::transport::Transport;
@@ -42,7 +41,7 @@ impl ClientState {
 
     pub(crate) fn lock_models_without_price(&self) -> MutexGuard<'_, BTreeSet<String>> {
         // The set is consistent after a panic.
-        self.models_without_price.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.models_without_price)
     }
 
     /// Adds the cost and the request id to a response. `requested` is the model that the request named.

@@ -5,7 +5,7 @@
 
 pub use crate::attempt_error::{AttemptError, PossibleEffects, RetryDecision, not_admitted};
 pub use crate::error_builder::ErrorBuilder;
-pub use crate::jitter::Jitter;
 pub use crate::limiter::{Limiter, MAX_CLOSED, NotAdmitted, Permit, QueueTicket};
 pub use crate::retry::{backoff, is_limit, retry_after};
 pub use crate::transport::{TimeoutKind, Transport};
+pub use conjure_base::Jitter;

@@ -31,7 +31,6 @@ mod attempt_error;
 mod error_builder;
 mod http_date;
 mod idle_timer;
-mod jitter;
 mod limiter;
 mod retry;
 mod tls;

@@ -10,11 +10,11 @@
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use conjure_base::{Clock, Deadline};
+use conjure_base::{Clock, Deadline, lock};
 use futures_util::future::BoxFuture;
 
 /// The largest jitter, as a fraction of the wait.
@@ -92,7 +92,7 @@ impl Limiter {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // No code panics in the middle of a change.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Returns the next position in the order of calls.

@@ -2,15 +2,11 @@
 
 use std::time::Duration;
 
-use conjure_base::Timestamp;
+use conjure_base::{Backoff, Timestamp};
 use reqwest::header::HeaderMap;
 
 use crate::http_date;
 
-/// The first backoff, in seconds.
-const FIRST_WAIT: f64 = 0.5;
-/// The longest backoff, in seconds.
-const MAX_WAIT: f64 = 8.0;
 /// The longest accepted `retry-after`; more is treated as a clock error of the service.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(4_294_967);
 
@@ -91,8 +87,7 @@ fn duration(seconds: f64) -> Duration {
 /// The backoff before retry `retry` (from 0): `min(0.5 * 2^n, 8) * (1 - 0.25 * random)`.
 #[must_use]
 pub fn backoff(retry: u32, random: f64) -> Duration {
-    let exponent = i32::try_from(retry.min(16)).unwrap_or(16);
-    Duration::from_secs_f64((FIRST_WAIT * 2f64.powi(exponent)).min(MAX_WAIT) * (1.0 - 0.25 * random))
+    Backoff::new(Duration::from_millis(500), Duration::from_secs(8)).jittered(retry, 0.25, random)
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 //! `context`, `timeout`). It is created once, and used for as many calls as needed.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use conjure_base::Redactor;
+use conjure_base::{Redactor, lock};
 use conjure_conversation::{
     CallContext, SessionView, SkillActivation, ToolCall, ToolDefinition, ToolResult, execute_tool_calls,
 };
@@ -161,7 +161,7 @@ impl Workbench {
     /// [`run_loop`](crate::run_loop) has its own.
     #[must_use]
     pub fn standing(&self) -> SessionView {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.standing).clone()
     }
 
     /// The composer of system prompt and tools: this base prompt, the workspace, the skills, the tools, and the
@@ -183,8 +183,7 @@ impl Workbench {
         let context = CallContext { view: self.standing(), ..CallContext::default() };
         let results = execute_tool_calls(&self.toolbox, calls, context).await;
         if let Some(active) = results.iter().rev().find_map(|result| result.active_skills.clone()) {
-            *self.standing.lock().unwrap_or_else(PoisonError::into_inner) =
-                SessionView::with_active_skills(active);
+            *lock(&self.standing) = SessionView::with_active_skills(active);
         }
         results
     }

@@ -13,13 +13,13 @@ use conjure::config::ExecutorKind;
 use conjure::hosted::HostedSkill;
 use conjure::model::Recorder;
 use conjure::runtime::Deadline;
-use conjure::sandbox::{CallOptions, HostAccess, Isolation, SandboxErrorKind};
+use conjure::sandbox::{CallOptions, HostAccess, Isolation};
 use conjure::session::{SessionWorkspace, WorkspaceSnapshot};
-use conjure::{Clock as _, Error, Model, Session, SessionId, SystemClock, Usage};
+use conjure::{Clock as _, Model, Session, SessionId, SystemClock, Usage};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::approvals::TerminalApprover;
-use crate::cli::cli_error::{CliError, ExitStatus};
+use crate::cli::cli_error::{CliError, ExitStatus, sandbox_error};
 use crate::cli::command_runtime::{CommandRuntime, Persistence};
 use crate::cli::run::follow_turn::{FollowOutcome, RUN_INTERRUPT_NOTE, TurnCommand, TurnFollower};
 use crate::cli::run::model_change::ModelChange;
@@ -221,7 +221,7 @@ impl CommandSession {
                     TurnEnd::AwaitingApproval(call) => {
                         RunResult::failed(undecided_error(&self.host, self.session.id(), call))
                     }
-                    TurnEnd::Stopped(_) => RunResult::from_turn_end(&end, text, summary.model_calls(), cause),
+                    TurnEnd::Stopped(_) | TurnEnd::AwaitingResult(_) => RunResult::from_turn_end(&end, text, summary.model_calls(), cause),
                 })
             }
             FollowOutcome::Failed(failure) => Some(RunResult::failed(failure)),
@@ -310,7 +310,7 @@ impl CommandSession {
         }
         if !is_abandoned {
             report_outputs(&mut host, session.id(), (&workspace, owner), &before, terminal).await;
-            output_report::print_hosted(&hosted.new_files(&made), out.as_ref(), terminal);
+            output_report::print_hosted(&hosted.new_files(&made), out.as_ref().map(|out| &*out.folder.path), terminal);
             output_report::print_expected(&expected, terminal);
         }
         if host.persistence == Persistence::Persistent {
@@ -417,18 +417,6 @@ async fn print_result(
         // The first signal determines the exit status.
         exit = signals.next() => Ok(signal.unwrap_or(exit)),
     }
-}
-
-/// The error if there is no sandbox.
-pub(crate) fn sandbox_error(error: Error) -> CliError {
-    // Refused before an attempt: the configuration asks for what the sandbox cannot do.
-    let is_refused = match &error {
-        Error::Container { source: None, .. } => true,
-        Error::Container { source: Some(source), .. } => source.kind() == SandboxErrorKind::NotEnforced,
-        _ => false,
-    };
-    let failure = CliError::from(error).with_hint("`conjure doctor` says what this machine offers");
-    if is_refused { CliError { exit: ExitStatus::Usage, hint: None, ..failure } } else { failure }
 }
 
 /// Prints what is isolated, and what is not.

@@ -24,7 +24,7 @@ mod usage_report;
 pub(crate) use command::run;
 pub(crate) use command_session::{
     Closing, CommandSession, FollowOptions, HostedState, ModelRecording, ShutdownWait, WorkspaceOwner,
-    finish_recording, print_isolation, sandbox_error,
+    finish_recording, print_isolation,
 };
 pub(crate) use follow_turn::{FollowOutcome, TurnCommand, TurnFollower};
 pub(crate) use model_change::{ModelChange, RecordedModel};
@@ -32,6 +32,8 @@ pub(crate) use model_change::{ModelChange, RecordedModel};
 pub(crate) use model_source::connect_error;
 pub(crate) use model_source::{ModelArgs, SCRIPT, SelectedModel, script_from_notes, select_model};
 pub(crate) use open_session::{SessionFiles, merge_args, open_session, registration_source};
+#[cfg(feature = "serve")]
+pub(crate) use open_session::executor_of;
 pub(crate) use outputs::{
     OutputTarget, hosted_file_ids, hosted_line, human_size, list_outputs, open_out_folder, sort_by_events,
     split_newest,
@@ -39,7 +41,7 @@ pub(crate) use outputs::{
 pub(crate) use printer::{EventSender, TurnDisplay, start_printer};
 pub(crate) use progress::{DisplayMode, describe_call_shortly, shorten_to, skill_names};
 pub(crate) use prompt_input::{MAX_INPUT_BYTES, check_prompt, message, standard_input};
-pub(crate) use run_result::{RunResult, timeout_error, undecided_error};
+pub(crate) use run_result::{RunResult, awaiting_result, timeout_error, undecided_error};
 pub(crate) use sandbox_flags::settings_from_notes;
 pub(crate) use session_setup::{
     add_files, no_workspace_error, redactor, run_blocking, tool_dirs, variables, with_recorder,

@@ -1,5 +1,6 @@
 //! The progress of a run: a line for each event, or the session's events.
 
+use conjure_base::text::truncate;
 use std::collections::HashMap;
 
 use conjure::conversation::AfterResponse;
@@ -188,11 +189,7 @@ fn shorten(text: &str) -> String {
 /// The text on one line of at most this many characters, and `…` if it is longer.
 pub(crate) fn shorten_to(text: &str, limit: usize) -> String {
     let line = printable(&text.trim().replace(['\n', '\r', '\t'], " "));
-    let mut short: String = line.chars().take(limit).collect();
-    if line.chars().count() > limit {
-        short.push('…');
-    }
-    short
+    truncate(&line, limit + 1).into_owned()
 }
 
 #[cfg(test)]

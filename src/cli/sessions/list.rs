@@ -1,5 +1,6 @@
 //! `conjure sessions list`: lists the kept sessions, the newest first.
 
+use conjure_base::text::truncate;
 use conjure::journal::ListCursor;
 use conjure::runtime::Timestamp;
 use conjure::session::{SessionBody, SessionStatus, SessionSummary};
@@ -106,9 +107,5 @@ pub(super) fn format_time(at: Timestamp) -> String {
 /// The beginning of a text on one line.
 pub(super) fn shorten(text: &str) -> String {
     let line = printable(&text.split_whitespace().collect::<Vec<_>>().join(" "));
-    if line.chars().count() <= MAX_TEXT_CHARS {
-        return line;
-    }
-    let cut: String = line.chars().take(MAX_TEXT_CHARS).collect();
-    format!("{cut}…")
+    truncate(&line, MAX_TEXT_CHARS + 1).into_owned()
 }

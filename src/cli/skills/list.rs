@@ -1,5 +1,6 @@
 //! `conjure skills list`: lists the skills that a session would have.
 
+use conjure_base::text::truncate;
 use conjure::{Config, Skill};
 use serde_json::{Value, json};
 
@@ -47,9 +48,5 @@ fn json_entry(skill: &Skill) -> Value {
 
 fn shorten(description: &str) -> String {
     let line = printable(&description.split_whitespace().collect::<Vec<_>>().join(" "));
-    if line.chars().count() <= DESCRIPTION {
-        return line;
-    }
-    let cut: String = line.chars().take(DESCRIPTION).collect();
-    format!("{cut}…")
+    truncate(&line, DESCRIPTION + 1).into_owned()
 }

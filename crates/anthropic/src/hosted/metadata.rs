@@ -1,5 +1,6 @@
 //! Metadata of skills, versions and files, parsed for both API profiles. Times stay text (ISO 8601).
 
+use conjure_base::text::is_invisible;
 use serde::{Deserialize, Deserializer};
 
 use crate::hosted::{FileId, SkillId, SkillSource, VersionId};
@@ -85,19 +86,14 @@ const MAX_NAME_BYTES: usize = 200;
 
 fn safe_name(text: &str) -> Option<String> {
     let last = text.rsplit(['/', '\\']).next().unwrap_or_default();
-    let plain: String = last.chars().filter(|character| !is_invisible(*character)).collect();
+    let plain: String =
+        last.chars().filter(|character| !character.is_control() && !is_invisible(*character)).collect();
     let plain = plain.trim().trim_start_matches('.').trim();
     // Shortened from the front, because the end holds the extension.
     let start = plain.len().saturating_sub(MAX_NAME_BYTES);
     let start = (start..plain.len()).find(|at| plain.is_char_boundary(*at)).unwrap_or(0);
     let name = plain[start..].trim_start_matches('.').trim();
     (!name.is_empty()).then(|| name.to_owned())
-}
-
-/// Whether it is a control character or changes the direction of text.
-fn is_invisible(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 fn source<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SkillSource, D::Error> {

@@ -4,6 +4,7 @@
 //! number. A form can be sent several times, because its sources are read again. At most one file of a skill, or one
 //! piece of a larger file, is in memory. A read that runs when the form is dropped ends by itself.
 
+use conjure_base::lock;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -12,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -148,7 +149,7 @@ impl Form {
 
     /// Why the body failed, if it did.
     pub(crate) fn broken(&self) -> Option<String> {
-        self.state.broken.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.state.broken).clone()
     }
 }
 
@@ -243,7 +244,7 @@ impl FormBody {
 
     fn fail(&mut self, error: io::Error) -> io::Error {
         self.queue.clear();
-        *self.state.broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+        *lock(&self.state.broken) = Some(error.to_string());
         error
     }
 }

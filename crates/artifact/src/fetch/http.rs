@@ -12,10 +12,10 @@
 //! The cache is in memory. After a crash the contents are still in the store, and each URL is fetched once more.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conjure_base::{Clock, Deadline, TenantId};
+use conjure_base::{Clock, Deadline, TenantId, lock};
 use conjure_egress::{Egress, EgressPolicy, Host, HostError};
 use conjure_fs::run_blocking;
 use conjure_store::{FileMode, Store};
@@ -306,7 +306,7 @@ impl HttpFetchInner {
     }
 
     fn cache(&self) -> std::sync::MutexGuard<'_, Cache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.cache)
     }
 }
 

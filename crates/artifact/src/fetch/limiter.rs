@@ -4,9 +4,9 @@
 //! one tenant's slow servers from using every permit. The permits are in memory only.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
-use conjure_base::TenantId;
+use conjure_base::{TenantId, lock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::ArtifactError;
@@ -48,7 +48,7 @@ impl FetchLimiter {
     }
 
     fn tenant_semaphore(&self, tenant: &TenantId) -> Arc<Semaphore> {
-        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tenants = lock(&self.tenants);
         if let Some(semaphore) = tenants.get(tenant).and_then(Weak::upgrade) {
             return semaphore;
         }

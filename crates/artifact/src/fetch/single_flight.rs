@@ -3,11 +3,12 @@
 //! A fetch runs as long as at least one caller waits for it, and is dropped with the last caller. Each caller keeps its own deadline.
 //! The table of running fetches is in memory.
 
+use conjure_base::lock;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use conjure_store::{StoreError, StoreErrorKind};
 use futures_util::FutureExt as _;
@@ -50,7 +51,7 @@ impl SingleFlight {
     where
         F: Future<Output = Result<FetchedContent, ArtifactError>> + Send + 'static,
     {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = lock(&self.table);
         if let Some(flight) = table.in_flight.get(&key).and_then(|(_, flight)| flight.upgrade()) {
             return flight;
         }
@@ -84,7 +85,7 @@ struct FlightGuard {
 
 impl Drop for FlightGuard {
     fn drop(&mut self) {
-        let mut table = self.single_flight.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = lock(&self.single_flight.table);
         // A later caller may have started another fetch of this key.
         if table.in_flight.get(&self.key).is_some_and(|(id, _)| *id == self.id) {
             table.in_flight.remove(&self.key);

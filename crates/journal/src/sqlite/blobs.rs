@@ -8,9 +8,9 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
-use conjure_base::{Digest, TenantId, Timestamp};
+use conjure_base::{Digest, TenantId, Timestamp, lock};
 use conjure_store::{Durability, FileMode, Store, StoreErrorKind, StoreOptions, Verify};
 
 use super::error_map::{map_io_error, map_store_error};
@@ -121,7 +121,7 @@ impl BlobStores {
     }
 
     fn store(&self, tenant: &TenantId) -> Result<Store, JournalError> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.open);
         if let Some(store) = open.get(tenant) {
             return Ok(store.clone());
         }
@@ -138,7 +138,7 @@ impl BlobStores {
     /// Flushes the directory of the tenant's store and its parents to the disk, once. The store makes its contents durable, but not its own
     /// directory, and the process that created it may have died before this.
     fn sync_dirs(&self, tenant: &TenantId) -> Result<(), JournalError> {
-        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut named = lock(&self.named);
         if !named.contains(tenant) {
             let path = self.path(tenant);
             for folder in path.ancestors().take(3) {

@@ -2,6 +2,7 @@
 //! A busy tenant delays another by one batch at most, however large its bodies are, and fills only its own share of the queue.
 //! State: the waiting calls, in memory. When the thread that takes them ends, they are dropped and their callers get an error.
 
+use conjure_base::lock;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::fair_queue::{FairQueue, LaneKey, QueueFull, QueueLimits, QueueLoad};
@@ -122,7 +123,7 @@ impl<J> CallQueue<J> {
     }
 
     fn lock(&self) -> MutexGuard<'_, QueueState<J>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -7,8 +7,8 @@
 //!
 //! State: the identities of the database file and the WAL file, while the journal is open.
 
+use conjure_base::{FileId, lock};
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -17,23 +17,14 @@ use rusqlite::{Connection, FileControl, MAIN_DB};
 use super::error_map::{map_io_error, map_sqlite_error};
 use crate::error::{FoundInstead, JournalError};
 
-/// The identity of a file. The system does not reuse it while the file is open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FileId {
-    device: u64,
-    inode: u64,
-}
-
-impl FileId {
-    /// The file at this path, if any.
-    fn of(path: &Path) -> Result<Option<Self>, JournalError> {
-        match std::fs::metadata(path) {
-            Ok(found) => Ok(Some(Self { device: found.dev(), inode: found.ino() })),
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                Ok(None)
-            }
-            Err(error) => Err(map_io_error(&error, "look at", path)),
+/// The identity of the file at this path, if any. The system does not reuse it while the file is open.
+fn file_id(path: &Path) -> Result<Option<FileId>, JournalError> {
+    match std::fs::metadata(path) {
+        Ok(found) => Ok(Some(FileId::from(&found))),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
         }
+        Err(error) => Err(map_io_error(&error, "look at", path)),
     }
 }
 
@@ -68,12 +59,12 @@ impl WalReplacement<'_> {
 impl DatabaseFiles {
     /// The files of a database that this connection has just opened.
     pub(crate) fn of(connection: &Connection, database: &Path) -> Result<Self, JournalError> {
-        let found = FileId::of(database)?;
+        let found = file_id(database)?;
         let id = found.ok_or_else(|| database_moved(database, FoundInstead::Nothing))?;
         let mut wal = database.as_os_str().to_owned();
         wal.push("-wal");
         let wal = PathBuf::from(wal);
-        let found = FileId::of(&wal)?;
+        let found = file_id(&wal)?;
         let open_wal = found.ok_or_else(|| database_moved(&wal, FoundInstead::Nothing))?;
         let files = Self {
             database: database.to_owned(),
@@ -92,7 +83,7 @@ impl DatabaseFiles {
 
     /// Checks that the database file is still at its path.
     pub(crate) fn check(&self) -> Result<(), JournalError> {
-        match FileId::of(&self.database)? {
+        match file_id(&self.database)? {
             Some(id) if id == self.id => Ok(()),
             Some(_) => Err(database_moved(&self.database, FoundInstead::Another)),
             None => Err(database_moved(&self.database, FoundInstead::Nothing)),
@@ -111,12 +102,12 @@ impl DatabaseFiles {
 
     /// The WAL of a connection that was opened just now.
     pub(crate) fn current_wal(&self) -> Result<FileId, JournalError> {
-        FileId::of(&self.wal)?.ok_or_else(|| database_moved(&self.wal, FoundInstead::Nothing))
+        file_id(&self.wal)?.ok_or_else(|| database_moved(&self.wal, FoundInstead::Nothing))
     }
 
     /// Checks that this WAL is still at its path.
     pub(crate) fn check_wal(&self, open: FileId) -> Result<(), JournalError> {
-        match FileId::of(&self.wal)? {
+        match file_id(&self.wal)? {
             Some(id) if id == open => Ok(()),
             Some(_) => Err(database_moved(&self.wal, FoundInstead::Another)),
             None => Err(database_moved(&self.wal, FoundInstead::Nothing)),
@@ -151,7 +142,7 @@ impl DatabaseFiles {
     /// The last connection merges the WAL into the database. If two closed at the same time, each might leave that to the other, and a WAL
     /// that was moved would be lost. Only a connection that has the current WAL open may merge it.
     pub(crate) fn lock_for_close(&self) -> MutexGuard<'_, FileId> {
-        self.closing.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.closing)
     }
 
     /// Returns `DatabaseMoved` if the database is not at its path, otherwise the given error.

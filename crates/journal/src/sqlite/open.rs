@@ -4,11 +4,12 @@ use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use conjure_base::FileId;
 use conjure_fs::{FileLock, ensure_dir};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, MAIN_DB, OpenFlags};
 
-use super::database_files::{DatabaseFiles, FileId};
+use super::database_files::DatabaseFiles;
 use super::error_map::{map_io_error, map_sqlite_error};
 use super::options::SqliteOptions;
 use super::schema::{STEPS, migrate};

@@ -2,11 +2,12 @@
 //!
 //! State: one connection each. They change nothing, so a crash loses nothing.
 
+use conjure_base::FileId;
 use std::sync::Arc;
 
 use super::blobs::BlobStores;
 use super::call_queue::{BatchLimits, CallQueue, OnEmpty};
-use super::database_files::{DatabaseFiles, FileId};
+use super::database_files::DatabaseFiles;
 use super::error_map::map_sqlite_error;
 use super::job::QueuedCall;
 use super::open::{self, ConnectionGuard};

@@ -17,7 +17,7 @@ use crate::config::{Config, ExecutorKind};
 use crate::context::{SessionContext, SessionDirsGuard};
 use crate::runtime::data::data_layout::{RuntimeDir, TenantDir};
 use crate::runtime::error::RuntimeError;
-use crate::runtime::session::hosted_sessions::NO_SANDBOX;
+use crate::runtime::session::spec::NO_SANDBOX;
 use crate::runtime::tenants::{DiskUsageCache, QuotaSource, TenantPolicies};
 use crate::runtime::warm_pools::{PooledSource, WarmPools};
 use crate::sandbox::connector;

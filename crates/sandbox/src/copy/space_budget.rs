@@ -1,8 +1,9 @@
 //! [`SpaceBudget`]: the byte budget of content directories that are filled through the guest.
 
+use conjure_base::lock;
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use crate::content::ContentDir;
 use crate::error::{SandboxError, SandboxErrorKind};
@@ -44,11 +45,7 @@ impl SpaceBudget {
 impl SpaceBudget {
     /// Returns the bytes of a removed item.
     pub(super) fn release(&self, content_dir: ContentDir, name: &str) {
-        let bytes = self
-            .granted
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&(content_dir, name.to_owned()));
+        let bytes = lock(&self.granted).remove(&(content_dir, name.to_owned()));
         self.remaining.fetch_add(bytes.unwrap_or_default(), Ordering::AcqRel);
     }
 }
@@ -57,7 +54,7 @@ impl SpaceGrant<'_> {
     /// Assigns the bytes to an installed item, until it is removed.
     pub(super) fn keep(mut self, content_dir: ContentDir, name: String) {
         let bytes = std::mem::take(&mut self.bytes);
-        self.budget.granted.lock().unwrap_or_else(PoisonError::into_inner).insert((content_dir, name), bytes);
+        lock(&self.budget.granted).insert((content_dir, name), bytes);
     }
 }
 

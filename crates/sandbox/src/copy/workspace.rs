@@ -4,9 +4,10 @@
 //! State: the entries as of the last copy, and the host's files that were not copied in. Changes that were not copied
 //! out are lost with the sandbox.
 
+use conjure_base::lock;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Mutex as Lock, PoisonError};
+use std::sync::Mutex as Lock;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::sync::Mutex;
@@ -158,7 +159,7 @@ impl WorkspaceCopy {
 
     /// The notice for the model about files that were not copied in; returned once.
     pub(super) fn take_model_notice(&self) -> Option<String> {
-        let skipped = std::mem::take(&mut *self.skipped.lock().unwrap_or_else(PoisonError::into_inner));
+        let skipped = std::mem::take(&mut *lock(&self.skipped));
         let told = skipped.iter().take(MAX_REPORTED);
         let told: Vec<_> =
             told.map(|left| format!("`{}` ({})", left.path.escape_debug(), left.reason)).collect();

@@ -3,10 +3,11 @@
 //!
 //! State: the rest of a chunk and the tail, in memory.
 
+use conjure_base::lock;
 use std::fmt;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
 use bollard::container::LogOutput;
@@ -29,7 +30,7 @@ pub(super) struct StderrTail {
 
 impl StderrTail {
     fn add(&self, bytes: &[u8]) {
-        let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tail = lock(&self.tail);
         tail.extend_from_slice(bytes.get(bytes.len().saturating_sub(STDERR_TAIL_MAX)..).unwrap_or_default());
         let surplus = tail.len().saturating_sub(STDERR_TAIL_MAX);
         tail.drain(..surplus);
@@ -42,7 +43,7 @@ impl StderrTail {
 
     /// The tail as text.
     pub(super) fn text(&self) -> String {
-        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let tail = lock(&self.tail);
         String::from_utf8_lossy(&tail).trim().to_owned()
     }
 }

@@ -6,10 +6,10 @@
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::num::NonZero;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conjure_base::{Clock as _, SystemClock, Timestamp};
+use conjure_base::{Clock as _, SystemClock, Timestamp, lock};
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
 use super::address::EngineAddress;
@@ -80,13 +80,13 @@ impl ContainerEngine {
     /// Adds directories whose locks sweeps check from now on.
     pub(super) fn learn(&self, dirs: &SandboxDirs) {
         let Some(dirs) = dirs.downgrade() else { return };
-        let mut known = self.inner.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.inner.known);
         known.retain(|other| !other.is_dropped() && !other.is_same(&dirs));
         known.push(dirs);
     }
 
     fn known(&self) -> Vec<SandboxDirsRef> {
-        self.inner.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.inner.known).clone()
     }
 
     /// The tracker, for creating a container. Starts a sweep in the background when one is due.
@@ -124,7 +124,7 @@ impl ContainerEngine {
     /// Whether a sweep is due: there was none, or the last one is old, or a removal was left to it. The caller sweeps
     /// then.
     fn is_due(&self, tracker: &ContainerTracker, now: Timestamp) -> bool {
-        let mut swept = self.inner.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut swept = lock(&self.inner.swept);
         let since = swept.map(|then| Duration::from_millis(now.millis().saturating_sub(then.millis())));
         let is_due = tracker.take_sweep_flag() || since.is_none_or(|since| since >= SWEPT_EVERY);
         if is_due {

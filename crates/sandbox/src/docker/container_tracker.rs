@@ -3,10 +3,11 @@
 //! State: the names in use, and the tasks that remove containers in the background. The containers that these tasks
 //! cannot remove are left to [`super::Docker::sweep`]; the containers of a process that died, to the next process.
 
+use conjure_base::lock;
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
@@ -73,6 +74,6 @@ impl ContainerTracker {
 
     /// The names that are in use, locked.
     pub(super) fn names(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.names)
     }
 }

@@ -5,7 +5,8 @@
 //!
 //! State: the remaining time for each engine. It is restored as soon as the engine has removed a container.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use conjure_base::lock;
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 /// The whole budget. A container that the engine is creating is waited for as long.
@@ -78,6 +79,6 @@ impl DropTimeBudget {
     }
 
     fn remaining(&self) -> MutexGuard<'_, DropBudgetState> {
-        self.remaining.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.remaining)
     }
 }

@@ -4,9 +4,10 @@
 //! After a crash of the host process, the directories still belong to the sandbox's user. That user owns nothing else,
 //! and the next sandbox in such a directory first restores the owner.
 
+use conjure_base::lock;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use conjure_guest::protocol::{BecomeUser, Bind, ChownRequest, FileSelection, MountKind, OwnerMapping};
 use futures_util::future::BoxFuture;
@@ -30,7 +31,7 @@ struct PendingChowns(Arc<Mutex<Vec<ChownRequest>>>);
 
 impl PendingChowns {
     fn lock(&self) -> MutexGuard<'_, Vec<ChownRequest>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -44,7 +45,7 @@ struct TransferredDir {
 impl WorkspaceListener for TransferredDir {
     fn on_moved(&self, to: &Path) -> Result<(), SandboxError> {
         let to = utf8_path(to)?;
-        let mut folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut folder = lock(&self.folder);
         for pending in self.pending.lock().iter_mut().filter(|pending| pending.folder == *folder) {
             pending.folder.clone_from(&to);
         }
@@ -54,7 +55,7 @@ impl WorkspaceListener for TransferredDir {
 
     fn chown_new_files(&self) -> BoxFuture<'_, Result<(), SandboxError>> {
         Box::pin(async {
-            let folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let folder = lock(&self.folder).clone();
             let pending = self.pending.lock().iter().find(|pending| pending.folder == folder).cloned();
             match pending {
                 Some(back) => run_chown(&reversed(&back)).await,

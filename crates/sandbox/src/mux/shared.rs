@@ -4,12 +4,12 @@
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use conjure_base::{Clock, Deadline};
+use conjure_base::{Clock, Deadline, lock};
 use conjure_guest::protocol::{END_TIMEOUT, Frame, Open, Request};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -68,7 +68,7 @@ impl SharedMux {
 
     fn with<T>(&self, act: impl FnOnce(&mut MuxState) -> T) -> T {
         let (result, wakes) = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = lock(&self.state);
             let result = act(&mut state);
             (result, state.multiplexer.take_wakes())
         };

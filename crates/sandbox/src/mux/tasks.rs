@@ -115,7 +115,7 @@ async fn serve_tunnels(
                     tracing::error!(%error, "a tunnel was not served to its end");
                 }
             }
-            tunnel = TunnelStream::next(&link), if served.len() < TUNNELS_MAX => {
+            tunnel = TunnelStream::next(link), if served.len() < TUNNELS_MAX => {
                 served.spawn(Arc::clone(&gateway).serve(tunnel));
             }
         }

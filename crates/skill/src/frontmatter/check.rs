@@ -1,6 +1,6 @@
 //! Checks the rules of the fields, with the messages and the order of the reference validator.
 
-use conjure_base::text::classify_chars;
+use conjure_base::text::{classify_chars, truncate};
 
 use super::document::{Frontmatter, Mode};
 use super::findings::Findings;
@@ -80,11 +80,7 @@ pub(super) fn check(
 
 /// The name of an unknown field, for messages.
 fn shortened(name: &str) -> String {
-    let mut short: String = name.chars().take(MAX_FIELD_NAME_CHARS).collect();
-    if short.len() < name.len() {
-        short.push('…');
-    }
-    short
+    truncate(name, MAX_FIELD_NAME_CHARS + 1).into_owned()
 }
 
 /// The fields as they were found.

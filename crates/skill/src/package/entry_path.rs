@@ -1,6 +1,7 @@
 //! Validates entry paths: relative, of plain segments, and naming the same file on every system.
 
 use caseless::Caseless as _;
+use conjure_base::text::is_invisible;
 use unicode_normalization::UnicodeNormalization as _;
 
 use crate::package::limits::PackageLimits;
@@ -49,7 +50,7 @@ fn check_segment(segment: &str) -> Result<(), PackageProblem> {
     if segment.chars().any(is_control) {
         return refused("it has a control character");
     }
-    if segment.chars().any(is_invisible) {
+    if segment.chars().any(|c| is_invisible(c) && !is_variation(&c)) {
         return refused("it has a character that cannot be seen");
     }
     if segment.contains(':') {
@@ -71,15 +72,6 @@ fn check_segment(segment: &str) -> Result<(), PackageProblem> {
 fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{200E}' | '\u{200F}' | '\u{61C}')
-}
-
-/// Whether the character is invisible, so that two names look alike: Unicode's *default ignorable* characters and
-/// interlinear annotation marks. [Variation selectors](is_variation) are not included.
-const fn is_invisible(c: char) -> bool {
-    matches!(c,
-        '\u{AD}' | '\u{34F}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}' | '\u{180B}'..='\u{180F}'
-        | '\u{200B}'..='\u{200D}' | '\u{2060}'..='\u{206F}' | '\u{3164}' | '\u{FEFF}' | '\u{FFA0}'
-        | '\u{FFF0}'..='\u{FFFB}' | '\u{1BCA0}'..='\u{1BCA3}' | '\u{1D173}'..='\u{1D17A}' | '\u{E0000}'..='\u{E0FFF}')
 }
 
 /// Whether the character selects an emoji or another variant of the previous one. It occurs in honest names, and

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 
+use conjure_base::text::truncate;
 use serde_json::{Number, Value};
 
 use super::types::{Schema, ValueType};
@@ -134,12 +135,7 @@ fn article(word: &str) -> &'static str {
 }
 
 fn shorten(value: &Value) -> String {
-    let text = value.to_string();
-    let mut shown: String = text.chars().take(SHOWN_CHARS).collect();
-    if shown.len() < text.len() {
-        shown.push('…');
-    }
-    shown
+    truncate(&value.to_string(), SHOWN_CHARS + 1).into_owned()
 }
 
 fn is_of(value: &Value, wanted: ValueType) -> bool {

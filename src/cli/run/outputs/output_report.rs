@@ -1,5 +1,6 @@
 //! Prints the files that a run produced.
 
+use std::path::Path;
 use std::time::Duration;
 
 use conjure::artifact::{ExpectedOutput, OutputMatch, ProducedFiles, SessionFile};
@@ -7,7 +8,6 @@ use conjure::sandbox::{CallOptions, Executor, HostAccess};
 use conjure::session::SessionWorkspace;
 use conjure::{Clock as _, SystemClock};
 
-use crate::cli::run::outputs::output_copy::OutputTarget;
 use crate::cli::terminal::{Style, Terminal, printable};
 
 /// The most files that are printed.
@@ -62,8 +62,8 @@ pub(crate) fn print_produced(
     true
 }
 
-/// Lists the files at the model's service on standard error.
-pub(crate) fn print_hosted(files: &[&SessionFile], out: Option<&OutputTarget>, terminal: &Terminal) {
+/// Lists the files at the model's service on standard error. `copies` is the folder that they are copied to.
+pub(crate) fn print_hosted(files: &[&SessionFile], copies: Option<&Path>, terminal: &Terminal) {
     if files.is_empty() {
         return;
     }
@@ -74,7 +74,7 @@ pub(crate) fn print_hosted(files: &[&SessionFile], out: Option<&OutputTarget>, t
     if files.len() > MAX_LISTED {
         terminal.note(&format!("  … and {} more", files.len() - MAX_LISTED));
     }
-    if out.is_none() {
+    if copies.is_none() {
         terminal.note("they stay there (`--out DIR` copies them)");
     }
 }

@@ -24,9 +24,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
-use conjure_base::{FileId, SessionId, TenantId};
+use conjure_base::{FileId, SessionId, TenantId, lock};
 use conjure_fs::{ensure_dir, ensure_file};
 use conjure_sandbox::{Connector, DataDir, SandboxError, dir_id, remove_tree};
 
@@ -336,8 +336,4 @@ impl TenantDir {
         };
         run_blocking("looking for interrupted operations", looking).await
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

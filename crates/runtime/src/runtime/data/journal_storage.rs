@@ -3,10 +3,11 @@
 //! State: the journal that is open. Acknowledged events are on the disk; a journal in memory ends with the process. When a
 //! journal on the disk is lost, the same database is opened again. One that has disappeared is waited for, never created anew.
 
+use conjure_base::lock;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 #[cfg(feature = "sqlite")]
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use conjure_actors::journal::OpenJournal;
 use conjure_journal::{Journal, JournalError, MemoryJournal, TenantWeights};
@@ -134,7 +135,7 @@ impl DiskJournal {
     }
 
     fn slot(&self) -> MutexGuard<'_, JournalSlot> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.slot)
     }
 }
 

@@ -17,9 +17,9 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
-use conjure_base::Digest;
+use conjure_base::{Digest, lock};
 use conjure_conversation::PinnedSkill;
 use conjure_fs::{ensure_dir, sync_dir};
 use conjure_prompt::SessionSkill;
@@ -132,7 +132,7 @@ impl PinnedSkills {
             self.data.store().link_tree(&tree, &opened).map_err(|error| failed(of_store(&error)))?;
             check(skill, &inner)?;
             sync_folders(draft.path()).map_err(|error| failed(of_io(draft.path(), &error)))?;
-            let _one = self.placing.lock().unwrap_or_else(PoisonError::into_inner);
+            let _one = lock(&self.placing);
             let placed = match target.is_dir() {
                 false => rename_new(draft.path(), &target),
                 // Another thread was faster; its copy may be in use.
@@ -147,7 +147,7 @@ impl PinnedSkills {
 
     /// Whether a pinned skill is intact. A live session has checked its own.
     fn is_whole(&self, path: &Path, digest: &Digest) -> bool {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(digest).cloned();
+        let known = lock(&self.known).get(digest).cloned();
         if known.is_some_and(|skill| skill.strong_count() > 0) {
             return path.is_dir();
         }
@@ -157,8 +157,7 @@ impl PinnedSkills {
     /// The pinned skill of this name and digest, checked to be intact. Blocks.
     pub(crate) fn find(&self, pinned: &PinnedSkill) -> Result<Arc<SessionSkill>, RuntimeError> {
         let PinnedSkill { name, digest } = pinned;
-        let known =
-            self.known.lock().unwrap_or_else(PoisonError::into_inner).get(digest).and_then(Weak::upgrade);
+        let known = lock(&self.known).get(digest).and_then(Weak::upgrade);
         if let Some(skill) = known.filter(|skill| skill.name() == name) {
             return Ok(skill);
         }
@@ -174,7 +173,7 @@ impl PinnedSkills {
         }
         let skill = Skill::load(&path, Mode::Lenient).map_err(|_| lost("cannot be read"))?;
         let skill = Arc::new(SessionSkill::pinned(Arc::new(skill), *digest));
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.known);
         known.retain(|_, skill| skill.strong_count() > 0);
         known.insert(*digest, Arc::downgrade(&skill));
         Ok(skill)

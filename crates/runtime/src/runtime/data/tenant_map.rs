@@ -4,9 +4,9 @@
 //! entries in use, in memory. An entry holds its value weakly, and is removed with it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use conjure_base::TenantId;
+use conjure_base::{TenantId, lock};
 
 /// What is open for each tenant.
 #[derive(Debug)]
@@ -56,10 +56,6 @@ impl<T> Drop for EntryGuard<T> {
             known.remove(&self.tenant);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

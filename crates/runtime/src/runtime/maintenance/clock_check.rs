@@ -1,9 +1,9 @@
 //! Detects that the wall clock was set, so that its time is not trusted.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use conjure_base::{Clock as _, Deadline, SystemClock, Timestamp};
+use conjure_base::{Clock as _, Deadline, SystemClock, Timestamp, lock};
 
 /// How far the wall clock may deviate from the monotonic clock between two readings.
 const TOLERANCE: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ impl ClockCheck {
     }
 
     fn at(&self, look: ClockReading) -> Option<Timestamp> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last);
         let before = last.replace(look)?;
         let counted = look.counted.saturating_sub(before.counted);
         let is_back = look.wall < before.wall;

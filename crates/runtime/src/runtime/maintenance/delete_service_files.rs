@@ -4,12 +4,12 @@
 //! in memory, so a new process tries at once.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use conjure_actors::maintenance::MaintenanceTask;
 use conjure_actors::supervision::Failure;
-use conjure_base::{Clock as _, Deadline, SystemClock};
+use conjure_base::{Clock as _, Deadline, SystemClock, lock};
 use futures_util::future::BoxFuture;
 
 use crate::runtime::handle::Runtime;
@@ -90,7 +90,7 @@ impl DeleteServiceFiles {
     }
 
     fn state(&self) -> MutexGuard<'_, RetrySchedule> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     async fn process_notes(&self, runtime: &Runtime, deadline: Deadline) -> Result<u64, Failure> {

@@ -11,7 +11,7 @@
 //! links leaves contents, which are removed with all that nobody used for a month.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use conjure_actors::artifacts::have_expired;
@@ -19,7 +19,7 @@ use conjure_actors::maintenance::MaintenanceTask;
 use conjure_actors::session::JournalEventLog;
 use conjure_actors::supervision::Failure;
 use conjure_artifact::ArtifactOptions;
-use conjure_base::{Clock as _, Deadline, Digest, SessionId, SystemClock, TenantId, Timestamp};
+use conjure_base::{Clock as _, Deadline, Digest, SessionId, SystemClock, TenantId, Timestamp, lock};
 use conjure_conversation::{CommandKind, Conversation, SubmitError};
 use conjure_journal::{Epoch, SessionKey};
 use futures_util::future::BoxFuture;
@@ -294,9 +294,4 @@ impl MaintenanceTask for ExpireArtifacts {
             }
         })
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every change is complete, so a poisoned lock is usable.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

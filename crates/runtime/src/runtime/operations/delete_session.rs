@@ -17,12 +17,9 @@ use conjure_journal::{JournalError, SessionKey};
 use crate::runtime::data::data_layout::TenantDir;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::Runtime;
-use crate::runtime::remote_cleanup::{DeletionReport, RemoteLeftovers};
+use crate::runtime::remote_cleanup::{DeleteCondition, DeletionReport, RemoteLeftovers, STOP_TIMEOUT};
 use crate::runtime::session::session_reader::SessionReader;
 use crate::runtime::task_set::run_blocking;
-
-/// How long a session may take to stop.
-pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a refused deletion waits for others of this process that open or delete.
 const REFUSED_LOCK_TIMEOUT: Duration = Duration::from_millis(500);
@@ -33,15 +30,6 @@ pub(crate) enum RetainedSkills {
     AsRecorded,
     /// These; it may have no record.
     Listed(Vec<PinnedSkill>),
-}
-
-/// The condition of a deletion.
-#[derive(Clone, Copy)]
-pub(crate) enum DeleteCondition {
-    /// No condition.
-    Always,
-    /// Only if the session still has this many events: nobody used it since it was inspected.
-    Unchanged(u64),
 }
 
 /// What is left to do for a deleted session's skills.

@@ -5,69 +5,29 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use conjure_actors::metrics::RemoteDeletion;
 use conjure_artifact::{DeleteError, DeleteOutcome, ServiceFileDeletion};
-use conjure_base::{Clock as _, Deadline, SystemClock};
+use conjure_base::{Clock as _, Deadline, SystemClock, with_deadline};
 use conjure_journal::SessionKey;
 use futures_util::future::join_all;
 
 use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::Runtime;
+use crate::runtime::remote_cleanup::batch_result::{
+    BatchResult, DELETE_TIMEOUT, MAX_FAILURES, NO_TIME, note_lock_timeout,
+};
 use crate::runtime::remote_cleanup::cleanup_note::{CleanupNote, FilesToDelete};
-use crate::runtime::remote_cleanup::deletion_report::{RemainingFiles, RemainingSkills, RemoteSkillOutcome};
 
 /// How many files are deleted concurrently.
 const CONCURRENCY: usize = 4;
 /// How many files of one note are deleted before other notes have their turn.
 const BATCH_SIZE: usize = 200;
-/// How many consecutive failures of an account open its circuit breaker.
-pub(super) const MAX_FAILURES: usize = 3;
 /// The reason if the circuit breaker was open.
 const SKIPPED: &str = "the service did not answer others just before";
 /// The reason if the file is unknown under a key that may not be the original one.
 const NOT_UNDER_THIS_KEY: &str =
     "the key that is known now has no such file, and it is not known to be the one of then";
-/// The reason if there was no time for an attempt.
-pub(super) const NO_TIME: &str = "there was no time for it yet";
-/// How long the deletion of one file may take.
-pub(super) const DELETE_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long to wait at least for others that change notes.
-const NOTE_LOCK_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The result of one batch.
-#[derive(Debug, Default)]
-pub(crate) struct BatchResult {
-    /// How many files were deleted.
-    pub(crate) gone: u64,
-    /// The remaining files of sessions whose records are gone.
-    pub(crate) left: Vec<RemainingFiles>,
-    /// The remaining skills of a tenant.
-    pub(crate) skills: Vec<RemainingSkills>,
-    /// Why some could not be deleted: they are to be tried later, and not at once.
-    pub(crate) failure: Option<String>,
-    /// Some were skipped, since the service did not respond just before. They have not failed.
-    pub(crate) is_skipped: bool,
-}
-
-impl BatchResult {
-    /// The result if nothing was tried: everything in the note remains.
-    fn untried(note: &CleanupNote, reason: &str) -> Self {
-        let skills = note.skills.as_ref().map(|skills| RemainingSkills {
-            service: skills.account.service.clone(),
-            skills: skills.ids.clone(),
-            outcome: RemoteSkillOutcome::DeletedLater,
-            reason: reason.to_owned(),
-        });
-        Self {
-            left: note.left.iter().map(|left| left.report(reason)).collect(),
-            skills: skills.into_iter().collect(),
-            ..Self::default()
-        }
-    }
-}
-
 /// Skips accounts at services that do not respond, for the time of one run.
 #[derive(Debug, Default)]
 pub(crate) struct CircuitBreaker(BTreeMap<String, ServiceHealth>);
@@ -160,7 +120,7 @@ pub(crate) async fn process_note(
         )
         .await;
     }
-    let records = match with_deadline(deadline, runtime.session_reader()).await {
+    let records = match within_time(deadline, runtime.session_reader()).await {
         None => return Ok(BatchResult::untried(&note, NO_TIME)),
         Some(Err(error)) => {
             let reason = error.to_string();
@@ -172,7 +132,7 @@ pub(crate) async fn process_note(
     let mut room = BATCH_SIZE;
     for left in &note.left {
         let key = SessionKey::new(note.tenant.clone(), left.session);
-        match with_deadline(deadline, records.info(&key)).await {
+        match within_time(deadline, records.info(&key)).await {
             Some(Err(RuntimeError::NotFound { .. })) => {}
             // The session is not deleted, or not yet.
             Some(Ok(_)) => continue,
@@ -324,20 +284,11 @@ async fn delete_batch(
 }
 
 /// Runs work until the deadline. If that has passed, the work is not started.
-async fn with_deadline<T>(deadline: Deadline, work: impl Future<Output = T>) -> Option<T> {
+async fn within_time<T>(deadline: Deadline, work: impl Future<Output = T>) -> Option<T> {
     if SystemClock.remaining(deadline).is_zero() {
         return None;
     }
-    tokio::select! {
-        biased;
-        done = work => Some(done),
-        () = SystemClock.sleep_until(deadline) => None,
-    }
-}
-
-/// How long to wait for others that change notes: until the deadline, and at least `NOTE_LOCK_TIMEOUT`.
-pub(super) fn note_lock_timeout(deadline: Deadline) -> Deadline {
-    SystemClock.deadline(SystemClock.remaining(deadline).max(NOTE_LOCK_TIMEOUT))
+    with_deadline(&SystemClock, deadline, work).await.ok()
 }
 
 async fn remove(
@@ -357,6 +308,8 @@ async fn remove(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use conjure_base::{SessionId, TenantId};
 
     use super::*;
@@ -382,9 +335,9 @@ mod tests {
         let batch = process_note(&runtime, &name, &mut CircuitBreaker::default(), over).await.unwrap();
         assert_eq!((batch.left, batch.failure), (vec![left.report(NO_TIME)], None));
         assert_eq!(shelf.get(&name).await.unwrap(), Some(note));
-        assert_eq!(with_deadline(over, std::future::ready(1)).await, None);
+        assert_eq!(within_time(over, std::future::ready(1)).await, None);
         let soon = SystemClock.deadline(Duration::from_secs(60));
-        assert_eq!(with_deadline(soon, std::future::ready(1)).await, Some(1));
+        assert_eq!(within_time(soon, std::future::ready(1)).await, Some(1));
         // There is no such model.
         let batch = process_note(&runtime, &name, &mut CircuitBreaker::default(), soon).await.unwrap();
         assert!(batch.left[0].reason.contains("`m`"), "{batch:?}");
@@ -395,7 +348,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_takes_longer_than_there_is_time_is_left() {
         let soon = SystemClock.deadline(Duration::from_secs(60));
-        assert_eq!(with_deadline(soon, std::future::pending::<()>()).await, None);
+        assert_eq!(within_time(soon, std::future::pending::<()>()).await, None);
     }
 
     #[test]

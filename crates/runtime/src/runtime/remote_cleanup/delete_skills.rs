@@ -16,14 +16,14 @@ use conjure_base::{Clock as _, Deadline, SystemClock, TenantId};
 use crate::anthropic::Client;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::Runtime;
-use crate::runtime::operations::delete_session::STOP_TIMEOUT;
 use crate::runtime::options::JournalLocation;
-use crate::runtime::remote_cleanup::cleanup_note::{CleanupNote, ServiceAccountRef, SkillsToDelete};
-use crate::runtime::remote_cleanup::delete_files::{
+use crate::runtime::remote_cleanup::batch_result::{
     BatchResult, DELETE_TIMEOUT, MAX_FAILURES, NO_TIME, note_lock_timeout,
 };
+use crate::runtime::remote_cleanup::cleanup_note::{CleanupNote, ServiceAccountRef, SkillsToDelete};
 use crate::runtime::remote_cleanup::deletion_report::{RemainingSkills, RemoteSkillOutcome};
 use crate::runtime::remote_cleanup::on_delete::RemoteLeftovers;
+use crate::runtime::remote_cleanup::on_delete::STOP_TIMEOUT;
 use crate::runtime::tenants::TenantKey;
 
 impl Runtime {

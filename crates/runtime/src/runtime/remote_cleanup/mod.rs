@@ -5,6 +5,7 @@
 //! record, the note, or both. A note counts only where the record is gone: a session whose deletion was refused or interrupted
 //! keeps its files. Skills that were uploaded for a tenant use the same notes (`delete_skills`).
 
+mod batch_result;
 mod deletion_report;
 
 mod cleanup_note;
@@ -16,8 +17,9 @@ mod delete_files;
 mod delete_skills;
 mod on_delete;
 
-pub(super) use delete_files::{BatchResult, CircuitBreaker, process_note};
+pub(super) use batch_result::BatchResult;
+pub(super) use delete_files::{CircuitBreaker, process_note};
 pub(super) use note_store::NoteStore;
-pub(super) use on_delete::RemoteLeftovers;
+pub(super) use on_delete::{DeleteCondition, RemoteLeftovers, STOP_TIMEOUT};
 
 pub use deletion_report::{DeletionReport, RemainingFiles, RemainingSkills, RemoteSkillOutcome};

@@ -11,14 +11,26 @@ use conjure_journal::{JournalError, SessionKey};
 
 use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::Runtime;
-use crate::runtime::operations::delete_session::{DeleteCondition, STOP_TIMEOUT};
+use crate::runtime::remote_cleanup::batch_result::BatchResult;
 use crate::runtime::remote_cleanup::cleanup_note::{CleanupNote, FilesToDelete};
-use crate::runtime::remote_cleanup::delete_files::{BatchResult, CircuitBreaker, process_note};
+use crate::runtime::remote_cleanup::delete_files::{CircuitBreaker, process_note};
 use crate::runtime::remote_cleanup::deletion_report::{
     DeletionReport, RemainingFiles, RemainingSkills, RemoteSkillOutcome,
 };
 use crate::runtime::remote_cleanup::remote_files::{RemoteFiles, is_damage, remote_files};
 use crate::runtime::session::session_reader::SessionReader;
+
+/// How long a session may take to stop.
+pub(in crate::runtime) const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The condition of a deletion.
+#[derive(Clone, Copy)]
+pub(crate) enum DeleteCondition {
+    /// No condition.
+    Always,
+    /// Only if the session still has this many events: nobody used it since it was inspected.
+    Unchanged(u64),
+}
 
 /// How long a caller waits for a service. The rest is deleted in the background.
 const REMOTE_TIMEOUT: Duration = Duration::from_secs(10);

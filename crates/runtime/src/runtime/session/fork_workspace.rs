@@ -14,8 +14,8 @@ use crate::config::ExecutorKind;
 use crate::runtime::data::data_layout::TenantDir;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::options::JournalLocation;
-use crate::runtime::session::hosted_sessions::NO_SANDBOX;
 use crate::runtime::session::session_factory::RuntimeSessionFactory;
+use crate::runtime::session::spec::NO_SANDBOX;
 use crate::runtime::task_set::run_blocking;
 use crate::workspace::{CopyBounds, CopyError, copy_tree, open_real};
 

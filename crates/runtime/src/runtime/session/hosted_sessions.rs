@@ -13,7 +13,7 @@ use conjure_conversation::{
 use futures_util::future::BoxFuture;
 
 use crate::runtime::error::RuntimeError;
-use crate::runtime::session::spec::{SessionSpec, SkillSelection};
+use crate::runtime::session::spec::{NO_SANDBOX, SessionSpec, SkillSelection};
 
 /// The downloads and uploads of a session with hosted skills.
 #[derive(Debug, Clone)]
@@ -33,9 +33,6 @@ impl ArtifactUpload for NoUploads {
         Box::pin(std::future::ready(Err(refused)))
     }
 }
-
-/// The name that stands for no sandbox.
-pub(crate) const NO_SANDBOX: &str = "none";
 
 /// A session with hosted skills has no other skills and no sandbox, unless its spec asks for them.
 pub(crate) fn with_defaults(mut spec: SessionSpec) -> SessionSpec {

@@ -8,65 +8,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use conjure_base::text::truncate;
 use conjure_base::{MIN_SECRET_BYTES, Redactor};
 use conjure_conversation::{SessionProfile, SkillActivation};
 use conjure_prompt::escape;
-use conjure_skill::{InputProblem, Inputs, Manifest, Skill, closest_match, input_text, input_variable};
+use conjure_skill::{Inputs, Manifest, Skill, closest_match, input_text, input_variable};
 use serde_json::Value;
 
 use crate::context::ContextOptions;
 use crate::runtime::error::RuntimeError;
+use crate::runtime::session::input_error::InputError;
 use crate::runtime::session::session_secrets::SessionSecrets;
 use crate::runtime::session::spec::SkillSelection;
+use crate::runtime::session::value_texts::{secrets_in_value, texts_in_value};
 
 /// How many characters of a value are shown to the model; commands have all of it.
 const SHOWN_CHARS: usize = 2000;
-
-/// An error in the inputs of a session.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InputError {
-    /// The value does not fit the manifest of a skill.
-    #[error("the skill `{skill}`: {problem}")]
-    Skill {
-        /// Its name.
-        skill: String,
-        /// What is wrong.
-        problem: InputProblem,
-    },
-    /// No skill of the session has such an input.
-    #[error("no skill of the session has an input `{name}`{}", nearest.as_ref().map(|name| format!("; did you mean `{name}`?")).unwrap_or_default())]
-    Unknown {
-        /// The name that was given.
-        name: String,
-        /// The name that may have been meant.
-        nearest: Option<String>,
-    },
-    /// Commands would have two values by one variable.
-    #[error("`{first}` and `{second}` would both be the variable `{variable}`")]
-    SameVariable {
-        /// The variable.
-        variable: String,
-        /// What has it.
-        first: String,
-        /// What would have it, too.
-        second: String,
-    },
-    /// Something of a sensitive value would occur everywhere, so it cannot be redacted.
-    #[error(
-        "the input `{name}` is sensitive, and a text or number of fewer than {MIN_SECRET_BYTES} bytes in it is too short to be kept out of what is told"
-    )]
-    TooShort {
-        /// The name of the input.
-        name: String,
-    },
-    /// No variable can hold the value.
-    #[error("the input `{name}` has a NUL character, which no variable can hold")]
-    Nul {
-        /// The name of the input.
-        name: String,
-    },
-}
 
 /// The inputs of a new session, split.
 #[derive(Debug, Default)]
@@ -265,47 +222,6 @@ pub fn redactor_of_inputs(
     ContextOptions { secrets, ..ContextOptions::default() }.redactor()
 }
 
-/// The texts by which a value can be recognised, each with a name that says what it belongs to.
-pub(crate) fn secrets_in_value(name: &str, value: &Value) -> Vec<(String, String)> {
-    let mut texts = texts_in_value(value);
-    collect_keys(value, &mut texts);
-    let mut secrets: Vec<(String, String)> = Vec::with_capacity(texts.len() + 1);
-    match value {
-        Value::Array(_) | Value::Object(_) => {
-            let parts = texts.into_iter().enumerate();
-            secrets.extend(parts.map(|(index, text)| (format!("input {name}/{index}"), text)));
-            secrets.push((format!("input {name} whole"), value.to_string()));
-        }
-        _ => secrets.extend(texts.into_iter().map(|text| (format!("input {name}"), text))),
-    }
-    secrets
-}
-
-/// The texts and numbers in a value, at every depth.
-fn texts_in_value(value: &Value) -> Vec<String> {
-    match value {
-        Value::String(text) => vec![text.clone()],
-        Value::Number(number) => vec![number.to_string()],
-        Value::Array(items) => items.iter().flat_map(texts_in_value).collect(),
-        Value::Object(fields) => fields.values().flat_map(texts_in_value).collect(),
-        Value::Null | Value::Bool(_) => Vec::new(),
-    }
-}
-
-/// Adds the field names in a value. Names that are too short to be redacted are left out: they are seldom secret.
-fn collect_keys(value: &Value, keys: &mut Vec<String>) {
-    match value {
-        Value::Array(items) => items.iter().for_each(|item| collect_keys(item, keys)),
-        Value::Object(fields) => {
-            for (key, field) in fields {
-                keys.extend((key.len() >= MIN_SECRET_BYTES).then(|| key.clone()));
-                collect_keys(field, keys);
-            }
-        }
-        _ => {}
-    }
-}
-
 fn manifests(skills: &[Arc<Skill>]) -> impl Iterator<Item = (&Arc<Skill>, &Manifest)> {
     skills.iter().filter_map(|skill| Some((skill, skill.manifest()?)))
 }
@@ -338,11 +254,7 @@ fn prompt_text(values: &Inputs, visible: &BTreeSet<String>) -> String {
         );
         if visible.contains(name) {
             let text = input_text(value);
-            let mut cut: String = text.chars().take(SHOWN_CHARS).collect();
-            if cut.len() < text.len() {
-                cut.push('…');
-            }
-            let _ = writeln!(shown, "<value>{}</value>", escape(&cut));
+            let _ = writeln!(shown, "<value>{}</value>", escape(&truncate(&text, SHOWN_CHARS + 1)));
         } else {
             shown.push_str(
                 "<value-withheld>it is sensitive: use the variable, and do not print it</value-withheld>\n",

@@ -1,6 +1,8 @@
 //! What one session is built from, and what can be read of it without starting it.
 
+pub(super) mod input_error;
 pub(super) mod inputs;
+mod value_texts;
 pub(super) mod select_skills;
 pub(super) mod session_secrets;
 pub(super) mod spec;
@@ -9,6 +11,7 @@ pub(super) mod artifact_services;
 mod factory_queries;
 mod fork_workspace;
 pub(super) mod hosted_sessions;
+mod known_session;
 mod prepared_parts;
 pub(super) mod session_factory;
 mod session_inputs;

@@ -3,14 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use conjure_actors::artifacts::ArtifactServices;
-use conjure_actors::executors::ExecutorSource;
-use conjure_base::{Redactor, TenantId};
+use conjure_base::TenantId;
 use conjure_conversation::{Model, SessionProfile, SkillActivation};
 use conjure_journal::SessionKey;
-use conjure_prompt::SessionSkill;
 use conjure_sandbox::SandboxError;
-use conjure_skill::{Inputs, Skill};
+use conjure_skill::Skill;
 
 use crate::config::ExecutorKind;
 use crate::context::{ContextOptions, create_context, redactor_with};
@@ -20,29 +17,10 @@ use crate::runtime::options::JournalLocation;
 use crate::runtime::sandbox_kinds::SandboxKind;
 use crate::runtime::session::hosted_sessions::{self, HostedSessionFiles};
 use crate::runtime::session::inputs::{check_secrets, effective_inputs, sensitive_variables};
+use crate::runtime::session::known_session::PreparedParts;
 use crate::runtime::session::session_factory::{Inner, RuntimeSessionFactory};
 use crate::runtime::task_set::run_blocking;
 use crate::workspace::SessionWorkspace;
-
-/// The parts of a session before its sandbox is supervised.
-pub(crate) struct PreparedParts {
-    /// The name of the model in the profile that they were built for.
-    pub(super) model_name: Option<String>,
-    pub(super) model: Arc<dyn Model>,
-    pub(super) skills: Vec<Arc<SessionSkill>>,
-    /// `None`: it has no sandbox.
-    pub(super) source: Option<Arc<dyn ExecutorSource>>,
-    pub(super) redactor: Redactor,
-    /// The text for the model about the inputs.
-    pub(super) inputs: String,
-    /// The values of the inputs.
-    pub(super) values: Inputs,
-    /// The folder on this machine that holds the session's files.
-    pub(super) workspace: Option<PathBuf>,
-    pub(super) artifacts: Option<ArtifactServices>,
-    /// Its files at the service that runs its skills.
-    pub(super) hosted: Option<HostedSessionFiles>,
-}
 
 impl RuntimeSessionFactory {
     /// Builds the parts of a session that is about to be started, and keeps them for the start.

@@ -9,27 +9,16 @@ use std::sync::Arc;
 use conjure_base::{Redactor, TenantId};
 use conjure_conversation::SessionProfile;
 use conjure_journal::SessionKey;
-use conjure_sandbox::OwnedWorkspace;
 
 use crate::context::{ContextOptions, redactor_with};
 use crate::runtime::data::artifact_pins::remove_pins;
 use crate::runtime::data::data_layout::TenantDir;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::options::JournalLocation;
-use crate::runtime::session::prepared_parts::PreparedParts;
+use crate::runtime::session::known_session::SessionInputs;
 use crate::runtime::session::session_factory::RuntimeSessionFactory;
 use crate::runtime::session::session_secrets::{CompleteSecrets, SessionSecrets};
 use crate::runtime::task_set::run_blocking;
-
-/// What is known of a session beside its record.
-#[derive(Default)]
-pub(super) struct SessionInputs {
-    pub(super) secrets: SessionSecrets,
-    /// Prepared for the start that is about to happen.
-    pub(super) parts: Option<PreparedParts>,
-    /// A workspace that ends with this process.
-    pub(super) workspace: Option<Arc<OwnedWorkspace>>,
-}
 
 impl RuntimeSessionFactory {
     /// Remembers the secrets of a session, merged over those before, which are returned.

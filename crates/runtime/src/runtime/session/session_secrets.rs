@@ -12,7 +12,7 @@ use conjure_skill::{Inputs, Skill};
 use serde_json::Value;
 
 use crate::runtime::error::RuntimeError;
-use crate::runtime::session::inputs::secrets_in_value;
+use crate::runtime::session::value_texts::secrets_in_value;
 
 /// The environment, secrets and inputs of a session that are not recorded.
 #[derive(Clone, Default)]

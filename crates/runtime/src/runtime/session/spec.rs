@@ -8,8 +8,10 @@ use conjure_base::TenantId;
 use conjure_conversation::{HostedSkill, Limits, Message, SkillActivation, SkillDelivery};
 use serde_json::Value;
 
-use crate::runtime::session::hosted_sessions::NO_SANDBOX;
 use crate::runtime::session::session_secrets::SessionSecrets;
+
+/// The name that stands for no sandbox.
+pub(crate) const NO_SANDBOX: &str = "none";
 
 /// The specification of a new session.
 ///

@@ -3,9 +3,11 @@
 mod tenant_policies;
 mod tenant_policy;
 
+mod disk_measure;
 mod disk_usage;
 mod quota_executor;
 mod space_reservations;
+mod usage_entry;
 mod usage_roots;
 
 mod usage;
@@ -21,6 +23,6 @@ pub(crate) use space_reservations::TenantStoreQuota;
 pub(crate) use tenant_policies::TenantKey;
 pub(crate) use tenant_policies::{Gates, TenantPolicies};
 
-pub use disk_usage::DiskUsage;
+pub use disk_measure::DiskUsage;
 pub use tenant_policy::TenantPolicy;
 pub use usage::{Tenant, TenantUsage};

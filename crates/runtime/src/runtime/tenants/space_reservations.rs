@@ -1,14 +1,4 @@
-//! Reserves space on a tenant's disk for contents that are about to be stored: registered artifacts, and copies of
-//! produced files. Space is reserved before a byte is written, so that concurrent operations cannot exceed the quota
-//! together.
-//!
-//! State, in memory: the reservations, and those whose contents were stored since the last scan began. A content
-//! counts as new, even if the store has it. A scan may see a part of a content that is reserved as well. Such a
-//! refusal is too strict for a moment, but never too lax. Contents that other processes store are seen by the next
-//! scan.
-
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+//! The quota of a tenant's store, which reserves space for registered artifacts and copies of produced files.
 
 use conjure_actors::artifacts::{SpaceReservation, StoreQuota};
 use conjure_actors::session::SessionError;
@@ -16,76 +6,11 @@ use conjure_base::TenantId;
 use futures_util::future::BoxFuture;
 
 use crate::runtime::error::RuntimeError;
-use crate::runtime::tenants::disk_usage::{DiskUsage, DiskUsageCache, TenantUsageEntry, lock};
+use crate::runtime::tenants::disk_measure::DiskUsage;
+use crate::runtime::tenants::disk_usage::DiskUsageCache;
 
 /// The least space of a file on the disk.
 const BLOCK: u64 = 4096;
-
-/// The reserved space of a tenant.
-#[derive(Debug, Default)]
-pub(super) struct SpaceReservations(Mutex<ReservationTable>);
-
-#[derive(Debug, Default)]
-struct ReservationTable {
-    last: u64,
-    by_id: BTreeMap<u64, Reservation>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Reservation {
-    usage: DiskUsage,
-    until: ReleasedAt,
-}
-
-/// When a reservation stops counting beside the last scan.
-#[derive(Debug, Clone, Copy)]
-enum ReleasedAt {
-    /// It is being stored.
-    WhenStored,
-    /// It was stored or abandoned; every scan with a greater number has seen it.
-    AfterScan(u64),
-}
-
-/// Reserved space, released when this is dropped.
-#[derive(Debug)]
-pub(crate) struct ReservationGuard {
-    meter: Arc<TenantUsageEntry>,
-    id: u64,
-}
-
-impl TenantUsageEntry {
-    /// Reserves space if `check` accepts the sum of the last scan and all reservations.
-    pub(super) fn reserve(
-        self: &Arc<Self>,
-        more: DiskUsage,
-        judge: impl FnOnce(DiskUsage) -> Result<(), RuntimeError>,
-    ) -> Result<ReservationGuard, RuntimeError> {
-        let mut reservations = lock(&self.reservations.0);
-        // Read under the lock: what this scan has seen is not counted by any later reservation.
-        let scan = self.last_scan();
-        let is_unseen = |reservation: &Reservation| match reservation.until {
-            ReleasedAt::WhenStored => true,
-            ReleasedAt::AfterScan(begun) => scan <= begun,
-        };
-        reservations.by_id.retain(|_, reservation| is_unseen(reservation));
-        let sum = reservations.by_id.values().fold(more, |sum, reservation| sum.plus(reservation.usage));
-        judge(sum)?;
-        reservations.last += 1;
-        let id = reservations.last;
-        reservations.by_id.insert(id, Reservation { usage: more, until: ReleasedAt::WhenStored });
-        Ok(ReservationGuard { meter: Arc::clone(self), id })
-    }
-}
-
-impl Drop for ReservationGuard {
-    fn drop(&mut self) {
-        let mut reservations = lock(&self.meter.reservations.0);
-        let begun = self.meter.scans_begun();
-        if let Some(reservation) = reservations.by_id.get_mut(&self.id) {
-            reservation.until = ReleasedAt::AfterScan(begun);
-        }
-    }
-}
 
 /// The quota of a tenant's store.
 #[derive(Clone)]

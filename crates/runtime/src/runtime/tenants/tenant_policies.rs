@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use conjure_actors::admission::{AdmissionGate, AdmissionLoad, Share};
-use conjure_base::{Digest, TenantId};
+use conjure_base::{Digest, TenantId, lock};
 use conjure_journal::TenantWeights;
 use conjure_sandbox::NetworkPolicy;
 
@@ -209,7 +209,7 @@ fn validate_policy(
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every change of the state is complete, so a poisoned lock is usable.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

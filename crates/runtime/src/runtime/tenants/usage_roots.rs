@@ -11,7 +11,7 @@ use conjure_base::TenantId;
 use crate::runtime::data::data_layout::RuntimeDir;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::task_set::run_blocking;
-use crate::runtime::tenants::disk_usage::{DiskUsage, MeasuredUsage, measure};
+use crate::runtime::tenants::disk_measure::{DiskUsage, MeasuredUsage, measure};
 
 /// The places of all tenants.
 pub(super) struct UsageRoots {

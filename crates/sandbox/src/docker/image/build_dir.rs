@@ -5,10 +5,10 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use conjure_base::{Clock as _, Digest, SystemClock};
+use conjure_base::{Clock as _, Digest, SystemClock, lock};
 use tempfile::TempDir;
 
 use super::error::ImageError;
@@ -60,14 +60,14 @@ impl BuildDir {
             drop(build_dir);
         });
         match thread {
-            Ok(thread) => self.clearing.lock().unwrap_or_else(PoisonError::into_inner).push(thread),
+            Ok(thread) => lock(&self.clearing).push(thread),
             Err(error) => tracing::warn!(%error, "processes of an image build may be left"),
         }
     }
 
     /// Waits until all started cleanup has ended.
     pub(super) async fn is_clear(&self) {
-        let threads = std::mem::take(&mut *self.clearing.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *lock(&self.clearing));
         let joined =
             tokio::task::spawn_blocking(|| threads.into_iter().for_each(|thread| drop(thread.join())));
         let _ = joined.await;

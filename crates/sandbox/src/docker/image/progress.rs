@@ -1,6 +1,7 @@
 //! The progress of a build.
 
-use std::sync::{Mutex, PoisonError};
+use conjure_base::lock;
+use std::sync::Mutex;
 
 /// A report of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +43,7 @@ impl<'l> ProgressReporter<'l> {
 
     fn report(&self, progress: ImageProgress) {
         // A listener that panicked once may hear more.
-        let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listener = lock(&self.listener);
         listener(progress);
     }
 }

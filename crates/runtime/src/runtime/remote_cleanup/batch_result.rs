@@ -1,0 +1,54 @@
+//! [`BatchResult`]: what one batch of a cleanup deleted and left, and the limits of a batch.
+
+use std::time::Duration;
+
+use conjure_base::{Clock as _, Deadline, SystemClock};
+
+use crate::runtime::remote_cleanup::cleanup_note::CleanupNote;
+use crate::runtime::remote_cleanup::deletion_report::{RemainingFiles, RemainingSkills, RemoteSkillOutcome};
+
+/// How many consecutive failures of an account open its circuit breaker.
+pub(super) const MAX_FAILURES: usize = 3;
+/// The reason if there was no time for an attempt.
+pub(super) const NO_TIME: &str = "there was no time for it yet";
+/// How long the deletion of one file may take.
+pub(super) const DELETE_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long to wait at least for others that change notes.
+const NOTE_LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The result of one batch.
+#[derive(Debug, Default)]
+pub(crate) struct BatchResult {
+    /// How many files were deleted.
+    pub(crate) gone: u64,
+    /// The remaining files of sessions whose records are gone.
+    pub(crate) left: Vec<RemainingFiles>,
+    /// The remaining skills of a tenant.
+    pub(crate) skills: Vec<RemainingSkills>,
+    /// Why some could not be deleted: they are to be tried later, and not at once.
+    pub(crate) failure: Option<String>,
+    /// Some were skipped, since the service did not respond just before. They have not failed.
+    pub(crate) is_skipped: bool,
+}
+
+impl BatchResult {
+    /// The result if nothing was tried: everything in the note remains.
+    pub(super) fn untried(note: &CleanupNote, reason: &str) -> Self {
+        let skills = note.skills.as_ref().map(|skills| RemainingSkills {
+            service: skills.account.service.clone(),
+            skills: skills.ids.clone(),
+            outcome: RemoteSkillOutcome::DeletedLater,
+            reason: reason.to_owned(),
+        });
+        Self {
+            left: note.left.iter().map(|left| left.report(reason)).collect(),
+            skills: skills.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+}
+
+/// How long to wait for others that change notes: until the deadline, and at least `NOTE_LOCK_TIMEOUT`.
+pub(super) fn note_lock_timeout(deadline: Deadline) -> Deadline {
+    SystemClock.deadline(SystemClock.remaining(deadline).max(NOTE_LOCK_TIMEOUT))
+}

@@ -1,0 +1,160 @@
+//! Measures the disk usage of a folder.
+
+use std::collections::HashSet;
+use std::ffi::CStr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+/// The most entries of a scan.
+const MAX_ENTRIES: u64 = 4_000_000;
+
+/// The greatest depth of a scan, which has one folder open for each level.
+const MAX_DEPTH: usize = 128;
+
+/// The disk usage of a tenant.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DiskUsage {
+    /// Allocated bytes. Hard links are counted once.
+    pub bytes: u64,
+    /// Files, folders and links.
+    pub inodes: u64,
+}
+
+impl DiskUsage {
+    /// The sum of both.
+    pub(super) const fn plus(self, other: Self) -> Self {
+        let (bytes, inodes) =
+            (self.bytes.saturating_add(other.bytes), self.inodes.saturating_add(other.inodes));
+        Self { bytes, inodes }
+    }
+}
+
+/// The result of a scan.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct MeasuredUsage {
+    pub(super) usage: DiskUsage,
+    /// Why there may be more than was counted.
+    pub(super) incomplete_reason: Option<&'static str>,
+}
+
+/// Measures a folder, without following links. Entries that disappear meanwhile are not counted, and do not make the
+/// result incomplete.
+pub(super) fn measure(folder: &Path) -> MeasuredUsage {
+    let mut found = MeasuredUsage::default();
+    let mut linked: HashSet<(u64, u64)> = HashSet::new();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let listed = |folder: OwnedFd| Dir::read_from(&folder).map(|names| (folder, names));
+    let open = |folder: &OwnedFd, name: &CStr| {
+        rustix::fs::openat(folder, name, flags, Mode::empty()).and_then(listed)
+    };
+    let mut open_folders: Vec<(OwnedFd, Dir)> = Vec::new();
+    match rustix::fs::openat(CWD, folder, flags, Mode::empty()).and_then(listed) {
+        Ok(top) => open_folders.push(top),
+        Err(error) => found.record_error(error),
+    }
+    while let Some((folder, names)) = open_folders.last_mut() {
+        let entry = match names.next() {
+            Some(Ok(entry)) => entry,
+            end => {
+                let _ = end.map(|failed| failed.map_err(|error| found.record_error(error)));
+                open_folders.pop();
+                continue;
+            }
+        };
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        if found.usage.inodes >= MAX_ENTRIES {
+            found.incomplete_reason = Some("it has more than 4,000,000 files and folders");
+            break;
+        }
+        let stat = match rustix::fs::statat(&*folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(error) => {
+                found.record_error(error);
+                continue;
+            }
+        };
+        let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if is_folder || stat.st_nlink < 2 || linked.insert((stat.st_dev, stat.st_ino)) {
+            found.usage.inodes += 1;
+            let blocks = u64::try_from(stat.st_blocks).unwrap_or(0);
+            found.usage.bytes = found.usage.bytes.saturating_add(blocks.saturating_mul(512));
+        }
+        if !is_folder {
+            continue;
+        }
+        if open_folders.len() >= MAX_DEPTH {
+            found.incomplete_reason = Some("its folders are more than 128 deep");
+            continue;
+        }
+        match open_folders.last().map(|(folder, _)| open(folder, name)) {
+            Some(Ok(below)) => open_folders.push(below),
+            Some(Err(error)) => found.record_error(error),
+            None => {}
+        }
+    }
+    found
+}
+
+impl MeasuredUsage {
+    /// A complete result.
+    pub(super) const fn complete(usage: DiskUsage) -> Self {
+        Self { usage, incomplete_reason: None }
+    }
+
+    /// The sum of both.
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            usage: self.usage.plus(other.usage),
+            incomplete_reason: self.incomplete_reason.or(other.incomplete_reason),
+        }
+    }
+
+    /// Records that an entry was not measured, unless it disappeared.
+    fn record_error(&mut self, error: Errno) {
+        if !matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP) {
+            self.incomplete_reason = Some("some of its folders cannot be read");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_measured_without_following_anything() {
+        let made = tempfile::tempdir().unwrap();
+        let folder = made.path();
+        assert_eq!(measure(folder), MeasuredUsage::default());
+        assert_eq!(measure(&folder.join("none")), MeasuredUsage::default());
+        std::fs::create_dir(folder.join("a")).unwrap();
+        std::fs::write(folder.join("a/file"), vec![1; 100_000]).unwrap();
+        let one = measure(folder);
+        assert_eq!((one.usage.inodes, one.incomplete_reason), (2, None));
+        assert!((100_000..200_000).contains(&one.usage.bytes), "{one:?}");
+        // A hard link costs nothing, and a symbolic link is not followed.
+        std::fs::hard_link(folder.join("a/file"), folder.join("a/again")).unwrap();
+        assert_eq!(measure(folder), one);
+        std::os::unix::fs::symlink("/usr", folder.join("a/usr")).unwrap();
+        assert_eq!(measure(folder).usage.inodes, 3);
+        // A folder that is too deep makes the result incomplete.
+        let mut deep = folder.to_owned();
+        for _ in 0..2 * MAX_DEPTH {
+            deep.push("d");
+        }
+        std::fs::create_dir_all(&deep).unwrap();
+        let deep = measure(folder);
+        assert_eq!(deep.usage.inodes, 3 + MAX_DEPTH as u64);
+        assert!(
+            deep.incomplete_reason
+                .is_some_and(|incomplete_reason| incomplete_reason.contains(&MAX_DEPTH.to_string())),
+            "{deep:?}"
+        );
+    }
+}

@@ -1,0 +1,175 @@
+//! The last measured disk usage of a tenant, and the space that is reserved on its disk for contents that are about to be
+//! stored. Space is reserved before a byte is written, so that concurrent operations cannot exceed the quota together.
+//!
+//! State, in memory: the last value, the reservations, and those whose contents were stored since the last scan began. A
+//! content counts as new, even if the store has it. A scan may see a part of a content that is reserved as well. Such a
+//! refusal is too strict for a moment, but never too lax. Contents that other processes store are seen by the next
+//! scan.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conjure_base::{Clock as _, Deadline, SystemClock, lock};
+
+use crate::runtime::error::RuntimeError;
+use crate::runtime::tenants::disk_measure::{DiskUsage, MeasuredUsage};
+use crate::runtime::tenants::usage_roots::TenantRoots;
+
+/// How long a value needs no new scan.
+const FRESH_FOR: Duration = Duration::from_secs(2);
+
+/// How long a value may be used while a new scan runs.
+const USABLE_FOR: Duration = Duration::from_secs(60);
+
+/// The last value of a tenant.
+#[derive(Debug, Default)]
+pub(super) struct TenantUsageEntry {
+    /// Only one scan runs at a time. Whoever waits for it before it starts shares its result.
+    pub(super) scan_lock: tokio::sync::Mutex<()>,
+    /// How many scans were started.
+    scans_started: AtomicU64,
+    pub(super) last: Mutex<Option<Measured>>,
+    /// Space reserved for contents that are being stored. Locked before `last`.
+    pub(super) reservations: SpaceReservations,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Measured {
+    pub(super) found: MeasuredUsage,
+    /// The number of the scan, counted from 1.
+    scan: u64,
+    pub(super) fresh_until: Deadline,
+    pub(super) usable_until: Deadline,
+}
+
+impl TenantUsageEntry {
+    /// The result of a scan that starts after this call.
+    pub(super) async fn scan(&self, place: impl Into<TenantRoots>) -> Result<MeasuredUsage, RuntimeError> {
+        let scans_started = self.scans_started.load(Ordering::Acquire);
+        let _turn = self.scan_lock.lock().await;
+        let last = *lock(&self.last);
+        if let Some(last) = last.filter(|last| last.scan > scans_started) {
+            return Ok(last.found);
+        }
+        let scan = self.start_scan();
+        let found = place.into().measure().await?;
+        self.record_scan(scan, found);
+        Ok(found)
+    }
+
+    /// Starts a scan, and returns its number.
+    pub(super) fn start_scan(&self) -> u64 {
+        self.scans_started.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    pub(super) fn scans_begun(&self) -> u64 {
+        self.scans_started.load(Ordering::Acquire)
+    }
+
+    /// The number of the scan with the last value; 0 if there was none.
+    pub(super) fn last_scan(&self) -> u64 {
+        lock(&self.last).map_or(0, |last| last.scan)
+    }
+
+    pub(super) fn found(&self) -> MeasuredUsage {
+        lock(&self.last).map(|last| last.found).unwrap_or_default()
+    }
+
+    pub(super) fn record_scan(&self, scan: u64, found: MeasuredUsage) {
+        let measured = Measured {
+            found,
+            scan,
+            fresh_until: SystemClock.deadline(FRESH_FOR),
+            usable_until: SystemClock.deadline(USABLE_FOR),
+        };
+        *lock(&self.last) = Some(measured);
+    }
+}
+
+/// The reserved space of a tenant.
+#[derive(Debug, Default)]
+pub(super) struct SpaceReservations(Mutex<ReservationTable>);
+
+#[derive(Debug, Default)]
+struct ReservationTable {
+    last: u64,
+    by_id: BTreeMap<u64, Reservation>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Reservation {
+    usage: DiskUsage,
+    until: ReleasedAt,
+}
+
+/// When a reservation stops counting beside the last scan.
+#[derive(Debug, Clone, Copy)]
+enum ReleasedAt {
+    /// It is being stored.
+    WhenStored,
+    /// It was stored or abandoned; every scan with a greater number has seen it.
+    AfterScan(u64),
+}
+
+/// Reserved space, released when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ReservationGuard {
+    meter: Arc<TenantUsageEntry>,
+    id: u64,
+}
+
+impl TenantUsageEntry {
+    /// Reserves space if `check` accepts the sum of the last scan and all reservations.
+    pub(super) fn reserve(
+        self: &Arc<Self>,
+        more: DiskUsage,
+        judge: impl FnOnce(DiskUsage) -> Result<(), RuntimeError>,
+    ) -> Result<ReservationGuard, RuntimeError> {
+        let mut reservations = lock(&self.reservations.0);
+        // Read under the lock: what this scan has seen is not counted by any later reservation.
+        let scan = self.last_scan();
+        let is_unseen = |reservation: &Reservation| match reservation.until {
+            ReleasedAt::WhenStored => true,
+            ReleasedAt::AfterScan(begun) => scan <= begun,
+        };
+        reservations.by_id.retain(|_, reservation| is_unseen(reservation));
+        let sum = reservations.by_id.values().fold(more, |sum, reservation| sum.plus(reservation.usage));
+        judge(sum)?;
+        reservations.last += 1;
+        let id = reservations.last;
+        reservations.by_id.insert(id, Reservation { usage: more, until: ReleasedAt::WhenStored });
+        Ok(ReservationGuard { meter: Arc::clone(self), id })
+    }
+}
+
+impl Drop for ReservationGuard {
+    fn drop(&mut self) {
+        let mut reservations = lock(&self.meter.reservations.0);
+        let begun = self.meter.scans_begun();
+        if let Some(reservation) = reservations.by_id.get_mut(&self.id) {
+            reservation.until = ReleasedAt::AfterScan(begun);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn those_who_ask_while_one_walks_have_the_next_walk_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let meter = TenantUsageEntry::default();
+        let scans = |turn| {
+            let all = futures_util::future::join_all((0..40).map(|_| meter.scan(folder.path().to_owned())));
+            futures_util::future::join(all, async move { drop(turn) })
+        };
+        // As if a scan ran.
+        scans(meter.scan_lock.lock().await).await;
+        assert_eq!(meter.scans_started.load(Ordering::Acquire), 1);
+        scans(meter.scan_lock.lock().await).await;
+        assert_eq!(meter.scans_started.load(Ordering::Acquire), 2);
+    }
+}
