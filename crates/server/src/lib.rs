@@ -7,10 +7,13 @@
 //! State: none of its own beside open connections. Rows are in the runtime's journal; a crash loses nothing that was answered.
 
 mod access;
+mod events;
 mod http;
+mod objects;
 mod options;
 mod routes;
 mod server;
+mod sessions;
 mod state;
 
 pub use access::Scope;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
-use conjure_journal::MemoryRecords;
 use conjure_runtime::Runtime;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -65,7 +64,7 @@ impl Server {
         let address = listener.local_addr().map_err(failed)?;
         let closing = CancellationToken::new();
         let connections = Connections::new(options.connections, closing.clone());
-        let records = Arc::new(MemoryRecords::new());
+        let records = runtime.records();
         let state = Arc::new(ServerState { runtime, records, options: options.clone(), keys, closing });
         let router = router(&state);
         Ok(Self { listener, address, router, connections, options })

@@ -10,6 +10,7 @@ use futures_util::stream::{self, StreamExt as _};
 
 use crate::block::{Block, BlockKind};
 use crate::hosted::{HostedFiles, HostedSupport};
+use crate::message::Role;
 use crate::model::{Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request};
 
 use super::error::ScriptError;
@@ -40,8 +41,18 @@ use super::template::RenderContext;
 pub struct ScriptedModel {
     script: Arc<Script>,
     position: Arc<AtomicUsize>,
+    progress: Progress,
     clock: Arc<dyn Clock>,
     digests: Digests,
+}
+
+/// What tells which turn is next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// The calls that were made.
+    Calls,
+    /// The responses in the history of the request.
+    History,
 }
 
 /// Whether the recorded digests of requests are checked.
@@ -58,6 +69,7 @@ impl ScriptedModel {
         Self {
             script: script.into(),
             position: Arc::default(),
+            progress: Progress::Calls,
             clock: Arc::new(SystemClock),
             digests: Digests::Ignored,
         }
@@ -75,6 +87,14 @@ impl ScriptedModel {
     #[must_use]
     pub fn starting_at(mut self, position: usize) -> Self {
         self.position = Arc::new(AtomicUsize::new(position));
+        self
+    }
+
+    /// Plays the script anew for each session: the next turn follows from the number of responses in the history of the request. So one model
+    /// serves many sessions, and goes on after a restart. A compaction removes responses, and so goes back in the script.
+    #[must_use]
+    pub const fn by_history(mut self) -> Self {
+        self.progress = Progress::History;
         self
     }
 
@@ -106,7 +126,13 @@ impl ScriptedModel {
 
     /// Takes the next turn and answers with it. The delay comes last, so that an unexpected request fails at once.
     async fn answer(self, request: Request) -> Vec<Result<ModelEvent, ModelError>> {
-        let place = self.position.fetch_add(1, Ordering::Relaxed);
+        let calls = self.position.fetch_add(1, Ordering::Relaxed);
+        let place = match self.progress {
+            Progress::Calls => calls,
+            Progress::History => {
+                request.messages.iter().filter(|message| message.role == Role::Assistant).count()
+            }
+        };
         match self.events(place, &request) {
             Ok(events) => {
                 let delay = self.script.turn(place).map(|turn| turn.delay).unwrap_or_default();

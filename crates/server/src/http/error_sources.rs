@@ -63,6 +63,7 @@ impl From<SessionError> for ApiError {
         match error {
             SessionError::NotFound { .. } => Self::not_found(message),
             SessionError::Rejected(_)
+            | SessionError::NoSuchCall { .. }
             | SessionError::ModelRefused { .. }
             | SessionError::Unsupported { .. } => Self::invalid(message),
             SessionError::NotRunning => Self::conflict(message),

@@ -1,7 +1,15 @@
 //! The routes: one file for each kind of object. [`route_table`] lists them.
 
+mod agents;
+mod environments;
+mod event_stream;
+mod files;
+mod models;
 mod probes;
 mod route;
+mod session_events;
+mod sessions;
+mod skills;
 mod table;
 
 pub(crate) use table::all;

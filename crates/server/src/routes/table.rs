@@ -3,8 +3,10 @@
 use axum::http::Method;
 
 use crate::access::Scope;
-use crate::routes::probes;
 use crate::routes::route::Route;
+use crate::routes::{
+    agents, environments, event_stream, files, models, probes, session_events, sessions, skills,
+};
 
 /// What a test or a page reads of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +22,20 @@ pub struct RouteInfo {
 
 /// All routes of the server.
 pub(crate) fn all() -> Vec<Route> {
-    [probes::routes()].into_iter().flatten().collect()
+    [
+        probes::routes(),
+        agents::routes(),
+        environments::routes(),
+        models::routes(),
+        files::routes(),
+        skills::routes(),
+        sessions::routes(),
+        session_events::routes(),
+        event_stream::routes(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// All routes of the server, as data.

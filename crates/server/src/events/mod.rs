@@ -1,0 +1,9 @@
+//! Between the library's events and those of the API.
+
+mod blocks;
+mod mapping;
+mod previews;
+
+pub(crate) use blocks::{message_blocks, result_contents};
+pub(crate) use mapping::api_events;
+pub(crate) use previews::PreviewMapping;

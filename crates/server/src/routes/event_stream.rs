@@ -1,0 +1,132 @@
+//! The stream of a session's events, as server-sent events.
+//!
+//! A stream is pulled: it has one subscription, which reads the session's ring or the journal at the pace of its client. So a slow client costs
+//! bounded memory and delays nobody; one that reads nothing at all is cut off by the connection. It tells events from the moment of connecting
+//! on. It ends with a last record that says why: `session.deleted`, or an error with the hint to connect again and to list.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::response::IntoResponse;
+use axum::response::sse::{Event as Record, KeepAlive, Sse};
+use conjure_actors::session::{SessionError, Subscription, Update};
+use conjure_api::{ErrorBody, ErrorKind, Event, EventKind, EventStreamQuery, Time};
+use conjure_base::{Clock as _, SystemClock};
+use futures_util::stream::{self, Stream};
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::access::Caller;
+use crate::events::{PreviewMapping, api_events};
+use crate::http::{ApiError, RawQuery};
+use crate::routes::route::Route;
+use crate::sessions::SessionStore;
+use crate::state::ServerState;
+
+/// How often a stream without events shows that it lives.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![Route::get("/v1/sessions/{id}/events/stream", stream_events)]
+}
+
+async fn stream_events(
+    State(state): State<Arc<ServerState>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<impl IntoResponse, ApiError> {
+    let wanted = EventStreamQuery::from_query(&query)?;
+    let stored = SessionStore::new(&*state.records, &caller.tenant).get(&id).await?;
+    let session = state.runtime.session(&caller.tenant, stored.id).await?;
+    let recorded = session.snapshot().await?.events;
+    let told = EventStream {
+        session: id,
+        subscription: session.subscribe(recorded).await?,
+        previews: PreviewMapping::new(wanted),
+        closing: state.closing.clone(),
+        // The headers arrive with the first record.
+        ready: VecDeque::from([ping()]),
+        is_over: false,
+    };
+    let heartbeat = KeepAlive::new().interval(HEARTBEAT).event(ping());
+    Ok(Sse::new(told.into_records()).keep_alive(heartbeat))
+}
+
+/// What one client is told.
+struct EventStream {
+    session: String,
+    subscription: Subscription,
+    previews: PreviewMapping,
+    closing: CancellationToken,
+    ready: VecDeque<Record>,
+    is_over: bool,
+}
+
+impl EventStream {
+    fn into_records(self) -> impl Stream<Item = Result<Record, Infallible>> + Send {
+        stream::unfold(self, |mut told| async move {
+            loop {
+                if let Some(record) = told.ready.pop_front() {
+                    return Some((Ok(record), told));
+                }
+                if told.is_over {
+                    return None;
+                }
+                told.read_next().await;
+            }
+        })
+    }
+
+    async fn read_next(&mut self) {
+        let update = tokio::select! {
+            biased;
+            () = self.closing.cancelled() => Err(SessionError::ShuttingDown),
+            update = self.subscription.next() => update,
+        };
+        match update {
+            Ok(Update::Recorded(event)) => {
+                self.previews.note(&event);
+                self.ready
+                    .extend(api_events(&event).iter().map(|event| record(event.kind.type_name(), event)));
+            }
+            Ok(Update::Preview(preview)) => {
+                let previews = self.previews.previews(&preview);
+                self.ready.extend(previews.iter().map(|preview| record("preview", preview)));
+            }
+            Ok(Update::Lagged) => self.previews.forget_call(),
+            Ok(_) => {}
+            Err(error) => {
+                self.ready.push_back(self.last_record(&error));
+                self.is_over = true;
+            }
+        }
+    }
+
+    /// Why nothing more comes.
+    fn last_record(&self, error: &SessionError) -> Record {
+        if let SessionError::NotFound { .. } = error {
+            let event = Event {
+                id: format!("sevt_{}_deleted", self.session.rsplit('_').next().unwrap_or_default()),
+                processed_at: Some(Time(SystemClock.timestamp())),
+                kind: EventKind::SessionDeleted {},
+            };
+            return record(event.kind.type_name(), &event);
+        }
+        let message = format!("{error}; open the stream again, then list the events to see those between");
+        record("error", &ErrorBody::new(ErrorKind::Overloaded, message, None, None))
+    }
+}
+
+fn ping() -> Record {
+    Record::default().event("ping").data(r#"{"type":"ping"}"#)
+}
+
+fn record(name: &str, body: &impl Serialize) -> Record {
+    // No value here fails to serialise. JSON text has no line breaks that would end the record.
+    let json = serde_json::to_string(body).unwrap_or_default();
+    Record::default().event(name).data(json.replace(['\n', '\r'], " "))
+}

@@ -1,0 +1,94 @@
+//! Creates a session: agent and environment are looked up, the runtime opens it, its first messages are sent, and its row is written last.
+//!
+//! A crash before the row leaves a session that no client knows of; the next start deletes it (`sweep`).
+
+use conjure_api::{AgentOverrides, Environment, Patch, SessionAgent, SessionCreate};
+
+use super::interaction::send_message;
+use super::profile::session_spec;
+use super::row::SessionRow;
+use super::store::{SessionStore, StoredSession};
+use crate::access::Caller;
+use crate::http::ApiError;
+use crate::objects::{AgentParts, Agents, Environments};
+use crate::state::ServerState;
+
+/// The metadata of the runtime's session that says that the server made it.
+pub(crate) const SERVER_NOTE: (&str, &str) = ("conjure.serve", "session");
+
+/// Creates a session.
+///
+/// # Errors
+/// 400 and 404 for what it names and is not there.
+pub(crate) async fn create(
+    state: &ServerState,
+    caller: &Caller,
+    create: SessionCreate,
+) -> Result<StoredSession, ApiError> {
+    let tenant = &caller.tenant;
+    let agents = Agents::new(&*state.records, tenant);
+    let agent = agents.version(create.agent.id.parse()?, create.agent.version).await?;
+    if agent.archived_at.is_some() {
+        return Err(ApiError::invalid(format!("the agent `{}` is archived; name another", agent.id)));
+    }
+    let agent = overridden(state, caller, agent.into(), create.agent.overrides).await?;
+    let environments = Environments::new(&*state.records, tenant);
+    let environment = environments.get(create.environment_id.parse()?).await?;
+    check_environment(&environment)?;
+    let spec = session_spec(tenant, &agent)?;
+    let (note, value) = SERVER_NOTE;
+    let mut spec = spec.metadata(note, value);
+    if let Some(title) = &create.title {
+        spec = spec.title(title.as_str());
+    }
+    let session = state.runtime.open(spec).await?;
+    let row = SessionRow {
+        agent,
+        environment_id: environment.id,
+        title: create.title,
+        metadata: create.metadata,
+        resources: Vec::new(),
+        budget: create.budget,
+        archived_at: None,
+    };
+    for (place, content) in create.initial_messages.into_iter().enumerate() {
+        send_message(&session, &format!("initial_events.{place}"), content).await?;
+    }
+    SessionStore::new(&*state.records, tenant).insert(session.id(), row).await
+}
+
+fn check_environment(environment: &Environment) -> Result<(), ApiError> {
+    if environment.archived_at.is_some() {
+        return Err(ApiError::invalid(format!(
+            "the environment `{}` is archived; name another",
+            environment.id
+        )));
+    }
+    Ok(())
+}
+
+/// The agent with what the session has instead.
+async fn overridden(
+    state: &ServerState,
+    caller: &Caller,
+    mut agent: SessionAgent,
+    overrides: AgentOverrides,
+) -> Result<SessionAgent, ApiError> {
+    let AgentOverrides { model, skills, system, tools } = overrides;
+    let parts = AgentParts::new(state, &caller.tenant);
+    if let Some(model) = model {
+        agent.model = parts.model(model)?;
+    }
+    agent.system = system.apply(agent.system);
+    match tools {
+        Patch::Keep => {}
+        Patch::Clear => agent.tools = Vec::new(),
+        Patch::Set(tools) => agent.tools = parts.tools(tools)?,
+    }
+    match skills {
+        Patch::Keep => {}
+        Patch::Clear => agent.skills = Vec::new(),
+        Patch::Set(skills) => agent.skills = parts.skills(skills).await?,
+    }
+    Ok(agent)
+}

@@ -1,0 +1,170 @@
+//! What a client sends to a session, one event after the other.
+
+use conjure_actors::session::Session;
+use conjure_api::{ClientEvent, Confirmation, ContentBlock, Event, EventKind, Time, ToolOutcome};
+use conjure_base::{Clock as _, SystemClock};
+use conjure_conversation::{Decision, EventId, SessionEvent, SessionEventKind};
+use conjure_runtime::{EventCursor, EventOrder, EventQuery, Runtime};
+
+use crate::events::{api_events, message_blocks, result_contents};
+use crate::http::ApiError;
+
+/// What the model is told of a denial without words.
+const DENIED: &str = "The user denied this call.";
+
+/// How many of the last events are looked at for the one that was just recorded.
+const LAST_EVENTS: usize = 64;
+
+/// Sends these events in their order, and returns them as they are recorded.
+///
+/// # Errors
+/// Of the first that is refused; those before it are recorded.
+pub(crate) async fn send(
+    runtime: &Runtime,
+    session: &Session,
+    events: Vec<ClientEvent>,
+) -> Result<Vec<Event>, ApiError> {
+    for (place, event) in events.iter().enumerate() {
+        check(&format!("events.{place}"), event)?;
+    }
+    let mut sent = Vec::with_capacity(events.len());
+    for (place, event) in events.into_iter().enumerate() {
+        sent.push(send_one(runtime, session, &format!("events.{place}"), event).await?);
+    }
+    Ok(sent)
+}
+
+/// What can be refused before anything is recorded.
+fn check(place: &str, event: &ClientEvent) -> Result<(), ApiError> {
+    match event {
+        ClientEvent::Message { content } => message_blocks(place, content.clone()).map(drop),
+        ClientEvent::Interrupt => Ok(()),
+        ClientEvent::ToolConfirmation { tool_use_id, .. } => event_id(place, tool_use_id).map(drop),
+        ClientEvent::CustomToolResult { custom_tool_use_id: id, result }
+        | ClientEvent::ToolResult { tool_use_id: id, result } => {
+            event_id(place, id)?;
+            result_contents(place, result.content.clone().unwrap_or_default()).map(drop)
+        }
+        ClientEvent::SystemMessage { .. } => Err(ApiError::invalid(format!(
+            "{place}: this server does not support `system.message`; put the instructions into the agent or a message"
+        ))),
+    }
+}
+
+fn event_id(place: &str, text: &str) -> Result<EventId, ApiError> {
+    text.parse().map_err(|error| ApiError::invalid(format!("{place}: {error}")))
+}
+
+async fn send_one(
+    runtime: &Runtime,
+    session: &Session,
+    place: &str,
+    event: ClientEvent,
+) -> Result<Event, ApiError> {
+    match event {
+        ClientEvent::Message { content } => {
+            let seq = send_message(session, place, content).await?;
+            let query = EventQuery {
+                order: EventOrder::Ascending,
+                from: Some(EventCursor { seq, place: 0 }),
+                limit: LAST_EVENTS,
+            };
+            let page = runtime.event_page(session.tenant(), session.id(), query).await?;
+            let is_it = |event: &SessionEvent| {
+                event.seq == seq && matches!(event.kind, SessionEventKind::UserMessage { .. })
+            };
+            found(page.events.into_iter().find(is_it))
+        }
+        ClientEvent::Interrupt => {
+            let before = session.snapshot().await?.events;
+            session.interrupt().await?;
+            let interrupt = last(runtime, session, |event| {
+                event.seq >= before && matches!(event.kind, SessionEventKind::UserInterrupt {})
+            });
+            match interrupt.await? {
+                Some(event) => found(Some(event)),
+                // No turn was under way: nothing happened, and nothing is recorded.
+                None => Ok(Event {
+                    id: format!("sevt_{}_i{before}", digits(session)),
+                    processed_at: Some(Time(SystemClock.timestamp())),
+                    kind: EventKind::UserInterrupt {},
+                }),
+            }
+        }
+        ClientEvent::ToolConfirmation { tool_use_id, result, deny_message } => {
+            let call = event_id(place, &tool_use_id)?;
+            let decision = match result {
+                Confirmation::Allow => Decision::Allow,
+                Confirmation::Deny => {
+                    Decision::Deny { reason: deny_message.unwrap_or_else(|| DENIED.to_owned()) }
+                }
+            };
+            session.decide_event(&call, decision).await?;
+            found(last(runtime, session, |event| confirms(event, &call)).await?)
+        }
+        ClientEvent::CustomToolResult { custom_tool_use_id: id, result }
+        | ClientEvent::ToolResult { tool_use_id: id, result } => {
+            let call = event_id(place, &id)?;
+            let ToolOutcome { content, is_error } = result;
+            let content = result_contents(place, content.unwrap_or_default())?;
+            session.provide_result_event(&call, content, is_error.unwrap_or(false)).await?;
+            found(last(runtime, session, |event| provides(event, &call)).await?)
+        }
+        ClientEvent::SystemMessage { .. } => check(place, &event).and_then(|()| found(None)),
+    }
+}
+
+/// Sends a message. Returns the sequence number under which it is recorded.
+///
+/// # Errors
+/// 400 for content that no model can be sent; otherwise the session's.
+pub(crate) async fn send_message(
+    session: &Session,
+    place: &str,
+    content: Vec<ContentBlock>,
+) -> Result<u64, ApiError> {
+    let turn = session.send(message_blocks(place, content)?).await?;
+    Ok(turn.accepted().seq())
+}
+
+fn confirms(event: &SessionEvent, call: &EventId) -> bool {
+    matches!(&event.kind, SessionEventKind::UserToolConfirmation { tool_use_id, .. } if tool_use_id == call)
+}
+
+fn provides(event: &SessionEvent, call: &EventId) -> bool {
+    match &event.kind {
+        SessionEventKind::UserCustomToolResult { custom_tool_use_id: id, .. }
+        | SessionEventKind::UserToolResult { tool_use_id: id, .. } => id == call,
+        _ => false,
+    }
+}
+
+/// The last event like this, from the end of the record back.
+async fn last(
+    runtime: &Runtime,
+    session: &Session,
+    is_it: impl Fn(&SessionEvent) -> bool + Send,
+) -> Result<Option<SessionEvent>, ApiError> {
+    let mut from = None;
+    loop {
+        let query = EventQuery { order: EventOrder::Descending, from, limit: LAST_EVENTS };
+        let page = runtime.event_page(session.tenant(), session.id(), query).await?;
+        if let Some(event) = page.events.into_iter().find(&is_it) {
+            return Ok(Some(event));
+        }
+        from = page.next;
+        if from.is_none() {
+            return Ok(None);
+        }
+    }
+}
+
+fn found(event: Option<SessionEvent>) -> Result<Event, ApiError> {
+    let event = event.and_then(|event| api_events(&event).pop());
+    event.ok_or_else(|| ApiError::internal("the event was recorded, and cannot be shown; list the events"))
+}
+
+fn digits(session: &Session) -> String {
+    let id = session.id().to_string();
+    id.rsplit('_').next().unwrap_or_default().to_owned()
+}

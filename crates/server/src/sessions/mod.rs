@@ -1,0 +1,15 @@
+//! Sessions of the API: the server's row of each, what the runtime is given for it, and how it is shown.
+
+mod create;
+mod interaction;
+mod profile;
+mod row;
+mod store;
+mod view;
+
+pub(crate) use create::{SERVER_NOTE, create};
+pub(crate) use interaction::send;
+pub(crate) use profile::client_tools;
+pub(crate) use row::SessionRow;
+pub(crate) use store::{SessionStore, StoredSession};
+pub(crate) use view::show;

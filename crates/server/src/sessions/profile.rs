@@ -1,0 +1,62 @@
+//! What the runtime is given for a session: its instructions, its model, its tools.
+
+use conjure_api::{BuiltinTool, PermissionPolicy as Policy, SessionAgent, Tool, Toolset};
+use conjure_base::TenantId;
+use conjure_conversation::{AgentToolset, PermissionPolicy, ToolDefinition, ToolsetTool};
+use conjure_runtime::SessionSpec;
+use serde_json::Value;
+
+use crate::http::ApiError;
+
+/// The specification of a session that runs this agent.
+///
+/// # Errors
+/// 400 for what this server does not have.
+pub(crate) fn session_spec(tenant: &TenantId, agent: &SessionAgent) -> Result<SessionSpec, ApiError> {
+    let mut client_tools = Vec::new();
+    let mut toolset = AgentToolset::none();
+    for tool in &agent.tools {
+        match tool {
+            Tool::Toolset(tools) => toolset = agent_toolset(tools),
+            Tool::Custom(tool) => client_tools.push(client_tool(tool)?),
+        }
+    }
+    let spec = SessionSpec::new(tenant.clone()).without_skills().model(agent.model.id.as_str());
+    let spec = spec.base_prompt(agent.system.clone().unwrap_or_default()).toolset(toolset);
+    Ok(client_tools.into_iter().fold(spec, SessionSpec::client_tool))
+}
+
+/// The tools that the client provides the results of.
+///
+/// # Errors
+/// 400 if a schema is no JSON value.
+pub(crate) fn client_tools(tools: &[Tool]) -> Result<Vec<ToolDefinition>, ApiError> {
+    let custom = tools.iter().filter_map(|tool| match tool {
+        Tool::Custom(tool) => Some(client_tool(tool)),
+        Tool::Toolset(_) => None,
+    });
+    custom.collect()
+}
+
+fn client_tool(tool: &conjure_api::CustomTool) -> Result<ToolDefinition, ApiError> {
+    let input_schema: Value = serde_json::from_str(tool.input_schema.get())
+        .map_err(|error| ApiError::invalid(format!("the schema of the tool `{}`: {error}", tool.name)))?;
+    Ok(ToolDefinition { name: tool.name.clone(), description: tool.description.clone(), input_schema })
+}
+
+fn agent_toolset(tools: &Toolset) -> AgentToolset {
+    BuiltinTool::ALL.into_iter().fold(AgentToolset::none(), |toolset, tool| {
+        let config = tools.config(tool);
+        match ToolsetTool::from_name(tool.as_str()) {
+            Some(known) if config.enabled => toolset.with(known, permission(config.permission_policy)),
+            _ => toolset,
+        }
+    })
+}
+
+const fn permission(policy: Policy) -> PermissionPolicy {
+    match policy {
+        Policy::AlwaysAllow => PermissionPolicy::AlwaysAllow,
+        Policy::AlwaysAsk => PermissionPolicy::AlwaysAsk,
+    }
+}

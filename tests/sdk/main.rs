@@ -1,0 +1,74 @@
+//! `conjure serve` with the official SDK as its client.
+//!
+//! Each test starts the built command with a scripted model, and runs a program of Python against it under the SDK's strict validation: an
+//! answer that is not exactly of the API's types fails.
+
+mod killed;
+mod readme;
+mod server;
+
+use server::{Started, run_python};
+
+/// Runs a program against a server with this script.
+async fn check(script: &str, program: &str) {
+    let Some(python) = server::python().await else { return };
+    let data = tempfile::tempdir().unwrap();
+    let server = Started::start(data.path(), Some(script)).await;
+    run_python(&python, program, &[server.url()]).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_quickstart_streams_an_answer() {
+    check("echo", "quickstart.py").await;
+}
+
+#[tokio::test]
+async fn a_stream_opened_first_tells_all_and_previews_are_a_prefix() {
+    check("echo", "stream_first.py").await;
+}
+
+#[tokio::test]
+async fn a_custom_tool_goes_round() {
+    check("custom_tool", "custom_tool.py").await;
+}
+
+#[tokio::test]
+async fn the_tool_runner_of_the_sdk_answers_custom_tools() {
+    check("custom_tool", "tool_runner.py").await;
+}
+
+#[tokio::test]
+async fn a_call_that_needs_a_person_waits_and_goes_on() {
+    check("confirm", "confirm.py").await;
+}
+
+#[tokio::test]
+async fn an_interrupt_ends_the_turn_and_leaves_the_queue() {
+    check("slow", "interrupt.py").await;
+}
+
+#[tokio::test]
+async fn two_clients_see_the_same_events() {
+    check("echo", "two_clients.py").await;
+}
+
+#[tokio::test]
+async fn pages_filters_and_orders_are_those_of_the_api() {
+    check("echo", "pages.py").await;
+}
+
+#[tokio::test]
+async fn sessions_are_changed_archived_and_deleted() {
+    check("echo", "lifecycle.py").await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_refused_as_the_api_does() {
+    check("echo", "refusals.py").await;
+}
+
+#[tokio::test]
+async fn the_asynchronous_client_works_as_well() {
+    check("echo", "asynchronous.py").await;
+}

@@ -1,0 +1,108 @@
+//! A server under test: the built command, its address, its end.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use test_support::Python;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+
+/// Names the interpreter that has the SDK.
+const VARIABLE: &str = "CONJURE_ORACLE_PYTHON_AGENTS";
+
+/// How long a program or a start may take before the test gives up.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The interpreter with the SDK, if there is one.
+pub(crate) async fn python() -> Option<Python> {
+    let check = "import anthropic; assert anthropic.__version__ == '2.12.0'";
+    Python::find(VARIABLE, check, "`anthropic` 2.12.0").await
+}
+
+/// The folder of this package.
+pub(crate) fn folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The built command beside this test.
+pub(crate) fn program() -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    let program = tests.ancestors().nth(2).unwrap().join("conjure");
+    assert!(
+        program.is_file(),
+        "{} is not there: `cargo build --features full` makes it, as `cargo test --workspace` does",
+        program.display()
+    );
+    program
+}
+
+/// A server that answers.
+pub(crate) struct Started {
+    child: Child,
+    url: String,
+}
+
+impl Started {
+    /// Starts a server on a free port with this data folder, and with one of our scripts.
+    pub(crate) async fn start(data: &Path, script: Option<&str>) -> Self {
+        let mut arguments = vec!["serve".to_owned(), "--listen".to_owned(), "127.0.0.1:0".to_owned()];
+        arguments.extend(["--sandbox".to_owned(), "local".to_owned(), "--data".to_owned()]);
+        arguments.push(data.display().to_string());
+        if let Some(script) = script {
+            let path = folder().join("scripts").join(format!("{script}.yaml"));
+            arguments.extend(["--script".to_owned(), path.display().to_string()]);
+        }
+        Self::of_command(arguments, data).await
+    }
+
+    /// Starts the command with these arguments. It is told of no settings of the machine.
+    #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
+    pub(crate) async fn of_command(arguments: Vec<String>, home: &Path) -> Self {
+        let mut child = Command::new(program())
+            .args(arguments)
+            .current_dir(folder().join("../.."))
+            .env("HOME", home)
+            .env_remove("ANTHROPIC_API_KEY")
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("it says where it listens");
+        let line = line.unwrap().expect("the server ended before it listened");
+        let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}")).to_owned();
+        Self { child, url }
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Ends it at whatever it does.
+    pub(crate) async fn kill(mut self) {
+        self.child.kill().await.unwrap();
+    }
+
+    /// Ends it in order, which must succeed.
+    pub(crate) async fn stop(mut self) {
+        let id = self.child.id().unwrap().to_string();
+        #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
+        let told = Command::new("kill").args(["-TERM", &id]).status().await.unwrap();
+        assert!(told.success());
+        let status = tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("it ends").unwrap();
+        assert_eq!(status.code(), Some(143), "SIGTERM ends it in order");
+    }
+}
+
+/// Runs one of our programs. Its standard error is the message of a failure.
+pub(crate) async fn run_python(python: &Python, program: &str, arguments: &[&str]) -> String {
+    let path = folder().join("programs").join(program);
+    let mut command = python.command();
+    command.arg(&path).args(arguments).env("PYTHONPATH", folder().join("programs"));
+    let output = tokio::time::timeout(PATIENCE, command.output()).await;
+    let output = output.unwrap_or_else(|_| panic!("{program} did not end")).unwrap();
+    let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{program}:\n{out}\n{error}");
+    out.into_owned()
+}
