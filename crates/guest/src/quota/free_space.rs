@@ -52,6 +52,12 @@ pub(super) struct HiddenUsage {
 }
 
 impl HiddenUsage {
+    /// Records that no program runs: what was hidden went with its last user. A program that starts now makes its first
+    /// measurement incomplete, and no program before it counts for that.
+    pub(super) const fn no_program_runs(&mut self) {
+        self.incomplete_in_a_row = 0;
+    }
+
     /// Takes the result of a measurement, and returns the hidden usage. `free_before` is the free space when the measurement
     /// began, `free_now` when it ended.
     pub(super) fn update(
@@ -76,5 +82,29 @@ impl HiddenUsage {
             inodes: others.inodes.min(beside.inodes),
         });
         if self.incomplete_in_a_row < INCOMPLETE_MIN { DiskUsage::default() } else { minus(beside, others) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTHING: DiskUsage = DiskUsage { bytes: 0, inodes: 0 };
+
+    fn update(hidden: &mut HiddenUsage, is_complete: bool, taken: u64) -> DiskUsage {
+        let taken = DiskUsage { bytes: taken, inodes: taken };
+        let free = Some(FreeSpace { bytes: 0, inodes: Some(0), taken });
+        hidden.update(Measurement { used: NOTHING, is_complete }, free, free)
+    }
+
+    #[test]
+    fn only_programs_that_run_hide_space() {
+        let mut hidden = HiddenUsage::default();
+        assert_eq!(update(&mut hidden, true, 100), NOTHING);
+        let counted: Vec<u64> = (0..4).map(|_| update(&mut hidden, false, 150).inodes).collect();
+        assert_eq!(counted, [0, 0, 50, 50]);
+        // All programs ended, and others took more. The next program is not blamed for it.
+        hidden.no_program_runs();
+        assert_eq!(update(&mut hidden, false, 900), NOTHING);
     }
 }

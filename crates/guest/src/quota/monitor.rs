@@ -209,6 +209,9 @@ impl QuotaMonitor {
     /// at once.
     pub(crate) fn poll(&mut self, now: Duration, is_busy: bool, is_paused: bool) -> MonitorAction {
         self.is_stale |= is_busy;
+        if !is_busy {
+            self.hidden_usage.no_program_runs();
+        }
         if let Some(measurement) = &self.measurement {
             if now >= measurement.since() + MEASUREMENT_TIMEOUT {
                 return MonitorAction::Exceeded(self.abandon_measurement());
