@@ -21,6 +21,7 @@ mod image;
 #[cfg(feature = "model-http")]
 mod models;
 mod run;
+mod serve;
 mod sessions;
 mod skills;
 

@@ -12,6 +12,7 @@ use crate::cli::args::image::ImageArgs;
 #[cfg(feature = "model-http")]
 use crate::cli::args::models::ModelsArgs;
 use crate::cli::args::run::RunArgs;
+use crate::cli::args::serve::ServeArgs;
 use crate::cli::args::sessions::SessionsArgs;
 use crate::cli::args::skills::SkillsArgs;
 
@@ -60,23 +61,25 @@ pub(crate) enum Subcommand {
     Run(Box<RunArgs>),
     /// Talk with a model at the terminal.
     Chat(Box<ChatArgs>),
+    /// Serve the Managed Agents API, for any client that speaks it.
+    Serve(Box<ServeArgs>),
     /// List, check and show skills.
     Skills(SkillsArgs),
-    /// List, show and go on with sessions: the runs so far.
+    /// List, show and continue sessions: the runs so far.
     Sessions(SessionsArgs),
-    /// List the models that can be called, and ask their services whether they answer.
+    /// List the available models, and check whether their services answer.
     #[cfg(feature = "model-http")]
     Models(ModelsArgs),
-    /// The image that containers are made of.
+    /// Build the image of containers.
     #[cfg(feature = "docker")]
     Image(ImageArgs),
-    /// Say what this machine offers, and how to mend what is missing.
+    /// Report what this machine supports, and how to add what is missing.
     Doctor(DoctorArgs),
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
-    /// How to print it.
+    /// The output format.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
 }

@@ -12,6 +12,7 @@ mod image;
 mod models;
 mod open;
 mod run;
+mod serve;
 mod sessions;
 mod skills;
 
@@ -26,6 +27,7 @@ pub(crate) use image::{ImageBuildArgs, ImageCommand, ImageFrom, PackageSet};
 pub(crate) use models::ModelsArgs;
 pub(crate) use open::OpenArgs;
 pub(crate) use run::RunArgs;
+pub(crate) use serve::ServeArgs;
 pub(crate) use sessions::{
     ContinueArgs, DataArgs, DecideArgs, ExportFormat, ForkArgs, LOCAL_TENANT, ResumeArgs, SessionsCommand,
 };

@@ -76,6 +76,20 @@ async fn jail_or_local(environment: &ProcessEnv, terminal: &Terminal) -> Executo
     }
 }
 
+/// The kind that `--sandbox` names.
+pub(crate) async fn executor_of(
+    kind: &str,
+    environment: &ProcessEnv,
+    terminal: &Terminal,
+) -> Result<ExecutorKind, CliError> {
+    if kind == JAIL_OR_LOCAL {
+        return Ok(jail_or_local(environment, terminal).await);
+    }
+    kind.parse().map_err(|reason| {
+        CliError::usage(format!("`--sandbox`: {reason}")).with_hint("`local` isolates nothing")
+    })
+}
+
 /// Merges the options of the command line over the configuration.
 pub(crate) async fn merge_args(
     args: &OpenArgs,
@@ -84,10 +98,7 @@ pub(crate) async fn merge_args(
     terminal: &Terminal,
 ) -> Result<Config, CliError> {
     let executor = match &args.sandbox {
-        Some(kind) if kind == JAIL_OR_LOCAL => Some(jail_or_local(environment, terminal).await),
-        Some(kind) => Some(kind.parse::<ExecutorKind>().map_err(|reason| {
-            CliError::usage(format!("`--sandbox`: {reason}")).with_hint("`local` isolates nothing")
-        })?),
+        Some(kind) => Some(executor_of(kind, environment, terminal).await?),
         None => None,
     };
     let config = command_runtime::with_data_dir(&args.data_args, config)?.with(Settings {

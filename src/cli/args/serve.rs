@@ -1,0 +1,41 @@
+//! The options of `conjure serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use conjure::TenantId;
+
+use crate::cli::args::sessions::DataArgs;
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  conjure serve --script fixtures/scripts/serve-quickstart.yaml
+  conjure serve --listen 127.0.0.1:0 --data /srv/conjure
+
+It prints `listening on http://ADDRESS` on standard output once it answers. Clients need one changed
+line: the base URL. Without keys it answers to this machine only. The first signal ends streams with
+a last event and waits for what runs; sessions go on when the server starts again.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = SERVE_EXAMPLES)]
+pub(crate) struct ServeArgs {
+    /// Where to listen; the port 0 takes a free one.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8400")]
+    pub(crate) listen: SocketAddr,
+    /// A script that every model's words come from; each session plays it from its first turn.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) script: Option<PathBuf>,
+    /// Where tools run: `jail` (the default), `docker`, or `local`, a plain child process that isolates nothing; `jail-or-local` is `local`
+    /// where this machine permits no jail.
+    #[arg(long, value_name = "KIND")]
+    pub(crate) sandbox: Option<String>,
+    #[command(flatten)]
+    pub(crate) data_args: DataArgs,
+}
+
+impl ServeArgs {
+    /// The tenant who owns everything while there are no keys.
+    pub(crate) fn tenant(&self) -> &TenantId {
+        &self.data_args.tenant
+    }
+}

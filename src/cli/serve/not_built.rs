@@ -1,0 +1,20 @@
+//! `conjure serve` in a program that was built without the server.
+
+use std::sync::Arc;
+
+use conjure::{Config, ProcessEnv};
+
+use crate::cli::args::ServeArgs;
+use crate::cli::cli_error::{CliError, ExitStatus};
+use crate::cli::terminal::Terminal;
+
+/// Says how to get the server.
+pub(crate) async fn serve(args: ServeArgs, _: Config, _: ProcessEnv, terminal: Arc<Terminal>) -> ExitStatus {
+    let ServeArgs { listen, script: _, sandbox: _, data_args: _ } = &args;
+    let tenant = args.tenant();
+    let error = CliError::usage(format!(
+        "the server cannot listen on {listen} for `{tenant}`: this program was built without the feature `serve`"
+    ));
+    terminal.error(&error.with_hint("install the command with `cargo install --path . --features full`"));
+    ExitStatus::Usage
+}
