@@ -6,7 +6,6 @@ use std::sync::Arc;
 use conjure::config::ExecutorKind;
 use conjure::model::ScriptedModel;
 use conjure::server::{Server, ServerOptions};
-use conjure::session::Resume;
 use conjure::{Clock as _, Config, ProcessEnv, Runtime, RuntimeOptions, Settings, SystemClock};
 
 use crate::cli::args::ServeArgs;
@@ -48,7 +47,7 @@ async fn run(
     let mut serve = config.serve().clone();
     let mut options = RuntimeOptions::from(config)
         .for_user(environment)
-        .sessions(|sessions| sessions.resume = Resume::AtStart);
+        .resume_unfinished();
     if let Some(script) = &args.script {
         let model = ScriptedModel::from_file(script).map_err(|error| {
             CliError::usage(error.to_string())
