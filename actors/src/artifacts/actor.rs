@@ -10,16 +10,14 @@ use std::sync::{Arc, Mutex};
 use conjure_artifact::{
     ArtifactError, ArtifactUri, OutputContent, Registration, RegistrationSource, ResolvedReference,
 };
-use conjure_base::{Clock as _, Deadline, SystemClock};
+use conjure_base::{Clock as _, Deadline, SystemClock, lock};
 use conjure_conversation::{Artifact, ArtifactChange, ArtifactName, Rejection};
 use tokio_util::sync::CancellationToken;
 
 use super::pinning::ContentPinning;
 use super::request::ArtifactRequest;
 use super::services::ArtifactServices;
-use crate::session::{
-    ActorMessage, ReplyTo, ReturnableRequest, SessionEntry, SessionError, SessionRequest, lock,
-};
+use crate::session::{ActorMessage, ReplyTo, ReturnableRequest, SessionEntry, SessionError, SessionRequest};
 use crate::supervision::{Address, Context, Failure, Flow, Job, Reply, SendError, Worker};
 
 /// How many requests may run at a time.

@@ -19,11 +19,15 @@ pub struct Artifacts {
     session: Session,
 }
 
-impl Artifacts {
-    pub(crate) const fn new(session: Session) -> Self {
-        Self { session }
+impl Session {
+    /// The session's artifacts: files and data that it was given by name.
+    #[must_use]
+    pub fn artifacts(&self) -> Artifacts {
+        Artifacts { session: self.clone() }
     }
+}
 
+impl Artifacts {
     /// Registers an artifact under this name. Tools see it from their next call on, also in a running turn. A file is
     /// copied as it is now; a URL is fetched when it is first needed. Returns when the artifact is recorded.
     ///

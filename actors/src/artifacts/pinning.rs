@@ -11,11 +11,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use conjure_artifact::ArtifactError;
+use conjure_base::lock;
 use conjure_conversation::ArtifactContent;
 use conjure_journal::Epoch;
 
 use super::services::ContentPinner;
-use crate::session::{SessionEntry, lock};
+use crate::session::SessionEntry;
 
 pub(crate) struct ContentPinning {
     pinner: Arc<dyn ContentPinner>,

@@ -2,11 +2,11 @@
 //!
 //! It is stored beside the actor, so it survives the actor's crash.
 
-use conjure_base::lock;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
+use conjure_base::lock;
 use conjure_skill::{Catalog, DiscoveryLimits, LinkPolicy, Mode, Reload, Reloader, Scope, Skill};
 use tokio::sync::watch;
 

@@ -2,7 +2,6 @@
 //!
 //! Each incarnation of the actor has one `inotify` instance, which ends with it.
 
-use conjure_base::lock;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
@@ -10,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::{Mutex, MutexGuard};
 
+use conjure_base::lock;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;

@@ -1,9 +1,10 @@
 //! The slot of a session's sandbox, over all replacements. Calls read it; the sandbox's actor fills and clears it.
 
-use conjure_base::lock;
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard};
+
+use conjure_base::lock;
 
 #[cfg(target_os = "linux")]
 use conjure_sandbox::{ContentDir, ContentItem};

@@ -1,8 +1,9 @@
 //! Values of a label, with a limit on how many are distinguished.
 
-use conjure_base::lock;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
+
+use conjure_base::lock;
 
 /// A label value as recorders take it. Cloning is cheap.
 pub(crate) type Label = Arc<str>;

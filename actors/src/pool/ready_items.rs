@@ -2,11 +2,11 @@
 //!
 //! State: the items, in memory.
 
-use conjure_base::lock;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
+use conjure_base::lock;
 use tokio_util::sync::CancellationToken;
 
 use super::item::PoolItem;

@@ -2,10 +2,10 @@
 //!
 //! State: the counts, over all incarnations of the pool's actor.
 
-use conjure_base::lock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use conjure_base::lock;
 use metrics::{Gauge, SharedString, counter, gauge};
 
 use crate::metrics::{GaugeShare, names};

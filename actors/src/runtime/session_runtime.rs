@@ -19,7 +19,9 @@ use crate::catalogs::{CatalogRegistry, RegistrySpec};
 use crate::journal::{JournalCallError, JournalHandle, journal_actor};
 use crate::maintenance::{MaintenanceScheduler, maintenance};
 use crate::metrics::RuntimeMetrics;
-use crate::session::{Session, SessionEntry, SessionError, SessionServices, encoded, to_row};
+use crate::session::{
+    Session, SessionEntry, SessionError, SessionServices, encoded, session_child_spec, to_row,
+};
 use crate::supervision::{
     ActorTree, ChildId, ChildSpec, Intensity, IntensityScope, Partitions, RequestError, Root, StartError,
     Strategy, SupervisorSpec,
@@ -154,7 +156,7 @@ impl SessionRuntime {
             Err(error) => return Err(error),
         };
         let services = self.inner.services.clone();
-        let create = |on_drop| SessionEntry::with_on_drop(key.clone(), services, parent, on_drop);
+        let create = |on_drop| SessionEntry::new(key.clone(), services, parent, session_child_spec, on_drop);
         let session = Session::from_entry(self.inner.index.get_or_insert(key, create));
         session.attach().await?;
         Ok(session)

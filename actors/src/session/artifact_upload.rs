@@ -7,14 +7,14 @@
 //! session names. The model is told of a failure once. The next turn tries it again, unless it can never succeed; the
 //! incarnation remembers those in memory.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use conjure_artifact::{
     ArtifactError, ArtifactErrorKind, ArtifactUploader, ArtifactUri, ReferenceResolver, ResolvedLocation,
     ResolvedReference, Retryable,
 };
-use conjure_base::{Clock as _, Deadline, SystemClock};
+use conjure_base::{Clock as _, Deadline, SystemClock, lock};
 use conjure_conversation::{
     Artifact, Block, CommandKind, FetchedArtifact, PreCallHook, SessionState, UploadedArtifact,
 };
@@ -57,7 +57,7 @@ impl ArtifactUploadHook {
     }
 
     fn attempted(&self) -> MutexGuard<'_, Vec<Arc<Artifact>>> {
-        self.attempted.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.attempted)
     }
 
     fn should_attempt(&self, artifact: &Artifact) -> bool {

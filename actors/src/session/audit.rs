@@ -9,10 +9,10 @@
 //! start times. A crash between the record of a call's end and its entry loses the entry.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use conjure_base::{CallId, Redactor, Timestamp, TurnId};
+use conjure_base::{CallId, Redactor, Timestamp, TurnId, lock};
 use conjure_conversation::{
     Block, CallOutcome, CallStatus, Decision, Event, EventKind, Grant, GrantScope, ResultContent,
     SessionState, ToolCall, ToolEnding, ToolResult,
@@ -88,7 +88,7 @@ impl AuditLog {
     }
 
     fn state(&self) -> MutexGuard<'_, AuditState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The conversation was loaded from the journal and continues.

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use conjure_base::{Clock as _, Deadline, SystemClock};
 use conjure_conversation::{
-    ArtifactChange, Block, BlockKind, CallStatus, CommandKind, Conversation, DriveError,
-    EventLogError, InboxMessage, InterruptCause, Limits, ModelErrorKind, OpenCall, QueueId, Rejection,
-    SessionState, Step, SubmitError, TurnOptions, TurnServices, TurnStop, next, run_turn,
+    ArtifactChange, Block, BlockKind, CallStatus, CommandKind, Conversation, DriveError, EventLogError,
+    InboxMessage, InterruptCause, Limits, ModelErrorKind, OpenCall, QueueId, Rejection, SessionState, Step,
+    SubmitError, TurnOptions, TurnServices, TurnStop, next, run_turn,
 };
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::mpsc;
@@ -21,8 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::artifact_upload::ArtifactUploadHook;
 use super::context_limit::compaction_for;
 use super::copy_out::{TurnEndHold, copy_out};
-use super::error::SessionError;
-use super::message::ReplyTo;
+use super::error::{ReplyTo, SessionError};
 use super::session_entry::SessionEntry;
 use super::session_projection::TurnActivity;
 use super::spec::SessionComponents;

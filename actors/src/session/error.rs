@@ -8,8 +8,11 @@ use conjure_conversation::{EventLogError, Rejection};
 use conjure_sandbox::SandboxErrorKind;
 
 use crate::artifacts::SharedArtifactError;
-use crate::supervision::{CallError, RequestError, StartError};
+use crate::supervision::{CallError, Reply, RequestError, StartError};
 use crate::tenants::QuotaExceeded;
+
+/// The reply of a session.
+pub type ReplyTo<T> = Reply<Result<T, SessionError>>;
 
 /// Why a session did not do what was requested.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -6,8 +6,9 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use conjure_base::lock;
 use conjure_conversation::{ConversationObserver, Event, EventKind, ModelEvent};
 use tokio::sync::watch;
 
@@ -97,7 +98,7 @@ impl EventHub {
     }
 
     fn ring(&self) -> MutexGuard<'_, Ring> {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.ring)
     }
 
     pub(crate) fn notify(&self) {

@@ -12,12 +12,12 @@ use conjure_journal::SessionKey;
 use conjure_sandbox::{Executor, Listing};
 
 use super::actor_message::{ActorMessage, ReturnableRequest};
-use super::error::SessionError;
-use super::message::{ReplyTo, SessionRequest, SessionSnapshot};
+use super::child_spec::session_child_spec;
+use super::error::{ReplyTo, SessionError};
+use super::message::{SessionRequest, SessionSnapshot};
 use super::session_entry::SessionEntry;
 use super::spec::SessionServices;
 use super::subscription::{Answer, Subscription, TurnHandle};
-use crate::artifacts::Artifacts;
 use crate::supervision::{Reply, SendError, Supervisor};
 
 /// A handle of a session. Cheap to clone. If no actor of the session runs, the next message starts one. Dropping the
@@ -56,7 +56,13 @@ impl Session {
     /// handle of a session, and clones of it; the runtime's index ensures this.
     #[must_use]
     pub fn new(key: SessionKey, services: SessionServices, parent: Supervisor) -> Self {
-        Self::from_entry(SessionEntry::new(key, services, parent))
+        Self::from_entry(SessionEntry::new(
+            key,
+            services,
+            Arc::new(parent),
+            session_child_spec,
+            Box::new(|| {}),
+        ))
     }
 
     pub(crate) fn from_entry(entry: Arc<SessionEntry>) -> Self {
@@ -279,12 +285,6 @@ impl Session {
     pub async fn open_file(&self, file: &SessionFile) -> Result<OutputContent, SessionError> {
         let file = Box::new(file.clone());
         self.request(|reply| SessionRequest::OpenFile { file, reply }).await
-    }
-
-    /// The session's artifacts: files and data that it was given by name.
-    #[must_use]
-    pub fn artifacts(&self) -> Artifacts {
-        Artifacts::new(self.clone())
     }
 
     /// Makes a produced file the source of an artifact for another session of the same tenant. Copies its current bytes

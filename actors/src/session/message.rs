@@ -10,13 +10,9 @@ use conjure_conversation::{
 };
 use conjure_sandbox::{Executor, Listing};
 
-use super::error::SessionError;
+use super::error::ReplyTo;
 use super::subscription::{Accepted, Subscription};
 use crate::artifacts::ArtifactRequest;
-use crate::supervision::Reply;
-
-/// The reply of a session.
-pub type ReplyTo<T> = Reply<Result<T, SessionError>>;
 
 /// A request to a session. A request that changes the conversation is answered when the change is recorded.
 #[derive(Debug)]

@@ -35,13 +35,14 @@ mod turn_duration;
 mod turn_outputs;
 
 pub(crate) use actor_message::{ActorMessage, ReturnableRequest};
+pub(crate) use child_spec::session_child_spec;
 pub(crate) use journal_event_log::encoded;
-pub(crate) use session_entry::{OnDropFn, SessionEntry, lock};
+pub(crate) use session_entry::{OnDropFn, SessionEntry};
 
-pub use error::SessionError;
+pub use error::{ReplyTo, SessionError};
 pub use handle::{Input, Session};
 pub use journal_event_log::{EVENT_KIND, JournalEventLog};
-pub use message::{ReplyTo, SessionRequest, SessionSnapshot, SessionStatus};
+pub use message::{SessionRequest, SessionSnapshot, SessionStatus};
 pub use redaction::{redact_event, redact_stop};
 pub use session_row::{from_row, to_row};
 pub use spec::{

@@ -14,8 +14,7 @@ use conjure_conversation::{CommandKind, EventLogError, Model as _, ModelSummariz
 use futures_util::FutureExt as _;
 
 use super::conversation_task::{ConversationTask, ModelChange};
-use super::error::SessionError;
-use super::message::ReplyTo;
+use super::error::{ReplyTo, SessionError};
 use super::spec::{ModelSetup, SessionComponents};
 use crate::tenants::BudgetedModel;
 

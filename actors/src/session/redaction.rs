@@ -4,9 +4,9 @@
 //! and written again only if it contained a secret. All other bytes stay as they were.
 
 use std::borrow::Cow;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
-use conjure_base::Redactor;
+use conjure_base::{Redactor, lock};
 use conjure_conversation::{ApiErrorKind, Event, ModelErrorKind, ResultContent, StopReason, TurnStop};
 
 /// The redacted event. Returns `None` if the redacted JSON cannot be parsed, which is impossible for valid JSON.
@@ -101,7 +101,7 @@ struct RedactorsState {
 
 impl SessionRedactors {
     fn lock(&self) -> MutexGuard<'_, RedactorsState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The redactor for what leaves now.

@@ -5,8 +5,9 @@
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use conjure_base::lock;
 use tokio::sync::{Notify, watch};
 
 use super::actor_message::ActorMessage;
@@ -55,7 +56,7 @@ impl Revival {
 
     /// The address of the last incarnation.
     pub(crate) fn address(&self) -> Option<Address<ActorMessage>> {
-        self.address.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.address).clone()
     }
 
     /// The address of the incarnation that takes messages now.
@@ -65,7 +66,7 @@ impl Revival {
 
     /// An incarnation begins and takes messages at this address. It counts as failed until [`Revival::reset_failures`].
     pub(crate) fn incarnation_started(&self, address: &Address<ActorMessage>) {
-        *self.address.lock().unwrap_or_else(PoisonError::into_inner) = Some(address.clone());
+        *lock(&self.address) = Some(address.clone());
         self.crash_count().failures += 1;
         self.notify_incarnations();
     }
@@ -81,7 +82,7 @@ impl Revival {
     }
 
     fn crash_count(&self) -> MutexGuard<'_, CrashCount> {
-        self.crashes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.crashes)
     }
 
     pub(crate) fn crashes(&self) -> CrashCount {

@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::actor_message::{ReturnChannel, ReturnableRequest};
-use super::error::SessionError;
-use super::message::{ReplyTo, SessionRequest, SessionStatus};
+use super::error::{ReplyTo, SessionError};
+use super::message::{SessionRequest, SessionStatus};
 use super::session_entry::SessionEntry;
 use super::subscription::Accepted;
 use crate::supervision::Job;

@@ -5,15 +5,14 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use conjure_artifact::ArtifactError;
-use conjure_base::{Clock, Deadline, Redactor, SystemClock};
+use conjure_base::{Clock, Deadline, Redactor, SystemClock, lock};
 use conjure_conversation::{Artifact, Rejection};
 use conjure_journal::SessionKey;
 
 use super::actor_message::ActorMessage;
-use super::child_spec::session_child_spec;
 use super::error::SessionError;
 use super::event_hub::RingLimits;
 use super::message::{SessionSnapshot, SessionStatus};
@@ -23,8 +22,10 @@ use super::session_observer::SessionObserver;
 use super::session_projection::TurnActivity;
 use super::spec::{Resume, SessionServices};
 use crate::artifacts::ArtifactServices;
-use crate::supervision::{Address, Exit, RequestError, StartError, StartFailure, Supervisor};
-use crate::tenants::TenantAccount;
+use crate::supervision::{
+    Address, ChildSpec, Exit, RequestError, SpecError, StartError, StartFailure, Supervisor,
+};
+use crate::tenants::{LiveSessionGuard, TenantAccount};
 
 /// One session of this process, across restarts of its actor.
 pub(crate) struct SessionEntry {
@@ -36,6 +37,7 @@ pub(crate) struct SessionEntry {
     redactors: SessionRedactors,
     /// The dynamic supervisor of the session's actor. It stays while the session is held.
     parent: Arc<Supervisor>,
+    child_spec: ChildSpecFn,
     /// Each handle holds a clone, so the strong count tells whether one exists.
     handles: Arc<()>,
     /// Set when the tenant was deleted.
@@ -43,18 +45,19 @@ pub(crate) struct SessionEntry {
     on_drop: Mutex<Option<OnDropFn>>,
 }
 
+/// Makes the child spec of a session, and the address of its actor.
+pub(crate) type ChildSpecFn =
+    fn(&Arc<SessionEntry>, LiveSessionGuard) -> Result<(ChildSpec, Address<ActorMessage>), SpecError>;
+
 /// Called when the last holder of a session drops it.
 pub(crate) type OnDropFn = Box<dyn FnOnce() + Send>;
 
 impl SessionEntry {
-    pub(crate) fn new(key: SessionKey, services: SessionServices, parent: Supervisor) -> Arc<Self> {
-        Self::with_on_drop(key, services, Arc::new(parent), Box::new(|| {}))
-    }
-
-    pub(crate) fn with_on_drop(
+    pub(crate) fn new(
         key: SessionKey,
         services: SessionServices,
         parent: Arc<Supervisor>,
+        child_spec: ChildSpecFn,
         on_drop: OnDropFn,
     ) -> Arc<Self> {
         let (key, (entries, bytes)) = (Arc::new(key), services.options.ring);
@@ -67,6 +70,7 @@ impl SessionEntry {
             revival: Revival::new(),
             redactors: SessionRedactors::default(),
             parent,
+            child_spec,
             handles: Arc::new(()),
             is_deleted: AtomicBool::new(false),
             on_drop: Mutex::new(Some(on_drop)),
@@ -207,7 +211,7 @@ impl SessionEntry {
                 return Err(SessionError::NotFound { session: self.key.session });
             }
             let live_session = self.account.start_session(self.key.session)?;
-            let (spec, address) = session_child_spec(self, live_session)
+            let (spec, address) = (self.child_spec)(self, live_session)
                 .map_err(|error| SessionError::NotStarted { reason: error.to_string() })?;
             match self.parent.start_child(spec, deadline).await {
                 Ok(_) => return Ok(address),
@@ -262,10 +266,6 @@ impl Drop for SessionEntry {
             on_drop();
         }
     }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for SessionEntry {

@@ -4,11 +4,11 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use conjure_artifact::ArtifactOptions;
-use conjure_base::{Clock, Redactor, SystemClock, Timestamp, TurnId};
+use conjure_base::{Clock, Redactor, SystemClock, Timestamp, TurnId, lock};
 use conjure_conversation::{
     ActionNeed, Artifact, ArtifactContent, Event, EventKind, FileSource, FinishedTurn, Message, SessionFile,
     SessionState, SessionView, Step, ToolCall, next,
@@ -66,7 +66,7 @@ impl SessionProjection {
 
     fn lock(&self) -> MutexGuard<'_, ProjectionState> {
         // Each change leaves the state consistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The snapshot, redacted.
@@ -174,9 +174,7 @@ impl SessionProjection {
     pub(super) fn observe(&self, state: &SessionState, events: u64, activity: TurnActivity) {
         let status = match (state.turn(), activity) {
             (None, _) => SessionStatus::Idle,
-            (Some(turn), _) if next(state) == Step::AwaitAction => {
-                SessionStatus::AwaitingApproval(turn.id())
-            }
+            (Some(turn), _) if next(state) == Step::AwaitAction => SessionStatus::AwaitingApproval(turn.id()),
             (Some(turn), TurnActivity::Active) => SessionStatus::Running(turn.id()),
             (Some(turn), TurnActivity::Idle) => SessionStatus::Interrupted(turn.id()),
         };

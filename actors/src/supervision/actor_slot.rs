@@ -1,8 +1,8 @@
 //! The slot that an actor's incarnations occupy one after another, so that its address stays valid over restarts.
 
-use conjure_base::lock;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use conjure_base::lock;
 use ractor::{ActorRef, Message};
 
 use super::incarnation::Incarnation;

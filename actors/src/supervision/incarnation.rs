@@ -5,12 +5,12 @@
 //! itself. So no way to end (a panic, a kill, the end of the Tokio runtime) can skip the notification or repeat it. An
 //! exit that was never recorded is [`Exit::Killed`].
 
-use conjure_base::lock;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use conjure_base::lock;
 use ractor::{ActorCell, ActorRef};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;

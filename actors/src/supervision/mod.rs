@@ -122,6 +122,7 @@ pub use exit::{Cause, Exit, ExitClass, Failure, StartFailure};
 pub use handle::Supervisor;
 pub use id::{ChildId, SpecError};
 pub use monitor::{Down, MessageMonitor, Monitor};
+pub use node::Status;
 pub use partitions::Partitions;
 pub use policy::{
     AutoShutdown, Intensity, IntensityScope, Kind, OnLimit, Restart, Shutdown, Significance, Strategy,
@@ -129,6 +130,5 @@ pub use policy::{
 pub use root::Root;
 pub use spec::{ChildSpec, WorkerSpec};
 pub use supervisor_spec::{Dynamic, Ordered, SupervisorSpec};
-pub use node::Status;
 pub use tree::{ActorInfo, ActorTree, ChildCounts};
 pub use worker::{Flow, Worker};

@@ -12,10 +12,10 @@ use crate::event::{CallOutcome, Decision, Event, EventKind, TurnStop};
 use crate::message::Role;
 use crate::model::Usage;
 use crate::model::{ModelErrorKind, Response, SideEffects};
+use crate::pinned_skill::PinnedSkill;
 use crate::queue::QueuedInput;
 use crate::server_tools::{ITS_CONTAINER_EXPIRED, NOT_AWAITED, is_server_tool_call};
 use crate::session_file::drop_oldest_files;
-use crate::session_profile::PinnedSkill;
 use crate::session_state::{
     CallStatus, FinishedTurn, LastMessage, OpenCall, RunningTurn, SessionState, TurnPhase, is_sendable,
     millis,

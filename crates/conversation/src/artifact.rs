@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use conjure_base::Digest;
+use conjure_base::text::is_invisible;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -103,31 +104,6 @@ impl ArtifactName {
         };
         std::iter::once("ARTIFACT_".to_owned()).chain([self.0.chars().map(letter).collect()]).collect()
     }
-}
-
-/// Invisible characters, and those that change how others are displayed. Two different names would look equal, and a name could tell the
-/// model what its user does not see.
-const fn is_invisible(character: char) -> bool {
-    matches!(
-        character,
-        '\u{00AD}'
-            | '\u{034F}'
-            | '\u{061C}'
-            | '\u{115F}'..='\u{1160}'
-            | '\u{17B4}'..='\u{17B5}'
-            // Mongolian variation selectors and the vowel separator.
-            | '\u{180B}'..='\u{180F}'
-            | '\u{200B}'..='\u{200F}'
-            | '\u{202A}'..='\u{202E}'
-            | '\u{2060}'..='\u{206F}'
-            | '\u{3164}'
-            | '\u{FE00}'..='\u{FE0F}'
-            | '\u{FEFF}'
-            | '\u{FFA0}'
-            | '\u{FFF9}'..='\u{FFFB}'
-            // Tags and more variation selectors.
-            | '\u{E0000}'..='\u{E0FFF}'
-    )
 }
 
 impl fmt::Display for ArtifactName {

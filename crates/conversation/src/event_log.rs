@@ -1,7 +1,8 @@
 //! The port for the event log of one session.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use conjure_base::lock;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
@@ -98,7 +99,7 @@ impl MemoryEventLog {
     /// All events so far.
     #[must_use]
     pub fn events(&self) -> Vec<Event> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.events).clone()
     }
 }
 
@@ -109,7 +110,7 @@ impl EventLog for MemoryEventLog {
         events: &'a [Event],
     ) -> BoxFuture<'a, Result<u64, EventLogError>> {
         async move {
-            let mut recorded = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut recorded = lock(&self.events);
             let found = recorded.len() as u64;
             if found != expected_seq {
                 return Err(EventLogError::Conflict { expected: expected_seq, found });

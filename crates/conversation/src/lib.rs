@@ -34,6 +34,7 @@ mod command;
 mod event;
 mod hosted;
 mod limits;
+mod pinned_skill;
 mod profile_change;
 mod queue;
 mod session_file;
@@ -92,6 +93,7 @@ pub use model::{
 };
 pub use native::{ModelApi, NativeContent, NativeItem, Origin};
 pub use pairing::PairingError;
+pub use pinned_skill::PinnedSkill;
 pub use profile_change::ProfileChange;
 pub use queue::{QUEUE_LIMIT, QueueId, QueuedInput};
 pub use response_helpers::{
@@ -105,7 +107,7 @@ pub use session_event::{
 };
 pub use session_file::{Completeness, FILE_LIMIT, FileChange, FileSource, SessionFile};
 pub use session_overview::{OverviewStatus, SessionOverview, TextHead};
-pub use session_profile::{PinnedSkill, SecretNames, SessionProfile, SkillActivation, SkillDelivery};
+pub use session_profile::{SecretNames, SessionProfile, SkillActivation, SkillDelivery};
 pub use session_state::{
     ActionNeed, Approval, CallStatus, FinishedTurn, OpenCall, PendingAction, RunningTurn, SessionState,
 };

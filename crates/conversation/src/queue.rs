@@ -7,13 +7,8 @@ use std::fmt;
 use conjure_base::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::apply::next_turn;
 use crate::block::Block;
-use crate::command::Rejection;
-use crate::event::EventKind;
 use crate::limits::Limits;
-use crate::machine::user_input;
-use crate::session_state::SessionState;
 
 /// The most inputs that may wait for their turn.
 pub const QUEUE_LIMIT: usize = 64;
@@ -30,7 +25,7 @@ impl QueueId {
         self.0
     }
 
-    const fn next(self) -> Self {
+    pub(crate) const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 }
@@ -52,42 +47,4 @@ pub struct QueuedInput {
     pub input: Vec<Block>,
     /// The limits of its turn, if the sender set any.
     pub limits: Option<Limits>,
-}
-
-pub(crate) fn queue(
-    state: &SessionState,
-    input: Vec<Block>,
-    limits: Option<Limits>,
-) -> Result<Vec<EventKind>, Rejection> {
-    let input = user_input(input)?;
-    if input.is_empty() {
-        return Err(Rejection::EmptyInput);
-    }
-    if state.queue.len() >= QUEUE_LIMIT {
-        return Err(Rejection::QueueFull { limit: QUEUE_LIMIT });
-    }
-    Ok(vec![EventKind::Queued { id: state.last_queued.next(), input, limits }])
-}
-
-pub(crate) fn start_queued(state: &SessionState, limits: Limits) -> Result<Vec<EventKind>, Rejection> {
-    if state.turn.is_some() {
-        return Err(Rejection::TurnRunning);
-    }
-    let first = state.queue.front().ok_or(Rejection::QueueEmpty)?;
-    let limits = first.limits.clone().unwrap_or(limits);
-    Ok(vec![EventKind::TurnStarted {
-        turn: next_turn(state),
-        input: first.input.clone(),
-        limits,
-        queued: Some(first.id),
-        queued_at: Some(first.at),
-    }])
-}
-
-pub(crate) fn unqueue(state: &SessionState, id: QueueId) -> Result<Vec<EventKind>, Rejection> {
-    if state.queue.iter().any(|queued| queued.id == id) {
-        Ok(vec![EventKind::Unqueued { id }])
-    } else {
-        Err(Rejection::NotQueued { id })
-    }
 }

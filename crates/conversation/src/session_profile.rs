@@ -5,13 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use conjure_base::Digest;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::agent_toolset::AgentToolset;
 use crate::hosted::HostedSkill;
 use crate::limits::Limits;
+use crate::pinned_skill::PinnedSkill;
 use crate::tool::ToolDefinition;
 
 /// The settings of a session, as its first event records them.
@@ -132,13 +132,4 @@ impl SecretNames {
     pub fn is_empty(&self) -> bool {
         self.environment.is_empty() && self.secrets.is_empty() && self.inputs.is_empty()
     }
-}
-
-/// A skill with a fixed content.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PinnedSkill {
-    /// Its name.
-    pub name: String,
-    /// The digest of the skill as it was when the session was opened.
-    pub digest: Digest,
 }

@@ -17,10 +17,11 @@ use crate::message::{Message, Role};
 use crate::model::SideEffects;
 use crate::model::Usage;
 use crate::native::NativeContent;
+use crate::pinned_skill::PinnedSkill;
 use crate::queue::{QueueId, QueuedInput};
 use crate::server_tools::{NOT_AWAITED, replace_unfinished};
 use crate::session_file::{FileSource, SessionFile};
-use crate::session_profile::{PinnedSkill, SessionProfile};
+use crate::session_profile::SessionProfile;
 use crate::session_view::SessionView;
 use crate::tool::{ToolCall, ToolResult};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::{Artifact, ArtifactName, FetchedArtifact, free_variable};
-use crate::session_profile::PinnedSkill;
+use crate::pinned_skill::PinnedSkill;
 
 /// A snapshot of a session's active skills, grants and artifacts. Clones share their data.
 #[derive(Debug, Clone, PartialEq)]

@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::artifact::FetchedArtifact;
-use crate::session_profile::PinnedSkill;
+use crate::pinned_skill::PinnedSkill;
 
 /// The only field of an input that was not a JSON object; see [`ToolCall::invalid_input`].
 pub const INVALID_JSON: &str = "INVALID_JSON";

@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeBounds as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use conjure_base::{Clock, SessionId, SystemClock, TenantId, Timestamp};
+use conjure_base::{Clock, SessionId, SystemClock, TenantId, Timestamp, lock};
 use futures_util::FutureExt as _;
 
 use crate::counter::{CounterIncrement, MAX_COUNT, check_increments};
@@ -84,7 +84,7 @@ impl MemoryJournal {
     }
 
     fn lock(&self) -> MutexGuard<'_, MemoryState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -12,8 +12,7 @@ use conjure_sandbox::{CallOptions, Executor};
 use super::SessionActor;
 use crate::artifacts::{ArtifactRequest, LazyRegistry, RegistryDeps};
 use crate::session::actor_message::ActorMessage;
-use crate::session::error::SessionError;
-use crate::session::message::ReplyTo;
+use crate::session::error::{ReplyTo, SessionError};
 use crate::session::running_task::INBOX_CAPACITY;
 use crate::supervision::Context;
 

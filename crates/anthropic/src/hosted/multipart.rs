@@ -4,7 +4,6 @@
 //! number. A form can be sent several times, because its sources are read again. At most one file of a skill, or one
 //! piece of a larger file, is in memory. A read that runs when the form is dropped ends by itself.
 
-use conjure_base::lock;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -16,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
+use conjure_base::lock;
 use bytes::Bytes;
 use conjure_skill::Skill;
 use http_body::{Frame, SizeHint};

@@ -3,13 +3,13 @@
 //! A fetch runs as long as at least one caller waits for it, and is dropped with the last caller. Each caller keeps its own deadline.
 //! The table of running fetches is in memory.
 
-use conjure_base::lock;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use conjure_base::lock;
 use conjure_store::{StoreError, StoreErrorKind};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared, WeakShared};

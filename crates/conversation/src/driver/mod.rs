@@ -10,5 +10,4 @@ mod pre_call_hook;
 mod tool_calls;
 mod turn;
 
-pub use pre_call_hook::PreCallHook;
-pub use turn::{DriveError, TurnOptions, TurnOutcome, TurnServices, run_turn};
+pub use turn::{DriveError, PreCallHook, TurnOptions, TurnOutcome, TurnServices, run_turn};

@@ -1,4 +1,4 @@
-//! The hook that runs before each model call, and the driver's step that runs it.
+//! The driver's step that runs the hook before each model call.
 //!
 //! The artifact upload is such a hook. Its work is part of the turn: meanwhile the driver accepts what is sent to the session, and the
 //! turn's time limits end the work. Its duration counts as the turn's time. A crash loses what was not submitted; the driver asks for it again.
@@ -12,24 +12,6 @@ use futures_util::stream::BoxStream;
 use super::turn::{DriveError, TurnDriver};
 use crate::command::CommandKind;
 use crate::conversation::SubmitError;
-
-use crate::session_state::SessionState;
-
-/// A hook that runs before each model call.
-pub trait PreCallHook: Send + Sync {
-    /// Returns the work for this state as a stream of commands; `None` when the model may be called.
-    ///
-    /// The driver submits the commands in their order, and skips those that the state machine rejects. When the stream has ended, the
-    /// driver asks again, so an implementation must not return the same work forever. Dropping the stream cancels the work.
-    fn before_model_call(&self, state: &SessionState) -> Option<BoxStream<'static, CommandKind>>;
-}
-
-/// Does nothing.
-impl PreCallHook for () {
-    fn before_model_call(&self, _: &SessionState) -> Option<BoxStream<'static, CommandKind>> {
-        None
-    }
-}
 
 /// Longer than any hook runs.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);

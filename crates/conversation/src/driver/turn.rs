@@ -1,16 +1,15 @@
 //! One turn, from its recovery to its end.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conjure_base::Deadline;
+use conjure_base::{Deadline, lock};
 use futures_util::future::{Either, select};
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::pre_call_hook::PreCallHook;
 use crate::command::{CommandKind, InterruptCause, Rejection};
 use crate::composer::Composer;
 use crate::conversation::{Conversation, SubmitError};
@@ -19,13 +18,29 @@ use crate::event_log::EventLogError;
 use crate::inbox::InboxMessage;
 use crate::machine::{Step, next};
 use crate::model::Model;
-use crate::session_state::PendingAction;
+use crate::session_state::{PendingAction, SessionState};
 use crate::summary::Compaction;
 use crate::tool_batch::CANCEL_GRACE;
 use crate::tool_runner::ToolRunner;
 
 /// How long an event log may take to record a turn's end. It counts after the deadline or the cancellation, and after the tools' grace period.
 const EVENT_LOG_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A hook that runs before each model call.
+pub trait PreCallHook: Send + Sync {
+    /// Returns the work for this state as a stream of commands; `None` when the model may be called.
+    ///
+    /// The driver submits the commands in their order, and skips those that the state machine rejects. When the stream has ended, the
+    /// driver asks again, so an implementation must not return the same work forever. Dropping the stream cancels the work.
+    fn before_model_call(&self, state: &SessionState) -> Option<BoxStream<'static, CommandKind>>;
+}
+
+/// Does nothing.
+impl PreCallHook for () {
+    fn before_model_call(&self, _: &SessionState) -> Option<BoxStream<'static, CommandKind>> {
+        None
+    }
+}
 
 /// The model, composer and tool runner of a turn.
 #[derive(Clone, Copy)]
@@ -144,7 +159,7 @@ pub async fn run_turn(
     let (put_off, cancelled) = (Arc::clone(&ends), cancel.clone());
     let patience = async move {
         loop {
-            let end = *put_off.lock().unwrap_or_else(PoisonError::into_inner);
+            let end = *lock(&put_off);
             if cancelled.is_cancelled() || clock.remaining(end).is_zero() {
                 break;
             }
@@ -244,7 +259,7 @@ impl TurnDriver<'_> {
     pub(super) fn extend_deadline(&mut self) {
         let wall_clock = wall_clock(self.conversation, self.hook_time);
         self.deadline = self.caller_deadline.min(wall_clock);
-        *self.shared_deadline.lock().unwrap_or_else(PoisonError::into_inner) = self.deadline;
+        *lock(&self.shared_deadline) = self.deadline;
     }
 
     pub(super) async fn interrupt(&mut self) -> Result<(), DriveError> {

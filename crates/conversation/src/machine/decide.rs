@@ -6,6 +6,7 @@ use super::checks::{open_call, running_model_call, running_turn, user_input, wro
 use super::model_change::set_model;
 use super::outside::{await_action, decide_approval, provide_result};
 use super::profile::update_profile;
+use super::queue_commands::{queue, start_queued, unqueue};
 use super::recovery::{finish_turn, recover, turn_finished, unknown_effects};
 use super::response::{CONTAINER_LOST, accept_response, replacement};
 use super::tool_calls::{denied_result, finish_tool, start_tools};
@@ -19,7 +20,6 @@ use crate::limits::{Limit, Limits};
 use crate::message::{Message, Role};
 use crate::model::{ModelErrorKind, SideEffects};
 use crate::pairing;
-use crate::queue::{queue, start_queued, unqueue};
 use crate::session_state::{CallStatus, LastMessage, RunningTurn, SessionState, TurnPhase};
 
 /// The next step of a session.

@@ -8,10 +8,10 @@ mod decide;
 mod model_change;
 mod outside;
 mod profile;
+mod queue_commands;
 mod recovery;
 mod response;
 mod tool_calls;
 
-pub(crate) use checks::user_input;
 pub use decide::{Step, decide, next};
 pub(crate) use response::skipped_results;

@@ -8,7 +8,6 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor};
 
 use super::expression::Pattern;
 use super::request_view::{RequestView, ResultRef, request_digest, shorten};
-use super::script_turn::nullable;
 
 /// The expectations of one turn. An absent one always holds.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -201,4 +200,11 @@ impl<'de> Deserialize<'de> for OneOrMore {
         }
         deserializer.deserialize_any(TextsVisitor)
     }
+}
+
+/// Distinguishes a field that is null from an absent one.
+pub(super) fn nullable<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
 }

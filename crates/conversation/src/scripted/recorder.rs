@@ -7,10 +7,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-use conjure_base::{ContainerId, Digest, Redactor};
+use conjure_base::{ContainerId, Digest, Redactor, lock};
 use futures_util::Stream;
 use serde::Serialize;
 use serde_json::Value;
@@ -154,11 +154,6 @@ impl<M: Model> Model for Recorder<M> {
     fn side_effects(&self, request: &Request) -> SideEffects {
         self.model.side_effects(request)
     }
-}
-
-/// A panic under the lock leaves a valid state, because each turn is replaced at once.
-fn lock(recording: &Mutex<Recording>) -> MutexGuard<'_, Recording> {
-    recording.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One running call. Dropped before its end, it is recorded as a stream that was truncated there.

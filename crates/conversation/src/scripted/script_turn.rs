@@ -15,7 +15,7 @@ use crate::model::Usage;
 use crate::model::{ApiErrorKind, ModelError, ModelErrorKind, Response};
 use crate::stop_reason::StopReason;
 
-use super::expectation::Expectation;
+use super::expectation::{Expectation, nullable};
 use super::template::{RenderContext, Template, TemplateValue};
 
 /// The most blocks in one turn.
@@ -167,13 +167,6 @@ struct TurnFields {
     model: Option<String>,
     request_id: Option<String>,
     container: Option<ContainerId>,
-}
-
-/// Distinguishes a field that is null from an absent one.
-pub(super) fn nullable<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Option<T>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
 }
 
 impl TryFrom<TurnFields> for ScriptTurn {

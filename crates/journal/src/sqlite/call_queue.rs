@@ -2,8 +2,9 @@
 //! A busy tenant delays another by one batch at most, however large its bodies are, and fills only its own share of the queue.
 //! State: the waiting calls, in memory. When the thread that takes them ends, they are dropped and their callers get an error.
 
-use conjure_base::lock;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use conjure_base::lock;
 
 use super::fair_queue::{FairQueue, LaneKey, QueueFull, QueueLimits, QueueLoad};
 use crate::error::JournalError;

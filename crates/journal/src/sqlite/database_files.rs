@@ -7,11 +7,11 @@
 //!
 //! State: the identities of the database file and the WAL file, while the journal is open.
 
-use conjure_base::{FileId, lock};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use conjure_base::{FileId, lock};
 use rusqlite::{Connection, FileControl, MAIN_DB};
 
 use super::error_map::{map_io_error, map_sqlite_error};

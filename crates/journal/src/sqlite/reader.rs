@@ -2,8 +2,9 @@
 //!
 //! State: one connection each. They change nothing, so a crash loses nothing.
 
-use conjure_base::FileId;
 use std::sync::Arc;
+
+use conjure_base::FileId;
 
 use super::blobs::BlobStores;
 use super::call_queue::{BatchLimits, CallQueue, OnEmpty};

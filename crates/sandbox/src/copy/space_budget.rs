@@ -1,9 +1,10 @@
 //! [`SpaceBudget`]: the byte budget of content directories that are filled through the guest.
 
-use conjure_base::lock;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use conjure_base::lock;
 
 use crate::content::ContentDir;
 use crate::error::{SandboxError, SandboxErrorKind};

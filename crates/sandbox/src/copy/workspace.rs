@@ -4,11 +4,11 @@
 //! State: the entries as of the last copy, and the host's files that were not copied in. Changes that were not copied
 //! out are lost with the sandbox.
 
-use conjure_base::lock;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Mutex as Lock;
 
+use conjure_base::lock;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;

@@ -3,7 +3,6 @@
 //!
 //! State: the rest of a chunk and the tail, in memory.
 
-use conjure_base::lock;
 use std::fmt;
 use std::io;
 use std::pin::Pin;
@@ -13,6 +12,7 @@ use std::task::{Context, Poll, ready};
 use bollard::container::LogOutput;
 use bollard::errors::Error;
 use bytes::{Buf as _, Bytes};
+use conjure_base::lock;
 use futures_util::Stream;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::sync::CancellationToken;

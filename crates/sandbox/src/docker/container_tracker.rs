@@ -3,12 +3,12 @@
 //! State: the names in use, and the tasks that remove containers in the background. The containers that these tasks
 //! cannot remove are left to [`super::Docker::sweep`]; the containers of a process that died, to the next process.
 
-use conjure_base::lock;
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use conjure_base::lock;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 

@@ -5,9 +5,10 @@
 //!
 //! State: the remaining time for each engine. It is restored as soon as the engine has removed a container.
 
-use conjure_base::lock;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
+
+use conjure_base::lock;
 
 /// The whole budget. A container that the engine is creating is waited for as long.
 const TOTAL: Duration = Duration::from_secs(10);

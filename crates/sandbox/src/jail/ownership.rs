@@ -4,11 +4,11 @@
 //! After a crash of the host process, the directories still belong to the sandbox's user. That user owns nothing else,
 //! and the next sandbox in such a directory first restores the owner.
 
-use conjure_base::lock;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use conjure_base::lock;
 use conjure_guest::protocol::{BecomeUser, Bind, ChownRequest, FileSelection, MountKind, OwnerMapping};
 use futures_util::future::BoxFuture;
 

@@ -3,9 +3,11 @@
 //! State: the journal that is open. Acknowledged events are on the disk; a journal in memory ends with the process. When a
 //! journal on the disk is lost, the same database is opened again. One that has disappeared is waited for, never created anew.
 
-use conjure_base::lock;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use conjure_base::lock;
+
 #[cfg(feature = "sqlite")]
 use std::sync::{Mutex, MutexGuard};
 

@@ -389,7 +389,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let shelf = NoteStore::on_disk(folder.path().to_owned());
         let name = shelf.put(sample_note(1, &["a"])).await.unwrap().unwrap();
-        let held = File::open(folder.path().join("lock")).unwrap();
+        let held = fs::File::open(folder.path().join("lock")).unwrap();
         held.lock().unwrap();
         let now = SystemClock.deadline(Duration::ZERO);
         for error in [

@@ -172,4 +172,59 @@ mod tests {
         scans(meter.scan_lock.lock().await).await;
         assert_eq!(meter.scans_started.load(Ordering::Acquire), 2);
     }
+
+    #[tokio::test]
+    async fn what_is_set_aside_counts_until_a_walk_has_seen_what_became_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let meter = Arc::new(TenantUsageEntry::default());
+        let scan = || meter.scan(folder.path().to_owned());
+        let some = DiskUsage { bytes: 40, inodes: 1 };
+        let sum_with = |expected: u64| {
+            meter.reserve(some, |sum| {
+                assert_eq!((sum.bytes, sum.inodes), (expected, expected / 40));
+                Ok(())
+            })
+        };
+        scan().await.unwrap();
+        let first = sum_with(40).unwrap();
+        let second = sum_with(80).unwrap();
+        scan().await.unwrap();
+        drop(second);
+        // The scan before may have missed it; and the first is still being stored.
+        drop(sum_with(120).unwrap());
+        scan().await.unwrap();
+        drop(sum_with(80).unwrap());
+        drop(first);
+        scan().await.unwrap();
+        drop(sum_with(40).unwrap());
+        // A refused reservation is not kept.
+        let full = meter.reserve(some, |_| Err(RuntimeError::Draining));
+        assert!(matches!(full, Err(RuntimeError::Draining)));
+        scan().await.unwrap();
+        drop(sum_with(40).unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_walk_that_began_before_something_was_stored_says_nothing_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let meter = Arc::new(TenantUsageEntry::default());
+        let turn = meter.scan_lock.lock().await;
+        let some = DiskUsage { bytes: 40, inodes: 1 };
+        let stored = meter.reserve(some, |_| Ok(())).unwrap();
+        // As if a scan ran.
+        let begun = meter.start_scan();
+        drop(stored);
+        drop(turn);
+        meter.record_scan(begun, Default::default());
+        let counted = meter.reserve(some, |sum| {
+            assert_eq!(sum.bytes, 80);
+            Ok(())
+        });
+        drop(counted.unwrap());
+        meter.scan(folder.path().to_owned()).await.unwrap();
+        drop(meter.reserve(some, |sum| {
+            assert_eq!(sum.bytes, 40);
+            Ok(())
+        }));
+    }
 }

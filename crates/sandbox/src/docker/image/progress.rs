@@ -1,7 +1,8 @@
 //! The progress of a build.
 
-use conjure_base::lock;
 use std::sync::Mutex;
+
+use conjure_base::lock;
 
 /// A report of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
