@@ -235,7 +235,7 @@ async fn resume(
 
 /// The text of a message of the user.
 fn user_text(event: &SessionEvent) -> Option<String> {
-    let SessionEventKind::UserMessage { content } = &event.kind else { return None };
+    let SessionEventKind::UserMessage { content, .. } = &event.kind else { return None };
     // The blocks after the first one were added by a command.
     match content.first()?.kind() {
         BlockKind::Text(text) => Some(text.clone()),
