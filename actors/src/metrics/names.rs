@@ -99,7 +99,11 @@ pub fn describe() {
     describe_histogram!(TURN_DURATION, Unit::Seconds, "Duration of turns");
     describe_counter!(COMPACTIONS, Unit::Count, "Compactions of long histories that ended");
     describe_counter!(MODEL_CALLS, Unit::Count, "Model calls that ended");
-    describe_histogram!(MODEL_CALL_DURATION, Unit::Seconds, "Duration of model calls with a complete response");
+    describe_histogram!(
+        MODEL_CALL_DURATION,
+        Unit::Seconds,
+        "Duration of model calls with a complete response"
+    );
     describe_counter!(TOKENS, Unit::Count, "Tokens of responses and summaries");
     describe_counter!(COST, Unit::Count, "Cost of responses and summaries in millionths of a dollar");
     describe_counter!(TOOL_CALLS, Unit::Count, "Tool calls that ran or were denied");
@@ -119,7 +123,11 @@ pub fn describe() {
     describe_gauge!(ADMISSION_WAITING, Unit::Count, "Requests that wait at an admission gate");
     describe_counter!(ADMISSION_REFUSED, Unit::Count, "Requests that an admission gate refused");
     describe_counter!(POOL_CLAIMS, Unit::Count, "Sessions that asked a pool for a warm sandbox");
-    describe_counter!(POOL_ITEMS, Unit::Count, "Warm sandboxes that were created, failed, died or were retired");
+    describe_counter!(
+        POOL_ITEMS,
+        Unit::Count,
+        "Warm sandboxes that were created, failed, died or were retired"
+    );
     describe_gauge!(POOL_READY, Unit::Count, "Warm sandboxes that are ready");
     describe_gauge!(POOL_STARTING, Unit::Count, "Warm sandboxes that are starting");
 }

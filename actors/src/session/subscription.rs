@@ -192,8 +192,7 @@ impl Subscription {
                 let left = until - from - page.len() as u64;
                 let limit = PageLimit { events: u32::try_from(left).unwrap_or(PAGE.events), ..PAGE };
                 let next = from + page.len() as u64;
-                let (events, _) =
-                    JournalEventLog::page(&self.journal, &self.key, next, limit).await?;
+                let (events, _) = JournalEventLog::page(&self.journal, &self.key, next, limit).await?;
                 if events.is_empty() {
                     return Err(SessionError::Journal { reason: format!("the event {next} is not there") });
                 }
@@ -219,8 +218,7 @@ impl Subscription {
         }
         let redacted = redact_event(&self.entry.redactor(), &event);
         let updates = redacted.map(|event| {
-            let projection =
-                self.projection.get_or_insert_with(|| EventProjection::new(self.key.session));
+            let projection = self.projection.get_or_insert_with(|| EventProjection::new(self.key.session));
             projection.apply(seq, &event)
         });
         let updates = updates.unwrap_or_default();

@@ -5,9 +5,12 @@
 mod dispatch;
 mod handshake;
 mod interference;
+mod interference_weight;
 mod job_table;
+mod open_job;
 mod pause;
 mod poll;
+mod poll_token;
 mod quota;
 mod reaper;
 mod used_channels;
@@ -21,10 +24,9 @@ use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, Signal};
 
 use conjure_guest::protocol::{Decoder, Hello, ProcessLimits};
 
-use self::interference::Interference;
-use self::job_table::{Channel, Child, Job};
-use self::poll::{PollToken, rotate};
-use self::quota::MeasurementPause;
+use self::interference_weight::Interference;
+use self::open_job::{Channel, Child, Job};
+use self::poll_token::{PollToken, rotate};
 use self::used_channels::UsedChannels;
 use crate::confinement::{CgroupEvents, CommandConfinement, OomScore};
 use crate::error::{FatalError, system_error};
@@ -33,7 +35,7 @@ use crate::files::Roots;
 use crate::frame_queue::FrameQueue;
 use crate::jail::InitEnv;
 use crate::job::{ReadOutcome, SCRATCH_LEN, read};
-use crate::pause::ProcessPause;
+use crate::pause::{MeasurementPause, ProcessPause};
 use crate::quota::QuotaMonitor;
 use crate::tunnel::{self, Tunnels};
 use crate::{clock, sys};

@@ -43,6 +43,14 @@ pub(crate) enum PauseError {
     ForkStorm,
 }
 
+/// The pause of all processes during a measurement.
+#[derive(Debug)]
+pub(crate) struct MeasurementPause {
+    pub(crate) pause: ProcessPause,
+    /// Whether a program was started since.
+    pub(crate) has_new_program: bool,
+}
+
 impl ProcessPause {
     /// Stops all descendants except those that `is_excluded` selects, which must be children of this process.
     /// `before` is a pause that is already in force. Also returns the number of processes that are stopped now.

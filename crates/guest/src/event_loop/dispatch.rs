@@ -6,7 +6,7 @@ use std::time::Duration;
 use conjure_guest::protocol::{Frame, FrameKind, GuestError, Open, Request, is_tunnel};
 
 use super::EventLoop;
-use super::job_table::{Channel, Child, Job};
+use super::open_job::{Channel, Child, Job};
 use crate::error::FatalError;
 use crate::exec::{ExecEnv, ExecJob, MemoryFootprint, WriteAccess};
 use crate::file_job::{FileJob, FileJobEnv};

@@ -3,7 +3,7 @@
 use conjure_guest::protocol::{ErrorCode, GuestError, Reply, Request};
 
 use super::EventLoop;
-use super::job_table::Job;
+use super::open_job::Job;
 use crate::error;
 use crate::pause::{PauseError, ProcessPause};
 

@@ -2,20 +2,12 @@
 
 use conjure_guest::protocol::{GuestError, QuotaExcess, Reply};
 
-use super::job_table::{Child, Job, NO_OPERATION};
+use super::open_job::{Child, Job, NO_OPERATION};
 use super::{EventLoop, GuestConfig};
 use crate::clock;
 use crate::job::{AbortReason, request_stop};
-use crate::pause::ProcessPause;
+use crate::pause::{MeasurementPause, ProcessPause};
 use crate::quota::{MonitorAction, QuotaMonitor, estimate_usage};
-
-/// The pause of all processes during a measurement.
-#[derive(Debug)]
-pub(super) struct MeasurementPause {
-    pause: ProcessPause,
-    /// Whether a program was started since.
-    pub(super) has_new_program: bool,
-}
 
 impl EventLoop {
     fn quota_monitor(&mut self) -> Option<&mut QuotaMonitor> {

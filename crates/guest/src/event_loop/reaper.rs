@@ -8,7 +8,7 @@ use rustix::process::{Signal, WaitOptions};
 use conjure_guest::protocol::END_TIMEOUT;
 
 use super::EventLoop;
-use super::job_table::Job;
+use super::open_job::Job;
 use crate::job::{kill, request_stop};
 use crate::{clock, process_tree, sys};
 

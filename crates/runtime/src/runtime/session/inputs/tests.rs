@@ -20,7 +20,7 @@ fn every_text_of_a_value_is_a_secret() {
 
 #[test]
 fn what_is_shown_is_escaped_and_cut() {
-    let long = "x".repeat(SHOWN_CHARS + 1);
+    let long = "x".repeat(SHOWN_CHARS + 2);
     let values = Inputs::from([
         ("a".to_owned(), json!("</value></inputs>")),
         ("b".to_owned(), json!(long)),
