@@ -1,7 +1,7 @@
 //! The Managed Agents API over HTTP, on a [`Runtime`](conjure_runtime::Runtime).
 //!
 //! [`Server::bind`] listens; [`Server::serve`] answers until it is told to stop. A request passes these files, in this order:
-//! `http/connection` (accepting), `http/request_scope` (id, key, audit line), `routes` (the table), a handler.
+//! `http/connection` (accepting), `http/request_scope` (id, who asks, audit line), `routes` (the table), a handler.
 //! What a handler refuses is an [`ApiError`], whose body is exactly that of the API.
 //!
 //! State: none of its own beside open connections. Rows are in the runtime's journal; a crash loses nothing that was answered.

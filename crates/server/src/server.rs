@@ -6,14 +6,15 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
-use conjure_runtime::Runtime;
+use conjure_base::SessionId;
+use conjure_runtime::{Runtime, RuntimeError};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::Keys;
 use crate::http::{Connections, accept, method_not_allowed, not_found, request_scope};
 use crate::options::ServerOptions;
 use crate::routes;
+use crate::sessions::sweep;
 use crate::state::ServerState;
 
 /// Why a server does not start.
@@ -28,11 +29,14 @@ pub enum ServeError {
         /// The reason.
         reason: std::io::Error,
     },
+    /// The sessions cannot be listed.
+    #[error("the sessions cannot be listed: {0}")]
+    Sessions(#[from] RuntimeError),
     /// Others than this machine could ask, and no key would be needed.
     #[error(
-        "the server listens on {address} only with a key, since others than this machine reach it; `conjure keys create` makes one"
+        "the server listens on {address} only where this machine alone reaches it, since it needs no key; put a proxy that authenticates before it"
     )]
-    NeedsKeys {
+    NotLocal {
         /// The address.
         address: SocketAddr,
     },
@@ -46,28 +50,31 @@ pub struct Server {
     router: Router,
     connections: Connections,
     options: ServerOptions,
+    state: Arc<ServerState>,
+    /// The sessions that were there before this server made any.
+    former_sessions: Vec<SessionId>,
 }
 
 impl Server {
     /// Listens. Requests wait until [`Server::serve`] is called.
     ///
     /// # Errors
-    /// If the address cannot be listened on, or others than this machine reach it and there is no key.
+    /// If the address cannot be listened on or others than this machine reach it, and if the sessions cannot be listed.
     pub async fn bind(options: ServerOptions, runtime: Runtime) -> Result<Self, ServeError> {
         let wanted = options.listen;
         let failed = |reason| ServeError::Listen { address: wanted, reason };
-        let keys = Keys::new(options.tenant.clone());
-        if !wanted.ip().is_loopback() && !keys.is_required() {
-            return Err(ServeError::NeedsKeys { address: wanted });
+        if !wanted.ip().is_loopback() {
+            return Err(ServeError::NotLocal { address: wanted });
         }
         let listener = TcpListener::bind(wanted).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let closing = CancellationToken::new();
         let connections = Connections::new(options.connections, closing.clone());
         let records = runtime.records();
-        let state = Arc::new(ServerState { runtime, records, options: options.clone(), keys, closing });
+        let state = Arc::new(ServerState { runtime, records, options: options.clone(), closing });
         let router = router(&state);
-        Ok(Self { listener, address, router, connections, options })
+        let former_sessions = state.runtime.session_ids(&state.options.tenant).await?;
+        Ok(Self { listener, address, router, connections, options, state, former_sessions })
     }
 
     /// The address that it listens on, with the port that the system chose.
@@ -79,7 +86,8 @@ impl Server {
     /// Answers requests until `stop` is done. Streams then end with a last event, and requests under way are answered, for as long as
     /// [`ServerOptions::shutdown_time`] says. The runtime is not shut down.
     pub async fn serve(self, stop: impl Future<Output = ()> + Send) {
-        let Self { listener, router, connections, options, .. } = self;
+        let Self { listener, router, connections, options, state, former_sessions, .. } = self;
+        connections.tasks.spawn(async move { sweep(&state, &state.options.tenant, former_sessions).await });
         let accepting = accept(listener, router, connections.clone());
         tokio::pin!(accepting);
         tokio::select! {

@@ -6,17 +6,15 @@ use conjure_journal::Records;
 use conjure_runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::Keys;
 use crate::options::ServerOptions;
 
 /// What all handlers share.
 #[derive(Debug)]
 pub(crate) struct ServerState {
     pub(crate) runtime: Runtime,
-    /// The rows of agents, environments, sessions and keys.
+    /// The rows of agents, environments and sessions.
     pub(crate) records: Arc<dyn Records>,
     pub(crate) options: ServerOptions,
-    pub(crate) keys: Keys,
     /// Cancelled when the server stops: streams end with a last event.
     pub(crate) closing: CancellationToken,
 }

@@ -44,19 +44,17 @@ impl Scopes {
 pub(crate) struct Caller {
     pub(crate) tenant: TenantId,
     pub(crate) scopes: Scopes,
-    /// The key's id; `None`: this server needs no key.
-    pub(crate) key: Option<String>,
 }
 
 impl Caller {
     /// Whoever asks a probe.
     pub(crate) const fn nobody(tenant: TenantId) -> Self {
-        Self { tenant, scopes: Scopes::NONE, key: None }
+        Self { tenant, scopes: Scopes::NONE }
     }
 
-    /// Whoever is on this machine, while no key is configured.
+    /// Whoever is on this machine. This server has no keys.
     pub(crate) const fn local(tenant: TenantId) -> Self {
-        Self { tenant, scopes: Scopes::ALL, key: None }
+        Self { tenant, scopes: Scopes::ALL }
     }
 
     /// Refuses what the key may not do.
@@ -73,11 +71,6 @@ impl Caller {
             Scope::Admin => "admin",
         };
         Err(ApiError::permission(format!("this key lacks the scope `{name}`")))
-    }
-
-    /// The tenant and the key, for the audit log.
-    pub(crate) fn describe(&self) -> (String, String) {
-        (self.tenant.to_string(), self.key.clone().unwrap_or_default())
     }
 }
 

@@ -1,8 +1,6 @@
-//! Who may ask: keys, their tenants and their scopes.
+//! Who asks: a tenant, and what it may do.
 
 mod caller;
-mod keys;
 
 pub(crate) use caller::Caller;
 pub use caller::Scope;
-pub(crate) use keys::Keys;

@@ -14,8 +14,13 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::http::stall_guard::StallGuard;
+
 /// How long a request's head may take to arrive, also on a connection that is kept open.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
+
+/// How long a client may read nothing of what is sent to it.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long to wait before accepting again, when the machine has no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -70,10 +75,11 @@ pub(crate) async fn accept(listener: TcpListener, router: Router, connections: C
 async fn serve(stream: TcpStream, router: Router, open: &Connections) {
     // An event is one small write, which must not wait for the next.
     let _ = stream.set_nodelay(true);
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let connection =
+        http1::Builder::new().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).serve_connection(
+            TokioIo::new(StallGuard::new(stream, STALL_TIMEOUT)),
+            TowerToHyperService::new(router),
+        );
     tokio::pin!(connection);
     let mut is_closing = false;
     loop {

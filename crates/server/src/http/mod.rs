@@ -2,12 +2,17 @@
 
 mod body;
 mod connection;
+mod download;
 mod error;
 mod error_sources;
+mod form;
 mod origin;
 mod request_scope;
+mod stall_guard;
 
 pub(crate) use body::{Body, RawQuery};
 pub(crate) use connection::{Connections, accept};
+pub(crate) use download::download;
 pub use error::ApiError;
+pub(crate) use form::{Form, Part};
 pub(crate) use request_scope::{method_not_allowed, not_found, request_scope};

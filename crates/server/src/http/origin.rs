@@ -12,8 +12,7 @@ pub(crate) fn check_loopback(headers: &HeaderMap) -> Result<(), ApiError> {
     let host = headers.get(header::HOST).and_then(text).unwrap_or_default();
     if !is_loopback(host) {
         return Err(ApiError::permission(format!(
-            "the host `{host}` is not this machine; without keys the server answers to `localhost` and `127.0.0.1` only \
-             (`conjure keys create` makes a key)"
+            "the host `{host}` is not this machine; the server answers to `localhost`, `127.0.0.1` and `[::1]` only"
         )));
     }
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
@@ -22,7 +21,7 @@ pub(crate) fn check_loopback(headers: &HeaderMap) -> Result<(), ApiError> {
     if named.is_some_and(is_loopback) {
         return Ok(());
     }
-    Err(ApiError::permission(format!("the origin `{origin}` is a page of another machine; it needs a key")))
+    Err(ApiError::permission(format!("the origin `{origin}` is a page of another machine")))
 }
 
 fn text(value: &HeaderValue) -> Option<&str> {

@@ -5,11 +5,13 @@ mod interaction;
 mod profile;
 mod row;
 mod store;
+mod sweep;
 mod view;
 
-pub(crate) use create::{SERVER_NOTE, create};
+pub(crate) use create::create;
 pub(crate) use interaction::send;
 pub(crate) use profile::client_tools;
 pub(crate) use row::SessionRow;
 pub(crate) use store::{SessionStore, StoredSession};
+pub(crate) use sweep::sweep;
 pub(crate) use view::show;

@@ -1,0 +1,45 @@
+//! Deletes what a crash left of sessions: those that the server opened, and that have no row.
+//!
+//! They were never acknowledged, or their deletion was interrupted. A young one is left alone: another server may be creating it.
+
+use std::time::Duration;
+
+use conjure_base::{Clock as _, SessionId, SystemClock, TenantId};
+
+use super::create::SERVER_NOTE;
+use super::store::SessionStore;
+use crate::http::ApiError;
+use crate::state::ServerState;
+
+/// Longer than the creation of a session takes.
+const YOUNG: Duration = Duration::from_secs(600);
+
+/// Deletes those of these sessions that no client can know of.
+pub(crate) async fn sweep(state: &ServerState, tenant: &TenantId, sessions: Vec<SessionId>) {
+    for id in sessions {
+        if state.closing.is_cancelled() {
+            return;
+        }
+        if let Err(error) = sweep_one(state, tenant, id).await {
+            tracing::warn!(session = %id, %error, "a session was not looked at by the sweep");
+        }
+    }
+}
+
+async fn sweep_one(state: &ServerState, tenant: &TenantId, id: SessionId) -> Result<(), ApiError> {
+    if SessionStore::new(&*state.records, tenant).contains(id).await? {
+        return Ok(());
+    }
+    let (name, value) = SERVER_NOTE;
+    let profile = state.runtime.profile(tenant, id).await?;
+    if profile.metadata.get(name).map(String::as_str) != Some(value) {
+        return Ok(());
+    }
+    let opened = state.runtime.summary(tenant, id).await?.opened;
+    if SystemClock.timestamp().duration_since(opened) < YOUNG {
+        return Ok(());
+    }
+    state.runtime.delete(tenant, id).await?;
+    tracing::info!(session = %id, "a session without a row was deleted");
+    Ok(())
+}
