@@ -1,6 +1,5 @@
 //! The progress of a run: a line for each event, or the session's events.
 
-use conjure_base::text::truncate;
 use std::collections::HashMap;
 
 use conjure::conversation::AfterResponse;
@@ -9,6 +8,7 @@ use conjure::runtime::Timestamp;
 use conjure::session::{PinnedSkill, RequiredNeed, SessionStopReason};
 use conjure::tool::ToolCall;
 use conjure::{Block, SessionEvent, SessionEventKind};
+use conjure_base::text::truncate;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::approvals::grant_text;

@@ -1,9 +1,9 @@
 //! `conjure sessions list`: lists the kept sessions, the newest first.
 
-use conjure_base::text::truncate;
 use conjure::journal::ListCursor;
 use conjure::runtime::Timestamp;
 use conjure::session::{SessionBody, SessionStatus, SessionSummary};
+use conjure_base::text::truncate;
 use serde_json::{Value, json};
 
 use crate::cli::args::Format;

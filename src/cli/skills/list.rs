@@ -1,7 +1,7 @@
 //! `conjure skills list`: lists the skills that a session would have.
 
-use conjure_base::text::truncate;
 use conjure::{Config, Skill};
+use conjure_base::text::truncate;
 use serde_json::{Value, json};
 
 use crate::cli::args::Format;

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
-use conjure_base::lock;
 use bytes::Bytes;
+use conjure_base::lock;
 use conjure_skill::Skill;
 use http_body::{Frame, SizeHint};
 use tokio::task::JoinHandle;
