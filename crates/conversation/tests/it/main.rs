@@ -29,6 +29,8 @@ mod machine;
 #[cfg(test)]
 mod model_change;
 #[cfg(test)]
+mod outside;
+#[cfg(test)]
 mod pre_call_hook;
 #[cfg(test)]
 mod properties;

@@ -1,18 +1,21 @@
 //! The machine under arbitrary commands, sensible and not: the history stays valid, the record rebuilds the
 //! state, and each request continues the one before.
 
-use conjure_base::{ContainerId, Digest, Timestamp, TurnId};
+use std::collections::HashSet;
+
+use conjure_base::{ContainerId, Digest, SessionId, Timestamp, TurnId};
 use conjure_conversation::{
     ApiErrorKind, Block, CallOutcome, Command, CommandKind, CompactionPolicy, Decision, Event, EventKind,
-    Grant, GrantScope, HostedSupport, InterruptCause, Limits, Message, ModelError, ModelErrorKind,
-    PinnedSkill, QUEUE_LIMIT, QueueId, Response, SessionOverview, SessionState, SideEffects, StartedCall,
-    Step, StopReason, Summary, ToolResult, Usage, apply, decide, next, pairing,
+    EventProjection, Grant, GrantScope, HostedSupport, InterruptCause, Limits, Message, ModelError,
+    ModelErrorKind, PinnedSkill, ProfileChange, QUEUE_LIMIT, QueueId, Response, ResultContent, ResultFrom,
+    SessionEvent, SessionOverview, SessionState, SideEffects, StartedCall, Step, StopReason, Summary,
+    ToolResult, Usage, apply, decide, merge_events, next, pairing,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::support::{id, tool_use};
+use crate::support::{id, project, tool_use};
 
 /// As long as makes a summary worth it, or not.
 const LONG: &str = match std::str::from_utf8(&[b'x'; 500]) {
@@ -150,6 +153,23 @@ fn op() -> impl Strategy<Value = Op> {
         2 => call_id().prop_map(|call| {
             Op::Plain(CommandKind::RequestApproval { call, reason: "why".to_owned() })
         }),
+        2 => (call_id(), proptest::option::of(0..90u64)).prop_map(|(call, deadline)| {
+            let deadline = deadline.map(Timestamp::from_millis);
+            Op::Plain(CommandKind::RequestResult { call, from: ResultFrom::Client, deadline })
+        }),
+        4 => (call_id(), select(vec!["", "out"]), any::<bool>()).prop_map(|(call, text, is_error)| {
+            let content = vec![ResultContent::Text { text: text.to_owned() }];
+            Op::Plain(CommandKind::ProvideResult { call, content, is_error })
+        }),
+        3 => Just(Op::Plain(CommandKind::AwaitAction)),
+        1 => select(vec!["", "x"]).prop_map(|text| {
+            let change = ProfileChange {
+                title: Some(text.to_owned()),
+                base_prompt: Some(text.to_owned()),
+                ..ProfileChange::default()
+            };
+            Op::Plain(CommandKind::UpdateProfile { change: Box::new(change) })
+        }),
         2 => (call_id(), decision)
             .prop_map(|(call, decision)| Op::Plain(CommandKind::Decide { call, decision })),
         2 => call_id()
@@ -262,6 +282,23 @@ fn settled(request: &[String]) -> Vec<String> {
     before.iter().cloned().chain(paused.iter().map(settle)).collect()
 }
 
+/// A projection may begin at each start, and no two events have one id, but for messages that are told again.
+fn check_projection(record: &[Event]) -> Result<(), TestCaseError> {
+    let session = SessionId::from_bits(7);
+    let all = project(session, 0, record);
+    for (seq, event) in record.iter().enumerate().filter(|(_, event)| EventProjection::is_start(&event.kind))
+    {
+        let rest = project(session, seq as u64, &record[seq..]);
+        let lines = |events: &[SessionEvent]| events.iter().map(SessionEvent::to_line).collect::<Vec<_>>();
+        prop_assert_eq!(lines(&all[all.len() - rest.len()..]), lines(&rest), "from {:?}", event);
+    }
+    let mut ids = HashSet::new();
+    for event in merge_events(all) {
+        prop_assert!(ids.insert(event.id.clone()), "{} is there twice", event.id);
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
@@ -363,6 +400,7 @@ proptest! {
             };
             prop_assert!(state.view().grants().eq(granted.iter().filter(holds)));
             match next(&state) {
+                Step::AwaitAction => prop_assert!(!state.pending_actions().is_empty()),
                 Step::CallModel => {
                     prop_assert_eq!(pairing::check(state.messages()), Ok(()), "{:#?}", state.messages());
                     let now = flat(&state);
@@ -375,6 +413,7 @@ proptest! {
             }
         }
         prop_assert_eq!(&replay(&record), &state);
+        check_projection(&record)?;
 
         // Whatever was under way: after a crash and an interruption the next turn can begin.
         let interrupt = CommandKind::Interrupt { cause: InterruptCause::Cancelled };

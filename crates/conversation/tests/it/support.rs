@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use conjure_base::{CallId, Clock as _, SessionId, SystemClock};
 use conjure_conversation::{
-    Authorization, Block, CallConcurrency, CallContext, CallTraits, CommandKind, Conversation,
+    Authorization, AwaitedResult, Block, CallConcurrency, CallContext, CallTraits, CommandKind, Conversation,
     ConversationObserver, Event, EventLog, EventLogError, EventProjection, InboxMessage, InboxMessageKind,
     Limits, MemoryEventLog, Message, Model, ModelError, ModelEvent, ModelStream, PromptPrefix, Receipt,
-    Request, Response, SessionEvent, SessionView, SideEffects, StopReason, ToolCall, ToolResult, ToolRunner,
-    TurnOptions, TurnOutcome, TurnServices, Usage, pairing, run_turn,
+    Request, Response, ResultFrom, SessionEvent, SessionView, SideEffects, StopReason, ToolCall, ToolResult,
+    ToolRunner, TurnOptions, TurnOutcome, TurnServices, Usage, pairing, run_turn,
 };
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
@@ -126,7 +126,8 @@ impl Model for FakeModel {
 }
 
 /// Tools by name: `read` is shared and idempotent, `bash` shared, `write` exclusive; `panic` panics, `hang` never
-/// ends, `deny` is denied, `ask` must be asked for. `obey` ends when it is cancelled.
+/// ends, `deny` is denied, `ask` must be asked for, and so must `ask_write`, which is exclusive. `obey` ends when it is cancelled. The client
+/// provides the results of `client`, and would have to provide those of `hasty_client` at once.
 #[derive(Clone, Default)]
 pub(crate) struct FakeTools {
     /// `start NAME ID` and `end NAME ID`, as they happened.
@@ -156,7 +157,8 @@ impl FakeTools {
 
 impl ToolRunner for FakeTools {
     fn traits(&self, call: &ToolCall) -> CallTraits {
-        let access = if call.name == "write" { CallConcurrency::Exclusive } else { CallConcurrency::Shared };
+        let access =
+            if call.name.ends_with("write") { CallConcurrency::Exclusive } else { CallConcurrency::Shared };
         CallTraits { concurrency: access, idempotent: call.name == "read" }
     }
 
@@ -165,7 +167,7 @@ impl ToolRunner for FakeTools {
             give_way().await;
             match call.name.as_str() {
                 "deny" => Authorization::Deny { reason: "not here".to_owned() },
-                "ask" => Authorization::Ask { reason: "may it?".to_owned() },
+                "ask" | "ask_write" => Authorization::Ask { reason: "may it?".to_owned() },
                 "ponder" => {
                     SystemClock.sleep_until(SystemClock.deadline(Duration::from_secs(60))).await;
                     Authorization::Allow
@@ -174,6 +176,15 @@ impl ToolRunner for FakeTools {
             }
         }
         .boxed()
+    }
+
+    fn awaits(&self, call: &ToolCall) -> Option<AwaitedResult> {
+        let timeout = match call.name.as_str() {
+            "client" => None,
+            "hasty_client" => Some(Duration::ZERO),
+            _ => return None,
+        };
+        Some(AwaitedResult { from: ResultFrom::Client, timeout })
     }
 
     fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolResult> {
