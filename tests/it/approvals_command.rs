@@ -133,7 +133,11 @@ fn a_denial_and_its_reason_reach_the_model() {
     let waits = fixture.run(effects(&["one"]).path(), &["--ask", "bash_tool", "--json"]).finish().code(6);
     let events = waits.json_lines();
     let last = &events.last().unwrap()["stop_reason"];
-    assert_eq!((&last["type"], &last["tool_use_id"]), (&"requires_action".into(), &"toolu_script_1".into()));
+    let action = &last["actions"][0];
+    assert_eq!((&last["type"], &action["call_id"]), (&"requires_action".into(), &"toolu_script_1".into()));
+    assert_eq!((&action["needs"], &action["event_id"]), (&"approval".into(), &last["event_ids"][0]));
+    let asked = events.iter().find(|event| event["type"] == "agent.tool_use").unwrap();
+    assert_eq!((&asked["id"], &asked["evaluated_permission"]), (&last["event_ids"][0], &"ask".into()));
     let script = last_result();
     let deny = fixture
         .command(&[

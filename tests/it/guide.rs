@@ -14,7 +14,7 @@ use crate::support::{program, root};
 use conjure::SessionId;
 use conjure::config::{CONFIG_KEYS, VARIABLES};
 use conjure::conversation::Event;
-use conjure::session::session_events;
+use conjure::session::EventProjection;
 
 /// The commands whose help is in the guide.
 const COMMANDS: [&str; 23] = [
@@ -162,9 +162,10 @@ fn event_examples() -> BTreeMap<String, String> {
     let mut files: Vec<_> = golden.map(|entry| entry.unwrap().path()).collect();
     files.sort();
     for file in files {
+        let mut projection = EventProjection::new(SessionId::from_bits(0x01));
         for (seq, line) in (0..).zip(fs::read_to_string(file).unwrap().lines()) {
             let Ok(event) = serde_json::from_str::<Event>(line) else { continue };
-            for event in session_events(SessionId::from_bits(0x01), seq, &event) {
+            for event in projection.apply(seq, &event) {
                 let line = event.to_line();
                 // Some of them have numbers that no program can read, on purpose.
                 let Ok(value) = serde_json::from_str::<serde_json::Value>(&line) else { continue };

@@ -398,11 +398,11 @@ async fn what_a_person_grants_holds_for_the_session_and_for_nothing_else() {
         match turn.next().await.unwrap().unwrap() {
             TurnEvent::Update(Update::Recorded(event)) => {
                 if let SessionEventKind::SessionStatusIdle {
-                    stop_reason: SessionStopReason::RequiresAction { tool_use_id, .. },
+                    stop_reason: SessionStopReason::RequiresAction { actions, .. },
                     ..
                 } = event.kind
                 {
-                    break tool_use_id;
+                    break actions[0].call_id.clone();
                 }
             }
             TurnEvent::Ended { .. } => panic!("nobody was asked"),
@@ -431,11 +431,11 @@ async fn ask_once(session: &Session, words: &str) -> Option<String> {
             TurnEvent::Ended { .. } => return (!was_asked).then_some(said),
             TurnEvent::Update(Update::Recorded(event)) => match event.kind {
                 SessionEventKind::SessionStatusIdle {
-                    stop_reason: SessionStopReason::RequiresAction { tool_use_id, .. },
+                    stop_reason: SessionStopReason::RequiresAction { event_ids, .. },
                     ..
                 } => {
                     was_asked = true;
-                    session.decide(tool_use_id, Decision::Deny { reason: "no".to_owned() }).await.unwrap();
+                    session.decide_event(&event_ids[0], Decision::Deny { reason: "no".to_owned() }).await.unwrap();
                 }
                 SessionEventKind::AgentMessage { content } => said = Message::assistant(content).text(),
                 _ => {}

@@ -156,11 +156,11 @@ async fn check_record(runtime: &Runtime, session: &Session) {
     let mut results: BTreeMap<String, u32> = BTreeMap::new();
     for event in runtime.events(session.tenant(), session.id(), 0).await.unwrap() {
         match event.kind {
-            SessionEventKind::AgentToolUse { tool_use_id, .. } => {
-                assert_eq!(results.insert(tool_use_id.to_string(), 0), None, "{tool_use_id}");
+            SessionEventKind::AgentToolUse { call_id, .. } => {
+                assert_eq!(results.insert(call_id.to_string(), 0), None, "{call_id}");
             }
-            SessionEventKind::AgentToolResult { tool_use_id, .. } => {
-                *results.get_mut(tool_use_id.as_str()).unwrap() += 1;
+            SessionEventKind::AgentToolResult { call_id, .. } => {
+                *results.get_mut(call_id.as_str()).unwrap() += 1;
             }
             _ => {}
         }
@@ -289,7 +289,7 @@ async fn whatever_a_handle_is_asked_may_be_dropped(fixture: Fixture) {
 async fn recorded_events(runtime: &Runtime, session: &Session) -> Vec<String> {
     let events = runtime.events(session.tenant(), session.id(), 0).await.unwrap();
     let said = events.into_iter().filter_map(|event| match event.kind {
-        SessionEventKind::UserMessage { content } => Some(conjure::Message::user(content).text()),
+        SessionEventKind::UserMessage { content, .. } => Some(conjure::Message::user(content).text()),
         _ => None,
     });
     said.collect()
@@ -362,9 +362,9 @@ async fn whoever_listens_may_be_dropped(fixture: Fixture) {
         // What it produced is told behind the turn's end.
         let is_of_turn =
             |event: &&SessionEvent| !matches!(event.kind, SessionEventKind::SessionFilesProduced { .. });
-        let told_of_turn: Vec<String> =
+        let told_of_turn: Vec<_> =
             told.iter().filter(is_of_turn).map(|event| event.id.clone()).collect();
-        let told: Vec<String> = told.into_iter().map(|event| event.id).collect();
+        let told: Vec<_> = told.into_iter().map(|event| event.id).collect();
         assert!(told.len() > 8, "{told:?}");
         assert_eq!((&heard, &of_turn), (&told, &told_of_turn), "{number}");
     }

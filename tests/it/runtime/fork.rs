@@ -39,7 +39,7 @@ async fn run(forked: &Session, command: &str) -> String {
 async fn said(runtime: &Runtime, id: SessionId) -> Vec<String> {
     let told = runtime.events(&tenant("acme"), id, 0).await.unwrap();
     let said = told.into_iter().filter_map(|event| match event.kind {
-        SessionEventKind::UserMessage { content } => Some(conjure::Message::user(content).text()),
+        SessionEventKind::UserMessage { content, .. } => Some(conjure::Message::user(content).text()),
         _ => None,
     });
     said.collect()
@@ -359,6 +359,7 @@ async fn a_turn_that_begins_meanwhile_leaves_no_fork() {
         input: vec![Block::text("go on")],
         limits: Limits::default(),
         queued: None,
+        queued_at: None,
     };
     let event = Event { at: conjure::runtime::Timestamp::from_millis(1), kind };
     let body = serde_json::to_vec(&event).unwrap();

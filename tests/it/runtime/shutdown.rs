@@ -351,10 +351,7 @@ async fn check_record(runtime: &Runtime, acknowledged: &[Acknowledged]) {
     for one in acknowledged {
         let events = runtime.events(&one.tenant, one.session, one.seq).await.unwrap();
         let said = events.iter().filter(|event| event.seq == one.seq).find_map(|event| match &event.kind {
-            SessionEventKind::UserMessage { content }
-            | SessionEventKind::UserQueuedMessage { content, .. } => {
-                Some(Message::user(content.clone()).text())
-            }
+            SessionEventKind::UserMessage { content, .. } => Some(Message::user(content.clone()).text()),
             _ => None,
         });
         assert_eq!(said.as_ref(), Some(&one.words), "{one:?}");
@@ -363,7 +360,7 @@ async fn check_record(runtime: &Runtime, acknowledged: &[Acknowledged]) {
 
 /// The session does what was left to do, nothing twice, and works.
 async fn goes_on(plan: &Plan, runtime: &Runtime, key: &SessionKey) {
-    let session = runtime.session(&key.tenant, key.session.stored_name()).await.unwrap();
+    let session = runtime.session(&key.tenant, key.session).await.unwrap();
     let approvals = session.snapshot().await.unwrap().approvals;
     let asks = !approvals.is_empty();
     for approval in approvals {

@@ -9,7 +9,7 @@ use conjure::artifact::Digest;
 use conjure::conversation::{Event, EventKind};
 use conjure::journal::SessionKey;
 use conjure::runtime::Timestamp;
-use conjure::session::session_events;
+use conjure::session::EventProjection;
 use conjure_conversation::{
     CallOutcome, Command, CommandKind, SessionState, Step, apply, decide, next, pairing,
 };
@@ -25,6 +25,9 @@ pub(crate) struct Record {
     key: SessionKey,
     state: SessionState,
     events: Vec<Event>,
+    projection: EventProjection,
+    /// The prints of what is shown of each event.
+    shown: Vec<Vec<u64>>,
     /// Of the bodies, as they were read first.
     prints: Vec<u64>,
     calls: BTreeMap<String, Call>,
@@ -43,6 +46,8 @@ struct Call {
 impl Record {
     pub(crate) fn new(key: SessionKey) -> Self {
         Self {
+            projection: EventProjection::new(key.session),
+            shown: Vec::new(),
             key,
             state: SessionState::default(),
             events: Vec::new(),
@@ -81,6 +86,8 @@ impl Record {
             }
             self.prints.push(fingerprint(&String::from_utf8_lossy(&one.body)));
             self.take_in(&event, findings);
+            let shown = self.projection.apply(one.seq, &event);
+            self.shown.push(shown.iter().map(|shown| fingerprint(&shown.to_line())).collect());
             self.events.push(event);
         }
         findings.tally.events += recorded.len() as u64;
@@ -165,10 +172,7 @@ impl Record {
             Word::Interrupted(_, turn) => self.finished_turns.contains(turn),
             Word::Seen(_, seq, print) => {
                 let place = usize::try_from(*seq).unwrap_or(usize::MAX);
-                self.events.get(place).is_some_and(|event| {
-                    let shown = session_events(self.key.session, *seq, event);
-                    shown.iter().any(|shown| fingerprint(&shown.to_line()) == *print)
-                })
+                self.shown.get(place).is_some_and(|shown| shown.contains(print))
             }
             _ => true,
         };
