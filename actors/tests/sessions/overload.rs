@@ -110,7 +110,7 @@ async fn a_stash_that_is_full_refuses_and_what_waited_is_answered() {
     let session = host.open().await;
     let turn = session.send("door").await.unwrap();
     host.stage.reached(1).await;
-    let decide = || session.decide(CallId::new("none"), Decision::Allow);
+    let decide = || session.unqueue(conjure_conversation::QueueId::default());
     let (decided, ()) = tokio::join!(join_all((0..MANY).map(|_| decide())), async {
         // Everything that is asked for now stands before this.
         session.snapshot().await.unwrap();
