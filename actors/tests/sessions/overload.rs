@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use conjure_actors::runtime::{NewSession, SessionRuntime, TreeError, TreeOptions};
 use conjure_actors::session::{SessionError, Update};
-use conjure_base::{CallId, TenantId};
-use conjure_conversation::{Decision, EventKind, QUEUE_LIMIT};
+use conjure_base::TenantId;
+use conjure_conversation::{EventKind, QUEUE_LIMIT, QueueId};
 use conjure_journal::LeaseOwner;
 use conjure_sandbox::SandboxErrorKind;
 use futures_util::future::join_all;
@@ -110,7 +110,7 @@ async fn a_stash_that_is_full_refuses_and_what_waited_is_answered() {
     let session = host.open().await;
     let turn = session.send("door").await.unwrap();
     host.stage.reached(1).await;
-    let decide = || session.unqueue(conjure_conversation::QueueId::default());
+    let decide = || session.unqueue(QueueId::default());
     let (decided, ()) = tokio::join!(join_all((0..MANY).map(|_| decide())), async {
         // Everything that is asked for now stands before this.
         session.snapshot().await.unwrap();
