@@ -65,12 +65,12 @@ pub mod config {
 /// The loop of a conversation, for embedders that drive it themselves: turns, events, limits, compaction.
 pub mod conversation {
     pub use conjure_conversation::{
-        AfterResponse, CallOutcome, Compaction, CompactionError, CompactionPolicy, Composer, Conversation,
-        ConversationObserver, Decision, DriveError, Event, EventKind, EventLog, EventLogError, InboxMessage,
-        InboxMessageKind, Limit, Limits, LoopError, LoopOptions, LoopOutcome, MemoryEventLog,
-        ModelSummarizer, PromptPrefix, QueueId, Receipt, Rejection, Summarizer, Summary, TurnOptions,
-        TurnOutcome, TurnServices, TurnStop, conversation_complete, extract_tool_uses, format_tool_results,
-        format_tool_results_message, run_turn,
+        AfterResponse, AwaitedResult, CallOutcome, Compaction, CompactionError, CompactionPolicy, Composer,
+        Conversation, ConversationObserver, Decision, DriveError, Event, EventKind, EventLog, EventLogError,
+        InboxMessage, InboxMessageKind, Limit, Limits, LoopError, LoopOptions, LoopOutcome, MemoryEventLog,
+        ModelSummarizer, PromptPrefix, QueueId, Receipt, Rejection, ResultFrom, Summarizer, Summary,
+        TurnOptions, TurnOutcome, TurnServices, TurnStop, conversation_complete, extract_tool_uses,
+        format_tool_results, format_tool_results_message, run_turn,
     };
     pub use conjure_runtime::{
         ProcessedResponse, execute_tool_calls, final_text, loop_options, process_response, run_loop,
@@ -88,7 +88,10 @@ pub mod hosted {
 pub mod journal {
     #[cfg(feature = "sqlite")]
     pub use conjure_journal::SqliteOptions;
-    pub use conjure_journal::{JournalError, JournalErrorKind, LeaseOwner, ListCursor, SessionKey};
+    pub use conjure_journal::{
+        Direction, JournalError, JournalErrorKind, LeaseOwner, ListCursor, RowStatus, SessionKey,
+        SessionQuery,
+    };
 }
 
 /// The model: the trait, its requests and responses, models that play a script, and the services behind names.
@@ -119,6 +122,15 @@ pub mod prompt {
     pub use conjure_runtime::{build_system_prompt, system_prompt, tool_definitions};
 }
 
+/// Records of an embedder beside its sessions: rows with a version, a unique name and indexes.
+pub mod records {
+    pub use conjure_journal::{
+        Direction, IndexName, IndexValue, Indexes, NewRecord, Record, RecordContent, RecordCursor,
+        RecordError, RecordErrorKind, RecordFuture, RecordKey, RecordKind, RecordOrder, RecordPage,
+        RecordQuery, RecordScope, RecordWrite, Records,
+    };
+}
+
 /// The runtime of many sessions: options, admission, skills by tenant, maintenance, health.
 pub mod runtime {
     pub use conjure_actors::admission::{AdmissionGate, AdmissionLoad, Overloaded, Permit, Share};
@@ -133,8 +145,8 @@ pub mod runtime {
     pub use conjure_actors::supervision::{ActorTree as LiveTree, ShutdownError};
     pub use conjure_base::{Clock, Deadline, SystemClock, Timestamp};
     pub use conjure_runtime::{
-        DeletionReport, ExecutorFactory, RemainingFiles, RemainingSkills, RemoteSkillOutcome, Runtime,
-        RuntimeError, RuntimeOptions,
+        DeletionReport, ExecutorFactory, RemainingFiles, RemainingSkills, RemoteSkillOutcome, ResumeReport,
+        Runtime, RuntimeError, RuntimeOptions,
     };
 }
 
@@ -151,10 +163,17 @@ pub mod sandbox {
         ArtifactDir, Boundary, CallOptions, Cgroups, Command, CommandEnd, CommandOutcome, CommandOutput,
         Connector, ContentDir, ContentItem, ContentStream, CopyOutReport, DataDir, DiskLimit,
         ExecutionContext, Executor, HostAccess, Input, Isolation, ItemContent, Jail, Layout, LineRange,
-        Listing, Local, MissingController, NetworkPolicy, OwnedWorkspace, ProcessLimits, ReachedLimits,
-        Sandbox, SandboxError, SandboxErrorKind, SharedFolder, SkippedFile, View, WriteResult,
+        Listing, Local, MissingController, NetworkPolicy, OwnedWorkspace, Process, ProcessCall, ProcessLimits,
+        ReachedLimits, RunEvent, Sandbox, SandboxError, SandboxErrorKind, SharedFolder, SkippedFile, View, WriteResult,
     };
     pub use conjure_store::{FileMode, Store, Tree, TreeOptions};
+}
+
+/// The Managed Agents API over HTTP.
+#[cfg(feature = "serve")]
+pub mod server {
+    pub use conjure_runtime::ServeSettings;
+    pub use conjure_server::{RouteInfo, Scope, ServeError, Server, ServerOptions, route_table};
 }
 
 /// A session: what it is opened with, how it is spoken to, what it reports.
@@ -165,14 +184,15 @@ pub mod session {
     };
     pub use conjure_base::{Redactor, SessionId, TurnId, is_sensitive_variable};
     pub use conjure_conversation::{
-        Approval, FinishedTurn, ForkError, ForkPoint, Grant, GrantScope, PinnedSkill, SecretNames,
-        SessionEvent, SessionEventKind, SessionProfile, SessionStopReason, SessionView, SkillActivation,
-        SkillDelivery, session_events,
+        ActionNeed, Approval, EvaluatedPermission, EventId, EventIdError, EventProjection, FinishedTurn,
+        ForkError, ForkPoint, Grant, GrantScope, PendingAction, PinnedSkill, ProfileChange, RequiredAction,
+        RequiredNeed, SESSION_EVENT_SCHEMA, SecretNames, SessionEvent, SessionEventKind, SessionProfile,
+        SessionStopReason, SessionView, SkillActivation, SkillDelivery, merge_events,
     };
     pub use conjure_runtime::{
-        ContextOptions, InputError, SessionBody, SessionContents, SessionContext, SessionList,
-        SessionSecrets, SessionSpec, SessionSummary, SessionWorkspace, UnknownSkill, WorkspaceSnapshot,
-        create_context, redactor_of_inputs,
+        ContextOptions, EventCursor, EventOrder, EventQuery, InputError, SessionBody, SessionContents,
+        SessionContext, SessionEventPage, SessionList, SessionSecrets, SessionSpec, SessionSummary,
+        SessionWorkspace, UnknownSkill, WorkspaceSnapshot, create_context, redactor_of_inputs,
     };
 }
 
@@ -208,8 +228,8 @@ pub mod tenant {
 pub mod tool {
     pub use conjure_base::CallId;
     pub use conjure_conversation::{
-        Authorization, CallConcurrency, CallContext, CallTraits, ResultContent, ToolCall, ToolDefinition,
-        ToolResult, ToolRunner,
+        AgentToolset, Authorization, CallConcurrency, CallContext, CallTraits, PermissionPolicy,
+        ResultContent, ToolCall, ToolDefinition, ToolResult, ToolRunner, ToolsetTool,
     };
     pub use conjure_runtime::{Workbench, execute};
     pub use conjure_toolbox::{
