@@ -21,8 +21,8 @@ mod workspace;
 
 pub use config::{
     ApiProfile, ArtifactSettings, CONFIG_KEYS, CompactionSettings, Config, ConfigError, ConfigKey,
-    ExecutorKind, MODEL_KEYS, ModelSettings, PoolSettings, ProcessEnv, SessionTtl, Settings, SkillSettings,
-    TokenPrice, VARIABLES, Variable, parse_activation, parse_network, parse_size,
+    ExecutorKind, MODEL_KEYS, ModelSettings, PoolSettings, ProcessEnv, ServeSettings, SessionTtl, Settings,
+    SkillSettings, TokenPrice, VARIABLES, Variable, parse_activation, parse_network, parse_size,
 };
 pub use context::{ContextOptions, SessionContext, create_context};
 pub use conversation::{
@@ -36,10 +36,10 @@ pub use models::{ConnectError, ConnectedModel, ModelClients};
 pub use models::{KeyVariable, ModelTarget, ModelTargetError};
 pub use prompt::{build_system_prompt, system_prompt, tool_definitions};
 pub use runtime::{
-    DeletionReport, DiskUsage, ExecutorFactory, InputError, RemainingFiles, RemainingSkills,
-    RemoteSkillOutcome, Runtime, RuntimeError, RuntimeOptions, SessionBody, SessionContents, SessionList,
-    SessionSecrets, SessionSpec, SessionSummary, Tenant, TenantPolicy, TenantUsage, UnknownSkill,
-    redactor_of_inputs,
+    DeletionReport, DiskUsage, EventCursor, EventOrder, EventQuery, ExecutorFactory, FileUpload, InputError,
+    RemainingFiles, RemainingSkills, RemoteSkillOutcome, ResumeReport, Runtime, RuntimeError, RuntimeOptions,
+    SessionBody, SessionContents, SessionEventPage, SessionList, SessionSecrets, SessionSpec, SessionSummary,
+    StoredFile, Tenant, TenantPolicy, TenantUsage, UnknownSkill, redactor_of_inputs,
 };
 pub use sandbox::open_sandbox;
 pub use skills::{find_skill, load, load_all, load_body, load_configured, load_skill_file, read_resource};

@@ -24,6 +24,7 @@ mod tenants;
 mod operations;
 
 mod recovery;
+mod resume;
 mod start;
 mod sweep;
 
@@ -32,9 +33,12 @@ mod remote_cleanup;
 
 pub use error::{RuntimeError, UnknownSkill};
 pub use handle::Runtime;
+pub use operations::{FileUpload, StoredFile};
 pub use options::RuntimeOptions;
 pub use remote_cleanup::{DeletionReport, RemainingFiles, RemainingSkills, RemoteSkillOutcome};
+pub use resume::ResumeReport;
 pub use sandbox_kinds::ExecutorFactory;
+pub use session::event_reader::{EventCursor, EventOrder, EventQuery, SessionEventPage};
 pub use session::input_error::InputError;
 pub use session::inputs::redactor_of_inputs;
 pub use session::session_reader::{SessionBody, SessionContents, SessionList, SessionSummary};

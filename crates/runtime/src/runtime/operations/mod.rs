@@ -1,9 +1,13 @@
-//! The methods of [`Runtime`](super::Runtime) that work on one session: opening, finding, reading and deleting it.
+//! The methods of [`Runtime`](super::Runtime) that work on one session: opening, finding, reading and deleting it. And those on a tenant's
+//! files and models.
 
 pub(super) mod delete_session;
 mod find_session;
 mod fork_session;
 mod models;
+mod named_files;
 mod open_session;
 mod read_session;
 mod records;
+
+pub use named_files::{FileUpload, StoredFile};

@@ -2,10 +2,10 @@
 
 pub(super) mod input_error;
 pub(super) mod inputs;
-mod value_texts;
 pub(super) mod select_skills;
 pub(super) mod session_secrets;
 pub(super) mod spec;
+mod value_texts;
 
 pub(super) mod artifact_services;
 mod factory_queries;
@@ -16,5 +16,5 @@ mod prepared_parts;
 pub(super) mod session_factory;
 mod session_inputs;
 
-pub(super) mod session_projection;
+pub(super) mod event_reader;
 pub(super) mod session_reader;

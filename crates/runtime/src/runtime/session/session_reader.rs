@@ -399,7 +399,9 @@ impl SessionReader {
             // A process is writing the session, and stores the row itself. Other errors would affect all sessions.
             if !matches!(
                 error,
-                JournalError::StaleEpoch { .. } | JournalError::Conflict { .. } | JournalError::NotFound { .. }
+                JournalError::StaleEpoch { .. }
+                    | JournalError::Conflict { .. }
+                    | JournalError::NotFound { .. }
             ) {
                 *saving = SavePolicy::GivenUp;
             }
