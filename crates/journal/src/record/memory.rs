@@ -33,8 +33,8 @@ struct RecordsState {
     records: BTreeMap<RecordKey, Record>,
 }
 
-/// The place of a record in the order of a query.
-type Place = (Option<IndexValue>, Timestamp, u64);
+/// What the order of a query sorts records by.
+type SortKey = (Option<IndexValue>, Timestamp, u64);
 
 impl MemoryRecords {
     /// No records, with the system clock.
@@ -159,12 +159,12 @@ impl RecordsState {
     }
 
     fn query(&self, query: &RecordQuery) -> RecordPage {
-        let mut found: Vec<(Place, &Record)> = self
+        let mut found: Vec<(SortKey, &Record)> = self
             .records
             .values()
             .filter(|record| record.key.scope() == &query.scope && record.key.kind() == &query.kind)
             .filter(|record| query.filters.iter().all(|(name, value)| record.index(name) == Some(value)))
-            .filter_map(|record| Some((place(&query.order, record)?, record)))
+            .filter_map(|record| Some((sort_key(&query.order, record)?, record)))
             .collect();
         found.sort_by(|(one, _), (other, _)| match query.direction {
             Direction::Ascending => one.cmp(other),
@@ -192,8 +192,8 @@ impl RecordsState {
     }
 }
 
-/// The place of a record in the order; `None` when it is out of the bounds.
-fn place(order: &RecordOrder, record: &Record) -> Option<Place> {
+/// By what the order sorts a record; `None` when it is out of the bounds.
+fn sort_key(order: &RecordOrder, record: &Record) -> Option<SortKey> {
     let value = match order {
         RecordOrder::CreatedAt { from, to } => is_between(&record.created_at, from, to).then_some(None)?,
         RecordOrder::Index { name, from, to } => {
