@@ -4,7 +4,7 @@ use conjure_api::{AgentSkill, BuiltinTool, ModelConfig, SkillKind, SkillRef, Too
 use conjure_base::TenantId;
 
 use crate::http::ApiError;
-use crate::objects::ModelNames;
+use crate::objects::{ModelNames, Skills};
 use crate::state::ServerState;
 
 /// Finds the parts that a client names.
@@ -55,8 +55,15 @@ impl<'r> AgentParts<'r> {
                  folder of the skill",
                 skill.skill_id
             )),
-            SkillKind::Custom => Err(format!("there is no skill `{}`", skill.skill_id)),
+            SkillKind::Custom => self.custom_skill(skill).await.map_err(|error| error.to_string()),
         }
+    }
+
+    async fn custom_skill(&self, skill: SkillRef) -> Result<AgentSkill, ApiError> {
+        let skills = Skills::new(&*self.state.records, self.tenant);
+        let version = skill.version.as_deref().unwrap_or("latest");
+        let version = skills.version(skill.skill_id.parse()?, version).await?;
+        Ok(AgentSkill { skill_id: skill.skill_id, r#type: SkillKind::Custom, version: version.id.to_string() })
     }
 
     /// The tools, without those that this server cannot run: they are off, and a client that asks for one by name is told.

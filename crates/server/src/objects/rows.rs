@@ -126,9 +126,10 @@ pub(crate) fn busy() -> ApiError {
 }
 
 /// What cursors begin with on the wire.
-const CURSOR_PREFIX: &str = "page_";
+pub(crate) const CURSOR_PREFIX: &str = "page_";
 
-fn cursor(page: &PageQuery) -> Result<Option<RecordCursor>, ApiError> {
+/// Where a page begins.
+pub(crate) fn cursor(page: &PageQuery) -> Result<Option<RecordCursor>, ApiError> {
     let Some(text) = &page.page else { return Ok(None) };
     let cursor = text.strip_prefix(CURSOR_PREFIX).and_then(|text| text.parse().ok());
     cursor.map(Some).ok_or_else(|| {

@@ -1,0 +1,93 @@
+//! Multipart forms: fields of text, and files that are read as they arrive.
+
+use axum::extract::multipart::{Field, MultipartError};
+use axum::extract::{FromRequest, Multipart, Request};
+use axum::http::StatusCode;
+
+use crate::http::error::ApiError;
+
+/// The longest field of text, in bytes.
+const MAX_TEXT: usize = 64 << 10;
+
+/// The multipart form of a request.
+pub(crate) struct Form(Multipart);
+
+/// One part of a form.
+pub(crate) struct Part<'f> {
+    /// The name of the field, without the `[]` of arrays.
+    pub(crate) name: String,
+    /// The name of the file; `None` for a field of text.
+    pub(crate) file_name: Option<String>,
+    /// The kind of its content, as the client has it.
+    pub(crate) content_type: Option<String>,
+    field: Field<'f>,
+}
+
+impl<S: Send + Sync> FromRequest<S> for Form {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        Multipart::from_request(request, state).await.map(Self).map_err(|error| {
+            ApiError::invalid(format!("the body is not a form: {error}; send `multipart/form-data`"))
+        })
+    }
+}
+
+impl Form {
+    /// The next part; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<Part<'_>>, ApiError> {
+        let Some(field) = self.0.next_field().await.map_err(|error| refused(&error))? else {
+            return Ok(None);
+        };
+        let name = field.name().unwrap_or_default();
+        Ok(Some(Part {
+            name: name.strip_suffix("[]").unwrap_or(name).to_owned(),
+            file_name: field.file_name().map(str::to_owned),
+            content_type: field.content_type().map(str::to_owned),
+            field,
+        }))
+    }
+}
+
+impl Part<'_> {
+    /// The next bytes; `None` at the end.
+    pub(crate) async fn chunk(&mut self) -> Result<Option<axum::body::Bytes>, ApiError> {
+        self.field.chunk().await.map_err(|error| refused(&error))
+    }
+
+    /// All bytes, which must be at most `limit`.
+    pub(crate) async fn bytes(mut self, limit: usize) -> Result<Vec<u8>, ApiError> {
+        let mut bytes = Vec::new();
+        while let Some(chunk) = self.chunk().await? {
+            bytes.extend_from_slice(&chunk);
+            if bytes.len() > limit {
+                let name = self.name.as_str();
+                return Err(ApiError::too_large(format!("{name}: the field has more than {limit} bytes")));
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// The text of a field.
+    pub(crate) async fn text(self) -> Result<String, ApiError> {
+        let name = self.name.clone();
+        let bytes = self.bytes(MAX_TEXT).await?;
+        String::from_utf8(bytes).map_err(|_| ApiError::invalid(format!("{name}: the text is not UTF-8")))
+    }
+
+    /// The error for a field that the form does not have.
+    pub(crate) fn unknown(&self, known: &str) -> ApiError {
+        let name = self.name.escape_debug();
+        ApiError::invalid(format!(
+            "{name}: the field is unknown; remove it, or give one of the fields {known}"
+        ))
+    }
+}
+
+fn refused(error: &MultipartError) -> ApiError {
+    if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
+        ApiError::too_large("the body is larger than this server takes")
+    } else {
+        ApiError::invalid(format!("the form cannot be read: {}", error.body_text()))
+    }
+}

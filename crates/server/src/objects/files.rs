@@ -1,0 +1,144 @@
+//! Files: a row for each, and its bytes under the file's id among the tenant's files.
+//!
+//! The bytes are there before the row is, and go after it. So a crash may leave bytes that nobody knows, and never a row
+//! without bytes.
+
+use conjure_api::{ById, FileId, FileListQuery, FileMetadata, FilePage, IdPage};
+use conjure_base::{Clock as _, SystemClock, TenantId};
+use conjure_journal::{Direction, IndexName, NewRecord, Record, RecordKind, RecordQuery, Records};
+
+use crate::http::ApiError;
+use crate::objects::rows::{CURSOR_PREFIX, Rows, cursor, decode, encode};
+
+static FILE: RecordKind = RecordKind::from_static("file");
+
+/// The session that a file belongs to; empty for an upload.
+const SCOPE: IndexName = IndexName::from_static("scope");
+
+/// The files of a tenant.
+#[derive(Clone, Copy)]
+pub(crate) struct Files<'r> {
+    rows: Rows<'r>,
+}
+
+impl<'r> Files<'r> {
+    pub(crate) const fn new(records: &'r dyn Records, tenant: &'r TenantId) -> Self {
+        Self { rows: Rows { records, tenant, kind: &FILE } }
+    }
+
+    /// Stores what is known of a file, whose bytes are stored already.
+    pub(crate) async fn insert(&self, file: &FileMetadata) -> Result<FileMetadata, ApiError> {
+        let scope = file.scope.as_ref().map(|scope| scope.id.clone()).unwrap_or_default();
+        let content = encode(file)?.with_index(SCOPE, scope);
+        let record = self.rows.records.insert(NewRecord::new(self.rows.key(file.id)?, content)).await?;
+        read(&record)
+    }
+
+    /// What is known of a file.
+    pub(crate) async fn get(&self, id: FileId) -> Result<FileMetadata, ApiError> {
+        let record = self.rows.get(id).await?.ok_or_else(|| missing(id))?;
+        read(&record)
+    }
+
+    /// What is known of a file whose content is wanted, which must not be expired.
+    pub(crate) async fn available(&self, id: FileId) -> Result<FileMetadata, ApiError> {
+        let file = self.get(id).await?;
+        if is_expired(&file) {
+            return Err(
+                ApiError::not_found(format!("the file {id} has expired")).with_code(Some("file_expired"))
+            );
+        }
+        Ok(file)
+    }
+
+    /// Deletes the row of a file.
+    pub(crate) async fn delete(&self, id: FileId) -> Result<(), ApiError> {
+        match self.rows.records.delete(&self.rows.key(id)?, None).await? {
+            true => Ok(()),
+            false => Err(missing(id)),
+        }
+    }
+
+    /// A page of files, the newest first.
+    pub(crate) async fn list(&self, query: &FileListQuery) -> Result<FilePage<FileMetadata>, ApiError> {
+        if let Some(ids) = &query.ids {
+            return self.with_ids(ids).await;
+        }
+        let mut wanted = self.rows.query().with_limit(u32::try_from(query.page.limit).unwrap_or(u32::MAX));
+        if let Some(scope) = &query.scope_id {
+            wanted = wanted.with_filter(SCOPE, scope.as_str());
+        }
+        match &query.by_id {
+            ById { before_id: Some(before), .. } => self.page_before(wanted, before).await,
+            ById { after_id: Some(after), .. } => {
+                let record = self.element("after_id", after).await?;
+                let cursor = wanted.cursor_at(&record);
+                self.page_after(wanted.with_after(cursor)).await
+            }
+            ById { .. } => self.page_after(wanted.with_after(cursor(&query.page)?)).await,
+        }
+    }
+
+    async fn page_after(&self, query: RecordQuery) -> Result<FilePage<FileMetadata>, ApiError> {
+        let found = self.rows.records.query(query).await?;
+        let next_page = found.next.map(|cursor| format!("{CURSOR_PREFIX}{cursor}"));
+        let data = found.records.iter().map(read).collect::<Result<_, _>>()?;
+        Ok(FilePage { by_id: page(data, next_page.is_some()), next_page })
+    }
+
+    async fn page_before(
+        &self,
+        query: RecordQuery,
+        before: &str,
+    ) -> Result<FilePage<FileMetadata>, ApiError> {
+        let record = self.element("before_id", before).await?;
+        let query = RecordQuery { direction: Direction::Ascending, ..query };
+        let cursor = query.cursor_at(&record);
+        let found = self.rows.records.query(query.with_after(cursor)).await?;
+        let data = found.records.iter().rev().map(read).collect::<Result<_, _>>()?;
+        Ok(FilePage { by_id: page(data, found.next.is_some()), next_page: None })
+    }
+
+    /// The file at which an older client's page begins or ends.
+    async fn element(&self, parameter: &str, id: &str) -> Result<Record, ApiError> {
+        let record = match id.parse::<FileId>() {
+            Ok(id) => self.rows.get(id).await?,
+            Err(_) => None,
+        };
+        record.ok_or_else(|| {
+            ApiError::invalid(format!("{parameter}: there is no file `{id}`; start without it"))
+        })
+    }
+
+    /// The files with these ids that there are, on one page.
+    async fn with_ids(&self, ids: &[String]) -> Result<FilePage<FileMetadata>, ApiError> {
+        let mut data: Vec<FileMetadata> = Vec::new();
+        for id in ids.iter().filter_map(|id| id.parse::<FileId>().ok()) {
+            if data.iter().all(|file| file.id != id)
+                && let Some(record) = self.rows.get(id).await?
+            {
+                data.push(read(&record)?);
+            }
+        }
+        Ok(FilePage { by_id: page(data, false), next_page: None })
+    }
+}
+
+fn page(data: Vec<FileMetadata>, has_more: bool) -> IdPage<FileMetadata> {
+    let id = |file: Option<&FileMetadata>| file.map(|file| file.id.to_string());
+    IdPage { has_more, first_id: id(data.first()), last_id: id(data.last()), data }
+}
+
+fn is_expired(file: &FileMetadata) -> bool {
+    file.expires_at.is_some_and(|time| time.0 <= SystemClock.timestamp())
+}
+
+/// The file in a row. The time of its creation is that of the row, by which lists are ordered.
+fn read(record: &Record) -> Result<FileMetadata, ApiError> {
+    let file: FileMetadata = decode(record)?;
+    Ok(FileMetadata { created_at: record.created_at.into(), ..file })
+}
+
+fn missing(id: FileId) -> ApiError {
+    ApiError::not_found(format!("there is no file {id}"))
+}

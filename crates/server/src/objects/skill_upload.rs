@@ -1,0 +1,159 @@
+//! Makes the package of a skill from what a client uploads: the files of one folder, or an archive of it.
+//!
+//! Whatever arrives is written to a private folder, validated as a skill, and packed anew. So every stored package has one
+//! form: all files below a folder that is named as the skill.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Component, Path};
+
+use conjure_skill::{Package, PackageLimits, pack};
+
+/// The longest path of a file, in bytes, and its most components.
+const MAX_PATH: usize = 512;
+const MAX_DEPTH: usize = 16;
+
+/// A file of an upload.
+pub(crate) struct UploadedFile {
+    /// Its path, as the client wrote it.
+    pub(crate) path: String,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The package of a skill.
+pub(crate) struct SkillPackage {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Makes the package. Blocks.
+///
+/// # Errors
+/// Why the files are no skill, in words for the client.
+pub(crate) fn package(files: Vec<UploadedFile>) -> Result<SkillPackage, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("files: the skill cannot be read: {error}");
+    match <[UploadedFile; 1]>::try_from(files) {
+        Ok([archive]) if archive.bytes.starts_with(b"PK") => {
+            let package = Package::from_bytes(archive.bytes, archive.path, PackageLimits::default());
+            let unpacked =
+                package.and_then(|package| package.extract(None)).map_err(|error| failed(&error))?;
+            packed(unpacked.path())
+        }
+        Ok(files) => from_folder(&files),
+        Err(files) => from_folder(&files),
+    }
+}
+
+fn from_folder(files: &[UploadedFile]) -> Result<SkillPackage, String> {
+    let folder = tempfile::tempdir().map_err(|error| format!("files: they cannot be written: {error}"))?;
+    let mut top: Option<&str> = None;
+    for file in files {
+        let (first, _) = checked(&file.path)?;
+        match top {
+            Some(top) if top != first => {
+                return Err(format!(
+                    "files: `{}` is not in the folder `{top}` of the others; upload the files of one folder",
+                    file.path.escape_debug()
+                ));
+            }
+            _ => top = Some(first),
+        }
+        write(&folder.path().join(&file.path), &file.bytes)
+            .map_err(|error| format!("files: `{}` cannot be written: {error}", file.path.escape_debug()))?;
+    }
+    let top = top.ok_or(
+        "files: the field is missing; upload the files of a folder with a `SKILL.md`, or a zip of it",
+    )?;
+    packed(&folder.path().join(top))
+}
+
+/// The first component of a path and the rest, if the path leads to a file below a folder and nowhere else.
+fn checked(path: &str) -> Result<(&str, &str), String> {
+    let is_plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
+        && !path.split('/').any(|name| matches!(name, "" | "." | ".."))
+        && !path.chars().any(|char| char.is_control() || char == '\\');
+    let fits = path.len() <= MAX_PATH && path.split('/').count() <= MAX_DEPTH;
+    path.split_once('/').filter(|_| is_plain && fits).ok_or_else(|| {
+        format!(
+            "files: `{}` is not the path of a file in a folder; name each file as `NAME/SKILL.md`, without `..`, `\\` and \
+             control characters, in at most {MAX_DEPTH} folders",
+            path.escape_debug()
+        )
+    })
+}
+
+/// Writes a new file. A script is executable.
+fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    let mode = if bytes.starts_with(b"#!") { 0o755 } else { 0o644 };
+    OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?.write_all(bytes)
+}
+
+fn packed(folder: &Path) -> Result<SkillPackage, String> {
+    let mut bytes = Vec::new();
+    let report = pack(folder, &mut bytes, PackageLimits::default()).map_err(|error| {
+        // The private folder says nothing to the client.
+        let parent = folder.parent().unwrap_or(folder).display().to_string();
+        format!("files: the skill is not valid: {}", error.to_string().replace(&format!("{parent}/"), ""))
+    })?;
+    Ok(SkillPackage {
+        name: report.skill.name().to_string(),
+        description: report.skill.description().to_string(),
+        bytes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SKILL: &str = "---\nname: greeter\ndescription: Greets people\n---\nSay hello.\n";
+
+    fn file(path: &str, bytes: &[u8]) -> UploadedFile {
+        UploadedFile { path: path.to_owned(), bytes: bytes.to_vec() }
+    }
+
+    #[test]
+    fn a_folder_and_its_archive_make_the_same_package() {
+        let folder =
+            package(vec![file("greeter/SKILL.md", SKILL.as_bytes()), file("greeter/run.sh", b"#!/bin/sh\n")])
+                .unwrap();
+        assert_eq!((folder.name.as_str(), folder.description.as_str()), ("greeter", "Greets people"));
+        let archive = package(vec![file("greeter.zip", &folder.bytes)]).unwrap();
+        assert_eq!(archive.bytes, folder.bytes);
+    }
+
+    #[test]
+    fn what_leaves_its_folder_is_refused() {
+        for path in [
+            "SKILL.md",
+            "/greeter/SKILL.md",
+            "greeter/../SKILL.md",
+            "greeter//SKILL.md",
+            "greeter/a\\b",
+            "a/\n",
+        ] {
+            let error = package(vec![file(path, SKILL.as_bytes())]).err().unwrap();
+            assert!(error.contains("is not the path of a file in a folder"), "{path}: {error}");
+        }
+        let two = vec![file("greeter/SKILL.md", SKILL.as_bytes()), file("other/a", b"")];
+        assert!(package(two).err().unwrap().contains("`other/a` is not in the folder `greeter`"));
+        let twice = vec![file("greeter/SKILL.md", SKILL.as_bytes()), file("greeter/SKILL.md", b"")];
+        assert!(package(twice).err().unwrap().contains("cannot be written"));
+        assert!(package(Vec::new()).err().unwrap().contains("the field is missing"));
+    }
+
+    #[test]
+    fn what_is_no_skill_is_refused_without_the_servers_paths() {
+        let error = package(vec![file("greeter/README.md", b"")]).err().unwrap();
+        assert!(error.starts_with("files: the skill is not valid: ") && !error.contains("/tmp"), "{error}");
+        let error = package(vec![file("other/SKILL.md", SKILL.as_bytes())]).err().unwrap();
+        assert!(error.starts_with("files: the skill is not valid: "), "{error}");
+        let error = package(vec![file("a.zip", b"PK\x03\x04 broken")]).err().unwrap();
+        assert!(error.starts_with("files: the skill cannot be read: "), "{error}");
+    }
+}

@@ -1,0 +1,231 @@
+//! Skills: a row for each with its newest version, and a row for each version. The package of a version is among the tenant's
+//! files, under the version's id.
+//!
+//! A package is there before its row is, and goes after it.
+
+use conjure_api::{
+    Page, PageQuery, Skill, SkillId, SkillListQuery, SkillSource, SkillVersion, SkillVersionId,
+};
+use conjure_base::TenantId;
+use conjure_journal::{
+    IndexName, NewRecord, Record, RecordContent, RecordKey, RecordKind, RecordWrite, Records,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::http::ApiError;
+use crate::objects::rows::{Rows, busy, decode, encode, is_lost_race};
+
+static SKILL: RecordKind = RecordKind::from_static("skill");
+static VERSION: RecordKind = RecordKind::from_static("skill-version");
+
+/// The skill that a version is of.
+const OF_SKILL: IndexName = IndexName::from_static("skill");
+
+/// How often a change is tried again after another one came first.
+const MAX_ATTEMPTS: usize = 16;
+
+/// How many versions are read or deleted at a time.
+const BATCH: u32 = 100;
+
+/// The skills of a tenant.
+#[derive(Clone, Copy)]
+pub(crate) struct Skills<'r> {
+    records: &'r dyn Records,
+    tenant: &'r TenantId,
+}
+
+/// The row of a skill.
+#[derive(Clone, Serialize, Deserialize)]
+struct SkillRow {
+    skill: Skill,
+    /// The name in its `SKILL.md`, which all versions have.
+    name: String,
+}
+
+impl<'r> Skills<'r> {
+    pub(crate) const fn new(records: &'r dyn Records, tenant: &'r TenantId) -> Self {
+        Self { records, tenant }
+    }
+
+    const fn skills(&self) -> Rows<'r> {
+        Rows { records: self.records, tenant: self.tenant, kind: &SKILL }
+    }
+
+    const fn all_versions(&self) -> Rows<'r> {
+        Rows { records: self.records, tenant: self.tenant, kind: &VERSION }
+    }
+
+    /// Stores a new skill with its first version.
+    pub(crate) async fn create(
+        &self,
+        display_name: String,
+        version: &SkillVersion,
+    ) -> Result<Skill, ApiError> {
+        let skill = Skill {
+            id: version.skill_id,
+            created_at: version.created_at,
+            display_name,
+            latest_version_id: version.id,
+            source: SkillSource::Custom,
+            updated_at: version.created_at,
+        };
+        let row = SkillRow { skill, name: version.name.clone() };
+        let writes = vec![
+            RecordWrite::Insert(NewRecord::new(self.skills().key(row.skill.id)?, encode(&row)?)),
+            RecordWrite::Insert(self.version_record(version)?),
+        ];
+        let written = self.records.transact(writes).await?;
+        match written.first() {
+            Some(Some(record)) => read_skill(record),
+            _ => Ok(row.skill),
+        }
+    }
+
+    /// Stores a new version of a skill.
+    pub(crate) async fn add_version(&self, version: &SkillVersion) -> Result<SkillVersion, ApiError> {
+        let id = version.skill_id;
+        for _ in 0..MAX_ATTEMPTS {
+            let record = self.skills().get(id).await?.ok_or_else(|| missing(id))?;
+            let mut row: SkillRow = decode(&record)?;
+            if row.name != version.name {
+                return Err(ApiError::invalid(format!(
+                    "files: the skill {id} has the name `{}`, and this version `{}`; keep the name, or create another skill",
+                    row.name, version.name
+                )));
+            }
+            row.skill.latest_version_id = version.id;
+            row.skill.updated_at = version.created_at;
+            let writes =
+                vec![replace(&record, encode(&row)?), RecordWrite::Insert(self.version_record(version)?)];
+            match self.records.transact(writes).await {
+                Ok(written) => {
+                    return match written.last() {
+                        Some(Some(record)) => read_version(record),
+                        _ => Ok(version.clone()),
+                    };
+                }
+                Err(error) if is_lost_race(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(busy())
+    }
+
+    /// A skill.
+    pub(crate) async fn get(&self, id: SkillId) -> Result<Skill, ApiError> {
+        let record = self.skills().get(id).await?.ok_or_else(|| missing(id))?;
+        read_skill(&record)
+    }
+
+    /// A version of a skill, by its id or `latest`.
+    pub(crate) async fn version(&self, id: SkillId, version: &str) -> Result<SkillVersion, ApiError> {
+        let skill = self.get(id).await?;
+        let wanted = match version {
+            "latest" => skill.latest_version_id,
+            text => text.parse()?,
+        };
+        let record = self.all_versions().get(wanted).await?;
+        let found =
+            record.map(|record| read_version(&record)).transpose()?.filter(|found| found.skill_id == id);
+        found.ok_or_else(|| ApiError::not_found(format!("the skill {id} has no version {wanted}")))
+    }
+
+    /// A page of skills, the newest first.
+    pub(crate) async fn list(&self, query: &SkillListQuery) -> Result<Page<Skill>, ApiError> {
+        if query.source.as_deref().is_some_and(|source| source != "custom") {
+            return Ok(Page { data: Vec::new(), next_page: None });
+        }
+        let rows = self.skills();
+        rows.page(rows.query(), &query.page, read_skill).await
+    }
+
+    /// A page of a skill's versions, the newest first.
+    pub(crate) async fn versions(
+        &self,
+        id: SkillId,
+        page: &PageQuery,
+    ) -> Result<Page<SkillVersion>, ApiError> {
+        self.get(id).await?;
+        let rows = self.all_versions();
+        rows.page(rows.query().with_filter(OF_SKILL, id.to_string()), page, read_version).await
+    }
+
+    /// Deletes a version. The last one cannot be deleted.
+    pub(crate) async fn delete_version(&self, id: SkillId, version: SkillVersionId) -> Result<(), ApiError> {
+        for _ in 0..MAX_ATTEMPTS {
+            self.version(id, &version.to_string()).await?;
+            let record = self.skills().get(id).await?.ok_or_else(|| missing(id))?;
+            let mut row: SkillRow = decode(&record)?;
+            let newest = self.newest_versions(id, 2).await?;
+            let mut others = newest.iter().map(read_version).collect::<Result<Vec<_>, _>>()?;
+            others.retain(|other| other.id != version);
+            let Some(latest) = others.first() else {
+                return Err(ApiError::invalid(format!(
+                    "the skill {id} has no other version than {version}; delete the skill instead"
+                )));
+            };
+            if row.skill.latest_version_id == version {
+                row.skill.latest_version_id = latest.id;
+            }
+            // The row of the skill is written in any case, so that nobody adds or deletes a version meanwhile.
+            let writes = vec![
+                replace(&record, encode(&row)?),
+                RecordWrite::Delete { key: self.all_versions().key(version)?, expected_version: None },
+            ];
+            match self.records.transact(writes).await {
+                Ok(_) => return Ok(()),
+                Err(error) if is_lost_race(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(busy())
+    }
+
+    /// Deletes a skill with all its versions, and returns these.
+    pub(crate) async fn delete(&self, id: SkillId) -> Result<Vec<SkillVersionId>, ApiError> {
+        if !self.records.delete(&self.skills().key(id)?, None).await? {
+            return Err(missing(id));
+        }
+        let mut deleted = Vec::new();
+        loop {
+            let versions = self.newest_versions(id, BATCH).await?;
+            if versions.is_empty() {
+                return Ok(deleted);
+            }
+            let delete = |key: RecordKey| RecordWrite::Delete { key, expected_version: None };
+            self.records.transact(versions.iter().map(|record| delete(record.key.clone())).collect()).await?;
+            for record in &versions {
+                deleted.push(read_version(record)?.id);
+            }
+        }
+    }
+
+    async fn newest_versions(&self, id: SkillId, limit: u32) -> Result<Vec<Record>, ApiError> {
+        let query = self.all_versions().query().with_filter(OF_SKILL, id.to_string()).with_limit(limit);
+        Ok(self.records.query(query).await?.records)
+    }
+
+    fn version_record(&self, version: &SkillVersion) -> Result<NewRecord, ApiError> {
+        let content = encode(version)?.with_index(OF_SKILL, version.skill_id.to_string());
+        Ok(NewRecord::new(self.all_versions().key(version.id)?, content))
+    }
+}
+
+fn replace(record: &Record, content: RecordContent) -> RecordWrite {
+    RecordWrite::Replace { key: record.key.clone(), expected_version: record.version, content }
+}
+
+/// The skill in a row. The time of its creation is that of the row, by which lists are ordered.
+fn read_skill(record: &Record) -> Result<Skill, ApiError> {
+    let SkillRow { skill, .. } = decode(record)?;
+    Ok(Skill { created_at: record.created_at.into(), ..skill })
+}
+
+fn read_version(record: &Record) -> Result<SkillVersion, ApiError> {
+    let version: SkillVersion = decode(record)?;
+    Ok(SkillVersion { created_at: record.created_at.into(), ..version })
+}
+
+fn missing(id: SkillId) -> ApiError {
+    ApiError::not_found(format!("there is no skill {id}"))
+}

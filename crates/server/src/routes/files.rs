@@ -1,0 +1,251 @@
+//! Routes of files: `/v1/files`. Bytes are neither collected in memory when they arrive nor when they are sent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::response::Response;
+use conjure_api::{Deleted, DeletedKind, FileId, FileListQuery, FileMetadata, FilePage, Time, no_query};
+use conjure_artifact::{HEAD_BYTES, content_type_of};
+use conjure_base::{TenantId, Timestamp};
+
+use crate::access::{Caller, Scope};
+use crate::http::{ApiError, Form, Part, RawQuery, download};
+use crate::objects::{Files, now};
+use crate::routes::route::Route;
+use crate::state::ServerState;
+
+type Shared = State<Arc<ServerState>>;
+
+/// The largest file, as at the vendor.
+const MAX_FILE: u64 = 500 << 20;
+
+/// What a form has beside its file.
+const FORM_OVERHEAD: usize = 1 << 20;
+
+/// The longest name of a file, in characters.
+const MAX_NAME: usize = 255;
+
+pub(crate) fn routes() -> Vec<Route> {
+    let limit = usize::try_from(MAX_FILE).unwrap_or(usize::MAX).saturating_add(FORM_OVERHEAD);
+    vec![
+        Route::post(Scope::Run, "/v1/files", upload).map(|route| route.layer(DefaultBodyLimit::max(limit))),
+        Route::get("/v1/files", list),
+        Route::get("/v1/files/{file_id}", retrieve),
+        Route::get("/v1/files/{file_id}/content", content),
+        Route::delete(Scope::Run, "/v1/files/{file_id}", delete),
+    ]
+}
+
+/// A file whose bytes are stored.
+struct Uploaded {
+    name: String,
+    mime_type: String,
+    size: u64,
+}
+
+async fn upload(
+    State(state): Shared,
+    caller: Caller,
+    RawQuery(query): RawQuery,
+    mut form: Form,
+) -> Result<Json<FileMetadata>, ApiError> {
+    no_query(&query)?;
+    let id = FileId::random().map_err(|error| ApiError::internal(error.to_string()))?;
+    let result = receive(&state, &caller.tenant, id, &mut form).await;
+    if result.is_err() {
+        // Nobody knows the id; what is left is found by no one.
+        let _ = state.runtime.remove_file(&caller.tenant, &id.to_string()).await;
+    }
+    result.map(Json)
+}
+
+async fn receive(
+    state: &ServerState,
+    tenant: &TenantId,
+    id: FileId,
+    form: &mut Form,
+) -> Result<FileMetadata, ApiError> {
+    let mut uploaded = None;
+    let mut lifetime = None;
+    while let Some(part) = form.next().await? {
+        match part.name.as_str() {
+            "file" if uploaded.is_some() => {
+                return Err(ApiError::invalid("file: the field is there twice; upload one file at a time"));
+            }
+            "file" => uploaded = Some(store(state, tenant, id, part).await?),
+            "expires_in_seconds" => lifetime = Some(read_lifetime(&part.text().await?)?),
+            _ => return Err(part.unknown("`file` or `expires_in_seconds`")),
+        }
+    }
+    let uploaded = uploaded.ok_or_else(|| ApiError::invalid("file: the field is missing; it is required"))?;
+    let created_at = now();
+    let file = FileMetadata {
+        id,
+        created_at,
+        downloadable: Some(true),
+        expires_at: lifetime.map(|lifetime| later(created_at, lifetime)),
+        filename: uploaded.name,
+        mime_type: uploaded.mime_type,
+        scope: None,
+        size_bytes: uploaded.size,
+    };
+    Files::new(&*state.records, tenant).insert(&file).await
+}
+
+/// Stores the bytes of a part as they arrive.
+async fn store(
+    state: &ServerState,
+    tenant: &TenantId,
+    id: FileId,
+    mut part: Part<'_>,
+) -> Result<Uploaded, ApiError> {
+    let name = file_name(part.file_name.as_deref().unwrap_or_default())?;
+    let declared = part.content_type.take().filter(|kind| kind != "application/octet-stream");
+    let mut head = Vec::new();
+    let mut upload = state.runtime.upload_file(tenant, id.to_string(), MAX_FILE).await?;
+    while let Some(chunk) = part.chunk().await? {
+        if upload.size() + chunk.len() as u64 > MAX_FILE {
+            return Err(ApiError::too_large(format!("file: the file has more than {MAX_FILE} bytes")));
+        }
+        let missing = HEAD_BYTES.saturating_sub(head.len());
+        head.extend(chunk.iter().take(missing));
+        upload = upload.push(&chunk).await?;
+    }
+    let stored = upload.finish().await?;
+    let mime_type = match declared {
+        Some(declared) if is_mime_type(&declared) => declared,
+        _ => content_type_of(&name, &head),
+    };
+    let name = if name.is_empty() { format!("unnamed{}", extension(&mime_type)) } else { name };
+    Ok(Uploaded { name, mime_type, size: stored.size })
+}
+
+/// The last component of a file's name; empty when there is none.
+fn file_name(text: &str) -> Result<String, ApiError> {
+    let name = text.rsplit(['/', '\\']).next().unwrap_or_default();
+    if name.chars().count() > MAX_NAME || name.chars().any(char::is_control) || matches!(name, "." | "..") {
+        return Err(ApiError::invalid(format!(
+            "file: `{}` is not the name of a file; use at most {MAX_NAME} characters without control characters",
+            name.escape_debug()
+        )));
+    }
+    Ok(name.to_owned())
+}
+
+/// Whether this is a type and a subtype, so that a header can have it.
+fn is_mime_type(text: &str) -> bool {
+    let is_token = |token: &str| {
+        !token.is_empty()
+            && token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&^_.+-".contains(&byte))
+    };
+    let essence = text.split(';').next().unwrap_or_default().trim();
+    text.len() <= MAX_NAME
+        && text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
+        && essence.split_once('/').is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype))
+}
+
+/// The extension of files of this kind, for those without a name.
+fn extension(mime_type: &str) -> &'static str {
+    match mime_type {
+        "text/plain" => ".txt",
+        "text/csv" => ".csv",
+        "text/html" => ".html",
+        "application/json" => ".json",
+        "application/pdf" => ".pdf",
+        "image/png" => ".png",
+        "image/jpeg" => ".jpg",
+        "image/gif" => ".gif",
+        "image/webp" => ".webp",
+        _ => "",
+    }
+}
+
+/// How long a file is kept: an hour to ninety days.
+fn read_lifetime(text: &str) -> Result<Duration, ApiError> {
+    let seconds = text.parse().ok().filter(|seconds| (3_600..=7_776_000).contains(seconds));
+    seconds.map(Duration::from_secs).ok_or_else(|| {
+        let text = text.escape_debug();
+        ApiError::invalid(format!(
+            "expires_in_seconds: `{text}` is not allowed; give an integer of 3600 to 7776000"
+        ))
+    })
+}
+
+fn later(time: Time, wait: Duration) -> Time {
+    let wait = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+    Timestamp::from_millis(time.0.millis().saturating_add(wait)).into()
+}
+
+async fn list(
+    State(state): Shared,
+    caller: Caller,
+    RawQuery(query): RawQuery,
+) -> Result<Json<FilePage<FileMetadata>>, ApiError> {
+    let query = FileListQuery::from_query(&query)?;
+    Files::new(&*state.records, &caller.tenant).list(&query).await.map(Json)
+}
+
+async fn retrieve(
+    State(state): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<FileMetadata>, ApiError> {
+    no_query(&query)?;
+    Files::new(&*state.records, &caller.tenant).get(id.parse()?).await.map(Json)
+}
+
+async fn content(
+    State(state): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    no_query(&query)?;
+    let id: FileId = id.parse()?;
+    let file = Files::new(&*state.records, &caller.tenant).available(id).await?;
+    let bytes = state.runtime.open_file(&caller.tenant, &id.to_string()).await?;
+    let bytes = bytes.ok_or_else(|| ApiError::internal(format!("the bytes of the file {id} are gone")))?;
+    download(bytes, file.size_bytes, &file.mime_type, &file.filename)
+}
+
+async fn delete(
+    State(state): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Deleted>, ApiError> {
+    no_query(&query)?;
+    let id: FileId = id.parse()?;
+    Files::new(&*state.records, &caller.tenant).delete(id).await?;
+    state.runtime.remove_file(&caller.tenant, &id.to_string()).await?;
+    Ok(Json(Deleted::new(DeletedKind::File, id)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_component_of_a_name_counts() {
+        for (text, name) in
+            [("a.csv", "a.csv"), ("../../etc/passwd", "passwd"), ("C:\\x\\b.txt", "b.txt"), ("", "")]
+        {
+            assert_eq!(file_name(text).unwrap(), name);
+        }
+        for text in ["..", "a/..", "a\nb", "\0", &"x".repeat(256)] {
+            assert!(file_name(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_kind_that_breaks_a_header_is_not_kept() {
+        assert!(is_mime_type("text/csv; charset=utf-8") && is_mime_type("image/svg+xml"));
+        for text in ["", "text", "text/", "text/csv\r\nx: y", "text/ä", &format!("text/{}", "x".repeat(300))]
+        {
+            assert!(!is_mime_type(text), "{text}");
+        }
+    }
+}
