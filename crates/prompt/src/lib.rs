@@ -14,6 +14,7 @@ mod session_skills;
 mod skill_locations;
 mod skill_tools;
 mod system_prompt;
+mod toolset;
 mod xml;
 
 pub use active_skills::MAX_FILES_LISTED;
@@ -32,4 +33,5 @@ pub use session_skills::{SessionSkill, SessionSkills};
 pub use skill_locations::SkillLocations;
 pub use skill_tools::{SkillTool, SkillToolOptions, skill_tool_definitions};
 pub use system_prompt::{build_system_prompt, discovery_instructions, environment_instructions, generate};
+pub use toolset::{toolset_definition, toolset_definitions};
 pub use xml::escape;

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use conjure_base::{Clock, SystemClock};
+use conjure_base::{Clock, SystemClock, lock};
 use conjure_sandbox::{
     ArtifactDir, CallOptions, Command, CommandEnd, CommandOutcome, CommandOutput, ContentDir, ContentItem,
     DirectoryEntry, EntryKind, Executor, ItemContent, Layout, LineRange, Listing, ReachedLimits,
@@ -133,7 +133,7 @@ impl FakeExecutor {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

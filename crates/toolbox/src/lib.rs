@@ -15,6 +15,7 @@ mod text;
 mod tool;
 mod tool_input;
 mod toolbox;
+mod toolset;
 
 #[cfg(any(test, feature = "test-util"))]
 pub mod fake;

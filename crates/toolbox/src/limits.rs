@@ -36,4 +36,14 @@ impl OutputLimits {
     pub(crate) const fn max_image_bytes(&self) -> u64 {
         (self.image / 4 * 3) as u64
     }
+
+    /// The most bytes of a document after its encoding as base64: twice those of an image.
+    pub(crate) const fn document(&self) -> usize {
+        self.image.saturating_mul(2)
+    }
+
+    /// The most bytes of a document before base64 encoding.
+    pub(crate) const fn max_document_bytes(&self) -> u64 {
+        (self.document() / 4 * 3) as u64
+    }
 }

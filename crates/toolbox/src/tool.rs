@@ -128,6 +128,12 @@ impl ToolOutput {
         Self { content: vec![image], status: ToolStatus::Succeeded }
     }
 
+    /// A successful output with a document of these bytes, for a model that reads it. `media_type` is `application/pdf`.
+    pub fn document(media_type: impl Into<String>, bytes: &[u8]) -> Self {
+        let document = ResultContent::Document { media_type: media_type.into(), data: BASE64.encode(bytes) };
+        Self { content: vec![document], status: ToolStatus::Succeeded }
+    }
+
     pub(crate) fn with_status(status: ToolStatus, text: impl Into<String>) -> Self {
         Self { status, ..Self::text(text) }
     }

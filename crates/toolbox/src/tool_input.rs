@@ -27,17 +27,43 @@ impl<'v> InputFields<'v> {
 
     /// The required field `path`.
     pub(crate) fn path(&self) -> Result<&'v str, String> {
-        let path = self.text("path")?;
+        self.path_field("path")
+    }
+
+    /// A required path.
+    pub(crate) fn path_field(&self, name: &str) -> Result<&'v str, String> {
+        let path = self.text(name)?;
         if path.is_empty() {
-            return Err("field `path` is empty: give the path of a file".to_owned());
+            return Err(format!("field `{name}` is empty: give the path of a file"));
         }
         if path.len() > MAX_PATH_BYTES {
             return Err(format!(
-                "field `path` has {} bytes: a path has at most {MAX_PATH_BYTES}",
+                "field `{name}` has {} bytes: a path has at most {MAX_PATH_BYTES}",
                 path.len()
             ));
         }
-        without_zero("path", path)
+        without_zero(name, path)
+    }
+
+    /// An optional path; `null` and an empty text count as absent.
+    pub(crate) fn optional_path(&self, name: &str) -> Result<Option<&'v str>, String> {
+        match self.optional_text(name)? {
+            None | Some("") => Ok(None),
+            Some(_) => self.path_field(name).map(Some),
+        }
+    }
+
+    /// An optional whole number that is not negative; `null` counts as absent.
+    pub(crate) fn whole_number(&self, name: &str) -> Result<Option<u64>, String> {
+        match self.0.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => value.as_u64().map(Some).ok_or_else(|| {
+                format!(
+                    "field `{name}` must be a whole number that is not negative; it is {}",
+                    quote(&value.to_string())
+                )
+            }),
+        }
     }
 
     /// The required field `command`.

@@ -24,6 +24,7 @@ use crate::artifacts::ArtifactTools;
 use crate::limits::OutputLimits;
 use crate::skills::SkillTools;
 use crate::tool::{CallerIdentity, Tool};
+use crate::toolset::Toolset;
 
 /// The tools of a session, and the rules for their calls. Every call gets exactly one result, also when it fails. A panic of an
 /// embedder's tool is not caught here; the driver catches it.
@@ -64,9 +65,13 @@ use crate::tool::{CallerIdentity, Tool};
 /// ```
 pub struct Toolbox {
     sandbox: Option<Sandbox>,
+    /// Instead of the built-in tools.
+    toolset: Option<Toolset>,
     skills: Option<Skills>,
     artifacts: Option<ArtifactTools>,
     host: BTreeMap<String, Arc<dyn Tool>>,
+    /// The names of the tools whose results the client provides.
+    client: BTreeSet<String>,
     definitions: Arc<[ToolDefinition]>,
     approver: Arc<dyn Approver>,
     caller: Option<CallerIdentity>,
@@ -95,7 +100,8 @@ impl Toolbox {
         ToolboxBuilder::default()
     }
 
-    /// The tool definitions for the model: first the built-in tools, then those for skills, then the embedder's by name.
+    /// The tool definitions for the model: first the built-in tools, then those for skills, then the embedder's by name, then the
+    /// client's.
     #[must_use]
     pub fn definitions(&self) -> Arc<[ToolDefinition]> {
         Arc::clone(&self.definitions)

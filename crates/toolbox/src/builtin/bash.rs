@@ -60,7 +60,8 @@ pub(crate) fn capture_limit(max: usize) -> u32 {
     u32::try_from((max.saturating_sub(NOTICE_BYTES) / 2).min(MAX_CAPTURE)).unwrap_or(u32::MAX)
 }
 
-fn render(outcome: &CommandOutcome, budget: usize, redactor: &Redactor) -> ToolOutput {
+/// The text and the status for an outcome.
+pub(crate) fn render(outcome: &CommandOutcome, budget: usize, redactor: &Redactor) -> ToolOutput {
     let mut text = String::new();
     // An executor that cannot merge the streams returns both.
     let streams = [("", &outcome.stdout), ("[standard error:]\n", &outcome.stderr)];

@@ -1,5 +1,6 @@
 //! A checked call of a built-in tool, and how it runs on an executor.
 
+use super::view::ViewWords;
 use super::{bash, view, write};
 use crate::limits::OutputLimits;
 use crate::tool::ToolOutput;
@@ -81,7 +82,9 @@ impl BuiltinCall {
         options: CallOptions,
     ) -> ToolOutput {
         match self {
-            Self::View { path, range } => view::run(executor, path, *range, limits, redactor, options).await,
+            Self::View { path, range } => {
+                view::run(executor, path, *range, limits, redactor, options, &ViewWords::BUILTIN).await
+            }
             Self::Bash { command } => {
                 bash::run(executor, command, environment, limits, redactor, options).await
             }

@@ -6,6 +6,15 @@ use crate::tool::{ToolOutput, ToolStatus};
 
 /// The result of a failed operation. `action` fits "failed to …" and is added if the error does not name `subject`.
 pub(crate) fn sandbox_error_result(action: &str, subject: &str, error: &SandboxError) -> ToolOutput {
+    let (status, mut text) = status_and_text(action, subject, error);
+    if let Some(hint) = hint(error.kind()) {
+        text = format!("{text}\nhint: {hint}");
+    }
+    ToolOutput::with_status(status, text)
+}
+
+/// The status and the text of a failed operation, without a hint.
+pub(crate) fn status_and_text(action: &str, subject: &str, error: &SandboxError) -> (ToolStatus, String) {
     let status = match error.kind() {
         SandboxErrorKind::TimedOut => ToolStatus::TimedOut,
         SandboxErrorKind::Cancelled => ToolStatus::Cancelled,
@@ -16,10 +25,7 @@ pub(crate) fn sandbox_error_result(action: &str, subject: &str, error: &SandboxE
     if !text.contains(subject) {
         text = format!("failed to {action} `{subject}`: {text}");
     }
-    if let Some(hint) = hint(error.kind()) {
-        text = format!("{text}\nhint: {hint}");
-    }
-    ToolOutput::with_status(status, text)
+    (status, text)
 }
 
 const fn hint(kind: SandboxErrorKind) -> Option<&'static str> {

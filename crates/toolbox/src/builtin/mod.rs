@@ -3,7 +3,7 @@
 pub(crate) mod bash;
 mod call;
 pub(crate) mod error_text;
-mod view;
+pub(crate) mod view;
 mod write;
 
 pub(crate) use call::BuiltinCall;

@@ -15,34 +15,52 @@ use crate::tool::ToolOutput;
 /// Bytes of a result that are reserved for notices.
 const NOTICE_BYTES: usize = 1024;
 
-pub(super) async fn run(
+/// How the results name the other tools.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ViewWords {
+    /// The tool that runs commands.
+    pub(crate) shell: &'static str,
+    /// The result of a failed operation.
+    pub(crate) error: fn(&str, &str, &SandboxError) -> ToolOutput,
+}
+
+impl ViewWords {
+    /// Those of the built-in tools.
+    pub(super) const BUILTIN: Self = Self { shell: "bash_tool", error: sandbox_error_result };
+}
+
+pub(crate) async fn run(
     executor: &dyn Executor,
     path: &str,
     range: Option<LineRange>,
     limits: &OutputLimits,
     redactor: &Redactor,
     options: CallOptions,
+    words: &ViewWords,
 ) -> ToolOutput {
     let shown = quote(path);
     let budget = limits.view.saturating_sub(NOTICE_BYTES);
     match view_path(executor, path, range, limits, options).await {
         Ok(View::Text { text, first_line, last_line, total_lines, size, truncated }) => {
             let lines = TextLines { text: &text, first_line, last_line, total_lines, size, truncated };
-            lines.render(&shown, range, budget, redactor)
+            lines.render(&shown, range, budget, redactor, words.shell)
         }
         Ok(View::Image { media_type, bytes }) => {
             if bytes.len() as u64 > limits.max_image_bytes() {
-                return too_large_image(&shown, limits);
+                return too_large_image(&shown, limits, words.shell);
             }
             ToolOutput::image(media_type, &bytes)
         }
         Ok(View::Binary { size }) => ToolOutput::error(format!(
             "`{shown}` is binary ({size} bytes), neither text nor an image that can be shown\nhint: inspect it with \
-             `bash_tool`, for example `file`, `xxd … | head`, or a program that reads its format"
+             `{}`, for example `file`, `xxd … | head`, or a program that reads its format",
+            words.shell
         )),
         Ok(View::Directory(listing)) => ToolOutput::text(directory(&shown, &listing, budget)),
-        Err(error) if error.kind() == SandboxErrorKind::TooLarge => too_large_image(&shown, limits),
-        Err(error) => sandbox_error_result("view", &shown, &error),
+        Err(error) if error.kind() == SandboxErrorKind::TooLarge => {
+            too_large_image(&shown, limits, words.shell)
+        }
+        Err(error) => (words.error)("view", &shown, &error),
     }
 }
 
@@ -63,10 +81,10 @@ async fn view_path(
     }
 }
 
-fn too_large_image(shown: &str, limits: &OutputLimits) -> ToolOutput {
+fn too_large_image(shown: &str, limits: &OutputLimits, shell: &str) -> ToolOutput {
     ToolOutput::error(format!(
         "`{shown}` is an image of more than {} bytes, which is more than can be shown\nhint: make a smaller copy of it \
-         with `bash_tool` and view that",
+         with `{shell}` and view that",
         limits.max_image_bytes()
     ))
 }
@@ -89,6 +107,7 @@ impl TextLines<'_> {
         range: Option<LineRange>,
         budget: usize,
         redactor: &Redactor,
+        shell: &str,
     ) -> ToolOutput {
         if self.size == 0 || self.total_lines == 0 {
             return ToolOutput::text(format!("[`{shown}` is empty]"));
@@ -110,7 +129,7 @@ impl TextLines<'_> {
             let numbered = format!("{number:>6}\t{}\n", clean(line.trim_end_matches('\n').as_bytes()));
             if last.is_none() && (!whole || numbered.len() > budget) {
                 // Not even the first line fits: show its start.
-                return ToolOutput::text(self.start_of_line(&numbered, number, budget, redactor));
+                return ToolOutput::text(self.start_of_line(&numbered, number, budget, redactor, shell));
             }
             if !whole || out.len() + numbered.len() > budget {
                 break;
@@ -132,13 +151,20 @@ impl TextLines<'_> {
         ToolOutput::text(out)
     }
 
-    fn start_of_line(&self, numbered: &str, number: u64, budget: usize, redactor: &Redactor) -> String {
+    fn start_of_line(
+        &self,
+        numbered: &str,
+        number: u64,
+        budget: usize,
+        redactor: &Redactor,
+        shell: &str,
+    ) -> String {
         let end = numbered.floor_char_boundary(budget.min(numbered.len()));
         // Redact again here: truncation may have left a part of a secret.
         let start = redactor.redact_head(numbered[..end].trim_end_matches('\n'));
         format!(
             "{start}\n[line {number} of {} is too long, so only its start is shown, of {} bytes in all; look at parts \
-             of it with `bash_tool`, for example `sed -n {number}p … | cut -c 1000-2000`]",
+             of it with `{shell}`, for example `sed -n {number}p … | cut -c 1000-2000`]",
             self.total_lines, self.size
         )
     }

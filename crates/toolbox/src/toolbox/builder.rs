@@ -1,13 +1,13 @@
 //! [`ToolboxBuilder`]: collects and validates tools, so that a bad definition is an error before a model sees it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{Clock, Redactor, SystemClock, is_sensitive_variable};
-use conjure_conversation::ToolDefinition;
-use conjure_prompt::{SkillTool, ToolOptions, tool_definitions};
+use conjure_conversation::{AgentToolset, ToolDefinition};
+use conjure_prompt::{SkillTool, ToolOptions, tool_definitions, toolset_definitions};
 use conjure_sandbox::Executor;
 
 use super::{Sandbox, Skills, Toolbox};
@@ -16,14 +16,17 @@ use crate::artifacts::ArtifactTools;
 use crate::limits::OutputLimits;
 use crate::skills::{ScriptSupport, SkillTools};
 use crate::tool::{CallerIdentity, Tool};
+use crate::toolset::Toolset;
 
 /// Builds a [`Toolbox`].
 pub struct ToolboxBuilder {
     executor: Option<Arc<dyn Executor>>,
     builtin: ToolOptions,
+    toolset: Option<AgentToolset>,
     skills: Option<SkillTools>,
     artifacts: Option<ArtifactTools>,
     tools: Vec<Arc<dyn Tool>>,
+    client_tools: Vec<ToolDefinition>,
     approver: Arc<dyn Approver>,
     caller: Option<CallerIdentity>,
     redactor: Redactor,
@@ -63,9 +66,11 @@ impl Default for ToolboxBuilder {
         Self {
             executor: None,
             builtin: ToolOptions::default(),
+            toolset: None,
             skills: None,
             artifacts: None,
             tools: Vec::new(),
+            client_tools: Vec::new(),
             approver: Arc::new(AllowAll),
             caller: None,
             redactor: Redactor::default(),
@@ -89,6 +94,14 @@ impl ToolboxBuilder {
     #[must_use]
     pub fn with_builtin_tools(mut self, options: ToolOptions) -> Self {
         self.builtin = options;
+        self
+    }
+
+    /// Adds the tools of this toolset, instead of the built-in tools. Without a sandbox it is `web_fetch` alone, which needs
+    /// [`ToolboxBuilder::with_artifacts`].
+    #[must_use]
+    pub fn with_toolset(mut self, toolset: AgentToolset) -> Self {
+        self.toolset = Some(toolset);
         self
     }
 
@@ -117,6 +130,14 @@ impl ToolboxBuilder {
     #[must_use]
     pub fn with_shared_tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools.push(tool);
+        self
+    }
+
+    /// Adds tools whose results the client provides. Their calls do not run here
+    /// ([`ToolRunner::awaits`](conjure_conversation::ToolRunner::awaits)), and the approver is not asked about them.
+    #[must_use]
+    pub fn with_client_tools(mut self, definitions: impl IntoIterator<Item = ToolDefinition>) -> Self {
+        self.client_tools.extend(definitions);
         self
     }
 
@@ -174,12 +195,19 @@ impl ToolboxBuilder {
     /// # Errors
     /// When two tools have the same name, or a tool has a name or schema that the service refuses.
     pub fn build(self) -> Result<Toolbox, ToolboxError> {
+        let builtin = match self.toolset {
+            Some(_) => ToolOptions { builtin: Vec::new() },
+            None => self.builtin,
+        };
         let sandbox = self
             .executor
-            .map(|executor| Sandbox { executor, tools: self.builtin.builtin.iter().copied().collect() });
-        let mut definitions = match &sandbox {
-            Some(_) => tool_definitions(&self.builtin),
-            None => Vec::new(),
+            .map(|executor| Sandbox { executor, tools: builtin.builtin.iter().copied().collect() });
+        let executor = sandbox.as_ref().map(|sandbox| Arc::clone(&sandbox.executor));
+        let toolset = self.toolset.map(|toolset| Toolset::new(toolset, executor));
+        let mut definitions = match (&sandbox, &toolset) {
+            (_, Some(toolset)) => toolset_definitions(toolset.tools()),
+            (Some(_), None) => tool_definitions(&builtin),
+            (None, None) => Vec::new(),
         };
         let runs = if sandbox.is_some() { ScriptSupport::Scripts } else { ScriptSupport::Nothing };
         let of_skills = self.skills.as_ref().map(|skills| skills.definitions(runs)).unwrap_or_default();
@@ -199,10 +227,22 @@ impl ToolboxBuilder {
             host.insert(name, (definition, tool));
         }
         definitions.extend(host.values().map(|(definition, _)| definition.clone()));
+        let mut client = BTreeSet::new();
+        for definition in self.client_tools {
+            let definition = check(definition)?;
+            let name = definition.name.clone();
+            if definitions.iter().any(|other| other.name == name) {
+                return Err(ToolboxError::DuplicateName { name });
+            }
+            client.insert(name);
+            definitions.push(definition);
+        }
         Ok(Toolbox {
             sandbox,
+            toolset,
             skills,
             artifacts: self.artifacts,
+            client,
             host: host.into_iter().map(|(name, (_, tool))| (name, tool)).collect(),
             definitions: if *self.shared_definitions == *definitions {
                 self.shared_definitions

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use conjure_base::Deadline;
 use conjure_conversation::{
-    Authorization, CallConcurrency, CallContext, CallTraits, ResultContent, SessionView, ToolCall,
-    ToolResult, ToolRunner,
+    Authorization, AwaitedResult, CallConcurrency, CallContext, CallTraits, ResultContent, ResultFrom,
+    SessionView, ToolCall, ToolResult, ToolRunner,
 };
 use conjure_sandbox::{CallOptions, Executor};
 use futures_util::future::{self, BoxFuture, Either};
@@ -19,6 +19,7 @@ use super::resolve_inputs::{ResolvedCall, UrlAccess};
 use crate::artifacts::CallArtifacts;
 use crate::skills::{SkillCallContext, SkillOutcome, SkillRequest, SkillTools, is_granted};
 use crate::tool::{ToolContext, ToolOutput, ToolStatus};
+use crate::toolset::ToolsetContext;
 
 /// How long a cancelled call may take to clean up. Shorter than the driver's own grace period (`CANCEL_GRACE`), so that the more precise
 /// result, from here, comes first.
@@ -50,6 +51,7 @@ impl Toolbox {
         }
         let timeout = match &prepared {
             ParsedCall::Skill(tools, request) => tools.script_timeout(request, &context.view),
+            ParsedCall::Toolset(_, request) => request.timeout(),
             _ => None,
         };
         let deadline = self.clock.deadline(timeout.unwrap_or(self.timeout)).min(context.deadline);
@@ -57,7 +59,9 @@ impl Toolbox {
         let cancel = context.cancel.child_token();
         let _guard = cancel.clone().drop_guard();
         let overtime = match prepared {
-            ParsedCall::Builtin(..) | ParsedCall::Skill(_, SkillRequest::RunScript(_)) => SANDBOX_GRACE,
+            ParsedCall::Builtin(..)
+            | ParsedCall::Toolset(..)
+            | ParsedCall::Skill(_, SkillRequest::RunScript(_)) => SANDBOX_GRACE,
             _ => Duration::ZERO,
         };
         let options = CallOptions { deadline, cancel };
@@ -110,6 +114,17 @@ impl Toolbox {
                 let outcome = request.run(executor, environment, &self.limits, &self.redactor, options).await;
                 with_notice(outcome.into(), executor)
             }),
+            ParsedCall::Toolset(toolset, request) => {
+                let (limits, redactor, clock) = (&self.limits, &self.redactor, &self.clock);
+                let context = ToolsetContext { environment, limits, redactor, clock, options };
+                Box::pin(async move {
+                    let outcome = toolset.run(&request, context).await.into();
+                    match toolset.executor() {
+                        Some(executor) => with_notice(outcome, executor),
+                        None => outcome,
+                    }
+                })
+            }
             ParsedCall::Skill(tools, request) => {
                 let executor = self.sandbox.as_ref().map(|sandbox| &*sandbox.executor);
                 let runs_in = executor.filter(|_| matches!(request, SkillRequest::RunScript(_)));
@@ -130,6 +145,11 @@ impl Toolbox {
                 let CallOptions { deadline, cancel } = options;
                 let work = tool.call(input, ToolContext { caller, call_id, deadline, cancel });
                 Box::pin(async move { work.await.into() })
+            }
+            ParsedCall::Client => {
+                let reason =
+                    format!("the client provides the result of `{}`, and it was not asked", call.name);
+                Box::pin(future::ready(ToolOutput::with_status(ToolStatus::Rejected, reason).into()))
             }
             ParsedCall::Rejected(reason) => {
                 Box::pin(future::ready(ToolOutput::with_status(ToolStatus::Rejected, reason).into()))
@@ -196,9 +216,12 @@ impl ToolRunner for Toolbox {
     fn traits(&self, call: &ToolCall) -> CallTraits {
         match self.parse(call) {
             ParsedCall::Builtin(_, request) => request.traits(),
+            ParsedCall::Toolset(_, request) => request.traits(),
             ParsedCall::Skill(_, request) => request.traits(),
             ParsedCall::Host(tool, _) => tool.traits(),
-            ParsedCall::Rejected(_) => CallTraits { concurrency: CallConcurrency::Shared, idempotent: true },
+            ParsedCall::Client | ParsedCall::Rejected(_) => {
+                CallTraits { concurrency: CallConcurrency::Shared, idempotent: true }
+            }
         }
     }
 
@@ -212,9 +235,13 @@ impl ToolRunner for Toolbox {
             Some(_) => prepared.url_access(),
             None => UrlAccess::None,
         };
+        let always_asks =
+            matches!(&prepared, ParsedCall::Toolset(toolset, request) if toolset.asks_for(request));
         let request = match prepared {
-            // It only produces an error, so it needs no approval.
-            ParsedCall::Rejected(_) => return Box::pin(future::ready(Authorization::Allow)),
+            // It only produces an error, or the client decides itself what it does.
+            ParsedCall::Rejected(_) | ParsedCall::Client => {
+                return Box::pin(future::ready(Authorization::Allow));
+            }
             ParsedCall::Skill(_, request) => Some(request),
             _ => None,
         };
@@ -228,6 +255,9 @@ impl ToolRunner for Toolbox {
             match self.approver.review(call, self.caller.as_ref()).await {
                 Authorization::Ask { .. } if is_granted() || skills.is_some_and(is_allowed) => {
                     Authorization::Allow
+                }
+                Authorization::Allow if always_asks && !is_granted() => {
+                    Authorization::Ask { reason: format!("each call of `{}` is to be decided on", call.name) }
                 }
                 Authorization::Allow => {
                     match skills
@@ -249,6 +279,13 @@ impl ToolRunner for Toolbox {
                 other => other,
             }
         })
+    }
+
+    fn awaits(&self, call: &ToolCall) -> Option<AwaitedResult> {
+        match self.parse(call) {
+            ParsedCall::Client => Some(AwaitedResult { from: ResultFrom::Client, timeout: None }),
+            _ => None,
+        }
     }
 
     fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolResult> {

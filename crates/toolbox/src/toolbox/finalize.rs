@@ -14,6 +14,9 @@ use crate::tool::{ToolOutput, ToolStatus};
 /// The image types that the model's service accepts.
 const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
+/// The type of documents that the model's service accepts as bytes.
+const DOCUMENT_TYPE: &str = "application/pdf";
+
 /// The most content blocks of one result.
 const MAX_PARTS: usize = 100;
 
@@ -35,6 +38,7 @@ impl Toolbox {
                 ResultContent::Text { text } if text.trim().is_empty() => None,
                 ResultContent::Text { text } => Some(budget.text(&self.redactor.redact(&text))),
                 ResultContent::Image { media_type, data } => Some(budget.image(media_type, data)),
+                ResultContent::Document { media_type, data } => Some(budget.document(media_type, data)),
             })
             .collect();
         if count > MAX_PARTS {
@@ -63,7 +67,7 @@ pub(crate) fn fits_limits(
 ) -> Result<(), (usize, usize)> {
     let bytes = content.iter().map(|part| match part {
         ResultContent::Text { text } => clean(redactor.redact(text).as_bytes()).len(),
-        ResultContent::Image { .. } => 0,
+        ResultContent::Image { .. } | ResultContent::Document { .. } => 0,
     });
     let (bytes, most) = (bytes.sum(), limits.text.saturating_sub(NOTICE_BYTES));
     if bytes <= most && content.len() <= MAX_PARTS { Ok(()) } else { Err((bytes, most)) }
@@ -74,11 +78,17 @@ struct OutputBudget {
     text: usize,
     image: usize,
     images: usize,
+    documents: usize,
 }
 
 impl OutputBudget {
     const fn of(limits: &OutputLimits) -> Self {
-        Self { text: limits.text, image: limits.image, images: limits.image.saturating_mul(4) }
+        Self {
+            text: limits.text,
+            image: limits.image,
+            images: limits.image.saturating_mul(4),
+            documents: limits.document(),
+        }
     }
 
     fn text(&mut self, redacted: &str) -> ResultContent {
@@ -116,6 +126,26 @@ impl OutputBudget {
             None => {
                 self.images -= data.len();
                 ResultContent::Image { media_type, data }
+            }
+        }
+    }
+
+    /// The document, or a notice why it is omitted.
+    fn document(&mut self, media_type: String, data: String) -> ResultContent {
+        let wrong = if media_type != DOCUMENT_TYPE {
+            Some(format!("its type `{}` cannot be shown", quote(&media_type)))
+        } else if data.len() > self.documents {
+            Some(format!("it has {} bytes in base64, and the most is {}", data.len(), self.documents))
+        } else if data.is_empty() || BASE64.decode(&data).is_err() {
+            Some("its data is not base64".to_owned())
+        } else {
+            None
+        };
+        match wrong {
+            Some(reason) => text(format!("[a document is left out: {reason}]")),
+            None => {
+                self.documents -= data.len();
+                ResultContent::Document { media_type, data }
             }
         }
     }

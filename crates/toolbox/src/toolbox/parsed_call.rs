@@ -11,12 +11,16 @@ use crate::skills::{SkillRequest, SkillTools};
 use crate::text::quote;
 use crate::tool::Tool;
 use crate::tool_input::json_kind;
+use crate::toolset::{Toolset, ToolsetCall};
 
 /// A tool call after parsing, before it runs.
 pub(super) enum ParsedCall<'t> {
     Builtin(&'t dyn Executor, BuiltinCall),
+    Toolset(&'t Toolset, ToolsetCall),
     Skill(&'t SkillTools, SkillRequest),
     Host(&'t dyn Tool, Value),
+    /// The client provides its result.
+    Client,
     /// It cannot run, for this reason.
     Rejected(String),
 }
@@ -31,8 +35,10 @@ impl Toolbox {
         let skill = SkillTool::from_wire_name(&call.name).and_then(|tool| {
             Some((tool, self.skills.as_ref().filter(|skills| skills.tools.contains(&tool))?))
         });
+        let of_toolset = self.toolset.as_ref().and_then(|toolset| Some((toolset.find(&call.name)?, toolset)));
         let host = self.host.get(&call.name);
-        if builtin.is_none() && skill.is_none() && host.is_none() {
+        let is_client = self.client.contains(&call.name);
+        if builtin.is_none() && of_toolset.is_none() && skill.is_none() && host.is_none() && !is_client {
             return ParsedCall::Rejected(self.unknown_tool(&call.name));
         }
         let rejected =
@@ -47,12 +53,19 @@ impl Toolbox {
                 Err(reason) => rejected(reason),
             };
         }
+        if let Some((tool, toolset)) = of_toolset {
+            return match ToolsetCall::parse(tool, &input) {
+                Ok(request) => ParsedCall::Toolset(toolset, request),
+                Err(reason) => rejected(reason),
+            };
+        }
         match (builtin, host) {
             (Some((tool, sandbox)), _) => match BuiltinCall::parse(tool, &input) {
                 Ok(request) => ParsedCall::Builtin(&*sandbox.executor, request),
                 Err(reason) => rejected(reason),
             },
             (None, Some(tool)) if input.is_object() => ParsedCall::Host(&**tool, input),
+            (None, None) if input.is_object() => ParsedCall::Client,
             (None, _) => rejected(format!("the input must be an object, not {}", json_kind(&input))),
         }
     }

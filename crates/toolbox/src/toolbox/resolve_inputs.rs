@@ -16,6 +16,7 @@ use crate::skills::SkillRequest;
 use crate::skills::read::render_content;
 use crate::text::quote;
 use crate::tool::{Tool, ToolOutput};
+use crate::toolset::{Toolset, ToolsetCall, fetched};
 
 /// A call after resolving its references.
 pub(super) enum ResolvedCall<'t> {
@@ -38,7 +39,9 @@ impl ParsedCall<'_> {
     /// Whether the call fetches a URL that the model wrote.
     pub(super) fn url_access(&self) -> UrlAccess {
         let is_any = match self {
+            Self::Toolset(_, ToolsetCall::WebFetch { .. }) => true,
             Self::Builtin(_, BuiltinCall::View { path, .. })
+            | Self::Toolset(_, ToolsetCall::Read { path, .. })
             | Self::Skill(_, SkillRequest::Read { path, .. }) => is_url(path),
             Self::Skill(_, SkillRequest::RunScript(script)) => script.args.iter().any(|text| is_url(text)),
             Self::Host(tool, input) => texts(*tool, input).any(is_url),
@@ -46,6 +49,18 @@ impl ParsedCall<'_> {
         };
         if is_any { UrlAccess::Url } else { UrlAccess::None }
     }
+}
+
+/// The most bytes of a page that is fetched.
+const MAX_FETCHED_BYTES: u64 = 10 << 20;
+
+/// The result of a call that would change an artifact.
+fn read_only(input: &str, reference: &str) -> EarlyResult {
+    ToolOutput::error(format!(
+        "the input `{input}` cannot be the reference `{}`, since artifacts are read-only\nhint: give a path in the \
+         workspace, and copy there first what is to be changed",
+        quote(reference)
+    ))
 }
 
 /// The path inputs of an embedder's tool.
@@ -87,11 +102,10 @@ impl Toolbox {
                 _,
                 BuiltinCall::CreateFile { path, .. } | BuiltinCall::StrReplace { path, .. },
             ) if ArtifactUri::is_reference(&path) => {
-                return Err(ToolOutput::error(format!(
-                    "the input `path` cannot be the reference `{}`, since artifacts are read-only\nhint: give a path in the \
-                     workspace, and copy there first what is to be changed",
-                    quote(&path)
-                )));
+                return Err(read_only("path", &path));
+            }
+            ParsedCall::Toolset(toolset, call) => {
+                return self.resolve_toolset(toolset, call, resolution).await;
             }
             ParsedCall::Skill(_, SkillRequest::Read { path, .. }) if ArtifactUri::is_reference(&path) => {
                 let most = (self.limits.view as u64).max(self.limits.max_image_bytes());
@@ -125,6 +139,39 @@ impl Toolbox {
             }
             other => ResolvedCall::Run(other, environment),
         })
+    }
+
+    /// Resolves the references of a call of the toolset.
+    async fn resolve_toolset<'t>(
+        &'t self,
+        toolset: &'t Toolset,
+        mut call: ToolsetCall,
+        resolution: &mut CallArtifacts<'_>,
+    ) -> Result<ResolvedCall<'t>, EarlyResult> {
+        let mut environment = BTreeMap::new();
+        match (&mut call, toolset.executor()) {
+            (ToolsetCall::WebFetch { url }, _) => {
+                let most = (self.limits.view as u64).max(MAX_FETCHED_BYTES);
+                let bytes = resolution.content("url", url, most).await?;
+                return Ok(ResolvedCall::Finished(fetched(url, &bytes, &self.limits, &self.redactor)));
+            }
+            (ToolsetCall::Read { path, .. }, Some(executor)) => {
+                if ArtifactUri::is_reference(path) {
+                    *path = resolution.for_sandbox("file_path", path, executor).await?;
+                }
+                // The path may be an artifact's path from the prompt.
+                resolution.install_all(executor).await?;
+            }
+            (ToolsetCall::Bash(_) | ToolsetCall::Grep(_), Some(executor)) => {
+                environment = resolution.install_all(executor).await?;
+            }
+            (call, _) => {
+                if let Some(path) = call.path().filter(|path| ArtifactUri::is_reference(path)) {
+                    return Err(read_only("file_path", path));
+                }
+            }
+        }
+        Ok(ResolvedCall::Run(ParsedCall::Toolset(toolset, call), environment))
     }
 
     /// Starts resolving the references of a call.

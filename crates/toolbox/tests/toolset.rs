@@ -1,0 +1,440 @@
+//! The tools of `agent_toolset_20260401` over a real sandbox of the kind that isolates nothing: real shells, real files.
+
+#![expect(clippy::unwrap_used, reason = "what helps a test fails as a test does")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::{Clock, SystemClock};
+use conjure_conversation::{
+    AgentToolset, Authorization, CallContext, PermissionPolicy, ResultContent, SessionView, ToolCall,
+    ToolEnding, ToolResult, ToolRunner, ToolsetTool, execute_tool_calls,
+};
+use conjure_sandbox::{ExecutionContext, Executor, Local, Sandbox};
+use conjure_toolbox::{OutputLimits, Toolbox};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+/// A workspace, a sandbox for it, and a toolbox with the toolset.
+struct Bed {
+    folder: tempfile::TempDir,
+    sandbox: Arc<Sandbox>,
+    toolbox: Toolbox,
+}
+
+impl Bed {
+    async fn new() -> Self {
+        Self::with(AgentToolset::all(), OutputLimits::default()).await
+    }
+
+    async fn with(toolset: AgentToolset, limits: OutputLimits) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let local = Local::without_isolation([("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())]);
+        let deadline = SystemClock.deadline(Duration::from_secs(300));
+        let context = ExecutionContext::new(folder.path());
+        let sandbox = Sandbox::open(&local, &context, Arc::new(SystemClock), deadline).await.unwrap();
+        let sandbox = Arc::new(sandbox);
+        let toolbox = Toolbox::builder()
+            .with_executor(Arc::clone(&sandbox) as Arc<dyn Executor>)
+            .with_timeout(Duration::from_secs(300))
+            .with_toolset(toolset)
+            .with_limits(limits)
+            .build()
+            .unwrap();
+        Self { folder, sandbox, toolbox }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn put(&self, name: &str, content: impl AsRef<[u8]>) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    async fn call(&self, tool: &str, input: Value) -> ToolResult {
+        self.toolbox.run(&ToolCall::new("toolu_1", tool, &input), CallContext::default()).await
+    }
+
+    async fn bash(&self, command: &str) -> String {
+        self.call("bash", json!({"command": command})).await.text()
+    }
+
+    /// The workspace as a shell names it.
+    fn shown(&self) -> String {
+        fs::canonicalize(self.folder.path()).unwrap().display().to_string()
+    }
+}
+
+/// Waits for what must come true soon; the deadline is for machines under load.
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = SystemClock.deadline(Duration::from_secs(300));
+    while !holds() {
+        assert!(!SystemClock.remaining(deadline).is_zero(), "{what} did not come true");
+        SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(5))).await;
+    }
+}
+
+/// How many processes have `marker` among their arguments.
+fn processes(marker: &str) -> usize {
+    fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok())
+        .filter(|cmdline| cmdline.split(|byte| *byte == 0).any(|argument| argument == marker.as_bytes()))
+        .count()
+}
+
+#[tokio::test]
+async fn the_shell_keeps_directory_variables_functions_and_options() {
+    let bed = Bed::new().await;
+    assert_eq!(
+        bed.bash("mkdir -p 'a b'; cd 'a b'; x=5; f() { echo \"f $x\"; }; set -o pipefail").await,
+        "[exit code 0, no output]"
+    );
+    assert_eq!(bed.bash("pwd; f; false | true; echo $?").await, format!("{}/a b\nf 5\n1\n", bed.shown()));
+    assert_eq!(bed.bash("export Y=ü☃; bash -c 'echo $Y'").await, "ü☃\n");
+    assert_eq!(bed.bash("cat <<'END'\nsome\n\nlines\nEND").await, "some\n\nlines\n");
+    assert_eq!(bed.bash("echo out; echo err >&2; (exit 7)").await, "out\nerr\n[exit code 7]");
+    assert_eq!(bed.bash("cat; read -r line; echo $?").await, "1\n", "standard input is empty");
+    assert!(bed.bash("if then").await.contains("syntax error"));
+    assert_eq!(bed.bash("echo $x").await, "5\n", "the shell is still the same");
+    // It has nothing of the driver's in its descriptors.
+    assert_eq!(
+        bed.bash("bash -c 'echo /proc/self/fd/*' | tr ' ' '\\n' | grep -c '/9[0-9]$'").await,
+        "0\n[exit code 1]"
+    );
+}
+
+#[tokio::test]
+async fn background_jobs_run_on_and_their_output_comes_with_the_next_command() {
+    let bed = Bed::new().await;
+    let started = bed
+        .bash("(until [ -e go ]; do sleep 0.01; done; seq 200000; echo done > finished) &\necho started")
+        .await;
+    assert_eq!(started, "started\n");
+    bed.put("go", "");
+    // It writes more than any pipe holds, and is not held up.
+    until("it has finished", || bed.path("finished").exists()).await;
+    let next = bed.bash("wait; echo next").await;
+    assert!(next.starts_with("[output of background jobs since the last command; "), "{next}");
+    assert!(next.ends_with("199999\n200000\n[output of this command:]\nnext\n"), "{next}");
+    assert_eq!(bed.bash("sleep 1000 & kill %1; wait %1; echo $?").await.lines().last().unwrap(), "143");
+}
+
+#[tokio::test]
+async fn a_timeout_ends_the_commands_and_the_next_shell_is_in_the_same_directory() {
+    let bed = Bed::new().await;
+    let marker = bed.shown();
+    let script = format!("x=1; bash -c 'sleep 1000; true' '{marker}' & echo here; sleep 1000");
+    bed.bash("mkdir sub; cd sub").await;
+    let late = bed.call("bash", json!({"command": script, "timeout_ms": 700})).await;
+    assert_eq!(late.ending, ToolEnding::TimedOut);
+    assert!(late.is_error && late.text().starts_with("here\n[timed out after "), "{}", late.text());
+    let told = format!("the next command runs in a new shell in `{marker}/sub`");
+    assert!(late.text().contains(&told), "{}", late.text());
+    until("all of it has ended", || processes(&marker) == 0).await;
+    assert_eq!(bed.bash("pwd; echo \"x=$x\"").await, format!("{marker}/sub\nx=\n"));
+}
+
+#[tokio::test]
+async fn a_cancelled_call_ends_the_commands_and_says_so() {
+    let bed = Bed::new().await;
+    let marker = bed.shown();
+    let call = ToolCall::new(
+        "toolu_1",
+        "bash",
+        &json!({"command": format!("touch ready; bash -c 'sleep 1000; true' '{marker}'")}),
+    );
+    let cancel = CancellationToken::new();
+    let context = CallContext { cancel: cancel.clone(), ..CallContext::default() };
+    let cancelling = async {
+        until("it runs", || bed.path("ready").exists() && processes(&marker) > 0).await;
+        cancel.cancel();
+    };
+    let (result, ()) = tokio::join!(bed.toolbox.run(&call, context), cancelling);
+    assert_eq!(result.ending, ToolEnding::Cancelled);
+    assert!(result.text().contains("the next command runs in a new shell"), "{}", result.text());
+    until("all of it has ended", || processes(&marker) == 0).await;
+    assert_eq!(bed.bash("echo well").await, "well\n");
+}
+
+#[tokio::test]
+async fn a_shell_that_ends_is_replaced_and_the_model_is_told() {
+    let bed = Bed::new().await;
+    bed.bash("mkdir sub; cd sub; x=1").await;
+    let left = bed.bash("echo before; exit 3").await;
+    assert!(left.starts_with("before\n[exit code 3]\n[the shell ended with this command"), "{left}");
+    assert_eq!(bed.bash("echo \"x=$x\"; pwd").await, format!("x=\n{}/sub\n", bed.shown()));
+    let killed = bed.bash("kill -9 $$").await;
+    assert!(killed.contains("signal 9 killed it") && killed.contains("new shell"), "{killed}");
+    assert_eq!(bed.bash("set -eu; echo set").await, "set\n");
+    assert!(bed.bash("echo $nope").await.contains("`set -e`"));
+
+    // It ends between two calls, by a background job.
+    bed.bash("x=2; (until [ -e go ]; do sleep 0.01; done; kill -9 $$; touch killed) &").await;
+    bed.put("sub/go", "");
+    until("it is killed", || bed.path("sub/killed").exists()).await;
+    let mut next = bed.bash("echo \"x=$x\"").await;
+    if next == "x=2\n" {
+        // The end had not been told yet.
+        next = bed.bash("echo \"x=$x\"").await;
+    }
+    assert!(next.starts_with("[this ran in a new shell, in `") && next.ends_with("\nx=\n"), "{next}");
+}
+
+#[tokio::test]
+async fn restart_begins_anew_in_the_working_directory() {
+    let bed = Bed::new().await;
+    let marker = bed.shown();
+    bed.bash(&format!("mkdir sub; cd sub; x=1; bash -c 'sleep 1000; true' '{marker}' &")).await;
+    let restarted = bed.call("bash", json!({"restart": true})).await;
+    assert!(!restarted.is_error && restarted.text().contains("a new one"), "{}", restarted.text());
+    until("all of it has ended", || processes(&marker) == 0).await;
+    assert_eq!(bed.bash("pwd; echo \"x=$x\"").await, format!("{marker}\nx=\n"));
+    let both = bed.call("bash", json!({"restart": true, "command": "echo again"})).await;
+    assert_eq!(both.text(), "again\n");
+}
+
+#[tokio::test]
+async fn calls_of_one_answer_run_in_their_order() {
+    let bed = Bed::new().await;
+    let calls: Vec<ToolCall> = (0..8)
+        .map(|number| {
+            let input =
+                json!({"command": format!("n=$((n * 2 + {number})); sleep 0.0$((8 - {number})); echo $n")});
+            ToolCall::new(&format!("toolu_{number}"), "bash", &input)
+        })
+        .collect();
+    let results = execute_tool_calls(&bed.toolbox, &calls, CallContext::default()).await;
+    let texts: Vec<String> = results.iter().map(ToolResult::text).collect();
+    assert_eq!(texts, ["0\n", "1\n", "4\n", "11\n", "26\n", "57\n", "120\n", "247\n"]);
+}
+
+#[tokio::test]
+async fn a_dropped_call_ends_the_shell() {
+    let bed = Bed::new().await;
+    let marker = bed.shown();
+    {
+        let script = format!("touch ready; bash -c 'sleep 1000; true' '{marker}'");
+        let running = bed.bash(&script);
+        let waiting = until("it runs", || bed.path("ready").exists() && processes(&marker) > 0);
+        tokio::select! {
+            _ = running => panic!("it sleeps"),
+            () = waiting => {}
+        }
+    }
+    until("all of it has ended", || processes(&marker) == 0).await;
+    assert_eq!(bed.bash("echo well").await, "well\n");
+}
+
+#[tokio::test]
+async fn long_output_is_cut_and_a_lost_sandbox_is_told() {
+    let limits = OutputLimits { shell: 8 * 1024, ..OutputLimits::default() };
+    let bed = Bed::with(AgentToolset::all(), limits).await;
+    let long = bed.bash("seq 100000").await;
+    assert!(
+        long.len() < 8 * 1024 && long.starts_with("1\n2\n") && long.ends_with("99999\n100000\n"),
+        "{long}"
+    );
+    assert!(
+        long.contains(" of 588895 bytes of output are left out here; it was not kept: send it to a file"),
+        "{long}"
+    );
+    bed.sandbox.cleanup().await;
+    let lost = bed.call("bash", json!({"command": "echo a"})).await;
+    assert_eq!((lost.is_error, lost.ending), (true, ToolEnding::Lost), "{}", lost.text());
+}
+
+#[tokio::test]
+async fn files_are_read_written_and_edited() {
+    let bed = Bed::new().await;
+    let text = |result: ToolResult| result.text();
+    let write = json!({"file_path": "src/a.txt", "content": "one\ntwo\none\n"});
+    assert_eq!(text(bed.call("write", write.clone()).await), "Created the file `src/a.txt` with 12 bytes.");
+    assert_eq!(
+        text(bed.call("write", write).await),
+        "Replaced the file `src/a.txt`, which now has 12 bytes."
+    );
+    let read = |range: Value| bed.call("read", json!({"file_path": "src/a.txt", "view_range": range}));
+    assert_eq!(text(read(Value::Null).await), "     1\tone\n     2\ttwo\n     3\tone\n");
+    assert_eq!(text(read(json!([2, -1])).await), "     2\ttwo\n     3\tone\n");
+    let refused = bed.call("read", json!({"file_path": "src/a.txt", "view_range": [2, 1]})).await;
+    assert_eq!(refused.ending, ToolEnding::Rejected);
+
+    let edit = |old: &str, new: &str, all: bool| {
+        bed.call(
+            "edit",
+            json!({"file_path": "src/a.txt", "old_string": old, "new_string": new, "replace_all": all}),
+        )
+    };
+    let many = edit("one", "1", false).await;
+    assert!(many.is_error && many.text().contains("set `replace_all`"), "{}", many.text());
+    assert_eq!(
+        text(edit("one", "1", true).await),
+        "Replaced 2 occurrences of the text in the file `src/a.txt`, which now has 8 bytes."
+    );
+    assert_eq!(
+        text(edit("two\n", "", false).await),
+        "Replaced the text in the file `src/a.txt`, which now has 4 bytes."
+    );
+    assert_eq!(fs::read_to_string(bed.path("src/a.txt")).unwrap(), "1\n1\n");
+    for all in [false, true] {
+        let none = edit("three", "3", all).await;
+        assert!(
+            none.is_error && none.text().contains("`old_string` must be copied exactly"),
+            "{}",
+            none.text()
+        );
+    }
+    let absent = bed.call("read", json!({"file_path": "src/b.txt"})).await;
+    assert!(
+        absent.is_error && absent.text().contains("hint: find its path with `glob`"),
+        "{}",
+        absent.text()
+    );
+    let outside = bed.call("read", json!({"file_path": "/etc/passwd"})).await;
+    assert!(outside.is_error, "{}", outside.text());
+}
+
+#[tokio::test]
+async fn images_documents_and_notebooks_are_shown_as_what_they_are() {
+    let bed = Bed::new().await;
+    bed.put("a.png", b"\x89PNG\r\n\x1a\nrest");
+    bed.put("a.pdf", b"%PDF-1.7 rest");
+    bed.put("not.pdf", b"text");
+    bed.put("a.ipynb", json!({"cells": [{"cell_type": "code", "source": "1 + 1"}]}).to_string());
+    bed.put("broken.ipynb", "{");
+    let read = |path: &str| bed.call("read", json!({"file_path": path}));
+    let image = read("a.png").await;
+    assert!(
+        matches!(image.content.as_slice(), [ResultContent::Image { media_type, .. }] if media_type == "image/png")
+    );
+    let document = read("a.pdf").await;
+    let [ResultContent::Document { media_type, data }] = document.content.as_slice() else {
+        panic!("it is no document: {}", document.text());
+    };
+    assert_eq!((media_type.as_str(), data.as_str()), ("application/pdf", "JVBERi0xLjcgcmVzdA=="));
+    assert!(read("not.pdf").await.text().starts_with("`not.pdf` is no PDF"));
+    assert_eq!(read("a.ipynb").await.text(), "[notebook with 1 cells]\n\n[cell 1: code]\n1 + 1\n");
+    assert_eq!(read("broken.ipynb").await.text(), "     1\t{\n");
+}
+
+#[tokio::test]
+async fn files_are_found_by_name_and_by_content() {
+    let bed = Bed::new().await;
+    for (name, content) in [
+        ("src/a.py", "import os\nx = 1\n"),
+        ("src/deep/b.py", "y = 2\n# X marks\n"),
+        ("README.md", "no code\n"),
+        (".git/config.py", "x = 9\n"),
+        ("data.bin", "x = \0 3\n"),
+    ] {
+        bed.put(name, content);
+    }
+    let search = |tool: &'static str, pattern: &str, path: Value| {
+        bed.call(tool, json!({"pattern": pattern, "path": path}))
+    };
+    let mut found: Vec<String> =
+        search("glob", "**/*.py", Value::Null).await.text().lines().map(str::to_owned).collect();
+    found.sort();
+    assert_eq!(found, ["src/a.py", "src/deep/b.py"]);
+    assert_eq!(search("glob", "*.md", Value::Null).await.text(), "README.md\n");
+    assert_eq!(search("glob", "*.py", json!("src")).await.text(), "src/a.py\n");
+    assert_eq!(search("glob", "*.rs", Value::Null).await.text(), "[no file in `.` matches `*.rs`]\n");
+    assert!(search("glob", "*", json!("none")).await.is_error);
+
+    assert_eq!(
+        search("grep", "^[xy] = ", Value::Null).await.text(),
+        "src/a.py:2:x = 1\nsrc/deep/b.py:1:y = 2\n"
+    );
+    assert_eq!(search("grep", "(?i)x", json!("src/deep")).await.text(), "src/deep/b.py:2:# X marks\n");
+    assert_eq!(search("grep", "os$", json!("src/a.py")).await.text(), "src/a.py:1:import os\n");
+    assert_eq!(search("grep", "nothing here", Value::Null).await.text(), "[no line matches]\n");
+    let refused = search("grep", "(", Value::Null).await;
+    assert_eq!(refused.ending, ToolEnding::Rejected);
+    // Nothing outside is searched, not by a link either.
+    std::os::unix::fs::symlink("/etc", bed.path("etc")).unwrap();
+    assert_eq!(search("grep", "root", Value::Null).await.text(), "[no line matches]\n");
+    for path in ["/etc", "etc", "../.."] {
+        assert!(search("grep", "root", json!(path)).await.is_error, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn many_files_and_matches_are_bounded() {
+    let bed = Bed::new().await;
+    for number in 0..1_200 {
+        bed.put(&format!("d{}/f{number}.txt", number % 40), format!("line of {number}\n"));
+    }
+    let all = bed.call("glob", json!({"pattern": "**/*.txt"})).await.text();
+    assert_eq!(all.lines().count(), 1_001);
+    assert!(all.ends_with("[200 more files match; narrow the pattern]\n"), "{all}");
+    let lines = bed.call("grep", json!({"pattern": "line"})).await.text();
+    assert_eq!(lines.lines().count(), 501);
+    assert!(
+        lines.ends_with("[only the first 500 lines are shown; narrow the pattern, or give a `path`]\n"),
+        "{lines}"
+    );
+    assert_eq!(
+        bed.call("grep", json!({"pattern": "of 1199$"})).await.text(),
+        "d39/f1199.txt:1:line of 1199\n"
+    );
+}
+
+#[tokio::test]
+async fn only_the_chosen_tools_are_there_and_some_ask() {
+    let toolset = AgentToolset::none()
+        .with(ToolsetTool::Bash, PermissionPolicy::AlwaysAsk)
+        .with(ToolsetTool::Read, PermissionPolicy::AlwaysAllow);
+    let bed = Bed::with(toolset, OutputLimits::default()).await;
+    let names: Vec<String> = bed.toolbox.definitions().iter().map(|tool| tool.name.clone()).collect();
+    assert_eq!(names, ["bash", "read"]);
+    let unknown = bed.call("bash_tool", json!({"command": "true"})).await;
+    assert!(
+        unknown.is_error && unknown.text().ends_with("the tools are: `bash`, `read`"),
+        "{}",
+        unknown.text()
+    );
+    let authorize = async |tool: &str, input: Value| {
+        let call = ToolCall::new("toolu_1", tool, &input);
+        bed.toolbox.authorize(&call, &SessionView::default()).await
+    };
+    let asked = authorize("bash", json!({"command": "true"})).await;
+    assert!(
+        matches!(asked, Authorization::Ask { reason } if reason == "each call of `bash` is to be decided on")
+    );
+    assert!(matches!(authorize("read", json!({"file_path": "a"})).await, Authorization::Allow));
+    // It only produces an error.
+    assert!(matches!(authorize("bash", json!({})).await, Authorization::Allow));
+}
+
+#[tokio::test]
+async fn inputs_that_make_no_sense_say_what_is_wrong() {
+    let bed = Bed::new().await;
+    for (tool, input, reason) in [
+        ("bash", json!({}), "field `command` is missing"),
+        ("bash", json!({"command": "true", "timeout_ms": 0}), "field `timeout_ms` is 0"),
+        ("bash", json!({"command": "true", "timeout_ms": 600_001}), "the most is 600000"),
+        ("bash", json!({"command": "true", "timeout_ms": -1}), "whole number that is not negative"),
+        ("bash", json!({"command": "true", "restart": "yes"}), "field `restart` must be true or false"),
+        ("read", json!({"path": "a"}), "field `file_path` is missing"),
+        (
+            "edit",
+            json!({"file_path": "a", "old_string": "", "new_string": "b"}),
+            "field `old_string` is empty",
+        ),
+        ("edit", json!({"file_path": "a", "old_string": "b", "new_string": "b"}), "nothing would change"),
+        ("glob", json!({"pattern": "a{"}), "is not a glob pattern"),
+        ("web_fetch", json!({"url": "example.com"}), "which is no URL"),
+    ] {
+        let result = bed.call(tool, input).await;
+        assert_eq!(result.ending, ToolEnding::Rejected);
+        assert!(result.text().contains(reason), "{}", result.text());
+    }
+    let fetch = bed.call("web_fetch", json!({"url": "https://example.com"})).await;
+    assert!(fetch.is_error && fetch.text().contains("fetches no URLs"), "{}", fetch.text());
+}
