@@ -76,7 +76,11 @@ impl Runtime {
         let profile = SessionProfile {
             base_prompt: spec.base_prompt,
             skills: Vec::new(),
-            activation: spec.activation.or(chosen.activation).unwrap_or(SkillActivation::Load),
+            activation: match spec.toolset {
+                // Without `view`.
+                Some(_) => SkillActivation::Load,
+                None => spec.activation.or(chosen.activation).unwrap_or(SkillActivation::Load),
+            },
             delivery,
             hosted: spec.hosted,
             limits: spec.limits.unwrap_or_else(|| self.default_limits(&spec.tenant)),
@@ -87,7 +91,11 @@ impl Runtime {
             environment,
             inputs: inputs.recorded,
             secret_names: withheld,
+            toolset: spec.toolset,
+            client_tools: spec.client_tools,
+            title: spec.title,
             metadata: spec.metadata,
+            ..SessionProfile::default()
         };
         factory.check_tenant(&key.tenant).await?;
         factory.check_disk(&key.tenant).await?;

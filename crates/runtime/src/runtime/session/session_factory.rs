@@ -4,13 +4,13 @@
 //! a start, so that their errors keep their type; workspaces that end with this process.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use conjure_actors::session::{ModelSetup, SessionComponents, SessionFactory, SessionSetup};
 use conjure_actors::supervision::Failure;
 use conjure_artifact::{ArtifactUploader, OutputStore, WorkspaceOutputs};
-use conjure_base::Redactor;
-use conjure_conversation::{FileSource, ToolDefinition};
+use conjure_base::{Redactor, lock};
+use conjure_conversation::{FileSource, SessionProfile, ToolDefinition};
 use conjure_journal::SessionKey;
 use conjure_prompt::{
     ArtifactPrompt, ContainerFiles, PromptOptions, SessionSkills, SkillComposer, SkillTool, ToolOptions,
@@ -111,6 +111,7 @@ impl RuntimeSessionFactory {
         key: &SessionKey,
         executor: Option<Arc<dyn Executor>>,
         (skills, references): (Option<SkillTools>, Option<ArtifactTools>),
+        profile: &SessionProfile,
         redactor: Redactor,
     ) -> Result<Toolbox, ToolboxError> {
         let inner = &self.inner;
@@ -124,6 +125,10 @@ impl RuntimeSessionFactory {
             .with_redactor(redactor)
             .with_approver(Arc::clone(&inner.approver))
             .with_shared_definitions(inner.tool_definitions.get().cloned().unwrap_or_default());
+        let builder = match &profile.toolset {
+            Some(toolset) => builder.with_toolset(toolset.clone()),
+            None => builder,
+        };
         let builder = match skills {
             Some(skills) => builder.with_skills(skills),
             None => builder,
@@ -134,16 +139,18 @@ impl RuntimeSessionFactory {
         };
         let builder =
             inner.tools.iter().fold(builder, |builder, tool| builder.with_shared_tool(Arc::clone(tool)));
-        let toolbox = builder.build()?;
-        // The first session sets them; they are the same for all.
-        inner.tool_definitions.get_or_init(|| toolbox.definitions());
+        let toolbox = builder.with_client_tools(profile.client_tools.iter().cloned()).build()?;
+        // The first session without tools of its own sets them; they are the same for all of these.
+        if profile.client_tools.is_empty() && profile.toolset.is_none() {
+            inner.tool_definitions.get_or_init(|| toolbox.definitions());
+        }
         Ok(toolbox)
     }
 }
 
 impl Inner {
     pub(super) fn sessions(&self) -> MutexGuard<'_, HashMap<SessionKey, SessionInputs>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.sessions)
     }
 }
 
@@ -199,7 +206,13 @@ impl SessionFactory for RuntimeSessionFactory {
             let skills = SessionSkills::new(skills, prompting.locations.clone());
             let tools =
                 skill_tools(&skills, &prompting, &self.inner.config).map(|tools| tools.with_inputs(values));
-            let toolbox = self.toolbox(setup.key, executor.clone(), (tools, references), redactor.clone())?;
+            let toolbox = self.toolbox(
+                setup.key,
+                executor.clone(),
+                (tools, references),
+                setup.profile,
+                redactor.clone(),
+            )?;
             let composer =
                 SkillComposer::for_session(&base_prompt, &skills, toolbox.definitions(), &prompting);
             let outputs = workspace

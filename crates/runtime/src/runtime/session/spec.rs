@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use conjure_artifact::RegistrationSource;
 use conjure_base::TenantId;
-use conjure_conversation::{HostedSkill, Limits, Message, SkillActivation, SkillDelivery};
+use conjure_conversation::{
+    AgentToolset, HostedSkill, Limits, Message, SkillActivation, SkillDelivery, ToolDefinition,
+};
 use serde_json::Value;
 
 use crate::runtime::session::session_secrets::SessionSecrets;
@@ -42,6 +44,9 @@ pub struct SessionSpec {
     pub(crate) workspace: Option<PathBuf>,
     pub(crate) secrets: SessionSecrets,
     pub(crate) artifacts: Vec<(String, RegistrationSource)>,
+    pub(crate) toolset: Option<AgentToolset>,
+    pub(crate) client_tools: Vec<ToolDefinition>,
+    pub(crate) title: Option<String>,
     pub(crate) metadata: BTreeMap<String, String>,
     pub(crate) history: Vec<Message>,
 }
@@ -72,6 +77,9 @@ impl SessionSpec {
             workspace: None,
             secrets: SessionSecrets::default(),
             artifacts: Vec::new(),
+            toolset: None,
+            client_tools: Vec::new(),
+            title: None,
             metadata: BTreeMap::new(),
             history: Vec::new(),
         }
@@ -166,6 +174,42 @@ impl SessionSpec {
     #[must_use]
     pub fn without_sandbox(self) -> Self {
         self.sandbox(NO_SANDBOX)
+    }
+
+    /// Gives the model the tools of the toolset `agent_toolset_20260401`, instead of `view`, `bash_tool`, `create_file` and
+    /// `str_replace`. Its `bash` is one shell that keeps its state between calls. Skills are loaded by a tool then, whatever
+    /// [`SessionSpec::activation`] says. The choice is recorded.
+    ///
+    /// ```
+    /// use conjure::{SessionSpec, TenantId};
+    /// use conjure::tool::{AgentToolset, PermissionPolicy, ToolsetTool};
+    ///
+    /// // A person decides on each command.
+    /// let toolset = AgentToolset::all().with(ToolsetTool::Bash, PermissionPolicy::AlwaysAsk);
+    /// let spec = SessionSpec::new(TenantId::new("acme")?).toolset(toolset);
+    /// # let _ = spec;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn toolset(mut self, toolset: AgentToolset) -> Self {
+        self.toolset = Some(toolset);
+        self
+    }
+
+    /// Adds a tool whose results the application provides. Its calls wait, also over a restart, until each has its result
+    /// ([`Session::provide_result`](conjure_actors::session::Session::provide_result)); nothing runs for them meanwhile. The name must differ from
+    /// those of all other tools. The definition is recorded.
+    #[must_use]
+    pub fn client_tool(mut self, definition: ToolDefinition) -> Self {
+        self.client_tools.push(definition);
+        self
+    }
+
+    /// Names the session for people. The title is recorded.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = Some(title.into());
+        self
     }
 
     /// Limits each turn, instead of the configuration's limits.
