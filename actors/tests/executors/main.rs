@@ -23,6 +23,8 @@ mod sessions;
 #[cfg(test)]
 mod source;
 #[cfg(test)]
+mod started;
+#[cfg(test)]
 mod starts;
 #[cfg(test)]
 mod unused;
