@@ -72,3 +72,28 @@ async fn what_is_wrong_is_refused_as_the_api_does() {
 async fn the_asynchronous_client_works_as_well() {
     check("echo", "asynchronous.py").await;
 }
+
+#[tokio::test]
+async fn agents_have_versions() {
+    check("echo", "agents.py").await;
+}
+
+#[tokio::test]
+async fn environments_have_names_of_their_own() {
+    check("echo", "environments.py").await;
+}
+
+#[tokio::test]
+async fn models_are_listed_and_found_by_names_of_the_vendor() {
+    check("echo", "models.py").await;
+}
+
+#[tokio::test]
+async fn files_are_uploaded_listed_and_downloaded() {
+    check("echo", "files.py").await;
+}
+
+#[tokio::test]
+async fn skills_are_uploaded_as_folders_and_archives() {
+    check("echo", "skills.py").await;
+}

@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use conjure_base::Digest;
-use conjure_fs::{DirHandle, ensure_dir};
+use conjure_fs::{DirHandle, ensure_dir, sync_dir};
 use conjure_store::{FileMode, StoreErrorKind};
 
 use crate::runtime::data::data_layout::TenantDir;
@@ -46,7 +46,7 @@ pub(crate) fn keep(home: &TenantDir, name: &str, digest: &Digest) -> Result<(), 
     let open = DirHandle::open(&folder(home)).map_err(|error| failed(&error))?;
     match home.data.store().link_into(digest, FileMode::Plain, &open, Path::new(name)) {
         // The name is on the disk before anybody is told.
-        Ok(_) => rustix::fs::fsync(&open).map_err(|error| failed(&error)),
+        Ok(_) => sync_dir(&folder(home)).map_err(|error| failed(&error)),
         Err(error) if error.kind() == StoreErrorKind::Exists => {
             let known = File::open(&path).and_then(digest_of).map_err(|error| failed(&error))?;
             if known == *digest { Ok(()) } else { Err(failed(&"another file has this name already")) }
