@@ -1,14 +1,20 @@
 //! [`HttpConfig`]: address, key, headers, timeouts and limits of a client of one model service.
 
 use std::fmt;
-use std::time::Duration;
 
-use conjure_base::{Redactor, is_sensitive_variable};
 use reqwest::Url;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::{ExposeSecret as _, SecretString};
 
+use self::error::printable;
 use crate::prices::Prices;
+
+mod error;
+mod headers;
+mod limits;
+
+pub use error::HttpConfigError;
+pub use headers::is_secret_header;
+pub use limits::{ResponseLimits, Timeouts};
 
 /// Whether requests may be sent over plain HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,42 +23,6 @@ pub enum PlaintextPolicy {
     LoopbackOnly,
     /// `http://` for any host: the embedder trusts the network.
     Anywhere,
-}
-
-/// The timeouts of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timeouts {
-    /// For connecting: 10 s by default.
-    pub connect: Duration,
-    /// Between two chunks of a streamed response, the first included: 120 s by default. Services ping far more often.
-    pub idle: Duration,
-    /// For the whole call, waits and retries included: 10 min by default.
-    pub total: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(10),
-            idle: Duration::from_secs(120),
-            total: Duration::from_secs(600),
-        }
-    }
-}
-
-/// The size limits of a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ResponseLimits {
-    /// One event of a stream, in bytes: 8 MiB by default.
-    pub event: usize,
-    /// A whole response, in bytes: 32 MiB by default.
-    pub total: usize,
-}
-
-impl Default for ResponseLimits {
-    fn default() -> Self {
-        Self { event: 8 << 20, total: 32 << 20 }
-    }
 }
 
 /// The header that a key travels in.
@@ -83,47 +53,6 @@ pub struct HttpConfig {
     pub(crate) seed: Option<u64>,
     pub(crate) prices: Prices,
 }
-
-/// Why a configuration is invalid.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum HttpConfigError {
-    /// The key cannot be sent in a header.
-    #[error("the API key {reason}; check how it was copied")]
-    Key {
-        /// What is wrong with it. The key is not shown.
-        reason: &'static str,
-    },
-    /// The base URL is invalid.
-    #[error("the base URL `{url}` cannot be used: {reason}")]
-    BaseUrl {
-        /// The URL, without user name, password and query.
-        url: String,
-        /// Why, and how to mend it.
-        reason: String,
-    },
-    /// A header cannot be sent.
-    #[error("the header `{name}` cannot be sent: {reason}")]
-    Header {
-        /// Its name.
-        name: String,
-        /// Why, and how to mend it. The value is not shown.
-        reason: &'static str,
-    },
-    /// The proxy URL is invalid. It may hold a password, so it is not shown.
-    #[error("the proxy's address cannot be used; write `http://HOST:PORT`")]
-    Proxy,
-    /// TLS cannot be set up.
-    #[error("TLS cannot be set up: {reason}")]
-    Tls {
-        /// Why.
-        reason: String,
-    },
-}
-
-/// Headers that the client writes itself.
-const OWN_HEADERS: [&str; 6] =
-    ["connection", "content-length", "content-type", "host", "transfer-encoding", "user-agent"];
 
 impl HttpConfig {
     /// Creates a configuration for the service at this base URL, without a key, with 2 retries.
@@ -334,108 +263,6 @@ impl HttpConfig {
     pub(crate) fn exposed_key(&self) -> &str {
         self.key.as_ref().map_or("", |(key, _)| key.expose_secret())
     }
-
-    /// The headers of every request. Secret ones are marked as sensitive, so that no log shows them.
-    ///
-    /// # Errors
-    /// [`HttpConfigError::Key`], [`HttpConfigError::Header`].
-    pub(crate) fn common_headers(&self) -> Result<HeaderMap, HttpConfigError> {
-        let mut headers = HeaderMap::new();
-        for (name, value) in &self.wire_headers {
-            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
-        }
-        let mut key_header = None;
-        if let Some((key, header)) = &self.key {
-            let key = key.expose_secret();
-            check_key(key)?;
-            let (name, value) = match header {
-                KeyHeader::Bearer => (AUTHORIZATION, format!("Bearer {key}")),
-                KeyHeader::Named(name) => (HeaderName::from_static(name), key.to_owned()),
-            };
-            let value = HeaderValue::try_from(value)
-                .map_err(|_| HttpConfigError::Key { reason: "holds characters that no header can carry" })?;
-            headers.insert(name.clone(), sensitive(value));
-            key_header = Some(name);
-        }
-        for (name, value) in &self.headers {
-            let refuse = |reason| HttpConfigError::Header { name: printable(name), reason };
-            let header = HeaderName::try_from(name.trim())
-                .map_err(|_| refuse("its name has characters that no header's name has"))?;
-            if OWN_HEADERS.contains(&header.as_str()) {
-                return Err(refuse("the client writes it itself; leave it out"));
-            }
-            if key_header.as_ref() == Some(&header) {
-                return Err(refuse("it carries the key; set either the key or this header"));
-            }
-            let value = HeaderValue::try_from(value.expose_secret()).map_err(|_| {
-                refuse("its value has a line break or another character that no header can carry")
-            })?;
-            headers.insert(header, sensitive(value));
-        }
-        Ok(headers)
-    }
-
-    /// Replaces the key, the values of secret headers and sensitive query parameters in texts.
-    pub(crate) fn redactor(&self) -> Redactor {
-        let mut secrets = vec![(self.key_name.clone(), self.exposed_key().to_owned())];
-        for (name, value) in &self.headers {
-            let value = value.expose_secret().trim();
-            if !is_secret_header(name, value) {
-                continue;
-            }
-            let name = printable(name).to_ascii_uppercase();
-            // Of `Bearer TOKEN`, a service may quote the token alone.
-            if let Some((_, token)) = value.rsplit_once(' ') {
-                secrets.push((name.clone(), token.to_owned()));
-            }
-            secrets.push((name, value.to_owned()));
-        }
-        for (name, value) in self.query.iter().filter(|(name, value)| is_sensitive_variable(name, value)) {
-            let name = printable(name).to_ascii_uppercase();
-            secrets.push((name, value.clone()));
-        }
-        Redactor::new(secrets)
-    }
-}
-
-/// Whether the value of a header is to be kept out of texts: its name says so, or the value looks like a token. Titles, versions and names of
-/// teams are ordinary words.
-#[must_use]
-pub fn is_secret_header(name: &str, value: &str) -> bool {
-    let name = name.trim().replace('-', "_");
-    let is_authorization = name.to_ascii_lowercase().ends_with("authorization");
-    let has = |wanted: fn(&u8) -> bool| value.bytes().any(|byte| wanted(&byte));
-    let is_token = value.len() >= 20
-        && has(u8::is_ascii_digit)
-        && has(u8::is_ascii_alphabetic)
-        && value.bytes().all(|byte| byte.is_ascii_graphic());
-    is_authorization || is_token || is_sensitive_variable(&name, value)
-}
-
-fn sensitive(mut value: HeaderValue) -> HeaderValue {
-    value.set_sensitive(true);
-    value
-}
-
-/// A name for messages: a user may have taken a value for a name.
-fn printable(name: &str) -> String {
-    name.chars().filter(|character| !character.is_control()).take(60).collect()
-}
-
-/// Whether a header can carry the key.
-fn check_key(key: &str) -> Result<(), HttpConfigError> {
-    let reason = if key.is_empty() {
-        "is empty"
-    } else if key.contains(['\n', '\r']) {
-        "holds a line break"
-    } else if key.contains([' ', '\t']) {
-        "holds a space"
-    } else if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-        "holds characters that no header can carry"
-    } else {
-        return Ok(());
-    };
-    Err(HttpConfigError::Key { reason })
 }
 
 fn is_loopback(url: &Url) -> bool {

@@ -17,10 +17,10 @@ const NOTES: [(Rule, &str); 3] =
 /// The options about tools.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct RulesArgs {
-    /// A tool that runs without a question; every tool that no option names is asked for then. May be repeated.
+    /// A tool that runs without approval; then every tool that no option names needs approval. May be repeated.
     #[arg(long, value_name = "TOOL", value_parser = parse_tool)]
     allow: Vec<String>,
-    /// A tool of which each call waits until you have allowed it, as no call does by default. May be repeated.
+    /// A tool whose calls each wait for your approval. By default no call does. May be repeated.
     #[arg(long, value_name = "TOOL", value_parser = parse_tool)]
     ask: Vec<String>,
     /// A tool that never runs. May be repeated.
@@ -28,7 +28,7 @@ pub(crate) struct RulesArgs {
     deny: Vec<String>,
 }
 
-/// What happens to a call.
+/// The rule for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rule {
     Allow,
@@ -36,7 +36,7 @@ enum Rule {
     Deny,
 }
 
-/// What happens to the calls of each tool.
+/// The rules for the calls of each tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rules {
     named: BTreeMap<String, Rule>,
@@ -135,7 +135,7 @@ impl Approver for Rules {
         Box::pin(std::future::ready(self.review(&call.name)))
     }
 
-    /// If no rule asks, nobody is there to answer.
+    /// If no rule requires approval, nobody answers questions.
     fn can_ask(&self) -> bool {
         self.others == Rule::Ask || self.named.values().any(|rule| *rule == Rule::Ask)
     }

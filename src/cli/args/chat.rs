@@ -20,7 +20,7 @@ first thing that failed.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = CHAT_EXAMPLES)]
 pub(crate) struct ChatArgs {
-    /// Go on with this session: its id, or its beginning.
+    /// Continue this session: its id, or the beginning of its id.
     #[arg(long, value_name = "SESSION", conflicts_with_all = [
         "skills", "attach", "hosted", "sandbox", "image", "network", "memory", "cpus", "workspace",
         "activation", "max_turns", "ephemeral",

@@ -1,8 +1,8 @@
-//! How a command prints what it has found.
+//! The output format of a command.
 
 use clap::ValueEnum;
 
-/// How something is printed.
+/// An output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum Format {
     /// For people.

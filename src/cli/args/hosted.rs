@@ -1,4 +1,4 @@
-//! What may stand on the command line about the skills that the model's service keeps.
+//! The options of commands for skills at the model's service.
 
 use std::path::PathBuf;
 
@@ -21,25 +21,25 @@ pub(crate) struct PushArgs {
     /// The folder of skills; also a skill's own folder, or a .skill package.
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// Say what would be done, and do nothing.
+    /// Show what would be done, and do nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Print one JSON object instead of lines.
     #[arg(long)]
     pub(crate) json: bool,
-    /// The data folder, which has the record of what was uploaded, instead of the configured one.
+    /// The data folder with the index of uploaded skills, instead of the configured one.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum RemoteCommand {
-    /// List them.
+    /// List the skills.
     List {
-        /// Only those that the service comes with, or only your own.
+        /// Only the service's own skills, or only yours.
         #[arg(long, value_enum, value_name = "SOURCE")]
         source: Option<RemoteSource>,
-        /// Print them as JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
@@ -48,13 +48,13 @@ pub(crate) enum RemoteCommand {
         /// The skills' ids.
         #[arg(value_name = "ID", required = true)]
         ids: Vec<String>,
-        /// The data folder, in which it was put down what was uploaded, instead of the configured one.
+        /// The data folder with the index of uploaded skills, instead of the configured one.
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
     },
 }
 
-/// Who made a skill of the service.
+/// The publisher of a skill at the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RemoteSource {
     /// The service.

@@ -24,40 +24,40 @@ pub(crate) struct ImageArgs {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum ImageCommand {
-    /// Build it: a shell, Python, Node and what skills use, for the user `sandbox`.
+    /// Build the image: a shell, Python, Node and the packages that skills use, for the user `sandbox`.
     Build(ImageBuildArgs),
 }
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = IMAGE_EXAMPLES)]
 pub(crate) struct ImageBuildArgs {
-    /// The name that it gets.
+    /// The name of the image.
     #[arg(long, value_name = "NAME:TAG", default_value_t, value_parser = conjure::sandbox::ImageName::from_str)]
     pub(crate) tag: conjure::sandbox::ImageName,
-    /// What it begins with: an image for a Dockerfile (`ubuntu:24.04`), a release for Debian packages (`debian:13`).
+    /// The base: an image for a Dockerfile (`ubuntu:24.04`), a release for Debian packages (`debian:13`).
     #[arg(long, value_name = "BASE")]
     pub(crate) base: Option<String>,
-    /// How it is built.
+    /// The build method.
     #[arg(long, value_enum, default_value_t, value_name = "WAY")]
     pub(crate) from: ImageFrom,
-    /// What is in it.
+    /// The set of packages.
     #[arg(long, value_enum, default_value_t, value_name = "SET")]
     pub(crate) packages: PackageSet,
     /// A further package of the distribution; may be repeated.
     #[arg(long, value_name = "PACKAGE")]
     pub(crate) add: Vec<String>,
-    /// Where Debian packages are fetched, such as `http://deb.debian.org/debian`.
+    /// The mirror of Debian packages, such as `http://deb.debian.org/debian`.
     #[arg(long, value_name = "URL")]
     pub(crate) mirror: Option<String>,
-    /// How long it may take, in seconds.
+    /// The timeout, in seconds.
     #[arg(long, value_name = "S", value_parser = parse_seconds, default_value = "3600")]
     pub(crate) timeout: Duration,
 }
 
-/// How an image is built.
+/// The build method of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum ImageFrom {
-    /// From the Dockerfile where its base can be had, else of Debian packages.
+    /// From the Dockerfile if its base is available, else from Debian packages.
     #[default]
     Auto,
     /// By the engine, from the Dockerfile.
@@ -66,7 +66,7 @@ pub(crate) enum ImageFrom {
     Debian,
 }
 
-/// What is in an image.
+/// The set of packages in an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum PackageSet {
     /// Python, Node, and the packages that skills use.

@@ -18,7 +18,7 @@ pub(crate) struct ModelsArgs {
     /// The service whose models are listed: a configured name, or a vendor such as `ollama:`.
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// How to print it.
+    /// The output format.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
 }

@@ -25,24 +25,24 @@ there is none the command ends with code 6, and says how `conjure sessions decid
 #[derive(Debug, clap::Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {
-    /// What you ask.
+    /// The prompt.
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: String,
     #[command(flatten)]
     pub(crate) open: OpenArgs,
-    /// A file that the model gets in its workspace, as a copy; may be repeated.
+    /// A file to copy into the model's workspace; may be repeated.
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Vec<PathBuf>,
-    /// A folder that gets copies of the files that the run produces. What is there already is not overwritten.
+    /// A folder for copies of the files that the run produces. Existing files are not overwritten.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// How much may be copied there, all files together, such as `500m` or `10g`. Holes count a 64th.
+    /// The maximum size of all copies together, such as `500m` or `10g`. Holes of sparse files count a 64th.
     #[arg(long, value_name = "SIZE", default_value = "2g", value_parser = conjure::config::parse_size)]
     pub(crate) out_limit: u64,
     /// Print the session's events on standard output, one JSON object a line.
     #[arg(long)]
     pub(crate) json: bool,
-    /// How long the whole run may take, in seconds.
+    /// The timeout of the whole run, in seconds.
     #[arg(long, value_name = "S", value_parser = parse_seconds)]
     pub(crate) timeout: Option<Duration>,
 }

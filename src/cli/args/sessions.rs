@@ -1,4 +1,4 @@
-//! What may stand on the command line about sessions.
+//! The options of `conjure sessions …`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -48,16 +48,16 @@ Examples:
 The other session stays as it is. Files of the workspace are copied as they are now: what was said
 is undone, what was written is not. A folder of `--workspace` is not copied.";
 
-/// Whose sessions the command's are, unless it says otherwise.
+/// The default tenant of the command's sessions.
 pub(crate) const LOCAL_TENANT: &str = "local";
 
-/// Where sessions are kept, and whose they are.
+/// The data folder and the tenant of sessions.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct DataArgs {
-    /// Where sessions and what sandboxes need are kept, instead of the configured folder.
+    /// The data folder, instead of the configured one.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Whose sessions they are. Tenants share nothing.
+    /// The tenant that owns the sessions. Tenants share nothing.
     #[arg(long, value_name = "NAME", default_value = LOCAL_TENANT, value_parser = parse_tenant)]
     pub(crate) tenant: TenantId,
 }
@@ -73,55 +73,55 @@ pub(crate) struct SessionsArgs {
 pub(crate) enum SessionsCommand {
     /// List sessions, the newest first.
     List {
-        /// How many at most.
+        /// The maximum number of sessions.
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
-        /// Those that come after a former page; its end says the number.
+        /// Continue after a former page; its last line names the number.
         #[arg(long, value_name = "NUMBER")]
         after: Option<u64>,
-        /// How to print it.
+        /// The output format.
         #[arg(long, value_enum, default_value_t)]
         format: Format,
         #[command(flatten)]
         data_args: DataArgs,
     },
-    /// Show what a session is and what it did.
+    /// Show the settings and the history of a session.
     Show {
-        /// The session's id, or its beginning.
+        /// The session's id, or the beginning of its id.
         #[arg(value_name = "ID")]
         id: String,
-        /// A variable whose value is kept out of it; `NAME` alone means the value of this process. May be repeated.
+        /// A variable whose value is redacted; `NAME` alone means the value from this process. May be repeated.
         #[arg(long, value_name = "NAME[=VALUE]", value_parser = parse_variable)]
         env: Vec<Variable>,
-        /// How to print it.
+        /// The output format.
         #[arg(long, value_enum, default_value_t)]
         format: Format,
         #[command(flatten)]
         data_args: DataArgs,
     },
-    /// Go on with a session.
+    /// Continue a session.
     Resume(Box<ResumeArgs>),
-    /// Decide on a tool call that waits for a person, and go on.
+    /// Decide on a tool call that waits for a person, and continue.
     Decide(Box<DecideArgs>),
-    /// Make a new session of what another one said up to a message.
+    /// Start a new session with the history of another one, up to a message.
     Fork(ForkArgs),
     /// Print all events of a session.
     Export {
-        /// The session's id, or its beginning.
+        /// The session's id, or the beginning of its id.
         #[arg(value_name = "ID")]
         id: String,
-        /// As what.
+        /// The output format.
         #[arg(long, value_enum, default_value_t)]
         format: ExportFormat,
-        /// A variable whose value is kept out of it; `NAME` alone means the value of this process. May be repeated.
+        /// A variable whose value is redacted; `NAME` alone means the value from this process. May be repeated.
         #[arg(long, value_name = "NAME[=VALUE]", value_parser = parse_variable)]
         env: Vec<Variable>,
         #[command(flatten)]
         data_args: DataArgs,
     },
-    /// Forget a session for ever: its record, and its own workspace.
+    /// Delete a session: its events, and its own workspace.
     Delete {
-        /// The session's id, or its beginning.
+        /// The session's id, or the beginning of its id.
         #[arg(value_name = "ID")]
         id: String,
         #[command(flatten)]
@@ -132,18 +132,18 @@ pub(crate) enum SessionsCommand {
 #[derive(Debug, clap::Args)]
 #[command(after_help = RESUME_EXAMPLES)]
 pub(crate) struct ResumeArgs {
-    /// The session's id, or its beginning.
+    /// The session's id, or the beginning of its id.
     #[arg(value_name = "ID")]
     pub(crate) id: String,
-    /// What you ask now.
+    /// The next prompt.
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
     #[command(flatten)]
     pub(crate) rules: RulesArgs,
-    /// A file that the model gets in its workspace, as a copy; may be repeated.
+    /// A file to copy into the model's workspace; may be repeated.
     #[arg(long, value_name = "PATH", requires = "prompt")]
     pub(crate) file: Vec<PathBuf>,
-    /// How often the model may be called for the prompt.
+    /// The maximum number of model calls for the prompt.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "prompt")]
     pub(crate) max_turns: Option<u32>,
     #[command(flatten)]
@@ -153,53 +153,52 @@ pub(crate) struct ResumeArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = FORK_EXAMPLES)]
 pub(crate) struct ForkArgs {
-    /// The session's id, or its beginning.
+    /// The session's id, or the beginning of its id.
     #[arg(value_name = "ID")]
     pub(crate) id: String,
-    /// Leave out the event with this number (`seq` in `conjure sessions export`), and all after it.
+    /// Leave out the event with this number (`seq` in `conjure sessions export`), and all later ones.
     #[arg(long, value_name = "N", conflicts_with = "undo")]
     pub(crate) at: Option<u64>,
-    /// Leave out the last message, and what came of it.
+    /// Leave out the last message, and everything after it.
     #[arg(long)]
     pub(crate) undo: bool,
     #[command(flatten)]
     pub(crate) data_args: DataArgs,
 }
 
-/// How a session goes on.
+/// The options for continuing a session.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ContinueArgs {
-    /// The model to call, instead of the one that it had.
+    /// The model to call, instead of the session's former one.
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
-    /// A script that the model's words come from, instead of a model.
+    /// A script that supplies the model's responses, instead of a model.
     #[arg(long, value_name = "FILE")]
     pub(crate) script: Option<PathBuf>,
-    /// A variable that tools see and that was not recorded, or another value; `NAME` alone passes on the one of this
-    /// process. May be repeated.
+    /// A variable for tools that was not recorded, or a new value; `NAME` alone passes on the value from this process.
+    /// May be repeated.
     #[arg(long, value_name = "NAME[=VALUE]", value_parser = parse_variable)]
     pub(crate) env: Vec<Variable>,
-    /// A value for an input that is sensitive, and so was not recorded, or another value; `NAME=@FILE` takes it from a file and
+    /// A value for a sensitive input, which was not recorded, or a new value; `NAME=@FILE` reads it from a file and
     /// `NAME=-` from standard input. May be repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_input)]
     pub(crate) input: Vec<InputArg>,
     /// Print the session's events on standard output, one JSON object a line.
     #[arg(long)]
     pub(crate) json: bool,
-    /// How long all of it may take, in seconds.
+    /// The timeout of everything together, in seconds.
     #[arg(long, value_name = "S", value_parser = parse_seconds)]
     pub(crate) timeout: Option<Duration>,
-    /// How long one tool call may take, in seconds.
+    /// The timeout of one tool call, in seconds.
     #[arg(long, value_name = "S", value_parser = parse_seconds)]
     pub(crate) tool_timeout: Option<Duration>,
-    /// Write a script of what the model says now, which `--script` can play again.
+    /// Write the model's new responses to a script that `--script` can replay.
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
-    /// A folder that gets copies of the files that the session has produced by then. What is there already is not
-    /// overwritten.
+    /// A folder for copies of the files that the session has produced. Existing files are not overwritten.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// How much may be copied there, all files together, such as `500m` or `10g`. Holes count a 64th.
+    /// The maximum size of all copies together, such as `500m` or `10g`. Holes of sparse files count a 64th.
     #[arg(long, value_name = "SIZE", default_value = "2g", value_parser = conjure::config::parse_size)]
     pub(crate) out_limit: u64,
     #[command(flatten)]
@@ -209,36 +208,36 @@ pub(crate) struct ContinueArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = DECIDE_EXAMPLES)]
 pub(crate) struct DecideArgs {
-    /// The session's id, or its beginning.
+    /// The session's id, or the beginning of its id.
     #[arg(value_name = "ID")]
     pub(crate) id: String,
-    /// The tool call's id, or its beginning: `conjure sessions show ID` tells those that wait.
+    /// The tool call's id, or the beginning of its id; `conjure sessions show ID` lists the waiting calls.
     #[arg(value_name = "CALL")]
     pub(crate) call: String,
-    /// Run it.
+    /// Run the call.
     #[arg(long, conflicts_with = "deny", required_unless_present_any = ["deny", "always"])]
     pub(crate) allow: bool,
-    /// Run it, and in this session all later calls of its tool; of `bash_tool`, the same command, or of a program that starts no
-    /// others (`ls`, `touch`), all simple commands that begin with it.
+    /// Run the call, and later calls of its tool in this session. For `bash_tool`: the same command, or, for a program
+    /// that starts no others (`ls`, `touch`), all simple commands that begin with it.
     #[arg(long, conflicts_with = "deny")]
     pub(crate) always: bool,
-    /// Do not run it; the model is told so.
+    /// Do not run the call, and tell the model so.
     #[arg(long)]
     pub(crate) deny: bool,
-    /// Why not, as the model is told.
+    /// The reason of a denial, for the model.
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["allow", "always"])]
     pub(crate) reason: Option<String>,
     #[command(flatten)]
     pub(crate) continue_args: ContinueArgs,
 }
 
-/// As what a session is exported.
+/// The format of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum ExportFormat {
     /// Its events, one JSON object a line.
     #[default]
     Jsonl,
-    /// The conversation, to be read.
+    /// The conversation, for people.
     Markdown,
 }
 

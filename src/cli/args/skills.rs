@@ -20,13 +20,13 @@ pub(crate) enum SkillsCommand {
         /// A folder of skills; may be repeated, the first wins. Instead of the configured ones.
         #[arg(long, value_name = "DIR")]
         skills: Vec<PathBuf>,
-        /// How to print it.
+        /// The output format.
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
-    /// Check skills against the format. Exit code 1: at least one is not valid.
+    /// Check skills against the format. Exit code 1: at least one is invalid.
     Validate(ValidateArgs),
-    /// Say whether a skill could run here, with everything that is missing. Exit code 1: something is.
+    /// Check whether a skill could run here, and list everything that is missing. Exit code 1: something is missing.
     Check(CheckArgs),
     /// Print a skill's properties as JSON, as the format's reference validator does.
     Properties {
@@ -34,7 +34,7 @@ pub(crate) enum SkillsCommand {
         #[arg(value_name = "PATH")]
         path: PathBuf,
     },
-    /// Print the block that tells a model of these skills.
+    /// Print the prompt section that describes these skills to a model.
     Prompt {
         /// Skills' folders, their SKILL.md, or .skill packages.
         #[arg(value_name = "PATH", required = true)]
@@ -49,21 +49,21 @@ pub(crate) enum SkillsCommand {
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Bring the model's service in step with a folder of skills: upload what is new or has changed, and nothing else.
+    /// Upload new and changed skills of a folder to the model's service, and nothing else.
     #[cfg(feature = "anthropic")]
     Push(PushArgs),
-    /// List and delete skills that the model's service keeps.
+    /// List and delete skills at the model's service.
     #[cfg(feature = "anthropic")]
     Remote {
         #[command(subcommand)]
         command: RemoteCommand,
     },
-    /// Show everything about one skill.
+    /// Show all details of one skill.
     Inspect {
         /// A skill's folder, its SKILL.md, or a .skill package.
         #[arg(value_name = "PATH")]
         path: PathBuf,
-        /// How to print it.
+        /// The output format.
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
@@ -74,13 +74,13 @@ pub(crate) struct ValidateArgs {
     /// Skills' folders, their SKILL.md, or .skill packages.
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// By the letter of the format, as its reference validator does (the default).
+    /// Check strictly, as the format's reference validator does (the default).
     #[arg(long, conflicts_with = "lenient")]
     pub(crate) strict: bool,
-    /// As skills are loaded: what can be repaired is a warning.
+    /// Check as skills are loaded: problems that can be repaired are warnings.
     #[arg(long)]
     pub(crate) lenient: bool,
-    /// How to print it.
+    /// The output format.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
 }
@@ -93,16 +93,17 @@ pub(crate) struct CheckArgs {
     /// A value for an input of the skill's manifest; JSON where the input is not text. May be repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_input)]
     pub(crate) input: Vec<InputArg>,
-    /// Where it would run: `jail`, `docker` or `local`, which is this machine itself; by default as configured.
+    /// The sandbox to check for: `jail`, `docker` or `local`, which is this machine itself; by default the configured
+    /// one.
     #[arg(long, value_name = "KIND")]
     pub(crate) sandbox: Option<String>,
-    /// Where it would work, instead of a new temporary folder.
+    /// The workspace to check, instead of a new temporary folder.
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
-    /// A variable that it would see; `NAME` alone passes on the one of this process. May be repeated.
+    /// A variable that tools would have; `NAME` alone passes on the value from this process. May be repeated.
     #[arg(long, value_name = "NAME[=VALUE]", value_parser = parse_variable)]
     pub(crate) env: Vec<Variable>,
-    /// How to print it.
+    /// The output format.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
 }

@@ -9,7 +9,7 @@ use conjure::config::parse_network;
 use conjure::hosted::HostedSkill;
 use conjure::sandbox::NetworkPolicy;
 
-/// A value of `--input`, as it was written.
+/// A value of `--input` as written.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct InputArg {
     pub(crate) name: String,
@@ -41,7 +41,7 @@ pub(crate) fn parse_input(text: &str) -> Result<InputArg, String> {
     Ok(InputArg { name: name.to_owned(), text })
 }
 
-/// More than any input holds.
+/// The maximum size of an input.
 const MAX_INPUT_BYTES: u64 = 1024 * 1024;
 
 fn from_standard_input() -> Result<String, String> {
@@ -52,7 +52,7 @@ fn from_standard_input() -> Result<String, String> {
     read_input(io::stdin(), "standard input")
 }
 
-/// All of it, without the line end that editors and `echo` put after it.
+/// Reads everything, without the line end that editors and `echo` add.
 fn read_input(source: impl Read, name: &str) -> Result<String, String> {
     let mut bytes = Vec::new();
     let read = source.take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes);
@@ -68,7 +68,7 @@ fn read_input(source: impl Read, name: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// A file or a URL that a session is given, and its name.
+/// A file or a URL for a session, and its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Attachment {
     pub(crate) name: String,
@@ -76,7 +76,7 @@ pub(crate) struct Attachment {
 }
 
 impl Attachment {
-    /// Whether it is a URL, and no path.
+    /// Whether it is a URL.
     pub(crate) fn is_url(&self) -> bool {
         is_url(&self.location)
     }
@@ -131,11 +131,11 @@ pub(crate) fn parse_attachment(text: &str) -> Result<Attachment, String> {
     }
 }
 
-/// A variable of `--env`: with its value, or by name.
+/// A variable of `--env`, with its value or by name only.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Variable {
     pub(crate) name: String,
-    /// `None`: the one of this process.
+    /// `None`: the value from this process.
     pub(crate) value: Option<String>,
 }
 

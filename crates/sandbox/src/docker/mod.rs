@@ -8,6 +8,7 @@ mod container_engine;
 mod container_handle;
 mod container_plan;
 mod container_spec;
+mod container_start;
 mod container_tracker;
 mod container_user;
 mod drop_budget;

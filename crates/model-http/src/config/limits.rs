@@ -1,0 +1,39 @@
+//! The timeouts and size limits of a call.
+
+use std::time::Duration;
+
+/// The timeouts of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For connecting: 10 s by default.
+    pub connect: Duration,
+    /// Between two chunks of a streamed response, the first included: 120 s by default. Services ping far more often.
+    pub idle: Duration,
+    /// For the whole call, waits and retries included: 10 min by default.
+    pub total: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            idle: Duration::from_secs(120),
+            total: Duration::from_secs(600),
+        }
+    }
+}
+
+/// The size limits of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResponseLimits {
+    /// One event of a stream, in bytes: 8 MiB by default.
+    pub event: usize,
+    /// A whole response, in bytes: 32 MiB by default.
+    pub total: usize,
+}
+
+impl Default for ResponseLimits {
+    fn default() -> Self {
+        Self { event: 8 << 20, total: 32 << 20 }
+    }
+}
