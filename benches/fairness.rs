@@ -217,7 +217,9 @@ impl Flood {
     async fn kill(self: Arc<Self>, sandboxes: PathBuf, over: CancellationToken) -> Result<()> {
         while !over.is_cancelled() {
             tokio::time::sleep(Duration::from_millis(250)).await;
-            let place = |session: &SessionId| sandboxes.join(format!("workspaces/{}/workspace", session.stored_name()));
+            let place = |session: &SessionId| {
+                sandboxes.join(format!("workspaces/{}/workspace", session.stored_name()))
+            };
             let paths: Vec<String> =
                 self.crashing().iter().map(|session| place(session).display().to_string()).collect();
             let killed = tokio::task::spawn_blocking(move || kill_those_with(&paths)).await?;

@@ -108,7 +108,7 @@ async fn measure(place: &Path) -> Result<()> {
 /// One event at this place.
 fn append(seq: u64, rows: Rows) -> AppendBatch {
     let batch = AppendBatch::new(vec![NewEvent::new("tool_finished", 1, vec![b'x'; BODY])]);
-    let status = if seq % TURN == 0 { RowStatus::Idle } else { RowStatus::Running };
+    let status = if seq.is_multiple_of(TURN) { RowStatus::Idle } else { RowStatus::Running };
     match rows {
         Rows::Stored => batch.with_row(SessionRow { status, version: 1, body: vec![b'r'; ROW] }),
         Rows::None => batch,

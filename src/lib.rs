@@ -163,8 +163,9 @@ pub mod sandbox {
         ArtifactDir, Boundary, CallOptions, Cgroups, Command, CommandEnd, CommandOutcome, CommandOutput,
         Connector, ContentDir, ContentItem, ContentStream, CopyOutReport, DataDir, DiskLimit,
         ExecutionContext, Executor, HostAccess, Input, Isolation, ItemContent, Jail, Layout, LineRange,
-        Listing, Local, MissingController, NetworkPolicy, OwnedWorkspace, Process, ProcessCall, ProcessLimits,
-        ReachedLimits, RunEvent, Sandbox, SandboxError, SandboxErrorKind, SharedFolder, SkippedFile, View, WriteResult,
+        Listing, Local, MissingController, NetworkPolicy, OwnedWorkspace, Process, ProcessCall,
+        ProcessLimits, ReachedLimits, RunEvent, Sandbox, SandboxError, SandboxErrorKind, SharedFolder,
+        SkippedFile, View, WriteResult,
     };
     pub use conjure_store::{FileMode, Store, Tree, TreeOptions};
 }

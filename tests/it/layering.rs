@@ -22,10 +22,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 21] = [
     ("conjure-gemini", &["conjure-base", "conjure-conversation", "conjure-model-http"]),
     ("conjure-openai", &["conjure-base", "conjure-conversation", "conjure-model-http"]),
     ("conjure-prompt", &["conjure-base", "conjure-skill", "conjure-conversation"]),
-    (
-        "conjure-sandbox",
-        &["conjure-base", "conjure-egress", "conjure-fs", "conjure-guest", "conjure-store"],
-    ),
+    ("conjure-sandbox", &["conjure-base", "conjure-egress", "conjure-fs", "conjure-guest", "conjure-store"]),
     // The conversation records artifacts, and the artifact crate resolves them: they share one type.
     (
         "conjure-artifact",

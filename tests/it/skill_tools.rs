@@ -435,7 +435,10 @@ async fn ask_once(session: &Session, words: &str) -> Option<String> {
                     ..
                 } => {
                     was_asked = true;
-                    session.decide_event(&event_ids[0], Decision::Deny { reason: "no".to_owned() }).await.unwrap();
+                    session
+                        .decide_event(&event_ids[0], Decision::Deny { reason: "no".to_owned() })
+                        .await
+                        .unwrap();
                 }
                 SessionEventKind::AgentMessage { content } => said = Message::assistant(content).text(),
                 _ => {}

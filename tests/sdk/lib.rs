@@ -1,1 +1,1 @@
-//! The official SDK as a client of `conjure serve`: the tests are in `main.rs`.
+//! The official SDK as a client of `conjure serve`: the tests are in `sdk.rs`.

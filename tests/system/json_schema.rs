@@ -1,7 +1,5 @@
 //! Compares the schemas of manifests with a complete JSON Schema validator, on generated schemas and values.
 
-#![expect(clippy::unwrap_used, reason = "these are tests, which fail by panic")]
-
 use std::cell::Cell;
 
 use conjure_skill::{Disclosure, Manifest, ValueType};

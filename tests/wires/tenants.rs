@@ -82,7 +82,7 @@ async fn a_slow_listener_misses_nothing_that_is_recorded(wire: TestWire) {
     let mut slow = session.subscribe(0).await.unwrap();
     ask(&session, "Go").await;
     let told = runtime.events(&tenant("acme"), session.id(), 0).await.unwrap();
-    let told: Vec<String> = told.into_iter().map(|event| event.id).collect();
+    let told: Vec<_> = told.into_iter().map(|event| event.id).collect();
     let (mut heard, mut previews, mut has_lagged) = (Vec::new(), 0, false);
     while heard.len() < told.len() {
         match slow.next().await.unwrap() {

@@ -28,6 +28,7 @@ const PAGE: PageLimit = PageLimit { events: 64, bytes: 1 << 20 };
 /// An update of a subscription.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
+#[expect(clippy::large_enum_variant, reason = "nearly all updates are events")]
 pub enum Update {
     /// A recorded event. One record can become several events with the same `seq`. A reader that has all of them can
     /// resume with `Session::subscribe(seq + 1)`.
@@ -256,6 +257,7 @@ impl fmt::Debug for Subscription {
 /// What a turn tells.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
+#[expect(clippy::large_enum_variant, reason = "nearly all of them are updates")]
 pub enum TurnEvent {
     /// As of a subscription; from the turn's start on.
     Update(Update),

@@ -208,7 +208,7 @@ async fn calls_of_one_answer_run_in_their_order() {
         .map(|number| {
             let input =
                 json!({"command": format!("n=$((n * 2 + {number})); sleep 0.0$((8 - {number})); echo $n")});
-            ToolCall::new(&format!("toolu_{number}"), "bash", &input)
+            ToolCall::new(format!("toolu_{number}"), "bash", &input)
         })
         .collect();
     let results = execute_tool_calls(&bed.toolbox, &calls, CallContext::default()).await;

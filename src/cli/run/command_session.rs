@@ -221,7 +221,9 @@ impl CommandSession {
                     TurnEnd::AwaitingApproval(call) => {
                         RunResult::failed(undecided_error(&self.host, self.session.id(), call))
                     }
-                    TurnEnd::Stopped(_) | TurnEnd::AwaitingResult(_) => RunResult::from_turn_end(&end, text, summary.model_calls(), cause),
+                    TurnEnd::Stopped(_) | TurnEnd::AwaitingResult(_) => {
+                        RunResult::from_turn_end(&end, text, summary.model_calls(), cause)
+                    }
                 })
             }
             FollowOutcome::Failed(failure) => Some(RunResult::failed(failure)),
@@ -310,7 +312,11 @@ impl CommandSession {
         }
         if !is_abandoned {
             report_outputs(&mut host, session.id(), (&workspace, owner), &before, terminal).await;
-            output_report::print_hosted(&hosted.new_files(&made), out.as_ref().map(|out| &*out.folder.path), terminal);
+            output_report::print_hosted(
+                &hosted.new_files(&made),
+                out.as_ref().map(|out| &*out.folder.path),
+                terminal,
+            );
             output_report::print_expected(&expected, terminal);
         }
         if host.persistence == Persistence::Persistent {

@@ -85,11 +85,7 @@ impl TurnFollower<'_> {
         let mut subscription: Option<Subscription> = None;
         let mut interrupting: Option<BoxFuture<'static, Result<(), SessionError>>> = None;
         loop {
-            if subscription.is_some()
-                && asking.is_none()
-                && !awaits_news
-                && self.cause.is_none()
-            {
+            if subscription.is_some() && asking.is_none() && !awaits_news && self.cause.is_none() {
                 asking = match (self.summary.pending_calls().first(), self.approver) {
                     (Some(call), Some(approver)) => {
                         Some(self.ask(Arc::clone(approver), call.clone()).boxed())

@@ -31,9 +31,9 @@ pub(crate) use model_change::{ModelChange, RecordedModel};
 #[cfg(feature = "model-http")]
 pub(crate) use model_source::connect_error;
 pub(crate) use model_source::{ModelArgs, SCRIPT, SelectedModel, script_from_notes, select_model};
-pub(crate) use open_session::{SessionFiles, merge_args, open_session, registration_source};
 #[cfg(feature = "serve")]
 pub(crate) use open_session::executor_of;
+pub(crate) use open_session::{SessionFiles, merge_args, open_session, registration_source};
 pub(crate) use outputs::{
     OutputTarget, hosted_file_ids, hosted_line, human_size, list_outputs, open_out_folder, sort_by_events,
     split_newest,

@@ -45,9 +45,7 @@ async fn run(
     let config =
         with_data_dir(&args.data_args, config)?.with(Settings { executor, ..Settings::default() })?;
     let mut serve = config.serve().clone();
-    let mut options = RuntimeOptions::from(config)
-        .for_user(environment)
-        .resume_unfinished();
+    let mut options = RuntimeOptions::from(config).for_user(environment).resume_unfinished();
     if let Some(script) = &args.script {
         let model = ScriptedModel::from_file(script).map_err(|error| {
             CliError::usage(error.to_string())

@@ -69,7 +69,8 @@ impl History {
                 self.calls.clear();
             }
             (
-                Kind::AgentToolUse { call_id, name, input, .. } | Kind::AgentCustomToolUse { call_id, name, input },
+                Kind::AgentToolUse { call_id, name, input, .. }
+                | Kind::AgentCustomToolUse { call_id, name, input },
                 Some(turn),
             ) => {
                 turn.tool_calls += 1;

@@ -362,8 +362,7 @@ async fn whoever_listens_may_be_dropped(fixture: Fixture) {
         // What it produced is told behind the turn's end.
         let is_of_turn =
             |event: &&SessionEvent| !matches!(event.kind, SessionEventKind::SessionFilesProduced { .. });
-        let told_of_turn: Vec<_> =
-            told.iter().filter(is_of_turn).map(|event| event.id.clone()).collect();
+        let told_of_turn: Vec<_> = told.iter().filter(is_of_turn).map(|event| event.id.clone()).collect();
         let told: Vec<_> = told.into_iter().map(|event| event.id).collect();
         assert!(told.len() > 8, "{told:?}");
         assert_eq!((&heard, &of_turn), (&told, &told_of_turn), "{number}");

@@ -45,7 +45,8 @@ async fn an_approval_waits_over_a_restart() {
     // What follows is told to whoever listens: the queued turn comes after it.
     turn = again.send("and now?").await.unwrap();
     assert_eq!(follow(&mut turn).await.1, "heard: and now?");
-    let note = fixture.data().join(format!("tenants/acme/workspaces/{}/workspace/note", session.id().stored_name()));
+    let note =
+        fixture.data().join(format!("tenants/acme/workspaces/{}/workspace/note", session.id().stored_name()));
     assert_eq!(std::fs::read_to_string(note).unwrap(), "done\n");
     runtime.shutdown(soon()).await.unwrap();
 }

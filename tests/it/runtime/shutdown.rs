@@ -66,7 +66,8 @@ impl Plan {
     }
 
     fn effects(&self, key: &SessionKey) -> String {
-        let workspace = format!("data/tenants/{}/workspaces/{}/workspace", key.tenant, key.session.stored_name());
+        let workspace =
+            format!("data/tenants/{}/workspaces/{}/workspace", key.tenant, key.session.stored_name());
         std::fs::read_to_string(self.folder.join(workspace).join("effects")).unwrap_or_default()
     }
 }

@@ -182,7 +182,8 @@ async fn pauses_are_resumed_unchanged_as_often_as_they_may_be() {
 }
 
 fn effects(fixture: &Fixture, session: &Session) -> usize {
-    let workspace = fixture.data().join(format!("tenants/acme/workspaces/{}/workspace", session.id().stored_name()));
+    let workspace =
+        fixture.data().join(format!("tenants/acme/workspaces/{}/workspace", session.id().stored_name()));
     std::fs::read_to_string(workspace.join("effects")).unwrap_or_default().lines().count()
 }
 

@@ -3,6 +3,7 @@
 //! Calls end as what they are, sessions in jails and what is told of all of them go on, workspaces are there, each request of the
 //! model's is valid, and nothing is left, neither by the engine alone nor by a host that was killed with it.
 
+use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -144,9 +145,8 @@ async fn heard_everything(session: &Session) {
         }
     }
     let count = heard.len();
-    heard.sort_unstable();
-    heard.dedup();
-    assert!(count > 0 && heard.len() == count, "{heard:?}");
+    let distinct: HashSet<_> = heard.iter().collect();
+    assert!(count > 0 && distinct.len() == count, "{heard:?}");
 }
 
 #[tokio::test]

@@ -63,7 +63,11 @@ impl<'r> AgentParts<'r> {
         let skills = Skills::new(&*self.state.records, self.tenant);
         let version = skill.version.as_deref().unwrap_or("latest");
         let version = skills.version(skill.skill_id.parse()?, version).await?;
-        Ok(AgentSkill { skill_id: skill.skill_id, r#type: SkillKind::Custom, version: version.id.to_string() })
+        Ok(AgentSkill {
+            skill_id: skill.skill_id,
+            r#type: SkillKind::Custom,
+            version: version.id.to_string(),
+        })
     }
 
     /// The tools, without those that this server cannot run: they are off, and a client that asks for one by name is told.

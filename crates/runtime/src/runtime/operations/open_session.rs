@@ -95,7 +95,6 @@ impl Runtime {
             client_tools: spec.client_tools,
             title: spec.title,
             metadata: spec.metadata,
-            ..SessionProfile::default()
         };
         factory.check_tenant(&key.tenant).await?;
         factory.check_disk(&key.tenant).await?;

@@ -204,10 +204,8 @@ impl SessionReader {
             for recorded in page.iter().filter(ends_wait) {
                 let event = read(key, recorded)?;
                 match event.kind {
-                    EventKind::TurnStarted { queued: Some(id), .. } => {
-                        if waiting.remove(&id).is_some() {
-                            taken.insert(id, event.at);
-                        }
+                    EventKind::TurnStarted { queued: Some(id), .. } if waiting.remove(&id).is_some() => {
+                        taken.insert(id, event.at);
                     }
                     EventKind::Unqueued { id } => {
                         waiting.remove(&id);

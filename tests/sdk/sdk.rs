@@ -3,6 +3,8 @@
 //! Each test starts the built command with a scripted model, and runs a program of Python against it under the SDK's strict validation: an
 //! answer that is not exactly of the API's types fails.
 
+#![expect(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panic")]
+
 mod killed;
 mod readme;
 mod server;
