@@ -91,6 +91,11 @@ async fn models_are_listed_and_found_by_names_of_the_vendor() {
 }
 
 #[tokio::test]
+async fn the_openapi_document_says_what_the_sdk_expects_and_the_server_does() {
+    check("echo", "openapi.py").await;
+}
+
+#[tokio::test]
 async fn files_are_uploaded_listed_and_downloaded() {
     check("echo", "files.py").await;
 }

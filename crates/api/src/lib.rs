@@ -19,6 +19,7 @@ mod input;
 mod metadata;
 mod model;
 mod model_config;
+mod openapi;
 mod page;
 mod query;
 mod request_error;
@@ -49,6 +50,7 @@ pub use input::Patch;
 pub use metadata::{Metadata, MetadataPatch, patch_metadata};
 pub use model::{Lifecycle, ModelInfo};
 pub use model_config::{Effort, ModelConfig, Speed};
+pub use openapi::OPENAPI;
 pub use page::{Cursor, FilePage, IdPage, Order, Page, TwoWayPage};
 pub use query::{
     AgentListQuery, ById, EnvironmentListQuery, EventListQuery, EventStreamQuery, FileListQuery,

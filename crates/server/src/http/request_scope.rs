@@ -15,8 +15,8 @@ use crate::http::error::ApiError;
 use crate::http::origin::check_loopback;
 use crate::state::ServerState;
 
-/// The paths that anybody may ask: probes of the machine that runs the server.
-const OPEN_PATHS: [&str; 2] = ["/healthz", "/readyz"];
+/// The paths that anybody may ask: probes of the machine that runs the server, and the description of the API.
+const OPEN_PATHS: [&str; 3] = ["/healthz", "/readyz", "/openapi.json"];
 
 /// Answers a request within its scope.
 pub(crate) async fn request_scope(

@@ -5,6 +5,7 @@ mod environments;
 mod event_stream;
 mod files;
 mod models;
+mod openapi;
 mod probes;
 mod route;
 mod session_events;

@@ -5,7 +5,7 @@ use axum::http::Method;
 use crate::access::Scope;
 use crate::routes::route::Route;
 use crate::routes::{
-    agents, environments, event_stream, files, models, probes, session_events, sessions, skills,
+    agents, environments, event_stream, files, models, openapi, probes, session_events, sessions, skills,
 };
 
 /// What a test or a page reads of a route.
@@ -24,6 +24,7 @@ pub struct RouteInfo {
 pub(crate) fn all() -> Vec<Route> {
     [
         probes::routes(),
+        openapi::routes(),
         agents::routes(),
         environments::routes(),
         models::routes(),
@@ -43,4 +44,40 @@ pub(crate) fn all() -> Vec<Route> {
 pub fn route_table() -> Vec<RouteInfo> {
     let infos = all().into_iter();
     infos.map(|Route { method, path, scope, .. }| RouteInfo { method, path, scope }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn the_document_has_these_routes_and_no_other() {
+        let document: Value = serde_json::from_str(conjure_api::OPENAPI).unwrap();
+        let paths = document["paths"].as_object().unwrap().iter();
+        let documented: BTreeSet<(String, String)> = paths
+            .flat_map(|(path, methods)| {
+                methods.as_object().unwrap().keys().map(|method| (path.clone(), method.to_uppercase()))
+            })
+            .collect();
+        let routed: BTreeSet<(String, String)> = route_table()
+            .into_iter()
+            .map(|route| (route.path.to_owned(), route.method.to_string()))
+            .collect();
+        assert_eq!(documented, routed);
+        for route in route_table() {
+            let operation = &document["paths"][route.path][route.method.as_str().to_lowercase()];
+            assert_eq!(operation["security"].is_null(), route.scope.is_some(), "{route:?}: `security`");
+            let parts = route.path.matches('{').count();
+            let parameters = operation["parameters"].as_array().map_or(&[][..], Vec::as_slice);
+            let named = parameters.iter().filter(|parameter| {
+                let reference = parameter["$ref"].as_str().unwrap();
+                document.pointer(&reference[1..]).expect(reference)["in"] == "path"
+            });
+            assert_eq!(named.count(), parts, "{route:?}: the parts of the path");
+        }
+    }
 }
