@@ -89,8 +89,10 @@ pub mod journal {
     #[cfg(feature = "sqlite")]
     pub use conjure_journal::SqliteOptions;
     pub use conjure_journal::{
-        Direction, JournalError, JournalErrorKind, LeaseOwner, ListCursor, RowStatus, SessionKey,
-        SessionQuery,
+        Direction, IndexName, IndexValue, Indexes, JournalError, JournalErrorKind, LeaseOwner, ListCursor,
+        NewRecord, Record, RecordContent, RecordCursor, RecordError, RecordErrorKind, RecordFuture,
+        RecordKey, RecordKind, RecordOrder, RecordPage, RecordQuery, RecordScope, RecordWrite, Records,
+        RowStatus, SessionKey, SessionQuery,
     };
 }
 
@@ -120,15 +122,6 @@ pub mod prompt {
         discovery_instructions, parse_tool_use, skill_tool_definitions,
     };
     pub use conjure_runtime::{build_system_prompt, system_prompt, tool_definitions};
-}
-
-/// Records of an embedder beside its sessions: rows with a version, a unique name and indexes.
-pub mod records {
-    pub use conjure_journal::{
-        Direction, IndexName, IndexValue, Indexes, NewRecord, Record, RecordContent, RecordCursor,
-        RecordError, RecordErrorKind, RecordFuture, RecordKey, RecordKind, RecordOrder, RecordPage,
-        RecordQuery, RecordScope, RecordWrite, Records,
-    };
 }
 
 /// The runtime of many sessions: options, admission, skills by tenant, maintenance, health.

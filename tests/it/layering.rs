@@ -132,13 +132,15 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 21] = [
 ];
 
 /// External crates, and the workspace crates that may use them.
-const EXTERNAL_CRATES: [(&str, &[&str]); 31] = [
+const EXTERNAL_CRATES: [(&str, &[&str]); 33] = [
     ("axum", &["conjure-server"]),
     ("bollard", &["conjure-sandbox"]),
     ("caseless", &["conjure-skill"]),
     ("clap", &["conjure"]),
     ("dashmap", &["conjure-actors"]),
     ("flate2", &["conjure-skill"]),
+    ("globset", &["conjure-toolbox"]),
+    ("regex", &["conjure-toolbox"]),
     ("toml", &["conjure", "conjure-runtime"]),
     ("tracing-subscriber", &["conjure"]),
     ("getrandom", &["conjure-base"]),

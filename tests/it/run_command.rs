@@ -86,6 +86,7 @@ fn every_script_of_the_fixtures_plays() {
         ("sales-report", Some("data/sales.csv")),
         ("sales-report-attached", Some("data/sales.csv")),
         ("sales-report-view", Some("data/sales.csv")),
+        ("serve-quickstart", None),
         ("test-skill", None),
     ] {
         let mut run = Conjure::new(["run", "--skills", "fixtures/skills", "--sandbox", "local", "--script"])
@@ -104,7 +105,7 @@ fn every_script_of_the_fixtures_plays() {
     let played = scripts.filter(|entry| {
         entry.as_ref().unwrap().path().extension().is_some_and(|extension| extension == "yaml")
     });
-    assert_eq!(played.count(), 6, "a new script must be played here");
+    assert_eq!(played.count(), 7, "a new script must be played here");
 }
 
 #[test]
@@ -249,7 +250,7 @@ fn events_are_lines_of_json_with_places_in_order() {
     let mut ids: Vec<&str> = Vec::new();
     let mut last = 0;
     for event in &events {
-        assert_eq!(event["schema"], 1);
+        assert_eq!(event["schema"], 2);
         assert_eq!(event["session_id"], session);
         assert!(event["created_at"].as_str().unwrap().ends_with('Z'));
         let seq = event["seq"].as_u64().unwrap();

@@ -26,7 +26,7 @@ fn source(text: &'static str) -> RegistrationSource {
 }
 
 fn folder(fixture: &Fixture, id: SessionId) -> PathBuf {
-    fixture.data().join("tenants/acme/artifacts").join(id.to_string())
+    fixture.data().join("tenants/acme/artifacts").join(id.stored_name())
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {

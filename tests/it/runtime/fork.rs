@@ -335,7 +335,7 @@ async fn original(fixture: &Fixture) -> SessionId {
 
 /// A file in the workspace of a session.
 fn note(fixture: &Fixture, id: SessionId) -> PathBuf {
-    fixture.data().join("tenants/acme/workspaces").join(id.to_string()).join("workspace/note")
+    fixture.data().join("tenants/acme/workspaces").join(id.stored_name()).join("workspace/note")
 }
 
 /// The workspace is copied, and nothing is recorded.

@@ -188,17 +188,18 @@ async fn who_reads_slowly_misses_nothing(fixture: Fixture) {
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// The sequence numbers of what is recorded until this one, and how often the reader lagged.
+/// The places of the events up to the last one, each event once, and how often previews were missed.
 async fn read_until(listening: &mut conjure::session::Subscription, last: u64) -> (Vec<u64>, usize) {
-    let (mut seqs, mut lagged) = (Vec::new(), 0);
-    while listening.next_seq() <= last || seqs.last() != Some(&last) {
+    let (mut events, mut lagged) = (Vec::<conjure::SessionEvent>::new(), 0);
+    while listening.next_seq() <= last || events.last().is_none_or(|event| event.seq != last) {
         match listening.next().await.unwrap() {
-            Update::Recorded(event) => seqs.push(event.seq),
+            Update::Recorded(event) => events.push(event),
             Update::Lagged => lagged += 1,
             _ => {}
         }
     }
-    (seqs, lagged)
+    let events = conjure::session::merge_events(events);
+    (events.into_iter().map(|event| event.seq).collect(), lagged)
 }
 
 #[cfg(not(engines))]

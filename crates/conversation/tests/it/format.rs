@@ -343,6 +343,7 @@ fn results_from_outside_and_changed_settings_load_and_are_still_written_so() {
         base_prompt: Some("Be brief.".to_owned()),
         client_tools: Some(vec![tool]),
     };
+    let asked = answer(["a", "b", "c"].map(|id| tool_use("ask_weather", id)).into(), StopReason::ToolUse);
     let provided = ToolResult::text_result(&id("a"), "rain");
     let late = ToolResult::error(&id("b"), "nobody provided the result of this call in time");
     let kinds = vec![
@@ -357,12 +358,17 @@ fn results_from_outside_and_changed_settings_load_and_are_still_written_so() {
             queued: None,
             queued_at: Some(state_time()),
         },
+        EventKind::ModelAnswered { turn: TurnId::FIRST, call: 1, response: Box::new(asked) },
         EventKind::ResultRequested { call: id("a"), from: ResultFrom::Client, deadline: None },
         EventKind::ResultRequested { call: id("b"), from: ResultFrom::Worker, deadline },
         EventKind::ResultRequested { call: id("c"), from: ResultFrom::Input, deadline: None },
         EventKind::ActionRequired { calls: vec![id("a"), id("b"), id("c")] },
         EventKind::ResultProvided { result: provided, from: ResultFrom::Client },
         EventKind::ToolFinished { result: late, outcome: CallOutcome::Expired },
+        EventKind::ResultProvided {
+            result: ToolResult::text_result(&id("c"), "yes"),
+            from: ResultFrom::Worker,
+        },
     ];
     let expected: Vec<Event> = kinds.into_iter().map(|kind| Event { at: state_time(), kind }).collect();
     check_golden(include_str!("../golden/events-v1-actions.jsonl"), &expected);

@@ -86,11 +86,11 @@ impl<'r> SessionStore<'r> {
     pub(crate) async fn list(&self, query: &SessionListQuery) -> Result<TwoWayPage<StoredSession>, ApiError> {
         let list = list_name(query);
         let place = query.page.page.as_deref().map(|page| Cursor::position(page, &list)).transpose()?;
-        let place = place.as_deref().map(Place::read).transpose()?;
+        let place = place.as_deref().map(PageStart::read).transpose()?;
         let (is_backwards, after) = match place {
             None => (false, None),
-            Some(Place::After(cursor)) => (false, Some(cursor)),
-            Some(Place::Before(cursor)) => (true, Some(cursor)),
+            Some(PageStart::After(cursor)) => (false, Some(cursor)),
+            Some(PageStart::Before(cursor)) => (true, Some(cursor)),
         };
         let forwards = self.query(query, query.order);
         let backwards = self.query(query, reversed(query.order));
@@ -134,7 +134,7 @@ impl<'r> SessionStore<'r> {
 }
 
 /// Where a page begins, and in which direction it is read.
-enum Place {
+enum PageStart {
     After(RecordCursor),
     Before(RecordCursor),
 }
@@ -142,7 +142,7 @@ enum Place {
 const AFTER: &str = "after";
 const BEFORE: &str = "before";
 
-impl Place {
+impl PageStart {
     fn read(text: &str) -> Result<Self, ApiError> {
         let wrong =
             || ApiError::invalid("page: the value is not a cursor; give `next_page` or `prev_page` as it is");
