@@ -165,13 +165,14 @@ async fn a_call_that_fails_is_free_until_its_answer_has_begun() {
 #[tokio::test]
 async fn sessions_see_what_each_others_interrupted_calls_have_spent() {
     let host = Host::new();
-    let policy = TenantPolicy::new().budget(budget().tokens(Period::Total, BROKEN_OFF));
+    let policy =
+        TenantPolicy::new().budget(budget().tokens(Period::Total, BROKEN_OFF).with_reserved_output(3_000));
     let (runtime, _) = start(&host, policy).await;
     let session = runtime.open(spec("acme")).await.unwrap();
     let other = runtime.open(spec("acme")).await.unwrap();
     let mut turn = session.send("go on").await.unwrap();
     begun(&mut turn).await;
-    // It waits for what the first has reserved to come back.
+    // Both do not fit at once, so it waits for what the first has reserved to come back.
     let mut waiting = other.send("me, too").await.unwrap();
     session.interrupt().await.unwrap();
     assert_eq!(follow(&mut turn).await.0, TurnStop::Interrupted);
