@@ -163,7 +163,7 @@ fn every_fixture_is_a_script_named_as_its_file_and_writes_no_figure() {
             names.push(script.name().map(str::to_owned));
         }
     }
-    assert_eq!(names.len(), 6, "{names:?}");
+    assert_eq!(names.len(), 7, "{names:?}");
     for name in ["sales-report.yaml", "sales-report-attached.yaml", "sales-report-view.yaml"] {
         let text = fs::read_to_string(script(name)).unwrap();
         for region in data("sales.csv").lines().skip(1).filter_map(|line| line.split(',').nth(1)) {
