@@ -32,7 +32,7 @@ with tempfile.TemporaryDirectory() as folder:
     path.write_text("A note.")
     note = files.upload(file=path, expires_in_seconds=3600)
     assert (note.filename, note.mime_type) == ("note.txt", "text/plain")
-    assert (note.expires_at - note.created_at).total_seconds() in range(3599, 3602)
+    assert 3_599 <= (note.expires_at - note.created_at).total_seconds() <= 3_601
     files.download(note.id).write_to_file(path)
     assert path.read_text() == "A note."
 nameless = files.upload(file=("", b"\x89PNG\r\n\x1a\n0000"))
