@@ -46,7 +46,12 @@ pub(crate) struct Started {
 impl Started {
     /// Starts a server on a free port with this data folder, and with one of our scripts.
     pub(crate) async fn start(data: &Path, script: Option<&str>) -> Self {
-        let mut arguments = vec!["serve".to_owned(), "--listen".to_owned(), "127.0.0.1:0".to_owned()];
+        Self::start_at("127.0.0.1:0", data, script).await
+    }
+
+    /// The same at this address.
+    pub(crate) async fn start_at(address: &str, data: &Path, script: Option<&str>) -> Self {
+        let mut arguments = vec!["serve".to_owned(), "--listen".to_owned(), address.to_owned()];
         arguments.extend(["--sandbox".to_owned(), "local".to_owned(), "--data".to_owned()]);
         arguments.push(data.display().to_string());
         if let Some(script) = script {
@@ -57,13 +62,23 @@ impl Started {
     }
 
     /// Starts the command with these arguments. It is told of no settings of the machine.
-    #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
     pub(crate) async fn of_command(arguments: Vec<String>, home: &Path) -> Self {
+        Self::of_command_with(arguments, home, &[]).await
+    }
+
+    /// The same with more variables of the environment.
+    #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
+    pub(crate) async fn of_command_with(
+        arguments: Vec<String>,
+        home: &Path,
+        environment: &[(&str, &str)],
+    ) -> Self {
         let mut child = Command::new(program())
             .args(arguments)
             .current_dir(folder().join("../.."))
             .env("HOME", home)
             .env_remove("ANTHROPIC_API_KEY")
+            .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()

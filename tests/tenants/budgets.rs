@@ -4,8 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure::conversation::{Limit, TurnStop};
+use conjure::model::{ModelErrorKind, ModelEvent};
+use conjure::session::TurnId;
 use conjure::tenant::{CostLimit, Period, Price, Quota};
-use conjure::{Request, RuntimeOptions, SessionError, Settings, TenantPolicy, model_fn};
+use conjure::{
+    Block, Message, Model as _, Request, RuntimeOptions, SessionError, Settings, TenantPolicy, model_fn,
+};
+use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use tokio::sync::Barrier;
 
@@ -96,7 +101,7 @@ async fn a_queued_message_waits_over_a_restart_until_there_is_more() {
         if let conjure::Update::Recorded(event) = update
             && let conjure::SessionEventKind::AgentMessage { content } = event.kind
         {
-            assert_eq!(conjure::Message::assistant(content).text(), "heard: queued");
+            assert_eq!(Message::assistant(content).text(), "heard: queued");
             break;
         }
     }
@@ -241,5 +246,35 @@ async fn a_tenant_that_floods_hinders_nobody() {
     assert!(turns > 0);
     // A call that began while its input fitted may end beyond the budget. Two run at once, and three more wait behind them.
     assert!(spent(&runtime, "flood").await <= 20 * ANSWER + 1 + 5 * ANSWER);
+    runtime.shutdown(soon()).await.unwrap();
+}
+
+/// Nothing records such calls: each is charged when its response arrives.
+#[tokio::test]
+async fn calls_without_a_session_are_paid_by_the_budget_too() {
+    let host = Host::new();
+    let runtime = host.start(host.options().tenant(tenant("acme"), room_for(2))).await;
+    let model = runtime.model(&tenant("acme"), "echo", 100).unwrap();
+    let call = || {
+        let request = Request {
+            turn: TurnId::FIRST,
+            call: 1,
+            instructions: Vec::new(),
+            tools: Arc::new([]),
+            messages: vec![Arc::new(Message::user(vec![Block::text("hello")]))],
+            container: None,
+            hosted: Arc::new([]),
+        };
+        model.stream(request).collect::<Vec<_>>()
+    };
+    for answers in 1..=2 {
+        let events = call().await;
+        assert!(matches!(events.last(), Some(Ok(ModelEvent::Finished(_)))), "{events:?}");
+        until(async || spent(&runtime, "acme").await == answers * ANSWER).await;
+    }
+    let events = call().await;
+    let Some(Err(error)) = events.last() else { panic!("{events:?}") };
+    assert_eq!(error.kind, ModelErrorKind::Exhausted(Limit::TenantTokens), "{error}");
+    assert_eq!(spent(&runtime, "acme").await, 2 * ANSWER);
     runtime.shutdown(soon()).await.unwrap();
 }

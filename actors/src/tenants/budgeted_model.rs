@@ -10,7 +10,7 @@ use conjure_conversation::{
 use futures_util::future::{Either, ready};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 
-use super::reservation::Reservation;
+use super::reservation::{ChargeTime, Reservation};
 use super::tenant_account::{ReserveError, TenantAccount};
 
 /// The estimated size of an image at most: 1,600 tokens of three bytes each.
@@ -20,25 +20,47 @@ const IMAGE: usize = 4_800;
 pub(crate) struct BudgetedModel {
     model: Arc<dyn Model>,
     account: Arc<TenantAccount>,
-    session: SessionId,
+    caller: Caller,
+}
+
+/// Who calls a model.
+#[derive(Debug, Clone, Copy)]
+enum Caller {
+    /// A session, which records the responses.
+    Session(SessionId),
+    /// Somebody without a session.
+    Unrecorded,
 }
 
 impl BudgetedModel {
+    /// The model of a session.
     pub(crate) fn new(model: Arc<dyn Model>, account: Arc<TenantAccount>, session: SessionId) -> Self {
-        Self { model, account, session }
+        Self { model, account, caller: Caller::Session(session) }
+    }
+
+    /// A model whose calls no session records. Each is charged when its response arrives.
+    pub(crate) fn unrecorded(model: Arc<dyn Model>, account: Arc<TenantAccount>) -> Self {
+        Self { model, account, caller: Caller::Unrecorded }
     }
 }
 
 impl Model for BudgetedModel {
     fn stream(&self, request: Request) -> ModelStream {
-        let (model, account, session) = (Arc::clone(&self.model), Arc::clone(&self.account), self.session);
+        let (model, account, caller) = (Arc::clone(&self.model), Arc::clone(&self.account), self.caller);
         let bytes = estimate_parts(&request.instructions, &request.tools, &request.messages, &[]);
-        let reserved = async move { Reservation::acquire(account, session, bytes).await };
+        let reserved = async move {
+            // A call that nothing records reserves under an id of its own.
+            let (session, charge_time) = match caller {
+                Caller::Session(session) => (session, ChargeTime::Recording),
+                Caller::Unrecorded => (SessionId::random().map_err(no_entropy)?, ChargeTime::Arrival),
+            };
+            Reservation::acquire(account, session, bytes, charge_time).await.map_err(ModelError::from)
+        };
         let answering = reserved.map(move |reserved| match reserved {
             Ok(mut reservation) => {
                 Either::Left(model.stream(request).inspect(move |event| reservation.observe(event)))
             }
-            Err(refused) => Either::Right(stream::once(ready(Err(refused.into())))),
+            Err(refused) => Either::Right(stream::once(ready(Err(refused)))),
         });
         answering.into_stream().flatten().boxed()
     }
@@ -58,6 +80,11 @@ impl Model for BudgetedModel {
     fn side_effects(&self, request: &Request) -> SideEffects {
         self.model.side_effects(request)
     }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is the argument of `map_err`")]
+fn no_entropy(error: std::io::Error) -> ModelError {
+    ModelError::new(ModelErrorKind::Overloaded, format!("the machine gives no entropy: {error}"))
 }
 
 impl From<ReserveError> for ModelError {

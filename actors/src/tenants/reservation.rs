@@ -9,6 +9,15 @@ use super::budget::Budget;
 use super::partial_usage::PartialUsage;
 use super::tenant_account::{ReserveError, TenantAccount};
 
+/// When a response is charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ChargeTime {
+    /// With the event that records it, in one transaction.
+    Recording,
+    /// When it arrives, since nothing records it.
+    Arrival,
+}
+
 /// The reservation of a model call. Dropping it releases the reservation, and charges what the call has used by then,
 /// unless its response arrived.
 pub(super) struct Reservation {
@@ -17,6 +26,7 @@ pub(super) struct Reservation {
     /// The estimated tokens of the request.
     input: u64,
     partial: PartialUsage,
+    charge_time: ChargeTime,
     /// Set when the response arrived. It is charged when it is recorded, or released with the session's event log.
     is_settled: bool,
 }
@@ -27,10 +37,11 @@ impl Reservation {
         account: Arc<TenantAccount>,
         session: SessionId,
         bytes: u64,
+        charge_time: ChargeTime,
     ) -> Result<Self, ReserveError> {
         account.reserve(session, bytes).await?;
         let input = Budget::tokens_sent(bytes);
-        Ok(Self { account, session, input, partial: PartialUsage::default(), is_settled: false })
+        Ok(Self { account, session, input, partial: PartialUsage::default(), charge_time, is_settled: false })
     }
 
     /// Processes an event of the call's stream.
@@ -38,7 +49,10 @@ impl Reservation {
         match event {
             Ok(ModelEvent::Finished(response)) => {
                 self.is_settled = true;
-                self.account.settle(self.session, &response.usage);
+                match self.charge_time {
+                    ChargeTime::Recording => self.account.settle(self.session, &response.usage),
+                    ChargeTime::Arrival => self.account.charge_arrived(self.session, &response.usage),
+                }
             }
             Ok(event) => self.partial.observe(event),
             Err(_) => self.partial.failed(),

@@ -257,6 +257,15 @@ impl TenantAccount {
         self.add_pending_charge(session, amount, charges_for(amount, at));
     }
 
+    /// Charges a response that arrived and that nothing records.
+    pub(super) fn charge_arrived(self: &Arc<Self>, session: SessionId, usage: &Usage) {
+        let state = self.lock();
+        let amount = state.limits.budget.amount(usage);
+        let at = state.budget.at(session).unwrap_or_else(|| self.clock.timestamp());
+        drop(state);
+        self.add_pending_charge(session, amount, charges_for(amount, at));
+    }
+
     /// Adds a charge that no event carries.
     pub(crate) fn add_pending_charge(
         self: &Arc<Self>,

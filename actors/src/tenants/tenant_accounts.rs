@@ -9,9 +9,11 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use conjure_base::{Clock, TenantId};
+use conjure_conversation::Model;
 use tokio::sync::OwnedMutexGuard;
 
 use super::account_registry::{AccountRegistry, AccountsState};
+use super::budgeted_model::BudgetedModel;
 use super::quota::{Quota, QuotaExceeded, TenantLimits, TenantStatus};
 use super::tenant_account::TenantAccount;
 use crate::journal::{JournalCallError, JournalHandle};
@@ -120,6 +122,12 @@ impl TenantAccounts {
                 account.release_if_settled();
             }
         }
+    }
+
+    /// The model for calls that no session of the tenant records. The tenant's budget pays for them, each when its response arrives.
+    #[must_use]
+    pub fn budgeted_model(&self, tenant: &TenantId, model: Arc<dyn Model>) -> Arc<dyn Model> {
+        Arc::new(BudgetedModel::unrecorded(model, self.account(tenant)))
     }
 
     /// Forgets a tenant without sessions, except its limits.

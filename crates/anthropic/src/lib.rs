@@ -18,6 +18,7 @@ mod options;
 
 mod client_state;
 mod messages;
+mod passthrough;
 
 mod container_gone;
 mod effects;
@@ -39,3 +40,4 @@ pub use conjure_model_http::{
 pub use message_accumulator::MessageAccumulator;
 pub use messages::{Client, Messages, ResponseEvent, ResponseEventStream};
 pub use options::ModelOptions;
+pub use passthrough::{PassthroughBody, PassthroughRequest, PassthroughResponse};

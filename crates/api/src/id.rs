@@ -90,6 +90,8 @@ ids! {
     FileId, "file_", "a file";
     /// Id of a skill that somebody uploaded.
     SkillId, "skill_", "a skill";
+    /// Id of a message of a model.
+    MessageId, "msg_", "a message";
     /// Id of one version of a skill.
     SkillVersionId, "skillver_", "a version of a skill";
     /// Id of a resource of a session.

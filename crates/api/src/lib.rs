@@ -16,6 +16,7 @@ mod event;
 mod file;
 mod id;
 mod input;
+mod message_create;
 mod metadata;
 mod model;
 mod model_config;
@@ -45,8 +46,11 @@ pub use event::{
     Preview, PreviewedEvent, SentEvents, StopDetails, StopReason,
 };
 pub use file::{FileMetadata, FileScope};
-pub use id::{AgentId, ApiIdError, EnvironmentId, FileId, RequestId, ResourceId, SkillId, SkillVersionId};
+pub use id::{
+    AgentId, ApiIdError, EnvironmentId, FileId, MessageId, RequestId, ResourceId, SkillId, SkillVersionId,
+};
 pub use input::Patch;
+pub use message_create::{MessageCreate, MessageHead, MessageInput, MessageRole, MessageTool};
 pub use metadata::{Metadata, MetadataPatch, patch_metadata};
 pub use model::{Lifecycle, ModelInfo};
 pub use model_config::{Effort, ModelConfig, Speed};

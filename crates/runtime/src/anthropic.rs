@@ -26,8 +26,8 @@
 pub use conjure_anthropic::hosted;
 pub use conjure_anthropic::{
     ApiProfile, ApiResponse, Caching, Client, Config, ConfigError, DEFAULT_BASE_URL, HttpConfigError,
-    Messages, ModelOptions, ModelPrices, PlaintextPolicy, Prices, ResponseEvent, ResponseEventStream,
-    ResponseLimits, Timeouts,
+    Messages, ModelOptions, ModelPrices, PassthroughBody, PassthroughRequest, PassthroughResponse,
+    PlaintextPolicy, Prices, ResponseEvent, ResponseEventStream, ResponseLimits, Timeouts,
 };
 pub use secrecy::SecretString;
 

@@ -35,6 +35,8 @@ pub use expected_outputs::{ExpectedOutput, OutputMatch};
 pub use models::{ConnectError, ConnectedModel, ModelClients};
 pub use models::{KeyVariable, ModelTarget, ModelTargetError};
 pub use prompt::{build_system_prompt, system_prompt, tool_definitions};
+#[cfg(feature = "anthropic")]
+pub use runtime::MessagesService;
 pub use runtime::{
     DeletionReport, DiskUsage, EventCursor, EventOrder, EventQuery, ExecutorFactory, FileUpload, InputError,
     RemainingFiles, RemainingSkills, RemoteSkillOutcome, ResumeReport, Runtime, RuntimeError, RuntimeOptions,

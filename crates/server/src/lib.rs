@@ -9,6 +9,7 @@
 mod access;
 mod events;
 mod http;
+mod messages;
 mod objects;
 mod options;
 mod routes;

@@ -69,6 +69,7 @@ answers = {
     "Budget": beta.BetaManagedAgentsBudgetLimit,
     "CacheCreation": beta.BetaManagedAgentsCacheCreationUsage,
     "CloudConfig": beta.BetaCloudConfig,
+    "AnswerText": anthropic.types.TextBlock,
     "CustomTool": beta.BetaManagedAgentsCustomTool,
     "Environment": beta.BetaEnvironment,
     "ExecutionIdentity": beta.BetaManagedAgentsServiceAccountExecutionIdentity,
@@ -77,6 +78,7 @@ answers = {
     "FileScope": beta.BetaFileScope,
     "LimitedNetwork": beta.BetaLimitedNetwork,
     "McpServer": beta.BetaManagedAgentsMCPServerURLDefinition,
+    "Message": anthropic.types.Message,
     "Model": beta.BetaModelInfo,
     "ModelConfig": beta.BetaManagedAgentsModelConfig,
     "ModelUsage": sessions.BetaManagedAgentsSpanModelUsage,
@@ -90,8 +92,10 @@ answers = {
     "Skill": beta.BetaSkill,
     "SkillVersion": skills.BetaSkillVersion,
     "TextBlock": sessions.BetaManagedAgentsTextBlock,
+    "ToolUseBlock": anthropic.types.ToolUseBlock,
     "Toolset": beta.BetaManagedAgentsAgentToolset20260401,
     "UnrestrictedNetwork": beta.BetaUnrestrictedNetwork,
+    "Usage": anthropic.types.Usage,
 }
 kinds = {}
 for model in members(sessions.BetaManagedAgentsStreamSessionEvents):
@@ -167,6 +171,10 @@ text = b"---\nname: greeter\ndescription: Greets people\n---\nSay hello.\n"
 skill = client.beta.skills.create(files=[("greeter/SKILL.md", text)])
 parts = {"agent_id": agent, "environment_id": environment, "id": made, "file_id": file, "skill_id": skill.id}
 parts |= {"version": skill.latest_version_id, "model_id": "any"}
+posted = {"model": "any", "max_tokens": 9, "messages": [{"role": "user", "content": "Hello"}]}
+post = urllib.request.Request(URL + "/v1/messages", json.dumps(posted).encode())
+found = problem(json.load(urllib.request.urlopen(post)), schemas["Message"], "/v1/messages")
+assert found is None, found
 answered = 0
 for path, methods in document["paths"].items():
     content = methods.get("get", {"responses": {"200": {"content": {}}}})["responses"]["200"]["content"]

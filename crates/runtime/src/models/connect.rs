@@ -394,6 +394,15 @@ impl ConnectedModel {
         }
     }
 
+    /// The client of the model itself, if its service speaks the Messages API.
+    #[cfg(feature = "anthropic")]
+    pub(crate) fn messages_client(&self) -> Option<&conjure_anthropic::Client> {
+        match self.clients.first() {
+            Some(ServiceClient::Messages(client)) => Some(client),
+            _ => None,
+        }
+    }
+
     /// The models that answered and have no known price, so that they count as free.
     #[must_use]
     pub fn models_without_price(&self) -> Vec<String> {

@@ -33,6 +33,8 @@ mod remote_cleanup;
 
 pub use error::{RuntimeError, UnknownSkill};
 pub use handle::Runtime;
+#[cfg(feature = "anthropic")]
+pub use operations::MessagesService;
 pub use operations::{FileUpload, StoredFile};
 pub use options::RuntimeOptions;
 pub use remote_cleanup::{DeletionReport, RemainingFiles, RemainingSkills, RemoteSkillOutcome};

@@ -15,12 +15,12 @@ use secrecy::SecretString;
 
 use crate::config::{Config, ProcessEnv};
 #[cfg(feature = "model-http")]
-use crate::models::ConnectError;
+use crate::models::{ConnectError, ConnectedModel};
 use crate::models::{ModelClients, ModelTarget};
 use crate::runtime::error::RuntimeError;
 
 /// How long a model call waits for admission. The limits of its turn may end it sooner.
-const ADMISSION_TIMEOUT: Duration = Duration::from_secs(600);
+pub(crate) const ADMISSION_TIMEOUT: Duration = Duration::from_secs(600);
 /// The variable of the key for the Messages API.
 #[cfg(feature = "model-http")]
 const ANTHROPIC_KEY: &str = "ANTHROPIC_API_KEY";
@@ -121,7 +121,20 @@ impl ModelRegistry {
         gate: &AdmissionGate,
         config: &Config,
     ) -> Result<Arc<dyn Model>, RuntimeError> {
-        let model = self.named(own, name, config)?;
+        self.find_with(own, name, tenant, gate, config, None)
+    }
+
+    /// The same, with at most so many tokens of each response where its service can be told.
+    pub(crate) fn find_with(
+        &self,
+        own: &Self,
+        name: &str,
+        tenant: &TenantId,
+        gate: &AdmissionGate,
+        config: &Config,
+        max_tokens: Option<u32>,
+    ) -> Result<Arc<dyn Model>, RuntimeError> {
+        let model = self.named_with(own, name, config, max_tokens)?;
         Ok(Arc::new(AdmittedModel::new(model, gate.clone(), tenant.clone(), ADMISSION_TIMEOUT)))
     }
 
@@ -132,14 +145,44 @@ impl ModelRegistry {
         name: &str,
         config: &Config,
     ) -> Result<Arc<dyn Model>, RuntimeError> {
+        self.named_with(own, name, config, None)
+    }
+
+    fn named_with(
+        &self,
+        own: &Self,
+        name: &str,
+        config: &Config,
+        max_tokens: Option<u32>,
+    ) -> Result<Arc<dyn Model>, RuntimeError> {
+        #[cfg(not(feature = "model-http"))]
+        let _ = max_tokens;
         if let Some(given) = own.by_name.get(name).or_else(|| self.by_name.get(name)) {
             return Ok(Arc::clone(given));
         }
         #[cfg(feature = "model-http")]
-        if let Some(model) = self.of_service(own, name, config)? {
-            return Ok(model);
+        if let Some(connected) = self.of_service(own, name, config, max_tokens)? {
+            return Ok(connected.model);
         }
         Err(RuntimeError::UnknownModel { name: name.to_owned(), available: self.names(own, config) })
+    }
+
+    /// The client of the Messages API behind this name, and the service's name of the model. `None` for any other model.
+    #[cfg(feature = "anthropic")]
+    pub(crate) fn messages_client(
+        &self,
+        own: &Self,
+        name: &str,
+        config: &Config,
+    ) -> Result<Option<(crate::anthropic::Client, String)>, RuntimeError> {
+        if own.by_name.contains_key(name) || self.by_name.contains_key(name) {
+            return Ok(None);
+        }
+        let connected = self.of_service(own, name, config, None)?;
+        Ok(connected.and_then(|connected| {
+            let client = connected.messages_client()?.clone();
+            Some((client, connected.target.model))
+        }))
     }
 
     /// The names that were given to models: by the embedder, by the tenant, and by the configuration. In order, each once.
@@ -155,7 +198,8 @@ impl ModelRegistry {
         own: &Self,
         name: &str,
         config: &Config,
-    ) -> Result<Option<Arc<dyn Model>>, RuntimeError> {
+        max_tokens: Option<u32>,
+    ) -> Result<Option<ConnectedModel>, RuntimeError> {
         let keys = |variable: &str| {
             #[cfg(not(feature = "anthropic"))]
             let _ = own;
@@ -172,10 +216,13 @@ impl ModelRegistry {
         }
         let connected = ModelTarget::of_name(name, config, &self.environment)
             .map_err(ConnectError::from)
-            .and_then(|target| self.clients.connect_target(target, config, &self.environment, &keys));
+            .and_then(|mut target| {
+                target.settings.max_tokens = max_tokens.or(target.settings.max_tokens);
+                self.clients.connect_target(target, config, &self.environment, &keys)
+            });
         let unusable =
             |error: ConnectError| RuntimeError::Client { name: name.to_owned(), reason: error.to_string() };
-        Ok(Some(connected.map_err(unusable)?.model))
+        Ok(Some(connected.map_err(unusable)?))
     }
 }
 

@@ -44,6 +44,11 @@ impl ModelNames<'_> {
         }
     }
 
+    /// The name of the configured model that answers for this one.
+    pub(crate) fn answering(&self, name: &str) -> Result<String, ApiError> {
+        self.find(name).map_err(ApiError::not_found)
+    }
+
     /// A model by a name that a client may use.
     pub(crate) fn get(&self, name: &str) -> Result<ModelInfo, ApiError> {
         self.find(name).map(info).map_err(ApiError::not_found)

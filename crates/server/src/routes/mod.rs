@@ -4,6 +4,7 @@ mod agents;
 mod environments;
 mod event_stream;
 mod files;
+mod messages;
 mod models;
 mod openapi;
 mod probes;

@@ -5,7 +5,8 @@ use axum::http::Method;
 use crate::access::Scope;
 use crate::routes::route::Route;
 use crate::routes::{
-    agents, environments, event_stream, files, models, openapi, probes, session_events, sessions, skills,
+    agents, environments, event_stream, files, messages, models, openapi, probes, session_events, sessions,
+    skills,
 };
 
 /// What a test or a page reads of a route.
@@ -28,6 +29,7 @@ pub(crate) fn all() -> Vec<Route> {
         agents::routes(),
         environments::routes(),
         models::routes(),
+        messages::routes(),
         files::routes(),
         skills::routes(),
         sessions::routes(),

@@ -4,10 +4,14 @@
 pub(super) mod delete_session;
 mod find_session;
 mod fork_session;
+#[cfg(feature = "anthropic")]
+mod messages_service;
 mod models;
 mod named_files;
 mod open_session;
 mod read_session;
 mod records;
 
+#[cfg(feature = "anthropic")]
+pub use messages_service::MessagesService;
 pub use named_files::{FileUpload, StoredFile};

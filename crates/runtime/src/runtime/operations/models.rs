@@ -1,6 +1,9 @@
-//! Which models a tenant's sessions may have.
+//! Which models a tenant's sessions may have, and calls of models without a session.
+
+use std::sync::Arc;
 
 use conjure_base::TenantId;
+use conjure_conversation::Model;
 
 use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::Runtime;
@@ -20,5 +23,21 @@ impl Runtime {
     /// If there is no such model, or it cannot be called.
     pub fn check_model(&self, tenant: &TenantId, name: &str) -> Result<(), RuntimeError> {
         self.inner.factory.check_model(tenant, name)
+    }
+
+    /// The model of this name for calls that no session records, with at most so many tokens of each response where its service can be told.
+    /// It passes the gate of model calls, and the tenant's budget pays for it.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such model, or it cannot be called.
+    pub fn model(
+        &self,
+        tenant: &TenantId,
+        name: &str,
+        max_tokens: u32,
+    ) -> Result<Arc<dyn Model>, RuntimeError> {
+        let model = self.inner.factory.model_for_calls(tenant, name, max_tokens)?;
+        Ok(self.inner.tree.accounts().budgeted_model(tenant, model))
     }
 }

@@ -112,6 +112,31 @@ impl RuntimeSessionFactory {
         self.unwrapped_model(tenant, Some(name)).map(drop)
     }
 
+    /// The model of this name for calls without a session, behind the admission gate, with at most so many tokens of each response where its
+    /// service can be told.
+    pub(crate) fn model_for_calls(
+        &self,
+        tenant: &TenantId,
+        name: &str,
+        max_tokens: u32,
+    ) -> Result<Arc<dyn Model>, RuntimeError> {
+        let policies = self.inner.sandboxes.policies();
+        let policy = policies.policy(tenant);
+        let (gate, config) = (policies.model_calls(), &self.inner.config);
+        self.inner.models.find_with(&policy.models, name, tenant, gate, config, Some(max_tokens))
+    }
+
+    /// The client of the Messages API behind this name, and the service's name of the model. `None` for any other model.
+    #[cfg(feature = "anthropic")]
+    pub(crate) fn messages_client(
+        &self,
+        tenant: &TenantId,
+        name: &str,
+    ) -> Result<Option<(crate::anthropic::Client, String)>, RuntimeError> {
+        let policy = self.inner.sandboxes.policies().policy(tenant);
+        self.inner.models.messages_client(&policy.models, name, &self.inner.config)
+    }
+
     /// The names that models of this tenant have, that of sessions without a model among them.
     pub(crate) fn model_names(&self, tenant: &TenantId) -> Vec<String> {
         let policy = self.inner.sandboxes.policies().policy(tenant);

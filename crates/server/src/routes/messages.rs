@@ -1,0 +1,117 @@
+//! Routes of the Messages API: `/v1/messages`.
+//!
+//! A service that speaks this API is sent the request as it is, with the server's key and its own name of the model; its answer is passed
+//! back as it is. For any other model the request is translated.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body as ResponseBody;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use conjure_api::{MessageCreate, MessageHead, no_query};
+use conjure_conversation::{Model as _, ModelEvent};
+use conjure_runtime::anthropic::PassthroughRequest;
+use futures_util::StreamExt as _;
+
+use crate::access::{Caller, Scope};
+use crate::http::{ApiError, Body, RawQuery};
+use crate::messages::{MessageAnswer, failure, model_request, stream_answer};
+use crate::objects::AgentParts;
+use crate::routes::route::Route;
+use crate::state::ServerState;
+
+type Shared = State<Arc<ServerState>>;
+
+/// The headers of a service's answer that clients go by.
+const PASSED_HEADERS: [&str; 3] = ["content-type", "retry-after", "x-should-retry"];
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::post(Scope::Run, "/v1/messages", create),
+        Route::post(Scope::Run, "/v1/messages/count_tokens", count_tokens),
+    ]
+}
+
+async fn create(
+    State(state): Shared,
+    caller: Caller,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Result<Response, ApiError> {
+    no_query(&query)?;
+    let model = answering(&state, &caller, &body)?;
+    if let Some(passed) = pass_on(&state, &caller, &model, &["messages"], &headers, &body).await? {
+        return Ok(passed);
+    }
+    let create = MessageCreate::from_json(&body)?;
+    let (is_streamed, max_tokens) = (create.stream, create.max_tokens);
+    let request = model_request(create)?;
+    let answer = MessageAnswer::new(model.clone())?;
+    let mut calls = state.runtime.model(&caller.tenant, &model, max_tokens)?.stream(request);
+    if is_streamed {
+        return stream_answer(answer, calls).await;
+    }
+    loop {
+        match calls.next().await {
+            Some(Ok(ModelEvent::Finished(response))) => {
+                return Ok(Json(answer.whole(&response)).into_response());
+            }
+            Some(Ok(_)) => {}
+            Some(Err(error)) => return Err(failure(&error)),
+            None => return Err(ApiError::internal("the model's answer ended too early")),
+        }
+    }
+}
+
+async fn count_tokens(
+    State(state): Shared,
+    caller: Caller,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Result<Response, ApiError> {
+    no_query(&query)?;
+    let model = answering(&state, &caller, &body)?;
+    let passed = pass_on(&state, &caller, &model, &["messages", "count_tokens"], &headers, &body).await?;
+    passed.ok_or_else(|| {
+        ApiError::invalid(format!(
+            "model: the service of `{model}` counts no tokens; only one that speaks the Messages API does"
+        ))
+    })
+}
+
+/// The name of the model that answers.
+fn answering(state: &ServerState, caller: &Caller, body: &[u8]) -> Result<String, ApiError> {
+    let MessageHead { model } = MessageHead::from_json(body)?;
+    AgentParts::new(state, &caller.tenant).model_names().answering(&model)
+}
+
+/// Passes the request on to a service of the Messages API. `None` for any other model.
+async fn pass_on(
+    state: &ServerState,
+    caller: &Caller,
+    model: &str,
+    path: &'static [&'static str],
+    headers: &HeaderMap,
+    body: &axum::body::Bytes,
+) -> Result<Option<Response>, ApiError> {
+    let Some(service) = state.runtime.messages_service(&caller.tenant, model)? else { return Ok(None) };
+    let request = PassthroughRequest {
+        path,
+        body: body.clone(),
+        model: service.model().to_owned(),
+        betas: headers.get("anthropic-beta").cloned(),
+    };
+    let answer = service.pass_on(request).await.map_err(|error| failure(&error))?;
+    let mut response = Response::new(ResponseBody::from_stream(answer.body));
+    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
+    for name in PASSED_HEADERS {
+        if let Some(value) = answer.headers.get(name) {
+            response.headers_mut().insert(name, value.clone());
+        }
+    }
+    Ok(Some(response))
+}

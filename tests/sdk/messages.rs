@@ -1,0 +1,66 @@
+//! `POST /v1/messages` with the official SDK: with a script, passed on to a service of the Messages API, and translated for one of Chat
+//! Completions.
+
+use std::path::Path;
+
+use conjure_anthropic::fake::FakeMessages;
+use conjure_conversation::scripted::Script;
+use conjure_openai::fake::FakeOpenAi;
+
+use crate::server::{Started, folder, python, run_python};
+
+fn script() -> Script {
+    Script::from_file(folder().join("scripts/messages.yaml")).unwrap()
+}
+
+/// Starts a server with this configuration, and runs the program for this model against it.
+async fn check(home: &Path, config: &str, model: &str, kind: &str) {
+    let Some(python) = python().await else { return };
+    let path = home.join("config.toml");
+    std::fs::write(&path, config).unwrap();
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--sandbox", "local"].map(str::to_owned);
+    let mut arguments = arguments.to_vec();
+    for (option, path) in [("--data", home.join("data")), ("--config", path)] {
+        arguments.extend([option.to_owned(), path.display().to_string()]);
+    }
+    let key = [("SERVICE_KEY", "sk-service")];
+    let server = Started::of_command_with(arguments, home, &key).await;
+    run_python(&python, "messages.py", &[server.url(), model, kind]).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_script_answers_messages() {
+    let Some(python) = python().await else { return };
+    let data = tempfile::tempdir().unwrap();
+    let server = Started::start(data.path(), Some("messages")).await;
+    run_python(&python, "messages.py", &[server.url(), "any-model", "other"]).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn messages_are_passed_on_with_the_key_of_the_server() {
+    let service =
+        FakeMessages::builder().script(script()).key("sk-service").model("the-model").start().await.unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let config = format!(
+        "[models.ours]\napi = \"messages\"\nmodel = \"the-model\"\nbase_url = \"{}\"\nkey_env = \"SERVICE_KEY\"\n\
+         [serve.models]\n\"claude-*\" = \"ours\"\n",
+        service.base_url()
+    );
+    check(home.path(), &config, "claude-sonnet-4-5", "service").await;
+    for request in service.requests() {
+        assert_eq!(request.header("x-api-key"), Some("sk-service"), "the client's key is replaced");
+    }
+}
+
+#[tokio::test]
+async fn messages_are_translated_for_chat_completions() {
+    let service = FakeOpenAi::builder().script(script()).key("sk-service").start().await.unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let config = format!(
+        "[models.ours]\napi = \"chat\"\nmodel = \"the-model\"\nbase_url = \"{}\"\nkey_env = \"SERVICE_KEY\"\n",
+        service.base_url()
+    );
+    check(home.path(), &config, "ours", "other").await;
+}
