@@ -1,20 +1,57 @@
-//! The server is killed at any point of a conversation, and started again: nothing that was acknowledged is lost, and every session ends
-//! without anybody asking.
+//! The server is killed at random points of a conversation, and started again at the same address: nothing that was acknowledged is lost,
+//! nothing is seen by halves, events keep their ids, and every session ends without anybody asking.
+//!
+//! `CONJURE_KILLED_SEED` repeats the points of a run, whose seed is printed.
 
 use std::process::Stdio;
+use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use conjure::{Clock as _, SystemClock};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
 use crate::server::{Started, folder, python};
 
-/// How often the server is killed. Each time after another number of acknowledged requests.
-const KILLS: usize = 12;
+/// How often the server is killed.
+const KILLS: u32 = 200;
+
+/// A point is so many requests after the start, and so long after the last of them.
+const MAX_REQUESTS: u64 = 6;
+const MAX_DELAY_MICROS: u64 = 60_000;
+
+/// How long the client may take for its next request, or to end.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Numbers that follow from a seed (SplitMix64).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit
+    }
+}
+
+fn seed() -> u64 {
+    #[expect(clippy::disallowed_methods, reason = "the seed of a run that is repeated")]
+    let given = std::env::var("CONJURE_KILLED_SEED").ok();
+    given.map_or_else(|| SystemClock.timestamp().millis(), |text| text.parse().unwrap())
+}
 
 #[tokio::test]
 async fn a_killed_server_loses_nothing_and_ends_every_session() {
     let Some(python) = python().await else { return };
+    let seed = seed();
+    println!("CONJURE_KILLED_SEED={seed}");
+    let mut numbers = Numbers(seed);
     let data = tempfile::tempdir().unwrap();
     let mut server = Started::start(data.path(), Some("killed")).await;
+    let address = server.url().trim_start_matches("http://").to_owned();
     let mut command = python.command();
     let mut client = command
         .arg(folder().join("programs/killed.py"))
@@ -22,24 +59,31 @@ async fn a_killed_server_loses_nothing_and_ends_every_session() {
         .env("PYTHONPATH", folder().join("programs"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .kill_on_drop(true)
         .spawn()
         .unwrap();
-    let mut requests = client.stdin.take().unwrap();
     let mut lines = BufReader::new(client.stdout.take().unwrap()).lines();
-    for kill in 0..KILLS {
-        // The client says each request that it begins; the server dies at one of them.
-        for _ in 0..=kill % 5 {
-            let line = lines.next_line().await.unwrap().expect("the client goes on");
-            assert_eq!(line, "request");
+    let (count, mut requests) = watch::channel(0_u64);
+    let mut reading = JoinSet::new();
+    reading.spawn(async move {
+        let mut last = String::new();
+        while let Some(line) = lines.next_line().await.unwrap() {
+            count.send_modify(|count| *count += 1);
+            last = line;
         }
+        last
+    });
+    for kill in 0..KILLS {
+        let wanted = *requests.borrow() + numbers.below(MAX_REQUESTS);
+        let begun = timeout(PATIENCE, requests.wait_for(|count| *count >= wanted)).await;
+        assert!(begun.is_ok_and(|begun| begun.is_ok()), "the client goes on (kill {kill}, seed {seed})");
+        sleep(Duration::from_micros(numbers.below(MAX_DELAY_MICROS))).await;
         server.kill().await;
-        server = Started::start(data.path(), Some("killed")).await;
-        // The client takes the new address once it has lost the old one.
-        requests.write_all(format!("{}\n", server.url()).as_bytes()).await.unwrap();
+        server = Started::start_at(&address, data.path(), Some("killed")).await;
     }
-    requests.write_all(b"end\n").await.unwrap();
-    drop(requests);
-    while lines.next_line().await.unwrap().is_some() {}
-    assert!(client.wait().await.unwrap().success(), "the client found what was acknowledged");
+    drop(client.stdin.take());
+    let ended = timeout(PATIENCE, client.wait()).await.expect("the client ends").unwrap();
+    assert!(ended.success(), "the client found what it was told (seed {seed})");
+    println!("{KILLS} kills: {}", reading.join_next().await.unwrap().unwrap());
     server.stop().await;
 }
