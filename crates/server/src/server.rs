@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn_with_state, map_request};
 use conjure_base::SessionId;
 use conjure_runtime::{Runtime, RuntimeError};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::http::{Connections, accept, method_not_allowed, not_found, request_scope};
+use crate::http::{Connections, accept, limit_body_time, method_not_allowed, not_found, request_scope};
 use crate::options::ServerOptions;
 use crate::routes;
 use crate::sessions::sweep;
@@ -110,6 +110,7 @@ fn router(state: &Arc<ServerState>) -> Router {
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(Arc::clone(state), request_scope))
+        .layer(map_request(limit_body_time))
         .layer(DefaultBodyLimit::max(state.options.body_limit))
         .with_state(Arc::clone(state))
 }

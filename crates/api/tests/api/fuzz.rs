@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use crate::golden::read;
 
-const ROUTES: [(&str, &str); 20] = [
+const ROUTES: [(&str, &str); 21] = [
+    ("POST", "/v1/messages"),
     ("POST", "/v1/agents"),
     ("POST", "/v1/agents/a"),
     ("POST", "/v1/environments"),
@@ -56,6 +57,10 @@ fn any_json() -> impl Strategy<Value = Value> {
             "high",
             "allow",
             "object",
+            "user",
+            "assistant",
+            "tool_use",
+            "tool_result",
         ])
         .prop_map(str::to_owned),
         ".{0,12}",
@@ -105,6 +110,11 @@ fn any_json() -> impl Strategy<Value = Value> {
             "effort",
             "text",
             "media_type",
+            "messages",
+            "role",
+            "max_tokens",
+            "stream",
+            "tool_choice",
         ])
         .prop_map(str::to_owned),
         ".{0,8}",

@@ -4,8 +4,8 @@
 use conjure_api::{
     Agent, AgentCreate, AgentListQuery, AgentUpdate, Environment, EnvironmentCreate, EnvironmentListQuery,
     EnvironmentUpdate, EventListQuery, EventSend, EventStreamQuery, FileListQuery, FileMetadata,
-    ModelListQuery, PageQuery, RequestError, ResourceCreate, Session, SessionCreate, SessionListQuery,
-    SessionUpdate, Skill, SkillListQuery, SkillVersion, agent_version_query,
+    MessageCreate, MessageHead, ModelListQuery, PageQuery, RequestError, ResourceCreate, Session,
+    SessionCreate, SessionListQuery, SessionUpdate, Skill, SkillListQuery, SkillVersion, agent_version_query,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -19,6 +19,7 @@ pub(crate) fn read(method: &str, path: &str, query: &str, body: &[u8]) -> Result
         ("POST", ["agents", _]) => AgentUpdate::from_json(body).map(drop),
         ("POST", ["environments"]) => EnvironmentCreate::from_json(body).map(drop),
         ("POST", ["environments", _]) => EnvironmentUpdate::from_json(body).map(drop),
+        ("POST", ["messages"]) => MessageHead::from_json(body).and(MessageCreate::from_json(body).map(drop)),
         ("POST", ["sessions"]) => SessionCreate::from_json(body).map(drop),
         ("POST", ["sessions", _]) => SessionUpdate::from_json(body).map(drop),
         ("POST", ["sessions", _, "events"]) => EventSend::from_json(body).map(drop),

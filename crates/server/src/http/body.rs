@@ -1,31 +1,100 @@
 //! What a handler reads of a request: the bytes of its body, and its query string.
 
-use axum::body::Bytes;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body as RequestBody, Bytes, HttpBody as _};
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Request};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use futures_util::{StreamExt as _, stream};
 
 use crate::http::error::ApiError;
+use crate::state::ServerState;
+
+/// How long any body may take, and how many bytes more must arrive in each further second.
+const BODY_TIME: Duration = Duration::from_secs(60);
+const BYTES_A_SECOND: u64 = 64 << 10;
+
+/// The size of a body whose size is not told.
+const UNKNOWN_SIZE: u64 = 512 << 20;
+
+/// How long what is sent of a refused body is thrown away, so that its client reads why it was refused.
+const DISCARD_TIME: Duration = Duration::from_secs(2);
+
+/// Ends the bodies of clients that send too slowly, so that they hold no connection for ever.
+pub(crate) async fn limit_body_time(request: Request) -> Request {
+    request.map(|body| {
+        let size = body.size_hint();
+        if size.exact() == Some(0) {
+            return body;
+        }
+        let seconds = size.exact().unwrap_or(UNKNOWN_SIZE) / BYTES_A_SECOND;
+        let ending = Box::pin(tokio::time::sleep(BODY_TIME + Duration::from_secs(seconds)));
+        let chunks = stream::unfold(Some((body.into_data_stream(), ending)), |state| async move {
+            let (mut chunks, mut ending) = state?;
+            let chunk = tokio::select! {
+                biased;
+                chunk = chunks.next() => chunk?.map_err(io::Error::other),
+                () = &mut ending => {
+                    let slow = io::Error::new(io::ErrorKind::TimedOut, "the body arrives too slowly");
+                    return Some((Err(slow), None));
+                }
+            };
+            Some((chunk, Some((chunks, ending))))
+        });
+        RequestBody::from_stream(chunks)
+    })
+}
 
 /// The bytes of a body, which is JSON whatever its content type says.
 #[derive(Debug, Clone)]
 pub(crate) struct Body(pub(crate) Bytes);
 
-impl<S: Send + Sync> FromRequest<S> for Body {
+impl FromRequest<Arc<ServerState>> for Body {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, state: &Arc<ServerState>) -> Result<Self, ApiError> {
+        let limit = state.options.body_limit;
+        let length = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+        if length.and_then(|length| length.parse().ok()).is_some_and(|length: usize| length > limit) {
+            discard(request, limit).await;
+            return Err(too_large());
+        }
         Bytes::from_request(request, state).await.map(Self).map_err(|error| refused(&error))
     }
 }
 
+/// Throws away what arrives of a body, up to a bound. A client that asks before it sends is not asked to.
+async fn discard(request: Request, limit: usize) {
+    if request.headers().contains_key(header::EXPECT) {
+        return;
+    }
+    let mut chunks = request.into_body().into_data_stream();
+    let mut left = limit;
+    let discarding = async {
+        while let Some(Ok(chunk)) = chunks.next().await {
+            left = left.saturating_sub(chunk.len());
+            if left == 0 {
+                break;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(DISCARD_TIME, discarding).await;
+}
+
 fn refused(error: &BytesRejection) -> ApiError {
     if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        ApiError::too_large("the body is larger than this server takes")
+        too_large()
     } else {
-        ApiError::invalid("the body ended too early")
+        ApiError::invalid("the body ended too early, or arrived too slowly")
     }
+}
+
+fn too_large() -> ApiError {
+    ApiError::too_large("the body is larger than this server takes")
 }
 
 /// The query string, without its `?`; empty if there is none.

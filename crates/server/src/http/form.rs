@@ -91,3 +91,61 @@ fn refused(error: &MultipartError) -> ApiError {
         ApiError::invalid(format!("the form cannot be read: {}", error.body_text()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::http::header;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Reads a form to its end. Returns the names and sizes of its parts.
+    async fn read(body: Vec<u8>) -> Result<Vec<(String, usize)>, ApiError> {
+        let request = Request::builder().header(header::CONTENT_TYPE, "multipart/form-data; boundary=b");
+        let request = request.body(Body::from(body)).unwrap();
+        let mut form = Form::from_request(request, &()).await?;
+        let mut parts = Vec::new();
+        while let Some(part) = form.next().await? {
+            let name = part.name.clone();
+            parts.push((name, part.bytes(1_000).await?.len()));
+        }
+        Ok(parts)
+    }
+
+    const FORM: &str = "--b\r\nContent-Disposition: form-data; name=\"files[]\"; filename=\"a/b\"\r\n\r\ntext\r\n--b\r\n\
+        Content-Disposition: form-data; name=\"display_name\"\r\n\r\nA name\r\n--b--\r\n";
+
+    #[tokio::test]
+    async fn a_form_has_parts_and_its_end() {
+        let parts = read(FORM.as_bytes().to_vec()).await.unwrap();
+        assert_eq!(parts, [("files".to_owned(), 4), ("display_name".to_owned(), 6)]);
+        for end in [0, 10, 60, FORM.len() - 12] {
+            assert_eq!(
+                read(FORM.as_bytes()[..end].to_vec()).await.unwrap_err().status().as_u16(),
+                400,
+                "{end}"
+            );
+        }
+        let large = FORM.replace("text", &"x".repeat(1_001));
+        assert_eq!(read(large.into_bytes()).await.unwrap_err().status().as_u16(), 413);
+    }
+
+    proptest! {
+        #[test]
+        fn any_form_is_read_or_refused(
+            changes in prop::collection::vec((any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 0..4)), 0..8),
+            random in prop::collection::vec(any::<u8>(), 0..64),
+        ) {
+            let mut body = FORM.as_bytes().to_vec();
+            for (place, bytes) in changes {
+                let place = place.index(body.len());
+                let end = (place + bytes.len()).min(body.len());
+                body.splice(place..end, bytes.into_iter().rev());
+            }
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let _ = runtime.block_on(read(body));
+            let _ = runtime.block_on(read(random));
+        }
+    }
+}

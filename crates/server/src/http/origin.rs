@@ -9,6 +9,9 @@ use crate::http::error::ApiError;
 
 /// Refuses what no program of this machine sends.
 pub(crate) fn check_loopback(headers: &HeaderMap) -> Result<(), ApiError> {
+    if headers.get_all(header::HOST).iter().count() > 1 {
+        return Err(ApiError::invalid("the request has more than one header `Host`; send one"));
+    }
     let host = headers.get(header::HOST).and_then(text).unwrap_or_default();
     if !is_loopback(host) {
         return Err(ApiError::permission(format!(

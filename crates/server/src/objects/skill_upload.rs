@@ -156,4 +156,25 @@ mod tests {
         let error = package(vec![file("a.zip", b"PK\x03\x04 broken")]).err().unwrap();
         assert!(error.starts_with("files: the skill cannot be read: "), "{error}");
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_path_is_taken_below_its_folder_or_refused(path in "[a-z./\\\\ \\x00-\\x1fä]{0,24}") {
+            if let Ok(package) = package(vec![file("greeter/SKILL.md", SKILL.as_bytes()), file(&path, b"")]) {
+                let package = Package::from_bytes(package.bytes, "greeter.zip", PackageLimits::default()).unwrap();
+                let unpacked = package.extract(None).unwrap();
+                proptest::prop_assert!(unpacked.path().ends_with("greeter"));
+            }
+        }
+
+        #[test]
+        fn a_broken_archive_is_read_or_refused(changes in proptest::collection::vec((proptest::prelude::any::<proptest::sample::Index>(), 0..=u8::MAX), 1..8)) {
+            let mut bytes = package(vec![file("greeter/SKILL.md", SKILL.as_bytes()), file("greeter/a", &[7; 300])]).unwrap().bytes;
+            for (place, byte) in changes {
+                let place = place.index(bytes.len());
+                bytes[place] = byte;
+            }
+            let _ = package(vec![file("a.zip", &bytes)]);
+        }
+    }
 }

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+#[cfg(feature = "sqlite")]
 use conjure_base::lock;
 
 #[cfg(feature = "sqlite")]
