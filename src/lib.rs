@@ -167,7 +167,10 @@ pub mod sandbox {
 #[cfg(feature = "serve")]
 pub mod server {
     pub use conjure_runtime::ServeSettings;
-    pub use conjure_server::{RouteInfo, Scope, ServeError, Server, ServerOptions, route_table};
+    pub use conjure_server::{
+        ApiKey, ApiKeyId, ApiKeyInfo, ApiKeyTextError, ApiKeys, ApiKeysError, NewApiKey, RouteInfo, Scope,
+        ServeError, Server, ServerOptions, route_table,
+    };
 }
 
 /// A session: what it is opened with, how it is spoken to, what it reports.

@@ -18,7 +18,7 @@ use crate::cli::image;
 use crate::cli::models;
 use crate::cli::signals::EndingSignals;
 use crate::cli::terminal::Terminal;
-use crate::cli::{chat, doctor, run, serve, sessions, signals, skills};
+use crate::cli::{chat, doctor, keys, run, serve, sessions, signals, skills};
 
 /// Reads the command line, runs the subcommand, and returns the exit code.
 pub(crate) fn main() -> ExitCode {
@@ -72,6 +72,10 @@ fn run_command(
         Subcommand::Serve(args) => {
             let serve = serve::serve(*args, config?, environment.clone(), Arc::clone(terminal));
             in_runtime(signals::with_forced_exit(EndingSignals::All, serve))
+        }
+        Subcommand::Keys(args) => {
+            let keys = keys::keys(args.command, config?, environment.clone(), Arc::clone(terminal));
+            in_runtime(signals::with_forced_exit(EndingSignals::All, keys))
         }
         #[cfg(feature = "docker")]
         Subcommand::Image(args) => {

@@ -18,6 +18,7 @@ mod chat;
 mod doctor;
 #[cfg(feature = "docker")]
 mod image;
+mod keys;
 #[cfg(feature = "model-http")]
 mod models;
 mod run;

@@ -17,10 +17,14 @@ use conjure::conversation::Event;
 use conjure::session::EventProjection;
 
 /// The commands whose help is in the guide.
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 27] = [
     "",
     "run",
     "chat",
+    "serve",
+    "keys create",
+    "keys list",
+    "keys revoke",
     "skills",
     "skills list",
     "skills validate",

@@ -132,7 +132,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 21] = [
 ];
 
 /// External crates, and the workspace crates that may use them.
-const EXTERNAL_CRATES: [(&str, &[&str]); 33] = [
+const EXTERNAL_CRATES: [(&str, &[&str]); 34] = [
     ("axum", &["conjure-server"]),
     ("bollard", &["conjure-sandbox"]),
     ("caseless", &["conjure-skill"]),
@@ -141,6 +141,7 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 33] = [
     ("flate2", &["conjure-skill"]),
     ("globset", &["conjure-toolbox"]),
     ("regex", &["conjure-toolbox"]),
+    ("subtle", &["conjure-server"]),
     ("toml", &["conjure", "conjure-runtime"]),
     ("tracing-subscriber", &["conjure"]),
     ("getrandom", &["conjure-base"]),

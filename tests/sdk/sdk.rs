@@ -115,3 +115,14 @@ async fn files_are_uploaded_listed_and_downloaded() {
 async fn skills_are_uploaded_as_folders_and_archives() {
     check("echo", "skills.py").await;
 }
+
+#[tokio::test]
+async fn keys_belong_to_tenants_and_have_scopes() {
+    let Some(python) = server::python().await else { return };
+    let data = tempfile::tempdir().unwrap();
+    let server = Started::start(data.path(), Some("echo")).await;
+    let program = server::program();
+    run_python(&python, "keys.py", &[server.url(), program.to_str().unwrap(), data.path().to_str().unwrap()])
+        .await;
+    server.stop().await;
+}

@@ -17,7 +17,7 @@ mod server;
 mod sessions;
 mod state;
 
-pub use access::Scope;
+pub use access::{ApiKey, ApiKeyId, ApiKeyInfo, ApiKeyTextError, ApiKeys, ApiKeysError, NewApiKey, Scope};
 pub use http::ApiError;
 pub use options::ServerOptions;
 pub use routes::{RouteInfo, route_table};

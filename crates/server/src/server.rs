@@ -11,6 +11,7 @@ use conjure_runtime::{Runtime, RuntimeError};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::{Admission, AdmissionMode, ApiKeys, ApiKeysError};
 use crate::http::{Connections, accept, limit_body_time, method_not_allowed, not_found, request_scope};
 use crate::options::ServerOptions;
 use crate::routes;
@@ -32,9 +33,12 @@ pub enum ServeError {
     /// The sessions cannot be listed.
     #[error("the sessions cannot be listed: {0}")]
     Sessions(#[from] RuntimeError),
-    /// Others than this machine could ask, and no key would be needed.
+    /// The keys cannot be read.
+    #[error(transparent)]
+    Keys(#[from] ApiKeysError),
+    /// Others than this machine could ask, and there are no keys.
     #[error(
-        "the server listens on {address} only where this machine alone reaches it, since it needs no key; put a proxy that authenticates before it"
+        "the server listens on {address} only if there are keys, since other machines reach it there; create one with `conjure keys create`"
     )]
     NotLocal {
         /// The address.
@@ -53,6 +57,7 @@ pub struct Server {
     state: Arc<ServerState>,
     /// The sessions that were there before this server made any.
     former_sessions: Vec<SessionId>,
+    needs_keys: bool,
 }
 
 impl Server {
@@ -63,24 +68,33 @@ impl Server {
     pub async fn bind(options: ServerOptions, runtime: Runtime) -> Result<Self, ServeError> {
         let wanted = options.listen;
         let failed = |reason| ServeError::Listen { address: wanted, reason };
-        if !wanted.ip().is_loopback() {
+        let records = runtime.records();
+        let admission = Admission::new(ApiKeys::new(Arc::clone(&records)), options.tenant.clone());
+        let mode = admission.mode().await?;
+        if mode == AdmissionMode::Local && !wanted.ip().is_loopback() {
             return Err(ServeError::NotLocal { address: wanted });
         }
         let listener = TcpListener::bind(wanted).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let closing = CancellationToken::new();
         let connections = Connections::new(options.connections, closing.clone());
-        let records = runtime.records();
-        let state = Arc::new(ServerState { runtime, records, options: options.clone(), closing });
+        let state = Arc::new(ServerState { runtime, records, options: options.clone(), admission, closing });
         let router = router(&state);
         let former_sessions = state.runtime.session_ids(&state.options.tenant).await?;
-        Ok(Self { listener, address, router, connections, options, state, former_sessions })
+        let needs_keys = mode == AdmissionMode::Keys;
+        Ok(Self { listener, address, router, connections, options, state, former_sessions, needs_keys })
     }
 
     /// The address that it listens on, with the port that the system chose.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Whether requests need a key. Without keys, programs of this machine are let in. Once there is a key, requests need one.
+    #[must_use]
+    pub const fn needs_keys(&self) -> bool {
+        self.needs_keys
     }
 
     /// Answers requests until `stop` is done. Streams then end with a last event, and requests under way are answered, for as long as

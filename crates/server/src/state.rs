@@ -6,6 +6,7 @@ use conjure_journal::Records;
 use conjure_runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::Admission;
 use crate::options::ServerOptions;
 
 /// What all handlers share.
@@ -15,6 +16,8 @@ pub(crate) struct ServerState {
     /// The rows of agents, environments and sessions.
     pub(crate) records: Arc<dyn Records>,
     pub(crate) options: ServerOptions,
+    /// Lets requests in.
+    pub(crate) admission: Admission,
     /// Cancelled when the server stops: streams end with a last event.
     pub(crate) closing: CancellationToken,
 }

@@ -9,6 +9,7 @@ use crate::cli::args::chat::ChatArgs;
 use crate::cli::args::format::Format;
 #[cfg(feature = "docker")]
 use crate::cli::args::image::ImageArgs;
+use crate::cli::args::keys::KeysArgs;
 #[cfg(feature = "model-http")]
 use crate::cli::args::models::ModelsArgs;
 use crate::cli::args::run::RunArgs;
@@ -63,6 +64,8 @@ pub(crate) enum Subcommand {
     Chat(Box<ChatArgs>),
     /// Serve the Managed Agents API, for any client that speaks it.
     Serve(Box<ServeArgs>),
+    /// Create, list and revoke the keys of the server's clients.
+    Keys(KeysArgs),
     /// List, check and show skills.
     Skills(SkillsArgs),
     /// List, show and continue sessions: the runs so far.

@@ -8,6 +8,7 @@ mod chat;
 mod hosted;
 #[cfg(feature = "docker")]
 mod image;
+mod keys;
 #[cfg(feature = "model-http")]
 mod models;
 mod open;
@@ -23,6 +24,7 @@ pub(crate) use format::Format;
 pub(crate) use hosted::{PushArgs, RemoteCommand, RemoteSource};
 #[cfg(feature = "docker")]
 pub(crate) use image::{ImageBuildArgs, ImageCommand, ImageFrom, PackageSet};
+pub(crate) use keys::{DAY, KeysCommand};
 #[cfg(feature = "model-http")]
 pub(crate) use models::ModelsArgs;
 pub(crate) use open::OpenArgs;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use conjure::config::ExecutorKind;
 use conjure::model::ScriptedModel;
-use conjure::server::{Server, ServerOptions};
+use conjure::server::{ServeError, Server, ServerOptions};
 use conjure::{Clock as _, Config, ProcessEnv, Runtime, RuntimeOptions, Settings, SystemClock};
 
 use crate::cli::args::ServeArgs;
@@ -59,13 +59,21 @@ async fn run(
     let server = Server::bind(server, runtime.clone()).await;
     let exit = match server {
         Ok(server) => {
+            if !server.needs_keys() {
+                terminal.note("no key is needed, so programs of this machine alone are answered");
+                terminal.note("`conjure keys create NAME` makes a key; then every client needs one");
+            }
             terminal.output(&format!("listening on http://{}", server.address()));
             let mut exit = ExitStatus::Success;
             server.serve(async { exit = signals.next().await }).await;
             Ok(exit)
         }
         Err(error) => {
-            Err(CliError::usage(error.to_string()).with_hint("`--listen ADDR` names another address"))
+            let failure = CliError::usage(error.to_string());
+            Err(match error {
+                ServeError::Listen { .. } => failure.with_hint("`--listen ADDR` names another address"),
+                _ => failure,
+            })
         }
     };
     let ended = runtime.shutdown(SystemClock.deadline(CLEANUP_TIMEOUT)).await;

@@ -7,6 +7,7 @@ use conjure_api::{ApiIdError, RequestError};
 use conjure_journal::{JournalError, RecordError, RecordErrorKind, RecordNameError};
 use conjure_runtime::RuntimeError;
 
+use crate::access::ApiKeysError;
 use crate::http::error::ApiError;
 
 /// When to try again, where a part does not say so.
@@ -42,6 +43,15 @@ impl From<RecordError> for ApiError {
             RecordErrorKind::WrongCursor | RecordErrorKind::Invalid => Self::invalid(message),
             _ if error.is_retryable() => Self::overloaded(message, error.retry_after().unwrap_or(RETRY)),
             _ => internal(&message),
+        }
+    }
+}
+
+impl From<ApiKeysError> for ApiError {
+    fn from(error: ApiKeysError) -> Self {
+        match error {
+            ApiKeysError::Records(error) => error.into(),
+            other => internal(&other),
         }
     }
 }

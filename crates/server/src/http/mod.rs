@@ -15,4 +15,5 @@ pub(crate) use connection::{Connections, accept};
 pub(crate) use download::download;
 pub use error::ApiError;
 pub(crate) use form::{Form, Part};
+pub(crate) use origin::check_loopback;
 pub(crate) use request_scope::{method_not_allowed, not_found, request_scope};

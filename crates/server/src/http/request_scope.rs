@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use axum::Json;
+use axum::body::HttpBody as _;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, Uri};
+use axum::http::{HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use conjure_api::RequestId;
@@ -12,7 +13,6 @@ use conjure_base::{Clock as _, SystemClock};
 
 use crate::access::Caller;
 use crate::http::error::ApiError;
-use crate::http::origin::check_loopback;
 use crate::state::ServerState;
 
 /// The paths that anybody may ask: probes of the machine that runs the server, and the description of the API.
@@ -27,9 +27,15 @@ pub(crate) async fn request_scope(
     // Without entropy, requests have no ids, and are answered all the same.
     let id = RequestId::random().ok();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let has_body = !request.body().is_end_stream();
     let started = SystemClock.timestamp();
-    let caller = admit(&state, &path, request.headers());
+    let caller = if OPEN_PATHS.contains(&path.as_str()) {
+        Ok(Caller::nobody(state.options.tenant.clone()))
+    } else {
+        state.admission.admit(request.headers()).await
+    };
     let tenant = caller.as_ref().ok().map(|caller| caller.tenant.to_string());
+    let key = caller.as_ref().ok().and_then(|caller| caller.key).map(|key| key.to_string());
     let response = match caller {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
@@ -37,7 +43,11 @@ pub(crate) async fn request_scope(
         }
         Err(refused) => refused.into_response(),
     };
-    let response = finish(response, id);
+    let mut response = finish(response, id);
+    if has_body && !response.status().is_success() {
+        // The body may not have been read, so nothing can follow it. A client that knows opens another connection.
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     tracing::info!(
         target: "conjure::audit",
         request = id.map(|id| id.to_string()),
@@ -45,20 +55,11 @@ pub(crate) async fn request_scope(
         path,
         status = response.status().as_u16(),
         tenant,
+        key,
         milliseconds = SystemClock.timestamp().millis().saturating_sub(started.millis()),
         "a request was answered"
     );
     response
-}
-
-/// Who asks, or why nobody may ask so.
-fn admit(state: &ServerState, path: &str, headers: &HeaderMap) -> Result<Caller, ApiError> {
-    let tenant = state.options.tenant.clone();
-    if OPEN_PATHS.contains(&path) {
-        return Ok(Caller::nobody(tenant));
-    }
-    check_loopback(headers)?;
-    Ok(Caller::local(tenant))
 }
 
 /// Adds the request's id, and writes the body of an error.

@@ -14,10 +14,9 @@ use axum::response::IntoResponse;
 use axum::response::sse::{Event as Record, KeepAlive, Sse};
 use conjure_actors::session::{SessionError, Subscription, Update};
 use conjure_api::{ErrorBody, ErrorKind, Event, EventKind, EventStreamQuery, Time};
-use conjure_base::{Clock as _, SystemClock};
+use conjure_base::{Clock as _, Deadline, SystemClock};
 use futures_util::stream::{self, Stream};
 use serde::Serialize;
-use tokio_util::sync::CancellationToken;
 
 use crate::access::Caller;
 use crate::events::{PreviewMapping, api_events};
@@ -28,6 +27,9 @@ use crate::state::ServerState;
 
 /// How often a stream without events shows that it lives.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// How often a stream looks whether its key was revoked.
+const KEY_CHECK: Duration = Duration::from_secs(2);
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![Route::get("/v1/sessions/{id}/events/stream", stream_events)]
@@ -47,7 +49,9 @@ async fn stream_events(
         session: id,
         subscription: session.subscribe(recorded).await?,
         previews: PreviewMapping::new(wanted),
-        closing: state.closing.clone(),
+        state: Arc::clone(&state),
+        caller,
+        next_check: SystemClock.deadline(KEY_CHECK),
         // The headers arrive with the first record.
         ready: VecDeque::from([ping()]),
         is_over: false,
@@ -61,7 +65,9 @@ struct EventStream {
     session: String,
     subscription: Subscription,
     previews: PreviewMapping,
-    closing: CancellationToken,
+    state: Arc<ServerState>,
+    caller: Caller,
+    next_check: Deadline,
     ready: VecDeque<Record>,
     is_over: bool,
 }
@@ -84,7 +90,16 @@ impl EventStream {
     async fn read_next(&mut self) {
         let update = tokio::select! {
             biased;
-            () = self.closing.cancelled() => Err(SessionError::ShuttingDown),
+            () = self.state.closing.cancelled() => Err(SessionError::ShuttingDown),
+            () = SystemClock.sleep_until(self.next_check) => {
+                self.next_check = SystemClock.deadline(KEY_CHECK);
+                if !self.state.admission.is_still_admitted(&self.caller).await {
+                    let body = ErrorBody::new(ErrorKind::Authentication, "the key was revoked".to_owned(), None, None);
+                    self.ready.push_back(record("error", &body));
+                    self.is_over = true;
+                }
+                return;
+            }
             update = self.subscription.next() => update,
         };
         match update {

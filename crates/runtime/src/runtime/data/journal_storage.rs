@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 #[cfg(feature = "sqlite")]
 use conjure_base::lock;
-
 #[cfg(feature = "sqlite")]
 use std::sync::{Mutex, MutexGuard};
 
