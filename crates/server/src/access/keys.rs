@@ -12,8 +12,8 @@ use conjure_journal::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::caller::Scope;
 use super::key::{ApiKey, ApiKeyId};
+use super::scope::Scope;
 
 const API_KEY: RecordKind = RecordKind::from_static("api_key");
 const TENANT: IndexName = IndexName::from_static("tenant");

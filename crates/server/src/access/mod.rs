@@ -4,9 +4,10 @@ mod admission;
 mod caller;
 mod key;
 mod keys;
+mod scope;
 
 pub(crate) use admission::{Admission, AdmissionMode};
 pub(crate) use caller::Caller;
-pub use caller::Scope;
 pub use key::{ApiKey, ApiKeyId, ApiKeyTextError};
 pub use keys::{ApiKeyInfo, ApiKeys, ApiKeysError, NewApiKey};
+pub use scope::Scope;
