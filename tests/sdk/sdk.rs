@@ -126,3 +126,8 @@ async fn keys_belong_to_tenants_and_have_scopes() {
         .await;
     server.stop().await;
 }
+
+#[tokio::test]
+async fn sessions_work_with_the_skills_of_their_agent() {
+    check("skill", "skill_used.py").await;
+}

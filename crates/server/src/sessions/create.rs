@@ -7,6 +7,7 @@ use conjure_api::{AgentOverrides, Environment, Patch, SessionAgent, SessionCreat
 use super::interaction::send_message;
 use super::profile::session_spec;
 use super::row::SessionRow;
+use super::skills::load_skills;
 use super::store::{SessionStore, StoredSession};
 use crate::access::Caller;
 use crate::http::ApiError;
@@ -37,7 +38,7 @@ pub(crate) async fn create(
     check_environment(&environment)?;
     let spec = session_spec(tenant, &agent)?;
     let (note, value) = SERVER_NOTE;
-    let mut spec = spec.metadata(note, value);
+    let mut spec = spec.metadata(note, value).loaded_skills(load_skills(state, tenant, &agent).await?);
     if let Some(title) = &create.title {
         spec = spec.title(title.as_str());
     }

@@ -4,6 +4,7 @@ mod create;
 mod interaction;
 mod profile;
 mod row;
+mod skills;
 mod store;
 mod sweep;
 mod view;

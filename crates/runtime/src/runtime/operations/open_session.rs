@@ -46,7 +46,8 @@ impl Runtime {
     /// it is left then.
     pub async fn open(&self, spec: SessionSpec) -> Result<Session, RuntimeError> {
         let spec = hosted_sessions::with_defaults(spec);
-        let skills = choose(self.registry(), &spec.tenant, spec.catalog.as_deref(), &spec.skills)?;
+        let mut skills = choose(self.registry(), &spec.tenant, spec.catalog.as_deref(), &spec.skills)?;
+        skills.extend(spec.loaded_skills.iter().cloned());
         let id = SessionId::random().map_err(|error| RuntimeError::interrupted("making an id", &error))?;
         let key = SessionKey::new(spec.tenant.clone(), id);
         let (opener, undoer, undone) = (self.clone(), self.clone(), key.clone());

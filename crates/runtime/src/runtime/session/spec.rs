@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use conjure_artifact::RegistrationSource;
 use conjure_base::TenantId;
 use conjure_conversation::{
     AgentToolset, HostedSkill, Limits, Message, SkillActivation, SkillDelivery, ToolDefinition,
 };
+use conjure_skill::Skill;
 use serde_json::Value;
 
 use crate::runtime::session::session_secrets::SessionSecrets;
@@ -34,6 +36,7 @@ pub struct SessionSpec {
     pub(crate) tenant: TenantId,
     pub(crate) base_prompt: String,
     pub(crate) skills: SkillSelection,
+    pub(crate) loaded_skills: Vec<Arc<Skill>>,
     pub(crate) catalog: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) executor: Option<String>,
@@ -67,6 +70,7 @@ impl SessionSpec {
             tenant,
             base_prompt: String::new(),
             skills: SkillSelection::All,
+            loaded_skills: Vec::new(),
             catalog: None,
             model: None,
             executor: None,
@@ -104,6 +108,14 @@ impl SessionSpec {
     #[must_use]
     pub fn without_skills(self) -> Self {
         self.skills::<String>([])
+    }
+
+    /// Adds skills that no catalog has, beside the selected ones. They are kept as they are now, so their folders may go once the
+    /// session is open. Their names must differ from those of the others.
+    #[must_use]
+    pub fn loaded_skills(mut self, skills: impl IntoIterator<Item = Arc<Skill>>) -> Self {
+        self.loaded_skills.extend(skills);
+        self
     }
 
     /// Selects from the catalog of this name: the tenant's own, if it has one, else the embedder's.
