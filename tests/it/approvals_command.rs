@@ -91,6 +91,9 @@ fn session_of(text: &str) -> String {
 
 #[test]
 fn a_call_waits_where_nobody_can_be_asked_and_goes_on_when_it_is_allowed() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new();
     let waits = fixture.run(effects(&["one"]).path(), &["--ask", "bash_tool"]).finish().code(6);
     insta::assert_snapshot!("waits", fixture.settled(&waits.stderr));

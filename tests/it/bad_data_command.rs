@@ -80,6 +80,9 @@ fn a_journal_that_is_damaged_is_named_with_what_helps() {
 
 #[test]
 fn a_journal_that_cannot_be_written_is_named_with_what_helps() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new();
     let data = fixture.data();
     // Mounts of their own, which go with the command.

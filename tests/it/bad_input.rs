@@ -81,6 +81,9 @@ fn a_broken_skill_is_a_warning_and_the_others_are_there() {
 
 #[test]
 fn a_sandbox_that_is_not_there_is_a_usage_error() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let script = script("- content: x\n");
     let run = || Conjure::new(["run", "--script"]).arg(script.path());
     let local = || run().args(["--sandbox", "local", "Go"]);

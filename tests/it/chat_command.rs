@@ -128,6 +128,9 @@ fn a_chat_without_a_model_says_on_one_screen_how_to_get_one() {
 
 #[test]
 fn lines_of_a_pipe_are_messages_and_answers_are_all_of_standard_output() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new();
     let lines = "Hi\nWhat is here?\n\n   \n/files\n/quit\nnot read\n";
     let done = fixture.piped(three_turns().path(), &[], lines).finish().code(0);
@@ -159,6 +162,9 @@ fn calls_that_run_together_have_a_result_each() {
 
 #[test]
 fn commands_look_at_the_session() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new();
     let folder = tempfile::tempdir().unwrap();
     let (markdown, events) = (folder.path().join("chat.md"), folder.path().join("chat.jsonl"));
@@ -292,6 +298,9 @@ fn an_attached_file_goes_with_the_next_message() {
 
 #[test]
 fn a_chat_goes_on_with_a_session() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new();
     let script = three_turns();
     let done = fixture.piped(script.path(), &[], "Hi\n").finish().code(0);

@@ -236,6 +236,9 @@ async fn a_failing_client_is_an_api_error_and_says_whether_to_try_again() {
 
 #[tokio::test]
 async fn without_a_named_sandbox_it_is_a_jail() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let workbench =
         Workbench::open(Vec::<Skill>::new(), &Config::default(), ContextOptions::default()).await.unwrap();
     let isolation = workbench.executor().isolation();

@@ -39,6 +39,9 @@ pub(crate) fn growth(csv: &str) -> Vec<(String, f64)> {
 
 #[test]
 fn the_answer_has_the_real_figures_and_is_all_of_standard_output() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let data = fixture("data/sales.csv");
     let (region, percent) = growth(&std::fs::read_to_string(&data).unwrap()).swap_remove(0);
     let done = sales(&data).arg("Which region grew fastest?").finish().code(0);
@@ -380,6 +383,9 @@ fn standard_input_is_extra_context_and_files_are_named() {
 
 #[test]
 fn the_environment_and_the_file_configure_a_run() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let script = script("- content: Done.\n");
     let run = || Conjure::new(["run", "--script"]).arg(script.path());
     run().arg("Go").env("CONJURE_EXECUTOR", "local").finish().code(0);

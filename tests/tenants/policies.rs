@@ -54,6 +54,9 @@ async fn a_tenant_has_models_limits_and_secrets_of_its_own() {
 
 #[tokio::test]
 async fn a_tenants_floor_is_laid_over_the_embedders_and_idle_sessions_are_passivated() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let host = Host::of(ExecutorKind::Local);
     let floor = Isolation { filesystem: Boundary::Enforced, ..Isolation::NONE };
     let policy = TenantPolicy::new().floor(floor).idle_after(Duration::from_millis(1));

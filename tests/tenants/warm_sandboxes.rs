@@ -47,6 +47,9 @@ fn holds(folder: &Path, words: &str) -> bool {
 /// A spare has the host's network and walls: who may have less, or must have more, gets a sandbox that is made so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_policy_says_of_sandboxes_holds_where_warm_sandboxes_wait() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let host = Host::new();
     let floor = Isolation { filesystem: Boundary::Enforced, ..Isolation::NONE };
     let options = RuntimeOptions::from(host.config_with(NetworkPolicy::Full)).model("echo", model());
@@ -75,6 +78,9 @@ async fn what_a_policy_says_of_sandboxes_holds_where_warm_sandboxes_wait() {
 /// A spare that waits is nobody's; one that was taken is the tenant's, once, as one is that was made for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_warm_sandbox_counts_once_and_for_who_took_it() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let host = Host::new();
     let policy = TenantPolicy::new().sandboxes(1).waiting_sandboxes(0);
     let runtime = host.start(host.options().pool(pool()).tenant(tenant("acme"), policy)).await;
@@ -107,6 +113,9 @@ async fn a_warm_sandbox_counts_once_and_for_who_took_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_of_a_deleted_tenant_is_left_of_the_warm_sandboxes_that_it_took() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let host = Host::new();
     let runtime = host.start(host.options().pool(pool())).await;
     fill(&runtime).await;
@@ -140,6 +149,9 @@ async fn nothing_of_a_deleted_tenant_is_left_of_the_warm_sandboxes_that_it_took(
 /// Chores of the tenants' folders make none, and touch none of a tenant that is being deleted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_tidies_makes_no_folder_of_a_tenant_that_goes() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let host = Host::new();
     let runtime = host.start(host.options()).await;
     runtime.open(spec("globex")).await.unwrap();

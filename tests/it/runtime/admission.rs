@@ -126,6 +126,9 @@ async fn first_begun(runtime: &Runtime, sandboxes: &AdmissionGate, each: usize, 
 /// policies say, also when they change at work, and no longer than they are in force.
 #[tokio::test]
 async fn starts_of_sandboxes_are_shared_by_the_weights_of_tenants() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = patient();
     let sandboxes = AdmissionGate::new("the sandboxes", 0, Share::default());
     let (heavy, light) = (tenant("heavy"), tenant("light"));

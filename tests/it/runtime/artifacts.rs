@@ -61,6 +61,9 @@ async fn until_kept(fixture: &Fixture, session: &Session, count: usize) {
 
 #[tokio::test]
 async fn commands_find_what_a_session_was_given_also_after_a_restart_and_what_they_make_is_listed() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new(ExecutorKind::Jail);
     let file = fixture.folder().join("sales.csv");
     std::fs::write(&file, "north,1\nsouth,2\n").unwrap();

@@ -26,6 +26,9 @@ async fn register(runtime: &Runtime, whose: &str, folder: &Path) {
 
 #[tokio::test]
 async fn a_tenant_has_its_own_skills_and_nobody_elses() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
     let (one, two) = (fixture.folder().join("one"), fixture.folder().join("two"));
@@ -58,6 +61,9 @@ async fn a_tenant_has_its_own_skills_and_nobody_elses() {
 /// A session keeps what it was opened with; the next one has what is there now.
 #[tokio::test]
 async fn skills_are_edited_and_removed_while_sessions_work() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
     let folder = fixture.folder().join("one");

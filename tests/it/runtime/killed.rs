@@ -51,6 +51,9 @@ fn halted(fixture: &Fixture, point: Point) -> Killed {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn what_one_leaves_that_dies_over_an_opening_is_removed_by_the_next_start() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     for (point, left_over) in [(Point::Preparation, 0), (Point::Start, 1)] {
         let fixture = Fixture::new(ExecutorKind::Jail);
         let folder = tempfile::tempdir().unwrap();
@@ -90,6 +93,9 @@ async fn what_one_leaves_that_dies_over_an_opening_is_removed_by_the_next_start(
 /// As a crash leaves it that came behind the record: the rest is completed, also of skills.
 #[tokio::test]
 async fn a_deletion_that_broke_off_is_completed_by_the_next_start() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
     let [gone, stays] =
@@ -121,6 +127,9 @@ async fn a_deletion_that_broke_off_is_completed_by_the_next_start() {
 /// Without a mark, what seems to belong to nobody may belong to a journal that comes back.
 #[tokio::test]
 async fn what_was_not_begun_by_a_process_is_not_removed() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
     let session = runtime.open(spec()).await.unwrap();

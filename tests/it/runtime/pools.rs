@@ -99,6 +99,9 @@ async fn a_session_takes_a_warm_sandbox(fixture: &Fixture) {
 #[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_takes_a_warm_sandbox_jail() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     a_session_takes_a_warm_sandbox(&Fixture::new(ExecutorKind::Jail)).await;
 }
 
@@ -115,6 +118,9 @@ fn a_session_takes_a_warm_sandbox_container() {
 #[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tenants_of_one_pool_see_nothing_of_each_other() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = filled(&fixture, 2).await;
     let open = async |whose: &str| {
@@ -140,6 +146,9 @@ async fn tenants_of_one_pool_see_nothing_of_each_other() {
 #[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_sandbox_is_replaced_by_a_warm_sandbox_with_the_same_files() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = filled(&fixture, 1).await;
     let session = runtime.open(spec()).await.unwrap();
@@ -219,6 +228,9 @@ async fn many_sessions_at_once_have_a_warm_sandbox_or_wait_for_their_sandbox(
 #[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_four_sessions_at_once_have_a_warm_sandbox_or_wait_for_their_sandbox() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     many_sessions_at_once_have_a_warm_sandbox_or_wait_for_their_sandbox(
         &Fixture::new(ExecutorKind::Jail),
         64,
@@ -285,6 +297,9 @@ impl Drop for Killed {
 #[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_killed_process_leaves_of_warm_sandboxes_is_removed_by_the_next_start() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new(ExecutorKind::Jail);
     #[expect(clippy::disallowed_methods, reason = "the test needs another process")]
     let mut command = Command::new(std::env::current_exe().unwrap());

@@ -46,6 +46,9 @@ async fn talk(session: &Session, is_over: &AtomicBool) -> u32 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_go_on_while_the_registry_is_killed_under_load() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new(ExecutorKind::Jail);
     fixture.write_skill("parting", "good", "echo bye");
     let runtime = fixture.start().await;

@@ -53,6 +53,9 @@ async fn an_approval_waits_over_a_restart() {
 
 #[tokio::test]
 async fn a_skill_stays_as_it_was_when_the_session_was_opened() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
     let run = "$ sh /mnt/skills/greeting/scripts/run.sh";
@@ -97,6 +100,9 @@ async fn a_skill_stays_as_it_was_when_the_session_was_opened() {
 
 #[tokio::test]
 async fn a_kept_skill_that_is_damaged_is_put_in_order_by_the_next_session_with_it() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
     let session = runtime.open(spec()).await.unwrap();
@@ -279,6 +285,9 @@ async fn the_lease_of_a_process_that_was_killed_is_not_waited_for() {
 
 #[tokio::test]
 async fn a_folder_of_the_embedders_is_worked_in_and_must_be_there_again() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new(ExecutorKind::Jail);
     let folder = tempfile::tempdir().unwrap();
     let work = folder.path().join("work");

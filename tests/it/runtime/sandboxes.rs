@@ -65,6 +65,9 @@ impl ExecutorSource for Boasting {
 #[cfg(not(engines))]
 #[tokio::test]
 async fn what_the_configuration_demands_is_demanded_of_an_embedders_own_executors() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new(ExecutorKind::Jail);
     let floor = Isolation { filesystem: Boundary::Enforced, ..Isolation::NONE };
     let config = fixture.config().with(Settings { floor: Some(floor), ..Settings::default() }).unwrap();
@@ -161,6 +164,9 @@ async fn memory_that_runs_out_is_reported_and_the_next_call_works(kind: Executor
 #[cfg(not(engines))]
 #[tokio::test]
 async fn a_jail_that_is_killed_is_replaced() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     a_sandbox_that_is_killed_is_replaced(ExecutorKind::Jail, Settings::default()).await;
 }
 

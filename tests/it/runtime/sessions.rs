@@ -8,6 +8,9 @@ use crate::runtime::fixture::{Fixture, ask, soon, spec, tenant};
 
 #[tokio::test]
 async fn a_session_works_with_its_skills_and_is_found_again_after_a_restart() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
     let session = runtime.open(spec().skills(["greeting"]).metadata("user", "7")).await.unwrap();
@@ -112,6 +115,9 @@ fn kept_skills(fixture: &Fixture) -> usize {
 
 #[tokio::test]
 async fn a_skill_is_kept_as_long_as_a_session_has_it() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
     let [first, second] = [runtime.open(spec()).await.unwrap(), runtime.open(spec()).await.unwrap()];

@@ -62,6 +62,9 @@ async fn two_runtimes_in_one_process_share_a_data_folder() {
 /// It counts neither its skills among those that are recorded, nor those among its own.
 #[tokio::test]
 async fn who_keeps_nothing_takes_no_skill_from_who_does() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new(ExecutorKind::Jail);
     let keeping = fixture.start().await;
     let kept = keeping.open(spec()).await.unwrap();
@@ -163,6 +166,9 @@ async fn a_process_that_keeps_nothing_is_announced_as_well() {
 /// Nobody named a data folder: what is kept of it is there when the runtime is not.
 #[tokio::test]
 async fn a_workspace_that_is_kept_outlives_a_temporary_data_folder() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let settings =
         Settings { executor: Some(ExecutorKind::Jail), skill_paths: Some(Vec::new()), ..Settings::default() };
     let config =
@@ -237,6 +243,9 @@ async fn a_data_folder_that_is_moved_away_is_reported_and_may_come_back() {
 /// What a session keeps is what the catalog found, or the opening says what became of it.
 #[tokio::test]
 async fn a_skill_that_was_edited_since_it_was_found_is_looked_at_again() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new(ExecutorKind::Jail);
     // Nobody notices an edit in time.
     let late = std::time::Duration::from_secs(3600);

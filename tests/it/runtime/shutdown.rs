@@ -383,12 +383,18 @@ async fn goes_on(plan: &Plan, runtime: &Runtime, key: &SessionKey) {
 #[cfg(not(engines))]
 #[tokio::test]
 async fn a_process_with_many_jails_stops_within_its_deadline_and_leaves_nothing() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     shut_down(None, PATIENCE, Enough::Yes).await;
 }
 
 #[cfg(not(engines))]
 #[tokio::test]
 async fn a_process_with_many_jails_that_has_no_time_to_stop_leaves_nothing() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     shut_down(None, Duration::from_millis(1), Enough::No).await;
 }
 

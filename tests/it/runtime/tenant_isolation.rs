@@ -233,6 +233,9 @@ async fn nothing_crosses(fixture: Fixture) {
 #[cfg(not(engines))]
 #[tokio::test]
 async fn nothing_of_a_tenant_is_seen_by_another_in_jails() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     nothing_crosses(Fixture::with(ExecutorKind::Jail, lax())).await;
 }
 

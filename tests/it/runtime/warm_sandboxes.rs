@@ -48,6 +48,9 @@ async fn a_warm_sandbox_that_is_killed_while_it_waits_is_replaced(fixture: &Fixt
 #[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_warm_sandbox_that_is_killed_while_it_waits_is_replaced_jail() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     a_warm_sandbox_that_is_killed_while_it_waits_is_replaced(&Fixture::new(ExecutorKind::Jail)).await;
 }
 
@@ -86,6 +89,9 @@ async fn warm_sandboxes_that_die_as_they_are_taken_harm_nobody(fixture: &Fixture
 #[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn warm_sandboxes_that_die_as_they_are_taken_harm_nobody_jail() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     for _ in 0..3 {
         warm_sandboxes_that_die_as_they_are_taken_harm_nobody(&Fixture::new(ExecutorKind::Jail), 8).await;
     }
@@ -137,6 +143,9 @@ async fn what_a_tenant_does_in_a_warm_sandbox_is_in_no_other_jail() {
 #[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_that_cannot_be_filled_fills_up_when_it_can() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new(ExecutorKind::Jail);
     let folder = fixture.data().join("pool");
     fs::create_dir(fixture.data()).unwrap();
@@ -162,6 +171,9 @@ async fn a_pool_that_cannot_be_filled_fills_up_when_it_can() {
 #[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_whose_idle_sandbox_was_stopped_claims_a_warm_one_again() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new(ExecutorKind::Jail);
     let unused = |options: RuntimeOptions| {
         options.sessions(|sessions| sessions.executors.unused_after = Some(Duration::from_millis(20)))
@@ -191,6 +203,9 @@ async fn a_session_whose_idle_sandbox_was_stopped_claims_a_warm_one_again() {
 #[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn warm_sandboxes_that_are_too_old_are_replaced_and_a_smaller_pool_has_fewer() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let fixture = Fixture::new(ExecutorKind::Jail);
     let aging = PoolSettings { max_age: Some(Duration::from_millis(300)), ..pool_settings(fixture.kind, 3) };
     let runtime = Runtime::spawn(fixture.options().pool(aging)).await.unwrap();
