@@ -18,8 +18,9 @@ use conjure_journal::{PageLimit, RecordedEvent, SessionKey};
 use crate::runtime::error::RuntimeError;
 use crate::runtime::session::session_reader::{SessionReader, is_of_kind, read};
 
-/// How many recorded events are read at once.
+/// How many recorded events are read at once, at most and at first.
 const CHUNK: u64 = 128;
+const FIRST_CHUNK: u64 = 16;
 
 /// A place between two events of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,13 +86,17 @@ impl SessionReader {
     ) -> Result<SessionEventPage, RuntimeError> {
         let total = self.info(key).await?.events;
         let limit = query.limit.max(1);
+        // A recorded event becomes about one session event. One more tells whether there is another page.
+        let chunk = u64::try_from(limit.saturating_add(limit / 4).saturating_add(1))
+            .unwrap_or(CHUNK)
+            .clamp(FIRST_CHUNK, CHUNK);
         let mut found: Vec<(EventCursor, SessionEvent)> = Vec::new();
         match query.order {
             EventOrder::Ascending => {
                 let start = query.from.unwrap_or(EventCursor { seq: 0, place: 0 });
                 let mut seq = start.seq;
                 while found.len() <= limit && seq < total {
-                    let until = seq.saturating_add(CHUNK).min(total);
+                    let until = seq.saturating_add(chunk).min(total);
                     let listed = listed(self.project(key, seq, until, redactor).await?);
                     found.extend(listed.filter(|(place, _)| *place >= start));
                     seq = until;
@@ -101,7 +106,7 @@ impl SessionReader {
                 let end = query.from.unwrap_or(EventCursor { seq: total, place: 0 });
                 let mut until = end.seq.saturating_add(1).min(total);
                 while found.len() <= limit && until > 0 {
-                    let seq = until.saturating_sub(CHUNK);
+                    let seq = until.saturating_sub(chunk);
                     let mut listed: Vec<_> = listed(self.project(key, seq, until, redactor).await?)
                         .filter(|(place, _)| *place < end)
                         .collect();
@@ -130,14 +135,15 @@ impl SessionReader {
         redactor: &Redactor,
     ) -> Result<ProjectedRange, RuntimeError> {
         let mut recorded = self.range(key, from, until).await?;
-        let mut start = from;
+        let (mut start, mut step) = (from, FIRST_CHUNK);
         let is_start = |event: &Event| EventProjection::is_start(&event.kind);
         let mut has_start = match recorded.first() {
             Some(first) => is_start(first),
             None => return Ok(Vec::new()),
         };
         while !has_start && start > 0 {
-            let before = start.saturating_sub(CHUNK);
+            let before = start.saturating_sub(step);
+            step = (step * 2).min(CHUNK);
             let mut events = self.range(key, before, start).await?;
             has_start = events.iter().any(is_start);
             events.append(&mut recorded);
