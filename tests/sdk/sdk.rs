@@ -131,3 +131,8 @@ async fn keys_belong_to_tenants_and_have_scopes() {
 async fn sessions_work_with_the_skills_of_their_agent() {
     check("skill", "skill_used.py").await;
 }
+
+#[tokio::test]
+async fn a_budget_ends_turns_and_can_be_raised() {
+    check("dear", "budget.py").await;
+}

@@ -64,7 +64,7 @@ pub enum Limit {
     Pauses,
     /// [`Limits::tokens`]
     Tokens,
-    /// [`Limits::cost_micros`]
+    /// [`Limits::cost_micros`], or [`crate::SessionProfile::max_cost_micros`] of all turns together
     Cost,
     /// [`Limits::wall_clock`]
     WallClock,

@@ -21,6 +21,10 @@ pub struct ProfileChange {
     /// The default limits of a turn. A turn that runs keeps its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
+    /// What all model calls of the session may cost together, in millionths of a dollar; `u64::MAX`: unlimited. It holds from the next
+    /// model call on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_cost_micros: Option<u64>,
     /// The embedder's instructions. They cannot change while a turn runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_prompt: Option<String>,
@@ -43,6 +47,9 @@ impl ProfileChange {
         }
         if let Some(base_prompt) = &self.base_prompt {
             profile.base_prompt.clone_from(base_prompt);
+        }
+        if let Some(max_cost) = self.max_cost_micros {
+            profile.max_cost_micros = (max_cost != u64::MAX).then_some(max_cost);
         }
         if let Some(client_tools) = &self.client_tools {
             profile.client_tools.clone_from(client_tools);

@@ -36,6 +36,9 @@ pub struct SessionProfile {
     pub hosted: Vec<HostedSkill>,
     /// The default limits of a turn.
     pub limits: Limits,
+    /// What all model calls of the session may cost together, in millionths of a dollar; `None`: unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_cost_micros: Option<u64>,
     /// The model's name in the embedder's configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,

@@ -104,7 +104,7 @@ pub fn decide(state: &SessionState, command: Command) -> Result<Vec<Event>, Reje
         }
         CommandKind::StartCompaction { policy } => {
             let running = running_turn(state)?;
-            match reached_limit(running, at) {
+            match reached_limit(state, running, at) {
                 Some(limit) if running.phase == TurnPhase::CallModel => {
                     vec![turn_finished(running, TurnStop::Limit(limit))]
                 }
@@ -261,7 +261,7 @@ fn start_model_call(
     if turn.phase != TurnPhase::CallModel {
         return Err(Rejection::ModelCallNotDue);
     }
-    Ok(match reached_limit(turn, now) {
+    Ok(match reached_limit(state, turn, now) {
         Some(limit) => vec![turn_finished(turn, TurnStop::Limit(limit))],
         None => {
             let call = turn.model_calls.saturating_add(1);
@@ -271,8 +271,9 @@ fn start_model_call(
 }
 
 /// The limit that forbids another model call.
-fn reached_limit(turn: &RunningTurn, now: Timestamp) -> Option<Limit> {
+fn reached_limit(state: &SessionState, turn: &RunningTurn, now: Timestamp) -> Option<Limit> {
     let limits = &turn.limits;
+    let max_cost = state.profile().and_then(|profile| profile.max_cost_micros);
     let reached = |used: u64, limit: Option<u64>| limit.is_some_and(|limit| used >= limit);
     if turn.denials.values().any(|denials| denials.responses >= limits.denied_calls) {
         Some(Limit::DeniedCalls)
@@ -282,7 +283,9 @@ fn reached_limit(turn: &RunningTurn, now: Timestamp) -> Option<Limit> {
         Some(Limit::Pauses)
     } else if reached(turn.usage.total(), limits.tokens) {
         Some(Limit::Tokens)
-    } else if reached(turn.usage.cost_micros, limits.cost_micros) {
+    } else if reached(turn.usage.cost_micros, limits.cost_micros)
+        || reached(state.usage().cost_micros, max_cost)
+    {
         Some(Limit::Cost)
     } else if limits.wall_clock.is_some_and(|limit| turn.elapsed(now) >= limit) {
         Some(Limit::WallClock)

@@ -15,7 +15,7 @@ use conjure_runtime::RuntimeError;
 use crate::access::{Caller, Scope};
 use crate::http::{ApiError, Body, RawQuery};
 use crate::routes::route::Route;
-use crate::sessions::{self, SessionStore, StoredSession, client_tools};
+use crate::sessions::{self, SessionStore, StoredSession, client_tools, cost_micros};
 use crate::state::ServerState;
 
 /// How many rows are looked at for one page with a filter of statuses.
@@ -103,6 +103,11 @@ async fn update(
     let change = ProfileChange {
         title: new_title.clone().map(Option::unwrap_or_default),
         client_tools: tools.as_deref().map(client_tools).transpose()?,
+        max_cost_micros: match &budget {
+            Patch::Keep => None,
+            Patch::Clear => Some(u64::MAX),
+            Patch::Set(budget) => Some(cost_micros(*budget)),
+        },
         ..ProfileChange::default()
     };
     refuse_other_toolset(&stored, tools.as_deref())?;

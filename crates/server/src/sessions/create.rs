@@ -5,7 +5,7 @@
 use conjure_api::{AgentOverrides, Environment, Patch, SessionAgent, SessionCreate};
 
 use super::interaction::send_message;
-use super::profile::session_spec;
+use super::profile::{cost_micros, session_spec};
 use super::row::SessionRow;
 use super::skills::load_skills;
 use super::store::{SessionStore, StoredSession};
@@ -32,6 +32,11 @@ pub(crate) async fn create(
     if agent.archived_at.is_some() {
         return Err(ApiError::invalid(format!("the agent `{}` is archived; name another", agent.id)));
     }
+    if !create.resources.is_empty() {
+        return Err(ApiError::invalid(
+            "resources: this server cannot mount files into sandboxes yet; put their text into a message, or leave them out",
+        ));
+    }
     let agent = overridden(state, caller, agent.into(), create.agent.overrides).await?;
     let environments = Environments::new(&*state.records, tenant);
     let environment = environments.get(create.environment_id.parse()?).await?;
@@ -39,6 +44,9 @@ pub(crate) async fn create(
     let spec = session_spec(tenant, &agent)?;
     let (note, value) = SERVER_NOTE;
     let mut spec = spec.metadata(note, value).loaded_skills(load_skills(state, tenant, &agent).await?);
+    if let Some(budget) = create.budget {
+        spec = spec.max_cost_micros(cost_micros(budget));
+    }
     if let Some(title) = &create.title {
         spec = spec.title(title.as_str());
     }

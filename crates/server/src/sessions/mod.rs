@@ -11,7 +11,7 @@ mod view;
 
 pub(crate) use create::create;
 pub(crate) use interaction::send;
-pub(crate) use profile::client_tools;
+pub(crate) use profile::{client_tools, cost_micros};
 pub(crate) use row::SessionRow;
 pub(crate) use store::{SessionStore, StoredSession};
 pub(crate) use sweep::sweep;

@@ -1,6 +1,6 @@
 //! What the runtime is given for a session: its instructions, its model, its tools.
 
-use conjure_api::{BuiltinTool, PermissionPolicy as Policy, SessionAgent, Tool, Toolset};
+use conjure_api::{Budget, BuiltinTool, PermissionPolicy as Policy, SessionAgent, Tool, Toolset};
 use conjure_base::TenantId;
 use conjure_conversation::{AgentToolset, PermissionPolicy, ToolDefinition, ToolsetTool};
 use conjure_runtime::SessionSpec;
@@ -24,6 +24,11 @@ pub(crate) fn session_spec(tenant: &TenantId, agent: &SessionAgent) -> Result<Se
     let spec = SessionSpec::new(tenant.clone()).without_skills().model(agent.model.id.as_str());
     let spec = spec.base_prompt(agent.system.clone().unwrap_or_default()).toolset(toolset);
     Ok(client_tools.into_iter().fold(spec, SessionSpec::client_tool))
+}
+
+/// What a session may cost, in millionths of a dollar.
+pub(crate) const fn cost_micros(budget: Budget) -> u64 {
+    budget.max_list_cost.cents.saturating_mul(10_000)
 }
 
 /// The tools that the client provides the results of.

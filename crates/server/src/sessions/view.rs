@@ -1,7 +1,7 @@
 //! A session as clients see it: its row, and how far the runtime is.
 
 use conjure_actors::session::SessionStatus as Running;
-use conjure_api::{CacheCreation, Session, SessionStats, SessionStatus, SessionUsage, Time};
+use conjure_api::{CacheCreation, Money, Session, SessionStats, SessionStatus, SessionUsage, Time};
 use conjure_base::{Clock as _, SystemClock, TenantId};
 use conjure_conversation::Usage;
 use conjure_runtime::{Runtime, RuntimeError, SessionBody, SessionSummary};
@@ -75,7 +75,7 @@ fn usage(usage: &Usage) -> SessionUsage {
         }),
         cache_read_input_tokens: Some(usage.cache_read_input_tokens),
         input_tokens: Some(usage.input_tokens),
-        list_cost: None,
+        list_cost: (usage.cost_micros > 0).then(|| Money { cents: usage.cost_micros.div_ceil(10_000) }),
         output_tokens: Some(usage.output_tokens),
     }
 }

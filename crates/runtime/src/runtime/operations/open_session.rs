@@ -85,6 +85,7 @@ impl Runtime {
             delivery,
             hosted: spec.hosted,
             limits: spec.limits.unwrap_or_else(|| self.default_limits(&spec.tenant)),
+            max_cost_micros: spec.max_cost_micros,
             model: Some(factory.model_name(&spec.tenant, spec.model.as_deref())?),
             executor: Some(spec.executor.unwrap_or_else(|| factory.default_sandbox().to_owned())),
             catalog: spec.catalog,

@@ -43,6 +43,7 @@ pub struct SessionSpec {
     pub(crate) activation: Option<SkillActivation>,
     pub(crate) delivery: Option<SkillDelivery>,
     pub(crate) limits: Option<Limits>,
+    pub(crate) max_cost_micros: Option<u64>,
     pub(crate) hosted: Vec<HostedSkill>,
     pub(crate) workspace: Option<PathBuf>,
     pub(crate) secrets: SessionSecrets,
@@ -77,6 +78,7 @@ impl SessionSpec {
             activation: None,
             delivery: None,
             limits: None,
+            max_cost_micros: None,
             hosted: Vec::new(),
             workspace: None,
             secrets: SessionSecrets::default(),
@@ -228,6 +230,15 @@ impl SessionSpec {
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = Some(limits);
+        self
+    }
+
+    /// Limits what all model calls of the session may cost together, in millionths of a dollar. A turn that reaches it ends with
+    /// [`Limit::Cost`](conjure_conversation::Limit::Cost), as do later ones. It needs a model whose prices are known. The last call may
+    /// cost more than what was left.
+    #[must_use]
+    pub const fn max_cost_micros(mut self, micros: u64) -> Self {
+        self.max_cost_micros = Some(micros);
         self
     }
 
