@@ -340,6 +340,7 @@ fn results_from_outside_and_changed_settings_load_and_are_still_written_so() {
         title: Some("Weather".to_owned()),
         metadata: Some([("user".to_owned(), "7".to_owned())].into()),
         limits: Some(Limits { model_calls: 3, ..Limits::default() }),
+        max_cost_micros: Some(2_000_000),
         base_prompt: Some("Be brief.".to_owned()),
         client_tools: Some(vec![tool]),
     };
