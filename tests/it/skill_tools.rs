@@ -145,6 +145,9 @@ async fn open(host: &Fixture, spec: SessionSpec) -> (Runtime, Session, Sent) {
 
 #[tokio::test]
 async fn choose_activate_use() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let host = host(ExecutorKind::Jail);
     let (runtime, session, sent) = open(&host, spec()).await;
     let receipt: Value = serde_json::from_str(&make(&session, &[load(&["alpha"])]).await).unwrap();
@@ -223,6 +226,9 @@ async fn in_results_instructions_are_delivered_once_and_no_request_changes_what_
 
 #[tokio::test]
 async fn skills_that_are_read_with_view_are_listed_as_before() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let host = host(ExecutorKind::Jail);
     let (runtime, session, sent) = open(&host, spec().activation(SkillActivation::View)).await;
     let read = call("view", json!({"path": "/mnt/skills/alpha/SKILL.md"}));
@@ -250,6 +256,9 @@ async fn without_skills_there_is_no_block_and_no_tool() {
 
 #[tokio::test]
 async fn bad_input_is_reported_and_changes_nothing() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let interpreters = [("xyz".to_owned(), vec!["no-such-interpreter".to_owned()])].into();
     let skills = SkillSettings { interpreters, max_active: Some(2), ..SkillSettings::default() };
     let host = Fixture::with(ExecutorKind::Jail, Settings { skills: Some(skills), ..Settings::default() });
@@ -295,6 +304,9 @@ async fn bad_input_is_reported_and_changes_nothing() {
 /// The folders of several public authors' skills: code in packages, references under another name, themes, files in the root.
 #[tokio::test]
 async fn skills_of_many_layouts_load_and_run() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     let host = Fixture::new(ExecutorKind::Jail);
     let modules = [
         ("core/__init__.py", ""),

@@ -136,6 +136,9 @@ async fn what_a_tenant_does_in_a_warm_sandbox_is_in_no_other(fixture: &Fixture) 
 #[cfg(not(engines))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_tenant_does_in_a_warm_sandbox_is_in_no_other_jail() {
+    if !test_support::has_user_namespaces() {
+        return;
+    }
     what_a_tenant_does_in_a_warm_sandbox_is_in_no_other(&Fixture::new(ExecutorKind::Jail)).await;
 }
 
