@@ -19,7 +19,7 @@ pub struct ServerOptions {
 }
 
 impl ServerOptions {
-    /// Listens on this address for this tenant, who owns everything: unless there are keys.
+    /// Listens on this address. While there are no keys, everything belongs to this tenant.
     #[must_use]
     pub const fn new(listen: SocketAddr, tenant: TenantId) -> Self {
         Self {

@@ -1,7 +1,5 @@
 //! The options of `conjure keys`.
 
-use std::time::Duration;
-
 use crate::cli::args::format::Format;
 use crate::cli::args::sessions::DataArgs;
 
@@ -58,6 +56,3 @@ pub(crate) enum KeysCommand {
         data: Option<std::path::PathBuf>,
     },
 }
-
-/// A day.
-pub(crate) const DAY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -24,7 +24,7 @@ pub(crate) use format::Format;
 pub(crate) use hosted::{PushArgs, RemoteCommand, RemoteSource};
 #[cfg(feature = "docker")]
 pub(crate) use image::{ImageBuildArgs, ImageCommand, ImageFrom, PackageSet};
-pub(crate) use keys::{DAY, KeysCommand};
+pub(crate) use keys::KeysCommand;
 #[cfg(feature = "model-http")]
 pub(crate) use models::ModelsArgs;
 pub(crate) use open::OpenArgs;

@@ -2,15 +2,18 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use conjure::server::{ApiKeyId, ApiKeyInfo, ApiKeys, ApiKeysError, NewApiKey, Scope};
 use conjure::{Clock as _, Config, ProcessEnv, RuntimeOptions, SystemClock, TenantId};
 use serde_json::{Value, json};
 
-use crate::cli::args::{DAY, DataArgs, Format, KeysCommand, LOCAL_TENANT};
+use crate::cli::args::{DataArgs, Format, KeysCommand, LOCAL_TENANT};
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::command_runtime::{CommandRuntime, with_data_dir};
 use crate::cli::terminal::{Terminal, printable};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Runs the subcommand, and prints an error if that fails.
 pub(crate) async fn keys(
@@ -107,7 +110,10 @@ fn of_folder(data: &Option<PathBuf>) -> Result<DataArgs, CliError> {
 }
 
 fn not_done(error: ApiKeysError) -> CliError {
-    CliError::usage(error.to_string())
+    match error {
+        ApiKeysError::Name | ApiKeysError::NoScope => CliError::usage(error.to_string()),
+        _ => CliError::internal(error.to_string()),
+    }
 }
 
 fn line(key: &ApiKeyInfo) -> String {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use conjure::{Config, ProcessEnv};
 
-use crate::cli::args::{DAY, KeysCommand};
+use crate::cli::args::KeysCommand;
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::terminal::Terminal;
 
@@ -16,10 +16,8 @@ pub(crate) async fn keys(
     terminal: Arc<Terminal>,
 ) -> ExitStatus {
     let what = match command {
-        KeysCommand::Create { name, scopes: _, expires_in_days, data_args } => {
-            let days = expires_in_days.map(|days| DAY.saturating_mul(days).as_secs() / DAY.as_secs());
-            let end = days.map_or_else(String::new, |days| format!(" for {days} days"));
-            format!("the key `{name}` of `{}`{end} cannot be created", data_args.tenant)
+        KeysCommand::Create { name, scopes: _, expires_in_days: _, data_args } => {
+            format!("the key `{name}` of `{}` cannot be created", data_args.tenant)
         }
         KeysCommand::List { format: _, data: _ } => "the keys cannot be listed".to_owned(),
         KeysCommand::Revoke { ids, data: _ } => format!("{} cannot be revoked", ids.join(", ")),

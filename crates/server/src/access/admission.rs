@@ -70,10 +70,15 @@ impl Admission {
         Ok(info.into())
     }
 
-    /// Whether a caller that was let in may go on: its key was not revoked. A key that cannot be looked up is not taken for revoked.
+    /// Whether a caller that was let in may go on: its key was not revoked and has not expired. A key that cannot be looked up counts as
+    /// good.
     pub(crate) async fn is_still_admitted(&self, caller: &Caller) -> bool {
         match caller.key {
-            Some(key) => self.keys.exists(key).await.unwrap_or(true),
+            Some(key) => {
+                self.keys.get(key).await.map_or(true, |known| {
+                    known.is_some_and(|known| !known.is_expired(SystemClock.timestamp()))
+                })
+            }
             None => self.mode().await.map_or(true, |mode| mode == AdmissionMode::Local),
         }
     }
@@ -86,4 +91,42 @@ fn credential(headers: &HeaderMap) -> Option<&str> {
     let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let api_key = || headers.get("x-api-key").and_then(|value| value.to_str().ok());
     bearer.map(|(_, key)| key.trim()).or_else(api_key)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use conjure_journal::MemoryRecords;
+
+    use super::super::keys::NewApiKey;
+    use super::super::scope::Scope;
+    use super::*;
+
+    /// Whether a request with a new key that expires so long after now is let in, and whether it may go on.
+    async fn admitted(ends_in: Duration) -> (bool, bool) {
+        let tenant = TenantId::new("acme").unwrap();
+        let keys = ApiKeys::new(Arc::new(MemoryRecords::new()));
+        let now = SystemClock.timestamp();
+        let new = NewApiKey {
+            tenant: tenant.clone(),
+            name: "of a test".to_owned(),
+            scopes: Scope::ALL.into(),
+            created_at: now,
+            expires_at: Some(now.saturating_add(ends_in)),
+        };
+        let key = keys.create(new).await.unwrap();
+        let info = keys.get(key.id()).await.unwrap().unwrap();
+        let admission = Admission::new(keys, tenant);
+        let mut headers = HeaderMap::new();
+        headers.insert("x-api-key", key.text().parse().unwrap());
+        (admission.admit(&headers).await.is_ok(), admission.is_still_admitted(&info.into()).await)
+    }
+
+    #[tokio::test]
+    async fn a_key_is_good_until_it_expires_also_for_who_was_let_in() {
+        assert_eq!(admitted(Duration::from_secs(3_600)).await, (true, true));
+        assert_eq!(admitted(Duration::ZERO).await, (false, false));
+    }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use conjure_base::{Digest, TenantId, Timestamp};
 use conjure_journal::{
-    IndexName, NewRecord, Record, RecordContent, RecordError, RecordErrorKind, RecordKey, RecordKind,
-    RecordQuery, RecordScope, Records,
+    IndexName, NewRecord, Record, RecordContent, RecordError, RecordKey, RecordKind, RecordQuery,
+    RecordScope, Records,
 };
 use serde::{Deserialize, Serialize};
 
@@ -150,10 +150,9 @@ impl ApiKeys {
         }
         let key = ApiKey::random()?;
         let info = ApiKeyInfo { id: key.id(), name, tenant, scopes, created_at, expires_at };
-        let content = RecordContent::new("").with_index(TENANT, info.tenant.as_str());
         let row = Row { info, secret: key.secret_digest() };
-        let body = serde_json::to_vec(&row).map_err(|error| damaged(key.id(), &error))?;
-        let content = RecordContent { body, ..content };
+        let body = serde_json::to_vec(&row).map_err(|error| damaged(&key.id().to_string(), &error))?;
+        let content = RecordContent::new(body).with_index(TENANT, row.info.tenant.as_str());
         self.records.insert(NewRecord::new(row_key(key.id())?, content)).await?;
         Ok(key)
     }
@@ -168,12 +167,13 @@ impl ApiKeys {
         Ok(key.has_digest(&row.secret).then_some(row.info))
     }
 
-    /// Whether a key was not revoked.
+    /// What is known of the key with this id, unless it was revoked. It may have expired.
     ///
     /// # Errors
     /// If the row cannot be read.
-    pub async fn exists(&self, id: ApiKeyId) -> Result<bool, ApiKeysError> {
-        Ok(self.records.get(&row_key(id)?).await?.is_some())
+    pub async fn get(&self, id: ApiKeyId) -> Result<Option<ApiKeyInfo>, ApiKeysError> {
+        let record = self.records.get(&row_key(id)?).await?;
+        record.map(|record| Ok(read(&record)?.info)).transpose()
     }
 
     /// Whether there is any key.
@@ -210,10 +210,7 @@ impl ApiKeys {
     /// # Errors
     /// If the row cannot be deleted.
     pub async fn revoke(&self, id: ApiKeyId) -> Result<bool, ApiKeysError> {
-        match self.records.delete(&row_key(id)?, None).await {
-            Err(error) if error.kind() == RecordErrorKind::NotFound => Ok(false),
-            deleted => Ok(deleted?),
-        }
+        Ok(self.records.delete(&row_key(id)?, None).await?)
     }
 }
 
@@ -222,10 +219,9 @@ fn row_key(id: ApiKeyId) -> Result<RecordKey, RecordError> {
 }
 
 fn read(record: &Record) -> Result<Row, ApiKeysError> {
-    serde_json::from_slice(&record.content.body)
-        .map_err(|error| ApiKeysError::Damaged { id: record.key.id().to_owned(), reason: error.to_string() })
+    serde_json::from_slice(&record.content.body).map_err(|error| damaged(record.key.id(), &error))
 }
 
-fn damaged(id: ApiKeyId, error: &serde_json::Error) -> ApiKeysError {
-    ApiKeysError::Damaged { id: id.to_string(), reason: error.to_string() }
+fn damaged(id: &str, error: &serde_json::Error) -> ApiKeysError {
+    ApiKeysError::Damaged { id: id.to_owned(), reason: error.to_string() }
 }

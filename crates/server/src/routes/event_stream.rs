@@ -28,7 +28,7 @@ use crate::state::ServerState;
 /// How often a stream without events shows that it lives.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// How often a stream looks whether its key was revoked.
+/// How often a stream looks whether its key is still good.
 const KEY_CHECK: Duration = Duration::from_secs(2);
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -94,7 +94,7 @@ impl EventStream {
             () = SystemClock.sleep_until(self.next_check) => {
                 self.next_check = SystemClock.deadline(KEY_CHECK);
                 if !self.state.admission.is_still_admitted(&self.caller).await {
-                    let body = ErrorBody::new(ErrorKind::Authentication, "the key was revoked".to_owned(), None, None);
+                    let body = ErrorBody::new(ErrorKind::Authentication, "the key was revoked or has expired".to_owned(), None, None);
                     self.ready.push_back(record("error", &body));
                     self.is_over = true;
                 }
