@@ -178,6 +178,7 @@ impl SessionFactory for Workshop {
                 outputs: Vec::new(),
                 artifacts: None,
                 uploads: None,
+                pre_call_hook: None,
             })
         }
         .boxed()

@@ -96,6 +96,14 @@ pub mod journal {
     };
 }
 
+/// MCP servers, whose tools sessions can have.
+pub mod mcp {
+    pub use conjure_mcp::{
+        HttpServer, McpConfigError, McpJson, McpServerName, McpServerSpec, McpTransport, ServerPlace,
+        StdioServer, parse_mcp_json,
+    };
+}
+
 /// The model: the trait, its requests and responses, models that play a script, and the services behind names.
 pub mod model {
     pub use conjure_base::ContainerId;

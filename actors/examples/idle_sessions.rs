@@ -61,6 +61,7 @@ impl SessionFactory for Parts {
             outputs: Vec::new(),
             artifacts: None,
             uploads: None,
+            pre_call_hook: None,
         };
         std::future::ready(Ok(parts)).boxed()
     }

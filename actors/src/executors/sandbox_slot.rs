@@ -37,14 +37,29 @@ pub(crate) struct SandboxLifecycle {
     pub(crate) closed: CancellationToken,
     /// Tasks that remove the leftovers of former sandboxes.
     cleanups: TaskTracker,
+    /// Those of other sandboxes of the session, which are closed with it.
+    further: Mutex<Vec<Arc<SandboxLifecycle>>>,
 }
 
 impl SandboxLifecycle {
-    /// Closes the slot. Returns when nothing of a sandbox is left. No other is created afterwards.
+    /// Closes the slot, and those of the session's other sandboxes. Returns when nothing of a sandbox is left. No other is created afterwards.
     pub(crate) async fn close(&self) {
         self.closed.cancel();
-        drop(self.exclusive.lock().await);
-        self.wait_cleanups().await;
+        let further = lock(&self.further).clone();
+        for other in &further {
+            other.closed.cancel();
+        }
+        for one in std::iter::once(self).chain(further.iter().map(|other| &**other)) {
+            drop(one.exclusive.lock().await);
+            one.wait_cleanups().await;
+        }
+    }
+
+    /// The lifecycle of another sandbox of the same session.
+    pub(crate) fn further(&self) -> Arc<Self> {
+        let further = Arc::new(Self { closed: self.closed.child_token(), ..Self::default() });
+        lock(&self.further).push(Arc::clone(&further));
+        further
     }
 
     /// Removes leftovers of a sandbox in the background, while the next one runs.

@@ -71,6 +71,23 @@ impl SupervisedExecutorBuilder {
         let supervisor = SupervisorRef::Lazy(LazySupervisor::new(id, &self.options, self.child_scope));
         supervise(source, supervisor, self.prior_sandbox, self.options, self.lifecycle, self.metrics)
     }
+
+    /// A supervised executor for something else that the session runs in a sandbox of its own. Its supervisor has this id. It ends with the
+    /// session, as the tools' sandbox does.
+    ///
+    /// # Errors
+    /// If the id is not valid.
+    pub fn supervise_further(
+        &self,
+        id: &str,
+        source: Arc<dyn ExecutorSource>,
+    ) -> Result<SupervisedExecutor, SpecError> {
+        let id = ChildId::new(id)?;
+        let supervisor =
+            SupervisorRef::Lazy(LazySupervisor::new(id, &self.options, self.child_scope.clone()));
+        let lifecycle = self.lifecycle.further();
+        supervise(source, supervisor, PriorSandbox::None, self.options, lifecycle, self.metrics.clone())
+    }
 }
 
 fn supervise(

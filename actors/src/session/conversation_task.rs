@@ -22,6 +22,7 @@ use super::artifact_upload::ArtifactUploadHook;
 use super::context_limit::compaction_for;
 use super::copy_out::{TurnEndHold, copy_out};
 use super::error::{ReplyTo, SessionError};
+use super::pre_call_hooks::PreCallHooks;
 use super::session_entry::SessionEntry;
 use super::session_projection::TurnActivity;
 use super::spec::SessionComponents;
@@ -183,9 +184,10 @@ impl ConversationTask {
         }
         self.entry.observer.observe(state, self.conversation.seq(), TurnActivity::Active);
         let (uploads, artifacts) = (self.components.uploads.as_ref(), self.components.artifacts.as_ref());
-        let hook = uploads.zip(artifacts).map(|(uploads, artifacts)| {
+        let upload = uploads.zip(artifacts).map(|(uploads, artifacts)| {
             ArtifactUploadHook::new(&self.entry.key, uploads, &artifacts.resolver, &self.cancel)
         });
+        let hook = PreCallHooks { upload, further: self.components.pre_call_hook.clone() };
         let inbox = &mut self.inbox;
         let options = TurnOptions {
             cancel: self.cancel.clone(),
@@ -197,10 +199,7 @@ impl ConversationTask {
                 state.input_tokens(),
                 self.components.summarizer.as_ref(),
             ),
-            pre_call_hook: match &hook {
-                Some(hook) => hook,
-                None => &(),
-            },
+            pre_call_hook: &hook,
             inbox: stream::poll_fn(|cx| inbox.poll_recv(cx)).boxed(),
         };
         let services = TurnServices {

@@ -24,6 +24,7 @@ mod journal_event_log;
 mod journal_retry;
 mod lease;
 mod model_change;
+mod pre_call_hooks;
 mod redaction;
 mod revival;
 mod running_task;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use conjure_artifact::{ArtifactUploader, OutputStore};
 use conjure_base::Redactor;
 use conjure_conversation::{
-    CANCEL_GRACE, Compaction, Composer, Model, SessionProfile, Summarizer, ToolRunner,
+    CANCEL_GRACE, Compaction, Composer, Model, PreCallHook, SessionProfile, Summarizer, ToolRunner,
 };
 use conjure_journal::{LeaseOwner, SessionKey};
 use conjure_sandbox::Executor;
@@ -44,6 +44,8 @@ pub struct SessionComponents {
     pub artifacts: Option<ArtifactServices>,
     /// Uploads artifacts to the service that runs the session's hosted skills, if there is one.
     pub uploads: Option<ArtifactUploader>,
+    /// Runs before each model call, for example to wait for tools.
+    pub pre_call_hook: Option<Arc<dyn PreCallHook>>,
 }
 
 impl fmt::Debug for SessionComponents {

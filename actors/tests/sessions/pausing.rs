@@ -57,6 +57,7 @@ impl SessionFactory for Bench {
                 outputs: Vec::new(),
                 artifacts: None,
                 uploads: None,
+                pre_call_hook: None,
             })
         }
         .boxed()

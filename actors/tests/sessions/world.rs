@@ -243,6 +243,7 @@ impl SessionFactory for Stage {
                 outputs: Vec::new(),
                 artifacts: None,
                 uploads: None,
+                pre_call_hook: None,
             })
         }
         .boxed()

@@ -63,6 +63,9 @@ pub struct SessionProfile {
     /// The tools of the toolset, instead of the built-in tools. `None`: the built-in tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub toolset: Option<AgentToolset>,
+    /// The MCP servers whose tools the session has, by their names in the embedder's configuration.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mcp_servers: Vec<String>,
     /// The tools whose results the client provides.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub client_tools: Vec<ToolDefinition>,

@@ -124,6 +124,13 @@ pub(crate) struct SessionDirsGuard {
 }
 
 impl SessionContext {
+    /// The same context with further folders to read, at their own places.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn with_read_only(mut self, folders: impl IntoIterator<Item = SharedFolder>) -> Self {
+        self.execution.read_only.extend(folders);
+        self
+    }
+
     /// The guard of the folders alone.
     pub(crate) fn into_dirs_guard(self) -> SessionDirsGuard {
         let Self { workspace, _unpacked, data, .. } = self;

@@ -14,6 +14,7 @@ mod skills;
 mod text;
 mod tool;
 mod tool_input;
+mod tool_source;
 mod toolbox;
 mod toolset;
 
@@ -26,4 +27,5 @@ pub use limits::OutputLimits;
 pub use probe::SandboxProbe;
 pub use skills::{AllowedToolsPolicy, Interpreters, MAX_ACTIVE_SKILLS, SkillTools};
 pub use tool::{CallerIdentity, Tool, ToolContext, ToolOutput, ToolStatus, tool_fn};
+pub use tool_source::{CurrentToolsComposer, SourcedTools, ToolSource};
 pub use toolbox::{Toolbox, ToolboxBuilder, ToolboxError, environment_secrets};

@@ -1,11 +1,14 @@
 //! The contract of an embedder's tools: [`Tool`], [`ToolContext`] and [`ToolOutput`].
 
 use std::future::Future;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use conjure_base::{CallId, Deadline, SessionId, TenantId};
-use conjure_conversation::{CallConcurrency, CallTraits, ResultContent, ToolDefinition, ToolEnding};
+use conjure_conversation::{
+    CallConcurrency, CallTraits, PermissionPolicy, ResultContent, ToolDefinition, ToolEnding,
+};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +33,16 @@ pub trait Tool: Send + Sync {
     /// error and the tool is not called.
     fn path_inputs(&self) -> &[&str] {
         &[]
+    }
+
+    /// Whether each of its calls is to be decided on by a person. By default it is not.
+    fn permission(&self) -> PermissionPolicy {
+        PermissionPolicy::default()
+    }
+
+    /// How long a call may take, where that differs from the toolbox's timeout.
+    fn timeout(&self) -> Option<Duration> {
+        None
     }
 
     /// Runs one call. `input` is an object. The tool must check its fields, because the model may have written anything.

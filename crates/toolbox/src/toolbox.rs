@@ -8,14 +8,15 @@ mod resolve_inputs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conjure_base::{Clock, Redactor};
+use conjure_base::{Clock, Redactor, lock};
 use conjure_conversation::ToolDefinition;
 use conjure_prompt::{BuiltinTool, SkillTool};
 use conjure_sandbox::Executor;
 
+pub(crate) use builder::check_definition;
 pub use builder::{ToolboxBuilder, ToolboxError, environment_secrets};
 pub(crate) use finalize::fits_limits;
 
@@ -24,6 +25,7 @@ use crate::artifacts::ArtifactTools;
 use crate::limits::OutputLimits;
 use crate::skills::SkillTools;
 use crate::tool::{CallerIdentity, Tool};
+use crate::tool_source::{SourcedTools, ToolSource};
 use crate::toolset::Toolset;
 
 /// The tools of a session, and the rules for their calls. Every call gets exactly one result, also when it fails. A panic of an
@@ -73,6 +75,10 @@ pub struct Toolbox {
     /// The names of the tools whose results the client provides.
     client: BTreeSet<String>,
     definitions: Arc<[ToolDefinition]>,
+    /// Tools that come and go.
+    source: Option<Arc<dyn ToolSource>>,
+    /// All definitions, with those of the source as it was when they were last asked for.
+    current: Mutex<Option<CurrentDefinitions>>,
     approver: Arc<dyn Approver>,
     caller: Option<CallerIdentity>,
     redactor: Redactor,
@@ -80,6 +86,8 @@ pub struct Toolbox {
     limits: OutputLimits,
     clock: Arc<dyn Clock>,
 }
+
+type CurrentDefinitions = (Arc<SourcedTools>, Arc<[ToolDefinition]>);
 
 /// The sandbox and its built-in tools.
 struct Sandbox {
@@ -105,6 +113,30 @@ impl Toolbox {
     #[must_use]
     pub fn definitions(&self) -> Arc<[ToolDefinition]> {
         Arc::clone(&self.definitions)
+    }
+
+    /// The definitions for the next model call: [`Toolbox::definitions`], then those that the tool source has now, by name.
+    #[must_use]
+    pub fn current_definitions(&self) -> Arc<[ToolDefinition]> {
+        let Some(sourced) = self.source.as_ref().map(|source| source.tools()) else {
+            return self.definitions();
+        };
+        let mut current = lock(&self.current);
+        if let Some((known, definitions)) = &*current
+            && Arc::ptr_eq(known, &sourced)
+        {
+            return Arc::clone(definitions);
+        }
+        let is_free = |tool: &&ToolDefinition| self.definitions.iter().all(|own| own.name != tool.name);
+        let further = sourced.offered().iter().filter(is_free);
+        let definitions: Arc<[ToolDefinition]> = self.definitions.iter().chain(further).cloned().collect();
+        *current = Some((sourced, Arc::clone(&definitions)));
+        definitions
+    }
+
+    /// The tool of the source with this name.
+    fn sourced_tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.source.as_ref()?.tools().find(name)
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use conjure::config::parse_network;
 use conjure::hosted::HostedSkill;
+use conjure::mcp::McpServerSpec;
 use conjure::sandbox::NetworkPolicy;
 
 /// A value of `--input` as written.
@@ -161,6 +162,10 @@ pub(crate) fn parse_variable(text: &str) -> Result<Variable, String> {
 
 pub(crate) fn parse_network_arg(text: &str) -> Result<NetworkPolicy, String> {
     parse_network(text.split(',').map(str::trim).filter(|word| !word.is_empty()))
+}
+
+pub(crate) fn parse_mcp_server(text: &str) -> Result<McpServerSpec, String> {
+    McpServerSpec::from_argument(text)
 }
 
 pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {

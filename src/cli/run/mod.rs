@@ -12,6 +12,7 @@ mod sandbox_flags;
 
 mod command_session;
 mod follow_turn;
+mod mcp_servers;
 mod model_change;
 mod printer;
 mod progress;

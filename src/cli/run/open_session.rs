@@ -18,6 +18,7 @@ use crate::cli::cli_error::CliError;
 use crate::cli::command_runtime::{self, CommandRuntime, Persistence};
 use crate::cli::doctor;
 use crate::cli::run::command_session::{CommandSession, HostedState, ModelRecording, WorkspaceOwner};
+use crate::cli::run::mcp_servers;
 use crate::cli::run::model_source::{ModelArgs, SelectedModel, select_model};
 use crate::cli::run::outputs::output_copy::{self, OutputTarget};
 use crate::cli::run::sandbox_flags::sandbox_notes;
@@ -110,6 +111,7 @@ pub(crate) async fn merge_args(
         network: args.network.clone(),
         memory: args.memory,
         cpus: args.cpus,
+        mcp: mcp_servers::servers(args, config, terminal)?,
         ..Settings::default()
     })?;
     if args.image.is_some() && config.executor() != ExecutorKind::Docker {
@@ -170,7 +172,8 @@ pub(crate) async fn open_session(
     let mut spec = SessionSpec::new(host.tenant.clone())
         .base_prompt(BASE_PROMPT)
         .model(words.name.clone())
-        .hosted(args.hosted.clone());
+        .hosted(args.hosted.clone())
+        .mcp_servers(config.mcp_servers().keys());
     if site == ExecutionSite::Local {
         spec = spec.sandbox(config.executor().as_str()).inputs(inputs);
         if !args.hosted.is_empty() {

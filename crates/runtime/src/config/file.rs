@@ -10,6 +10,7 @@ use crate::config::artifacts;
 use crate::config::compaction;
 use crate::config::error::ConfigError;
 use crate::config::keys;
+use crate::config::mcp;
 use crate::config::models;
 use crate::config::pool;
 use crate::config::sandbox::{ExecutorKind, parse_disk_limit, parse_floor, parse_network, parse_size};
@@ -49,6 +50,7 @@ struct File {
     skills: Option<Table>,
     artifacts: Option<Table>,
     models: Option<Table>,
+    mcp: Option<Table>,
     serve: Option<Table>,
 }
 
@@ -177,6 +179,7 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
             .transpose()
             .map_err(in_key("models"))?
             .unwrap_or_default(),
+        mcp: file.mcp.as_ref().map(mcp::parse).transpose().map_err(in_key("mcp"))?.unwrap_or_default(),
         serve: file
             .serve
             .as_ref()

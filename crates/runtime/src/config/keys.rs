@@ -3,7 +3,7 @@
 use conjure_skill::closest_match;
 use toml::Table;
 
-use crate::config::models;
+use crate::config::{mcp, models};
 
 /// One key of the configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,6 +198,66 @@ pub const CONFIG_KEYS: &[ConfigKey] = &[
         "Models that are tried in order when the service is overloaded or cannot be reached.",
     ),
     key(
+        mcp::TABLE,
+        "command",
+        "\"uvx\"",
+        "The program of a server that speaks over its standard input and output.",
+    ),
+    key(mcp::TABLE, "args", "[\"mcp-server-git\"]", "Its arguments."),
+    key(
+        mcp::TABLE,
+        "env",
+        "{ TOKEN = \"${GITHUB_TOKEN}\" }",
+        "Variables that it sees; `${VAR}` stands for a variable of this process.",
+    ),
+    key(
+        mcp::TABLE,
+        "url",
+        "\"https://mcp.example.com/mcp\"",
+        "The address of a server that is reached by HTTP.",
+    ),
+    key(
+        mcp::TABLE,
+        "headers",
+        "{ Authorization = \"Bearer ${TOKEN}\" }",
+        "Headers of each request to it; `${VAR}` stands for a variable of this process.",
+    ),
+    key(
+        mcp::TABLE,
+        "required",
+        "true",
+        "Whether the first model call waits for its tools. By default they are added when it has started.",
+    ),
+    key(mcp::TABLE, "enabled_tools", "[\"git_status\"]", "The tools that are offered; all by default."),
+    key(mcp::TABLE, "disabled_tools", "[\"git_reset\"]", "Tools that are not offered."),
+    key(
+        mcp::TABLE,
+        "approval",
+        "\"ask\"",
+        "Whether its calls run at once (`allow`, default) or a person decides (`ask`).",
+    ),
+    key(mcp::TABLE, "tool_approval", "{ git_commit = \"ask\" }", "The same for single tools."),
+    key(mcp::TABLE, "startup_timeout", "30", "Seconds that its start and its list of tools may take."),
+    key(mcp::TABLE, "tool_timeout", "60", "Seconds that one call may take."),
+    key(
+        mcp::TABLE,
+        "parallel_calls",
+        "true",
+        "Whether its calls run at the same time; by default those do whose tools say that they only read.",
+    ),
+    key(
+        mcp::TABLE,
+        "network",
+        "[\"api.github.com\"]",
+        "What its program may reach: `\"none\"`, `\"full\"` or a list of hosts. By default the package registries for `npx`, `uvx` and the like, else nothing.",
+    ),
+    key(
+        mcp::TABLE,
+        "sandbox",
+        "\"local\"",
+        "Where its program runs: in a sandbox of its own (`own`, default), or on this machine without isolation (`local`).",
+    ),
+    key(
         "serve",
         "models",
         "{ \"claude-*\" = \"ollama:qwen3\" }",
@@ -244,7 +304,16 @@ mod tests {
     fn tables_are_keys_of_the_file() {
         let top: Vec<_> = names("").collect();
         assert!(
-            top.ends_with(&["model_timeout", "pool", "compaction", "skills", "artifacts", "models", "serve"]),
+            top.ends_with(&[
+                "model_timeout",
+                "pool",
+                "compaction",
+                "skills",
+                "artifacts",
+                "models",
+                "mcp",
+                "serve"
+            ]),
             "{top:?}"
         );
         assert_eq!(names("pool").collect::<Vec<_>>(), ["jail", "docker", "max_age", "starts_at_once"]);

@@ -13,6 +13,7 @@ mod settings;
 
 mod artifacts;
 mod compaction;
+mod mcp;
 mod models;
 mod pool;
 mod sandbox;

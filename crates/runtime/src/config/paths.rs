@@ -27,7 +27,7 @@ pub(crate) fn scopes(project: Option<&Path>, trusted: &[PathBuf], home: Option<&
 
 /// Whether `project` is a trusted directory or lies beneath one. Links are resolved, so a link neither gains nor gives
 /// trust.
-fn is_trusted(project: &Path, trusted: &[PathBuf]) -> bool {
+pub(crate) fn is_trusted(project: &Path, trusted: &[PathBuf]) -> bool {
     let Ok(project) = project.canonicalize() else { return false };
     trusted.iter().filter_map(|root| root.canonicalize().ok()).any(|root| project.starts_with(root))
 }

@@ -376,6 +376,7 @@ impl ProcessEnv {
             compaction: None,
             skills: None,
             models: BTreeMap::new(),
+            mcp: Default::default(),
             serve: Default::default(),
         })
     }

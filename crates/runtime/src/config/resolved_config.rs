@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use conjure_artifact::ArtifactOptions;
 use conjure_conversation::CompactionPolicy;
+use conjure_mcp::McpServerSpec;
 use conjure_sandbox::{Isolation, Limits, NetworkPolicy};
 use conjure_skill::Scope;
 
@@ -85,7 +86,10 @@ impl Config {
         environment: &ProcessEnv,
         file: Option<&Path>,
     ) -> Result<Self, ConfigError> {
-        let file = file.map(file::read).transpose()?.unwrap_or_default();
+        let mut file = file.map(file::read).transpose()?.unwrap_or_default();
+        let lookup = |name: &str| environment.named(name);
+        file.mcp =
+            file.mcp.into_iter().map(|(name, server)| (name, server.with_variables(&lookup))).collect();
         let settings = code.merged_over(environment.settings()?).merged_over(file);
         let config = Self::resolve(settings, environment.home(), environment.passthrough().clone())?;
         Ok(Self { runtime_folder: environment.runtime_folder(), ..config })
@@ -361,6 +365,24 @@ impl Config {
     #[must_use]
     pub fn artifacts(&self) -> Option<ArtifactOptions> {
         self.settings.artifacts.clone().unwrap_or_default().options(self.home.as_deref())
+    }
+
+    /// The user's home directory.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
+    }
+
+    /// Whether this project is one of the trusted ones, or lies in one.
+    #[must_use]
+    pub fn is_trusted_project(&self, project: &Path) -> bool {
+        paths::is_trusted(project, &self.trusted_projects)
+    }
+
+    /// The MCP servers, by name.
+    #[must_use]
+    pub const fn mcp_servers(&self) -> &BTreeMap<String, McpServerSpec> {
+        &self.settings.mcp
     }
 
     /// What clients of the server may name.

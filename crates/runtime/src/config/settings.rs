@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use conjure_mcp::McpServerSpec;
 use conjure_sandbox::{DiskLimit, Isolation, NetworkPolicy};
 
 use crate::config::artifacts::ArtifactSettings;
@@ -101,6 +102,8 @@ pub struct Settings {
     pub artifacts: Option<ArtifactSettings>,
     /// The configured models by name. A name in several layers is that of the uppermost.
     pub models: BTreeMap<String, ModelSettings>,
+    /// The MCP servers by name. A name in several layers is that of the uppermost.
+    pub mcp: BTreeMap<String, McpServerSpec>,
     /// What clients of the server may name; merged over that of the lower layer.
     pub serve: ServeSettings,
 }
@@ -152,6 +155,7 @@ impl Settings {
                 (one, other) => one.or(other),
             },
             models: models::merged(self.models, lower.models),
+            mcp: lower.mcp.into_iter().chain(self.mcp).collect(),
             serve: self.serve.merged_over(lower.serve),
         }
     }

@@ -187,6 +187,14 @@ pub enum RuntimeError {
         /// The names of the sandboxes.
         available: Vec<String>,
     },
+    /// An MCP server cannot be used.
+    #[error("the MCP server `{server}` cannot be used: {reason}")]
+    McpServer {
+        /// Its name.
+        server: String,
+        /// Why.
+        reason: String,
+    },
     /// The session needs values that were not recorded, because they are secret or may be.
     #[error("the session {session} needs {}, which {} not recorded", missing_names(missing), if count_missing(missing) == 1 { "is" } else { "are" })]
     MissingSecrets {

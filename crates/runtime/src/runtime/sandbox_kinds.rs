@@ -19,7 +19,7 @@ use crate::runtime::data::data_layout::{RuntimeDir, TenantDir};
 use crate::runtime::error::RuntimeError;
 use crate::runtime::session::spec::NO_SANDBOX;
 use crate::runtime::tenants::{DiskUsageCache, QuotaSource, TenantPolicies};
-use crate::runtime::warm_pools::{PooledSource, WarmPools};
+use crate::runtime::warm_pools::{PooledSource, WarmPool, WarmPools};
 use crate::sandbox::connector;
 
 /// Creates the executors of an embedder's own, for each session.
@@ -141,10 +141,36 @@ impl SandboxKinds {
         config: &Config,
         context: SessionContext,
     ) -> Result<Arc<dyn ExecutorSource>, RuntimeError> {
-        let source = self.source_of(session, home, kind, config, context)?;
+        let pool = match kind {
+            SandboxKind::BuiltIn(kind) => self.pools.pool(*kind).cloned(),
+            SandboxKind::Custom(_) => None,
+        };
+        let source = self.source_of(session, home, kind, config, context, pool)?;
+        Ok(self.within_limits(session, source))
+    }
+
+    /// The source of sandboxes that are not taken from a pool. They may share a workspace with other sandboxes of the session.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn unpooled_source(
+        &self,
+        session: &SessionKey,
+        home: &Arc<TenantDir>,
+        kind: &SandboxKind<'_>,
+        config: &Config,
+        context: SessionContext,
+    ) -> Result<Arc<dyn ExecutorSource>, RuntimeError> {
+        let source = self.source_of(session, home, kind, config, context, None)?;
+        Ok(self.within_limits(session, source))
+    }
+
+    fn within_limits(
+        &self,
+        session: &SessionKey,
+        source: Arc<dyn ExecutorSource>,
+    ) -> Arc<dyn ExecutorSource> {
         let gate = self.policies.sandboxes().clone();
         let admitted = Arc::new(AdmittedSource::new(source, gate, session.tenant.clone()));
-        Ok(Arc::new(QuotaSource::new(admitted, self.disk_usage.clone(), session.tenant.clone())))
+        Arc::new(QuotaSource::new(admitted, self.disk_usage.clone(), session.tenant.clone()))
     }
 
     fn source_of(
@@ -154,6 +180,7 @@ impl SandboxKinds {
         kind: &SandboxKind<'_>,
         config: &Config,
         context: SessionContext,
+        pool: Option<WarmPool>,
     ) -> Result<Arc<dyn ExecutorSource>, RuntimeError> {
         let refused = |error: SandboxError| RuntimeError::Sandbox(error.into());
         let policy = self.policies.policy(&session.tenant);
@@ -175,10 +202,6 @@ impl SandboxKinds {
             }
             SandboxKind::Custom(CustomSandbox::Connector(connector)) => Arc::clone(connector),
             SandboxKind::BuiltIn(kind) => self.built(home, *kind, config)?,
-        };
-        let pool = match kind {
-            SandboxKind::BuiltIn(kind) => self.pools.pool(*kind).cloned(),
-            SandboxKind::Custom(_) => None,
         };
         let source = ConnectorSource::new(connector, execution.clone()).map_err(refused)?;
         let data = context.data().clone();

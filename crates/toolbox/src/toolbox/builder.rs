@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use conjure_base::{Clock, Redactor, SystemClock, is_sensitive_variable};
@@ -16,6 +16,7 @@ use crate::artifacts::ArtifactTools;
 use crate::limits::OutputLimits;
 use crate::skills::{ScriptSupport, SkillTools};
 use crate::tool::{CallerIdentity, Tool};
+use crate::tool_source::ToolSource;
 use crate::toolset::Toolset;
 
 /// Builds a [`Toolbox`].
@@ -27,6 +28,7 @@ pub struct ToolboxBuilder {
     artifacts: Option<ArtifactTools>,
     tools: Vec<Arc<dyn Tool>>,
     client_tools: Vec<ToolDefinition>,
+    source: Option<Arc<dyn ToolSource>>,
     approver: Arc<dyn Approver>,
     caller: Option<CallerIdentity>,
     redactor: Redactor,
@@ -71,6 +73,7 @@ impl Default for ToolboxBuilder {
             artifacts: None,
             tools: Vec::new(),
             client_tools: Vec::new(),
+            source: None,
             approver: Arc::new(AllowAll),
             caller: None,
             redactor: Redactor::default(),
@@ -138,6 +141,13 @@ impl ToolboxBuilder {
     #[must_use]
     pub fn with_client_tools(mut self, definitions: impl IntoIterator<Item = ToolDefinition>) -> Self {
         self.client_tools.extend(definitions);
+        self
+    }
+
+    /// Adds tools that come and go while the session lives. A tool that has the name of another tool of the toolbox is not offered.
+    #[must_use]
+    pub fn with_tool_source(mut self, source: Arc<dyn ToolSource>) -> Self {
+        self.source = Some(source);
         self
     }
 
@@ -218,7 +228,7 @@ impl ToolboxBuilder {
         definitions.extend(of_skills);
         let mut host: BTreeMap<String, (ToolDefinition, Arc<dyn Tool>)> = BTreeMap::new();
         for tool in self.tools {
-            let definition = check(tool.definition())?;
+            let definition = check_definition(tool.definition())?;
             let name = definition.name.clone();
             let taken = definitions.iter().any(|builtin| builtin.name == name) || host.contains_key(&name);
             if taken {
@@ -229,7 +239,7 @@ impl ToolboxBuilder {
         definitions.extend(host.values().map(|(definition, _)| definition.clone()));
         let mut client = BTreeSet::new();
         for definition in self.client_tools {
-            let definition = check(definition)?;
+            let definition = check_definition(definition)?;
             let name = definition.name.clone();
             if definitions.iter().any(|other| other.name == name) {
                 return Err(ToolboxError::DuplicateName { name });
@@ -249,6 +259,8 @@ impl ToolboxBuilder {
             } else {
                 definitions.into()
             },
+            source: self.source,
+            current: Mutex::default(),
             approver: self.approver,
             caller: self.caller,
             redactor: self.redactor,
@@ -259,7 +271,8 @@ impl ToolboxBuilder {
     }
 }
 
-fn check(definition: ToolDefinition) -> Result<ToolDefinition, ToolboxError> {
+/// Refuses a definition that a model service would refuse.
+pub(crate) fn check_definition(definition: ToolDefinition) -> Result<ToolDefinition, ToolboxError> {
     let name = definition.name.clone();
     let fits_limits = (1..=128).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));

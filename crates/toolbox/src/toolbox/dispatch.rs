@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use conjure_base::Deadline;
 use conjure_conversation::{
-    Authorization, AwaitedResult, CallConcurrency, CallContext, CallTraits, ResultContent, ResultFrom,
-    SessionView, ToolCall, ToolResult, ToolRunner,
+    Authorization, AwaitedResult, CallConcurrency, CallContext, CallTraits, PermissionPolicy, ResultContent,
+    ResultFrom, SessionView, ToolCall, ToolResult, ToolRunner,
 };
 use conjure_sandbox::{CallOptions, Executor};
 use futures_util::future::{self, BoxFuture, Either};
@@ -52,6 +52,7 @@ impl Toolbox {
         let timeout = match &prepared {
             ParsedCall::Skill(tools, request) => tools.script_timeout(request, &context.view),
             ParsedCall::Toolset(_, request) => request.timeout(),
+            ParsedCall::Host(tool, _) => tool.timeout(),
             _ => None,
         };
         let deadline = self.clock.deadline(timeout.unwrap_or(self.timeout)).min(context.deadline);
@@ -143,8 +144,9 @@ impl Toolbox {
             ParsedCall::Host(tool, input) => {
                 let (caller, call_id) = (self.caller.clone(), call.id.clone());
                 let CallOptions { deadline, cancel } = options;
-                let work = tool.call(input, ToolContext { caller, call_id, deadline, cancel });
-                Box::pin(async move { work.await.into() })
+                Box::pin(async move {
+                    tool.call(input, ToolContext { caller, call_id, deadline, cancel }).await.into()
+                })
             }
             ParsedCall::Client => {
                 let reason =
@@ -235,8 +237,11 @@ impl ToolRunner for Toolbox {
             Some(_) => prepared.url_access(),
             None => UrlAccess::None,
         };
-        let always_asks =
-            matches!(&prepared, ParsedCall::Toolset(toolset, request) if toolset.asks_for(request));
+        let always_asks = match &prepared {
+            ParsedCall::Toolset(toolset, request) => toolset.asks_for(request),
+            ParsedCall::Host(tool, _) => tool.permission() == PermissionPolicy::AlwaysAsk,
+            _ => false,
+        };
         let request = match prepared {
             // It only produces an error, or the client decides itself what it does.
             ParsedCall::Rejected(_) | ParsedCall::Client => {
@@ -292,7 +297,8 @@ impl ToolRunner for Toolbox {
         Box::pin(async move {
             let start = self.clock.deadline(Duration::ZERO);
             let SkillOutcome { outcome, active, fetched } = self.run_parsed(call, &context).await;
-            let known = self.definitions.iter().find(|tool| tool.name == call.name);
+            let definitions = self.current_definitions();
+            let known = definitions.iter().find(|tool| tool.name == call.name);
             tracing::info!(
                 target: "conjure::tool",
                 // A name that the model made up is content, which is not logged.

@@ -1,5 +1,7 @@
 //! [`ParsedCall`]: a tool call whose tool is known and whose input is checked.
 
+use std::sync::Arc;
+
 use conjure_conversation::ToolCall;
 use conjure_prompt::{BuiltinTool, SkillTool};
 use conjure_sandbox::Executor;
@@ -18,7 +20,7 @@ pub(super) enum ParsedCall<'t> {
     Builtin(&'t dyn Executor, BuiltinCall),
     Toolset(&'t Toolset, ToolsetCall),
     Skill(&'t SkillTools, SkillRequest),
-    Host(&'t dyn Tool, Value),
+    Host(Arc<dyn Tool>, Value),
     /// The client provides its result.
     Client,
     /// It cannot run, for this reason.
@@ -36,9 +38,11 @@ impl Toolbox {
             Some((tool, self.skills.as_ref().filter(|skills| skills.tools.contains(&tool))?))
         });
         let of_toolset = self.toolset.as_ref().and_then(|toolset| Some((toolset.find(&call.name)?, toolset)));
-        let host = self.host.get(&call.name);
         let is_client = self.client.contains(&call.name);
-        if builtin.is_none() && of_toolset.is_none() && skill.is_none() && host.is_none() && !is_client {
+        let is_ours = builtin.is_some() || of_toolset.is_some() || skill.is_some() || is_client;
+        let host = self.host.get(&call.name).cloned();
+        let host = if is_ours { host } else { host.or_else(|| self.sourced_tool(&call.name)) };
+        if !is_ours && host.is_none() {
             return ParsedCall::Rejected(self.unknown_tool(&call.name));
         }
         let rejected =
@@ -64,7 +68,7 @@ impl Toolbox {
                 Ok(request) => ParsedCall::Builtin(&*sandbox.executor, request),
                 Err(reason) => rejected(reason),
             },
-            (None, Some(tool)) if input.is_object() => ParsedCall::Host(&**tool, input),
+            (None, Some(tool)) if input.is_object() => ParsedCall::Host(tool, input),
             (None, None) if input.is_object() => ParsedCall::Client,
             (None, _) => rejected(format!("the input must be an object, not {}", json_kind(&input))),
         }
@@ -97,7 +101,8 @@ impl Toolbox {
                 return format!("there is no tool `{}`; here it is called `{wire}`", quote(name));
             }
         }
-        let known: Vec<String> = self.definitions.iter().map(|tool| format!("`{}`", tool.name)).collect();
+        let known: Vec<String> =
+            self.current_definitions().iter().map(|tool| format!("`{}`", tool.name)).collect();
         let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
         format!("there is no tool `{}`; the tools are: {known}", quote(name))
     }

@@ -44,7 +44,7 @@ impl ParsedCall<'_> {
             | Self::Toolset(_, ToolsetCall::Read { path, .. })
             | Self::Skill(_, SkillRequest::Read { path, .. }) => is_url(path),
             Self::Skill(_, SkillRequest::RunScript(script)) => script.args.iter().any(|text| is_url(text)),
-            Self::Host(tool, input) => texts(*tool, input).any(is_url),
+            Self::Host(tool, input) => texts(&**tool, input).any(is_url),
             _ => false,
         };
         if is_any { UrlAccess::Url } else { UrlAccess::None }

@@ -17,6 +17,7 @@ use conjure_conversation::{
 use conjure_journal::SessionKey;
 use conjure_skill::Skill;
 
+use crate::config::Config;
 use crate::runtime::data::data_layout::TenantDir;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::Runtime;
@@ -94,6 +95,7 @@ impl Runtime {
             inputs: inputs.recorded,
             secret_names: withheld,
             toolset: spec.toolset,
+            mcp_servers: check_servers(spec.mcp_servers, factory.config())?,
             client_tools: spec.client_tools,
             title: spec.title,
             metadata: spec.metadata,
@@ -205,4 +207,23 @@ async fn real_workspace(folder: Option<PathBuf>) -> Result<Option<PathBuf>, Runt
         Ok(Some(real))
     })
     .await
+}
+
+/// Refuses names of MCP servers that are not configured, and all of them in a build without MCP.
+fn check_servers(names: Vec<String>, config: &Config) -> Result<Vec<String>, RuntimeError> {
+    let refused =
+        |server: &String, reason: String| RuntimeError::McpServer { server: server.clone(), reason };
+    for name in &names {
+        if !cfg!(feature = "mcp") {
+            let reason =
+                "this build has no MCP: build it with the feature `mcp`, which is in `full`".to_owned();
+            return Err(refused(name, reason));
+        }
+        if !config.mcp_servers().contains_key(name) {
+            let known: Vec<String> = config.mcp_servers().keys().map(|known| format!("`{known}`")).collect();
+            let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
+            return Err(refused(name, format!("it is not configured; the configured ones: {known}")));
+        }
+    }
+    Ok(names)
 }

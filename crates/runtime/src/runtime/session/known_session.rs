@@ -40,6 +40,9 @@ pub(crate) struct PreparedParts {
     /// The folder on this machine that holds the session's files.
     pub(super) workspace: Option<PathBuf>,
     pub(super) artifacts: Option<ArtifactServices>,
+    /// Its MCP servers.
+    #[cfg(feature = "mcp")]
+    pub(super) servers: Vec<crate::runtime::session::mcp::ServerParts>,
     /// Its files at the service that runs its skills.
     pub(super) hosted: Option<HostedSessionFiles>,
 }

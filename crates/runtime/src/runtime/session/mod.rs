@@ -12,6 +12,8 @@ mod factory_queries;
 mod fork_workspace;
 pub(super) mod hosted_sessions;
 mod known_session;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod prepared_parts;
 pub(super) mod session_factory;
 mod session_inputs;

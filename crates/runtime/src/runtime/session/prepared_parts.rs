@@ -18,6 +18,8 @@ use crate::runtime::sandbox_kinds::SandboxKind;
 use crate::runtime::session::hosted_sessions::{self, HostedSessionFiles};
 use crate::runtime::session::inputs::{check_secrets, effective_inputs, sensitive_variables};
 use crate::runtime::session::known_session::PreparedParts;
+#[cfg(feature = "mcp")]
+use crate::runtime::session::mcp;
 use crate::runtime::session::session_factory::{Inner, RuntimeSessionFactory};
 use crate::runtime::task_set::run_blocking;
 use crate::workspace::SessionWorkspace;
@@ -105,6 +107,10 @@ impl Inner {
         };
         let redactor = redactor_with(&options, &self.models.secrets(&self.config));
         redactor.extend(&policy.redactor());
+        #[cfg(feature = "mcp")]
+        let servers = self.server_parts(key, profile, &home, workspace.as_deref())?;
+        #[cfg(feature = "mcp")]
+        redactor.extend(&conjure_base::Redactor::new(mcp::secrets(&servers)));
         let source = match kind {
             Some(kind) => {
                 let context =
@@ -133,6 +139,8 @@ impl Inner {
             values,
             workspace,
             artifacts,
+            #[cfg(feature = "mcp")]
+            servers,
             hosted,
         })
     }

@@ -10,7 +10,7 @@ use conjure_actors::session::{ModelSetup, SessionComponents, SessionFactory, Ses
 use conjure_actors::supervision::Failure;
 use conjure_artifact::{ArtifactUploader, OutputStore, WorkspaceOutputs};
 use conjure_base::{Redactor, lock};
-use conjure_conversation::{FileSource, SessionProfile, ToolDefinition};
+use conjure_conversation::{Composer, FileSource, PreCallHook, SessionProfile, ToolDefinition};
 use conjure_journal::SessionKey;
 use conjure_prompt::{
     ArtifactPrompt, ContainerFiles, PromptOptions, SessionSkills, SkillComposer, SkillTool, ToolOptions,
@@ -18,7 +18,8 @@ use conjure_prompt::{
 };
 use conjure_sandbox::Executor;
 use conjure_toolbox::{
-    Approver, ArtifactTools, CallerIdentity, SkillTools, Tool, Toolbox, ToolboxBuilder, ToolboxError,
+    Approver, ArtifactTools, CallerIdentity, CurrentToolsComposer, SkillTools, Tool, ToolSource, Toolbox,
+    ToolboxBuilder, ToolboxError,
 };
 use futures_util::future::BoxFuture;
 
@@ -32,6 +33,8 @@ use crate::runtime::sandbox_kinds::SandboxKinds;
 use crate::runtime::session::artifact_services::RuntimeArtifacts;
 use crate::runtime::session::hosted_sessions::HostedSessionFiles;
 use crate::runtime::session::known_session::{PreparedParts, SessionInputs};
+#[cfg(feature = "mcp")]
+use crate::runtime::session::mcp;
 use crate::runtime::task_set::run_blocking;
 use crate::runtime::tenants::TenantDeletions;
 use crate::workbench::{prompt_options, skill_tools};
@@ -110,7 +113,11 @@ impl RuntimeSessionFactory {
         &self,
         key: &SessionKey,
         executor: Option<Arc<dyn Executor>>,
-        (skills, references): (Option<SkillTools>, Option<ArtifactTools>),
+        (skills, references, source): (
+            Option<SkillTools>,
+            Option<ArtifactTools>,
+            Option<Arc<dyn ToolSource>>,
+        ),
         profile: &SessionProfile,
         redactor: Redactor,
     ) -> Result<Toolbox, ToolboxError> {
@@ -135,6 +142,10 @@ impl RuntimeSessionFactory {
         };
         let builder = match references {
             Some(references) => builder.with_artifacts(references),
+            None => builder,
+        };
+        let builder = match source {
+            Some(source) => builder.with_tool_source(source),
             None => builder,
         };
         let builder =
@@ -170,6 +181,8 @@ impl SessionFactory for RuntimeSessionFactory {
                 values,
                 workspace,
                 artifacts,
+                #[cfg(feature = "mcp")]
+                servers,
                 hosted,
             } = match prepared {
                 Some(parts) => parts,
@@ -194,6 +207,8 @@ impl SessionFactory for RuntimeSessionFactory {
                 }),
                 ..source.as_ref().map(|source| prompt_options(source.layout().clone())).unwrap_or_default()
             };
+            #[cfg(feature = "mcp")]
+            let executors = setup.executors.clone();
             let executor: Option<Arc<dyn Executor>> = match source {
                 Some(source) => Some(Arc::new(setup.executors.supervise(source)?)),
                 None => None,
@@ -206,28 +221,45 @@ impl SessionFactory for RuntimeSessionFactory {
             let skills = SessionSkills::new(skills, prompting.locations.clone());
             let tools =
                 skill_tools(&skills, &prompting, &self.inner.config).map(|tools| tools.with_inputs(values));
+            let (source, pre_call_hook) = (None, None);
+            #[cfg(feature = "mcp")]
+            let (source, pre_call_hook) = match servers {
+                servers if servers.is_empty() => (source, pre_call_hook),
+                servers => {
+                    let servers = mcp::start_servers(servers, &executors, executor.clone())?;
+                    let hook = mcp::RequiredServersHook::new(Arc::clone(&servers));
+                    (Some(servers as Arc<dyn ToolSource>), Some(Arc::new(hook) as Arc<dyn PreCallHook>))
+                }
+            };
+            let changes = source.is_some();
             let toolbox = self.toolbox(
                 setup.key,
                 executor.clone(),
-                (tools, references),
+                (tools, references, source),
                 setup.profile,
                 redactor.clone(),
             )?;
+            let toolbox = Arc::new(toolbox);
             let composer =
                 SkillComposer::for_session(&base_prompt, &skills, toolbox.definitions(), &prompting);
+            let composer: Arc<dyn Composer> = match changes {
+                true => Arc::new(CurrentToolsComposer::new(composer, Arc::clone(&toolbox))),
+                false => Arc::new(composer),
+            };
             let outputs = workspace
                 .filter(|_| executor.is_some())
                 .map(|folder| Arc::new(WorkspaceOutputs::new(folder)) as Arc<dyn OutputStore>);
             let components = SessionComponents {
                 model,
                 summarizer: None,
-                composer: Arc::new(composer),
-                tools: Arc::new(toolbox),
+                composer,
+                tools: toolbox,
                 redactor,
                 executor,
                 outputs: outputs.into_iter().collect(),
                 artifacts,
                 uploads: None,
+                pre_call_hook,
             };
             Ok(with_hosted_files(components, hosted))
         })

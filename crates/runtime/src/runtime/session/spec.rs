@@ -49,6 +49,7 @@ pub struct SessionSpec {
     pub(crate) secrets: SessionSecrets,
     pub(crate) artifacts: Vec<(String, RegistrationSource)>,
     pub(crate) toolset: Option<AgentToolset>,
+    pub(crate) mcp_servers: Vec<String>,
     pub(crate) client_tools: Vec<ToolDefinition>,
     pub(crate) title: Option<String>,
     pub(crate) metadata: BTreeMap<String, String>,
@@ -84,6 +85,7 @@ impl SessionSpec {
             secrets: SessionSecrets::default(),
             artifacts: Vec::new(),
             toolset: None,
+            mcp_servers: Vec::new(),
             client_tools: Vec::new(),
             title: None,
             metadata: BTreeMap::new(),
@@ -207,6 +209,15 @@ impl SessionSpec {
     #[must_use]
     pub fn toolset(mut self, toolset: AgentToolset) -> Self {
         self.toolset = Some(toolset);
+        self
+    }
+
+    /// Adds the tools of these MCP servers, by their names in the configuration
+    /// ([`Config::mcp_servers`](crate::Config::mcp_servers)). The names are recorded. Each server that is a program runs in a sandbox of its own,
+    /// which ends with the session.
+    #[must_use]
+    pub fn mcp_servers(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.mcp_servers.extend(names.into_iter().map(Into::into));
         self
     }
 

@@ -1,0 +1,145 @@
+//! [`Connection`]: one connection to a server, from its start to its end.
+
+use std::sync::Arc;
+
+use conjure_base::{Clock as _, Deadline, SystemClock};
+use conjure_sandbox::{CallOptions, Command, Executor, Process, ProcessCall};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientConfig, Implementation, JsonObject,
+    ProtocolVersion,
+};
+use rmcp::service::{NotificationContext, RunningService};
+use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, RoleClient, ServiceError};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::error::McpError;
+use super::listing::{Listing, list_tools};
+use super::process_transport::{Diagnosis, ProcessTransport, printable};
+use crate::config::StdioServer;
+
+/// A live connection. Dropping it ends the server's program.
+pub(super) struct Connection {
+    server: String,
+    service: RunningService<RoleClient, Handler>,
+    process: Option<Arc<dyn Process>>,
+    diagnosis: Diagnosis,
+}
+
+/// What the client does by itself: it notes that the server's tools have changed, and declines everything else.
+#[derive(Clone)]
+struct Handler {
+    changed: Arc<Notify>,
+}
+
+impl ClientHandler for Handler {
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.changed.notify_one();
+    }
+
+    fn get_info(&self) -> ClientConfig {
+        let mut config = ClientConfig::default();
+        config.client_info = Implementation::new("conjure", env!("CARGO_PKG_VERSION"));
+        config
+    }
+}
+
+/// Both eras of the protocol: servers of the newer one answer `server/discover`, all others are asked to `initialize`.
+fn lifecycle() -> ClientLifecycleMode {
+    ClientLifecycleMode::Auto {
+        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+        legacy_version: Some(ProtocolVersion::V_2025_11_25),
+    }
+}
+
+impl Connection {
+    /// Starts a program and connects to it. `changed` is told when its tools change.
+    pub(super) async fn stdio(
+        server: &str,
+        program: &StdioServer,
+        executor: &dyn Executor,
+        deadline: Deadline,
+        changed: Arc<Notify>,
+    ) -> Result<Self, McpError> {
+        let not_started = |reason: String| McpError::NotStarted { server: server.to_owned(), reason };
+        let mut command = Command::new(std::iter::once(&program.command).chain(&program.args));
+        command.env.clone_from(&program.env);
+        command.merge_stderr = false;
+        let options = CallOptions { deadline, cancel: CancellationToken::new() };
+        let started = executor.start(command, options.clone()).await;
+        let process: Arc<dyn Process> = Arc::from(started.map_err(|error| not_started(error.to_string()))?);
+        let call = process.begin_call(options).await.map_err(|error| not_started(error.to_string()))?;
+        let diagnosis = Diagnosis::default();
+        let transport = ProcessTransport::new(Arc::clone(&process), diagnosis.clone());
+        let connecting = Handler { changed }.serve_with_lifecycle(transport, lifecycle());
+        let service = tokio::select! {
+            biased;
+            service = connecting => service.map_err(|error| {
+                // What the program said about itself tells more than how the protocol failed.
+                let reason = diagnosis.reason();
+                not_started(format!("{reason} ({})", printable(&error.to_string())))
+            })?,
+            () = SystemClock.sleep_until(deadline) => {
+                return Err(not_started(format!("the time for its start is up: {}", diagnosis.reason())));
+            }
+        };
+        drop(call);
+        Ok(Self { server: server.to_owned(), service, process: Some(process), diagnosis })
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.service.is_closed() || self.service.is_transport_closed()
+    }
+
+    /// Lists all tools.
+    pub(super) async fn list_tools(&self, options: CallOptions) -> Result<Listing, McpError> {
+        let _call = self.begin_call(options).await?;
+        list_tools(self.service.peer()).await.map_err(|error| self.error(error))
+    }
+
+    /// Calls a tool by the server's name of it. Dropping the future cancels the call at the server, which goes on.
+    pub(super) async fn call_tool(
+        &self,
+        tool: &str,
+        arguments: JsonObject,
+        options: CallOptions,
+    ) -> Result<CallToolResult, McpError> {
+        let _call = self.begin_call(options).await?;
+        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        match self.service.peer().call_tool_once(params).await.map_err(|error| self.error(error))? {
+            CallToolResponse::Complete(result) => Ok(result),
+            CallToolResponse::InputRequired(_) => Err(self.unsupported(
+                "wants an answer of a person in the middle of this call, which is not supported; nothing was done",
+            )),
+            _ => Err(self.unsupported("made a task of this call, which is not supported")),
+        }
+    }
+
+    /// Keeps the sandbox of a program running until the call is over.
+    async fn begin_call(&self, options: CallOptions) -> Result<Option<ProcessCall>, McpError> {
+        match &self.process {
+            None => Ok(None),
+            Some(process) => process.begin_call(options).await.map(Some).map_err(|error| {
+                McpError::NotStarted { server: self.server.clone(), reason: error.to_string() }
+            }),
+        }
+    }
+
+    fn unsupported(&self, reason: &str) -> McpError {
+        McpError::Unsupported { server: self.server.clone(), reason: reason.to_owned() }
+    }
+
+    fn error(&self, error: ServiceError) -> McpError {
+        let server = self.server.clone();
+        match error {
+            ServiceError::TransportSend(_) | ServiceError::TransportClosed => {
+                McpError::Lost { server, reason: self.diagnosis.reason() }
+            }
+            ServiceError::McpError(error) => McpError::Refused {
+                server,
+                reason: printable(&format!("{} ({})", error.message, error.code.0)),
+            },
+            other => McpError::Refused { server, reason: printable(&other.to_string()) },
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! [`McpError`]: why a server cannot be asked, or did not answer.
+
+/// Why a server cannot be asked, or did not answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum McpError {
+    /// It could not be started or reached, or it did not speak MCP.
+    #[error("the MCP server `{server}` could not be started: {reason}")]
+    NotStarted { server: String, reason: String },
+    /// It failed often, and is not tried again before some time has passed.
+    #[error(
+        "the MCP server `{server}` is not tried again for {seconds} s, since it failed {failures} times; the last time: {reason}"
+    )]
+    WaitsForRetry { server: String, seconds: u64, failures: u32, reason: String },
+    /// It ended while a call was in flight.
+    #[error(
+        "the MCP server `{server}` ended while the call ran, so what the call did is not known: {reason}"
+    )]
+    Lost { server: String, reason: String },
+    /// It answered with an error.
+    #[error("the MCP server `{server}` answered: {reason}")]
+    Refused { server: String, reason: String },
+    /// It wants something that this client does not offer.
+    #[error("the MCP server `{server}` {reason}")]
+    Unsupported { server: String, reason: String },
+}

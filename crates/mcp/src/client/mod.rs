@@ -1,0 +1,16 @@
+//! The client: connections to servers, their tools, and the results of calls.
+
+mod connection;
+mod error;
+mod listing;
+mod manifest;
+mod process_transport;
+mod result;
+mod search;
+mod server;
+mod server_tool;
+mod servers;
+mod tool_names;
+
+pub use server::{McpServer, ServerState};
+pub use servers::{McpServers, ServerReport};

@@ -1,0 +1,349 @@
+//! [`McpServer`]: a server of a session, over all its restarts.
+//!
+//! A task of its own starts the server when it is first wanted, lists its tools, and starts it again when it has ended. So neither a call that
+//! is cancelled nor a turn that ends breaks off a start. State: the connection and the tools, in memory; the tools also in a file, so that later
+//! sessions know them without starting the server. When the host crashes, the server ends with its sandbox.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::{Backoff, Clock as _, Deadline, SystemClock};
+use conjure_sandbox::{CallOptions, Executor};
+use rmcp::model::{CallToolResult, JsonObject};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::connection::Connection;
+use super::error::McpError;
+use super::listing::Listing;
+use super::manifest;
+use crate::config::{McpServerSpec, McpTransport};
+
+/// The waits between starts that fail.
+const RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(60));
+
+/// After so many failed starts in a row, calls no longer wait for another start.
+const PATIENCE: u32 = 3;
+
+/// After so many failed starts in a row, only a call starts it again.
+const BACKGROUND_STARTS: u32 = 6;
+
+/// A server that lived so long had started well.
+const STABLE_AFTER: Duration = Duration::from_secs(30);
+
+/// A server of a session. Dropping it ends the server.
+#[derive(Debug)]
+pub struct McpServer {
+    pub(super) inner: Arc<Inner>,
+    /// Starts the server, and lists its tools.
+    _keeper: JoinSet<()>,
+}
+
+pub(super) struct Inner {
+    pub(super) spec: McpServerSpec,
+    /// The sandbox of its program.
+    executor: Option<Arc<dyn Executor>>,
+    manifest: Option<PathBuf>,
+    state: watch::Sender<State>,
+    wanted: Notify,
+    /// The server says that its tools have changed.
+    changed: Arc<Notify>,
+}
+
+/// What is known of a server.
+#[derive(Clone, Default)]
+struct State {
+    connection: Option<Arc<Connection>>,
+    listing: Option<Arc<Listing>>,
+    /// Counts the starts that have ended, well or not.
+    starts: u64,
+    is_starting: bool,
+    failure: Option<StartFailure>,
+}
+
+/// Why it does not run.
+#[derive(Clone)]
+struct StartFailure {
+    error: McpError,
+    /// How many starts failed in a row.
+    count: u32,
+    retry_at: Deadline,
+}
+
+/// What a server does, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ServerState {
+    /// It was not started, and its tools are not known.
+    Configured,
+    /// It was not started. Its tools are known from an earlier time.
+    Known {
+        /// How many there are.
+        tools: usize,
+    },
+    /// It is being started.
+    Starting,
+    /// It runs.
+    Running {
+        /// How many tools it has.
+        tools: usize,
+    },
+    /// It could not be started.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl McpServer {
+    /// A server that is not started yet. Its program will run in this sandbox. Its tools are kept in `manifest`, if there is one. Call it within
+    /// a Tokio runtime.
+    #[must_use]
+    pub fn new(spec: McpServerSpec, executor: Option<Arc<dyn Executor>>, manifest: Option<PathBuf>) -> Self {
+        let listing = manifest.as_deref().and_then(|path| manifest::read(path, &spec)).map(Arc::new);
+        let inner = Arc::new(Inner {
+            spec,
+            executor,
+            manifest,
+            state: watch::Sender::new(State { listing, ..State::default() }),
+            wanted: Notify::new(),
+            changed: Arc::default(),
+        });
+        let mut keeper = JoinSet::new();
+        keeper.spawn(keep(Arc::clone(&inner)));
+        Self { inner, _keeper: keeper }
+    }
+
+    /// What it is configured as.
+    #[must_use]
+    pub fn spec(&self) -> &McpServerSpec {
+        &self.inner.spec
+    }
+
+    /// What it does now.
+    #[must_use]
+    pub fn state(&self) -> ServerState {
+        let state = self.inner.state.borrow();
+        let tools = state.listing.as_ref().map(|listing| listing.tools.len());
+        match (&state.connection, &state.failure, tools) {
+            (Some(connection), _, tools) if !connection.is_closed() => {
+                ServerState::Running { tools: tools.unwrap_or_default() }
+            }
+            _ if state.is_starting => ServerState::Starting,
+            (_, Some(failure), _) => ServerState::Failed { reason: failure.error.to_string() },
+            (_, None, Some(tools)) => ServerState::Known { tools },
+            (_, None, None) => ServerState::Configured,
+        }
+    }
+}
+
+impl Inner {
+    /// Has it started in the background, if its tools are not known.
+    pub(super) fn prepare(&self) {
+        if self.listing().is_none() {
+            self.wanted.notify_one();
+        }
+    }
+
+    /// The tools, if they are known.
+    pub(super) fn listing(&self) -> Option<Arc<Listing>> {
+        self.state.borrow().listing.clone()
+    }
+
+    /// Waits until the tools are known.
+    pub(super) async fn wait_listed(&self) -> Result<Arc<Listing>, McpError> {
+        if let Some(listing) = self.listing() {
+            return Ok(listing);
+        }
+        self.connection().await?;
+        let mut states = self.state.subscribe();
+        let known = states.wait_for(|state| state.listing.is_some() || state.failure.is_some()).await;
+        // The sender is here.
+        let state = known.map(|state| state.clone()).unwrap_or_default();
+        match (state.listing, state.failure) {
+            (Some(listing), _) => Ok(listing),
+            (None, Some(failure)) => Err(failure.error),
+            (None, None) => Err(self.not_started("it has ended")),
+        }
+    }
+
+    /// Calls a tool, after a start if it does not run.
+    pub(super) async fn call_tool(
+        &self,
+        tool: &str,
+        arguments: JsonObject,
+        options: CallOptions,
+    ) -> Result<CallToolResult, McpError> {
+        let connection = self.connection().await?;
+        connection.call_tool(tool, arguments, options).await
+    }
+
+    /// The connection. Has it started if there is none, and waits for that.
+    async fn connection(&self) -> Result<Arc<Connection>, McpError> {
+        let mut states = self.state.subscribe();
+        let before = {
+            let state = states.borrow_and_update();
+            if let Some(connection) = live(&state) {
+                return Ok(connection);
+            }
+            if let Some(failure) = state.failure.as_ref().filter(|failure| failure.count >= PATIENCE) {
+                let wait = SystemClock.remaining(failure.retry_at);
+                if !wait.is_zero() {
+                    return Err(McpError::WaitsForRetry {
+                        server: self.spec.name.to_string(),
+                        seconds: wait.as_secs().max(1),
+                        failures: failure.count,
+                        reason: failure.error.to_string(),
+                    });
+                }
+            }
+            state.starts
+        };
+        self.wanted.notify_one();
+        let done = states.wait_for(|state| live(state).is_some() || state.starts > before).await;
+        let state = done.map(|state| state.clone()).unwrap_or_default();
+        match (live(&state), state.failure) {
+            (Some(connection), _) => Ok(connection),
+            (None, Some(failure)) => Err(failure.error),
+            (None, None) => Err(self.not_started("it ended at once")),
+        }
+    }
+
+    fn not_started(&self, reason: &str) -> McpError {
+        McpError::NotStarted { server: self.spec.name.to_string(), reason: reason.to_owned() }
+    }
+
+    async fn connect(&self, deadline: Deadline) -> Result<Connection, McpError> {
+        let name = self.spec.name.as_str();
+        match (&self.spec.transport, &self.executor) {
+            (McpTransport::Stdio(program), Some(executor)) => {
+                Connection::stdio(name, program, &**executor, deadline, Arc::clone(&self.changed)).await
+            }
+            (McpTransport::Stdio(_), None) => Err(self.not_started("there is no sandbox for its program")),
+            (McpTransport::Http(_), _) => Err(self.not_started("servers by HTTP are not supported yet")),
+        }
+    }
+
+    /// Starts it and lists its tools. Returns the wait before the next start, if that should not wait for a call.
+    async fn start(&self, failures: u32) -> Option<Duration> {
+        self.state.send_modify(|state| state.is_starting = true);
+        let deadline = SystemClock.deadline(self.spec.startup_timeout);
+        let started = async {
+            let connection = self.connect(deadline).await?;
+            let listing = self.list(&connection, deadline).await?;
+            Ok((connection, listing))
+        };
+        match started.await {
+            Ok((connection, listing)) => {
+                self.state.send_modify(|state| {
+                    state.is_starting = false;
+                    state.starts += 1;
+                    state.failure = None;
+                    state.connection = Some(Arc::new(connection));
+                    set_listing(state, listing);
+                });
+                None
+            }
+            Err(error) => {
+                let error: McpError = error;
+                let count = failures + 1;
+                let wait = RETRY.wait(failures);
+                tracing::warn!(server = self.spec.name.as_str(), failures = count, "{error}");
+                self.state.send_modify(|state| {
+                    state.is_starting = false;
+                    state.starts += 1;
+                    state.connection = None;
+                    let retry_at = SystemClock.deadline(wait);
+                    state.failure = Some(StartFailure { error, count, retry_at });
+                });
+                (self.listing().is_none() && count < BACKGROUND_STARTS).then_some(wait)
+            }
+        }
+    }
+
+    async fn list(&self, connection: &Connection, deadline: Deadline) -> Result<Listing, McpError> {
+        let options = CallOptions { deadline, cancel: CancellationToken::new() };
+        let listing = tokio::select! {
+            biased;
+            listing = connection.list_tools(options) => listing?,
+            () = SystemClock.sleep_until(deadline) => return Err(self.not_started("it does not list its tools in time")),
+        };
+        for left_out in &listing.left_out {
+            tracing::warn!(server = self.spec.name.as_str(), "{left_out}");
+        }
+        if let Some(path) = &self.manifest
+            && let Err(error) = manifest::write(path, &self.spec, &listing)
+        {
+            tracing::debug!(%error, "the tools of an MCP server are not kept");
+        }
+        Ok(listing)
+    }
+
+    /// Lists the tools of a running server again, because they have changed.
+    async fn list_again(&self) {
+        let connection = live(&self.state.borrow());
+        let Some(connection) = connection else { return };
+        let deadline = SystemClock.deadline(self.spec.startup_timeout);
+        match self.list(&connection, deadline).await {
+            Ok(listing) => self.state.send_modify(|state| set_listing(state, listing)),
+            Err(error) => {
+                tracing::warn!(server = self.spec.name.as_str(), "its tools stay as they were: {error}")
+            }
+        }
+    }
+}
+
+/// The same list stays the same value, so that nothing changes for the model.
+fn set_listing(state: &mut State, listing: Listing) {
+    if state.listing.as_deref() != Some(&listing) {
+        state.listing = Some(Arc::new(listing));
+    }
+}
+
+fn live(state: &State) -> Option<Arc<Connection>> {
+    state.connection.as_ref().filter(|connection| !connection.is_closed()).cloned()
+}
+
+/// Starts the server each time that it is wanted and does not run. Ends when it is dropped.
+async fn keep(inner: Arc<Inner>) {
+    let mut failures = 0;
+    let mut started_at = None;
+    loop {
+        tokio::select! {
+            () = inner.wanted.notified() => {}
+            () = inner.changed.notified() => {
+                inner.list_again().await;
+                continue;
+            }
+        }
+        if live(&inner.state.borrow()).is_some() {
+            continue;
+        }
+        // One that ended soon after its start has failed too.
+        if let Some(stable_at) = started_at.take() {
+            let was_stable = SystemClock.remaining(stable_at).is_zero();
+            failures = if was_stable { 0 } else { failures + 1 };
+        }
+        while let Some(wait) = inner.start(failures).await {
+            failures += 1;
+            tokio::select! {
+                () = inner.wanted.notified() => {}
+                () = SystemClock.sleep_until(SystemClock.deadline(wait)) => {}
+            }
+        }
+        let has_started = live(&inner.state.borrow()).is_some();
+        if has_started {
+            started_at = Some(SystemClock.deadline(STABLE_AFTER));
+        } else {
+            failures += 1;
+        }
+    }
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("McpServer").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}

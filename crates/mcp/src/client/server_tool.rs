@@ -1,0 +1,76 @@
+//! [`ServerTool`]: one tool of a server, as a session has it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_conversation::{CallConcurrency, CallTraits, PermissionPolicy, ToolDefinition};
+use conjure_sandbox::{CallOptions, Executor};
+use conjure_toolbox::{Tool, ToolContext, ToolOutput, ToolStatus};
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+use super::error::McpError;
+use super::listing::ListedTool;
+use super::result::{ResultFiles, to_output};
+use super::server::Inner;
+
+/// One tool of a server.
+pub(super) struct ServerTool {
+    pub(super) server: Arc<Inner>,
+    pub(super) tool: ListedTool,
+    /// Its name in the session.
+    pub(super) name: String,
+    /// The sandbox of the session's tools, where large results are written.
+    pub(super) files: Option<Arc<dyn Executor>>,
+}
+
+impl Tool for ServerTool {
+    fn definition(&self) -> ToolDefinition {
+        self.tool.definition(&self.name, self.server.spec.name.as_str())
+    }
+
+    fn traits(&self) -> CallTraits {
+        let is_shared = self.server.spec.parallel_calls || self.tool.only_reads;
+        let concurrency = if is_shared { CallConcurrency::Shared } else { CallConcurrency::Exclusive };
+        // What a server says of itself does not permit to repeat a call.
+        CallTraits { concurrency, idempotent: false }
+    }
+
+    fn permission(&self) -> PermissionPolicy {
+        self.server.spec.permission_of(&self.tool.name)
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(self.server.spec.tool_timeout)
+    }
+
+    fn call(&self, input: Value, context: ToolContext) -> BoxFuture<'_, ToolOutput> {
+        Box::pin(async move {
+            let Value::Object(arguments) = input else {
+                return ToolOutput::error("the input must be an object");
+            };
+            let options = CallOptions { deadline: context.deadline, cancel: context.cancel.clone() };
+            let called = tokio::select! {
+                biased;
+                called = self.server.call_tool(&self.tool.name, arguments, options.clone()) => called,
+                () = context.cancel.cancelled() => return status(ToolStatus::Cancelled, "the call was cancelled at the server, which goes on"),
+            };
+            match called {
+                Ok(result) => {
+                    let files = self.files.as_deref().map(|executor| ResultFiles {
+                        executor,
+                        stem: format!("{}-{}", self.name, context.call_id.as_str()),
+                        options,
+                    });
+                    to_output(result, self.tool.output_schema.is_some(), files).await
+                }
+                Err(error @ McpError::Lost { .. }) => status(ToolStatus::Lost, &error.to_string()),
+                Err(error) => status(ToolStatus::Failed, &error.to_string()),
+            }
+        })
+    }
+}
+
+fn status(status: ToolStatus, text: &str) -> ToolOutput {
+    ToolOutput { status, ..ToolOutput::text(text) }
+}

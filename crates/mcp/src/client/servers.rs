@@ -1,0 +1,180 @@
+//! [`McpServers`]: all servers of a session, as its source of tools.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use conjure_base::lock;
+use conjure_conversation::ToolDefinition;
+use conjure_sandbox::Executor;
+use conjure_toolbox::{SourcedTools, Tool, ToolSource};
+use futures_util::future::join_all;
+
+use super::listing::Listing;
+use super::search::SearchTool;
+use super::server::{McpServer, ServerState};
+use super::server_tool::ServerTool;
+
+/// From so many tools, or so many tokens of their definitions, on, definitions are sent only once a search has found them.
+const MAX_OFFERED_TOOLS: usize = 64;
+const MAX_OFFERED_TOKENS: usize = 10_000;
+
+/// Bytes of JSON for a token, as definitions have them.
+const BYTES_PER_TOKEN: usize = 4;
+
+/// All servers of a session. Dropping it ends them.
+pub struct McpServers {
+    shared: Arc<Shared>,
+}
+
+/// A server and what it does now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerReport {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub state: ServerState,
+}
+
+pub(super) struct Shared {
+    servers: Vec<McpServer>,
+    /// The sandbox of the session's tools, for large results.
+    files: Option<Arc<dyn Executor>>,
+    snapshot: Mutex<Snapshot>,
+}
+
+#[derive(Default)]
+struct Snapshot {
+    /// The lists that the tools were made of. `None` before the first time.
+    listings: Option<Vec<Option<Arc<Listing>>>>,
+    all: Vec<Arc<ServerTool>>,
+    /// Names that a search has found.
+    found: BTreeSet<String>,
+    tools: Arc<SourcedTools>,
+}
+
+impl McpServers {
+    /// The servers of a session. Large results are written to files in `files`, the sandbox of the session's tools. Those whose tools are not
+    /// known are started in the background.
+    #[must_use]
+    pub fn new(servers: Vec<McpServer>, files: Option<Arc<dyn Executor>>) -> Self {
+        for server in &servers {
+            server.inner.prepare();
+        }
+        Self { shared: Arc::new(Shared { servers, files, snapshot: Mutex::default() }) }
+    }
+
+    /// Waits until the tools of all required servers are known, each at most for its start-up timeout.
+    ///
+    /// # Errors
+    /// Which of them could not be started, and why. A reason that several share is told once.
+    pub async fn wait_required(&self) -> Result<(), String> {
+        let required = self.shared.servers.iter().filter(|server| server.spec().required);
+        let results = join_all(required.map(|server| async {
+            let listed = server.inner.wait_listed().await;
+            listed.map(drop).map_err(|error| (server.spec().name.to_string(), error.to_string()))
+        }));
+        let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (name, error) in results.await.into_iter().filter_map(Result::err) {
+            // The same cause has the same text but for the name.
+            let cause = error.replace(&format!("`{name}`"), "…");
+            reasons.entry(cause).or_default().push(format!("`{name}`"));
+        }
+        let texts: Vec<String> =
+            reasons.iter().map(|(cause, names)| cause.replacen('…', &names.join(", "), 1)).collect();
+        if texts.is_empty() { Ok(()) } else { Err(texts.join("; ")) }
+    }
+
+    /// Every server, and what it does now.
+    #[must_use]
+    pub fn report(&self) -> Vec<ServerReport> {
+        let report =
+            |server: &McpServer| ServerReport { name: server.spec().name.to_string(), state: server.state() };
+        self.shared.servers.iter().map(report).collect()
+    }
+}
+
+impl ToolSource for McpServers {
+    fn tools(&self) -> Arc<SourcedTools> {
+        let mut snapshot = lock(&self.shared.snapshot);
+        self.shared.refresh(&mut snapshot);
+        Arc::clone(&snapshot.tools)
+    }
+}
+
+impl Shared {
+    /// Makes the tools anew, if a server's list has changed.
+    fn refresh(self: &Arc<Self>, snapshot: &mut Snapshot) {
+        let listings: Vec<_> = self.servers.iter().map(|server| server.inner.listing()).collect();
+        let is_same = snapshot.listings.as_ref().is_some_and(|known| {
+            known.iter().zip(&listings).all(|(one, other)| match (one, other) {
+                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+                (None, None) => true,
+                _ => false,
+            })
+        });
+        if is_same {
+            return;
+        }
+        let (mut all, mut taken) = (Vec::new(), BTreeSet::new());
+        for (server, listing) in self.servers.iter().zip(&listings) {
+            let Some(listing) = listing else { continue };
+            let names = listing.session_names(server.spec().name.as_str(), &mut taken);
+            for (tool, name) in listing.tools.iter().zip(names) {
+                if server.spec().is_enabled(&tool.name) {
+                    let (server, files) = (Arc::clone(&server.inner), self.files.clone());
+                    all.push(Arc::new(ServerTool { server, tool: tool.clone(), name, files }));
+                }
+            }
+        }
+        snapshot.listings = Some(listings);
+        snapshot.all = all;
+        self.publish(snapshot);
+    }
+
+    /// Decides which definitions are sent.
+    fn publish(self: &Arc<Self>, snapshot: &mut Snapshot) {
+        let all = &snapshot.all;
+        let size = |tool: &Arc<ServerTool>| {
+            let definition = tool.definition();
+            definition.name.len() + definition.description.len() + definition.input_schema.to_string().len()
+        };
+        let tokens = all.iter().map(size).sum::<usize>() / BYTES_PER_TOKEN;
+        let as_tool = |tool: &Arc<ServerTool>| Arc::clone(tool) as Arc<dyn Tool>;
+        snapshot.tools = Arc::new(if all.len() <= MAX_OFFERED_TOOLS && tokens <= MAX_OFFERED_TOKENS {
+            SourcedTools::new(all.iter().map(as_tool))
+        } else {
+            let mut servers: BTreeMap<String, usize> = BTreeMap::new();
+            for tool in all {
+                *servers.entry(tool.server.spec.name.to_string()).or_default() += 1;
+            }
+            let search = SearchTool { shared: Arc::downgrade(self), servers: servers.into_iter().collect() };
+            let (found, hidden): (Vec<_>, Vec<_>) =
+                all.iter().partition(|tool| snapshot.found.contains(&tool.name));
+            let search: Arc<dyn Tool> = Arc::new(search);
+            SourcedTools::new(std::iter::once(search).chain(found.into_iter().map(as_tool)))
+                .with_hidden(hidden.into_iter().map(as_tool))
+        });
+    }
+
+    /// The definitions of all tools, also of those that are not sent.
+    pub(super) fn all_definitions(&self) -> Vec<Arc<ToolDefinition>> {
+        lock(&self.snapshot).all.iter().map(|tool| Arc::new(tool.definition())).collect()
+    }
+
+    /// From the next model call on, the definitions of these tools are sent.
+    pub(super) fn offer(self: &Arc<Self>, names: impl Iterator<Item = String>) {
+        let mut snapshot = lock(&self.snapshot);
+        let before = snapshot.found.len();
+        snapshot.found.extend(names);
+        if snapshot.found.len() != before {
+            self.publish(&mut snapshot);
+        }
+    }
+}
+
+impl fmt::Debug for McpServers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpServers").field("servers", &self.shared.servers).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,10 @@
+//! What is configured of a server: its name, how it is reached, and which of its tools a session may use.
+
+mod command_line;
+mod expansion;
+mod mcp_json;
+mod spec;
+
+pub use expansion::VariableLookup;
+pub use mcp_json::{McpConfigError, McpJson, parse_mcp_json};
+pub use spec::{HttpServer, McpServerName, McpServerSpec, McpTransport, ServerPlace, StdioServer};

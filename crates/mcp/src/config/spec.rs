@@ -1,0 +1,212 @@
+//! [`McpServerSpec`]: one configured server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use conjure_conversation::PermissionPolicy;
+use conjure_sandbox::NetworkPolicy;
+
+use super::expansion::{VariableLookup, expand};
+
+/// The name of a server: 1 to 40 of ASCII letters, digits, `_` and `-`. It is a part of its tools' names.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct McpServerName(String);
+
+impl McpServerName {
+    /// The longest name, so that a part of the tools' names is left for the tools.
+    const MAX_BYTES: usize = 40;
+
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// What a name may hold, as text.
+    pub fn new(text: &str) -> Result<Self, String> {
+        let is_valid = (1..=Self::MAX_BYTES).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+        if is_valid {
+            return Ok(Self(text.to_owned()));
+        }
+        let shown = conjure_base::text::truncate(text, 60);
+        Err(format!(
+            "`{}` cannot be the name of an MCP server: use 1 to {} of letters, digits, `_` and `-`",
+            shown.escape_debug(),
+            Self::MAX_BYTES
+        ))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for McpServerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One configured server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct McpServerSpec {
+    /// Its name.
+    pub name: McpServerName,
+    /// How it is reached.
+    pub transport: McpTransport,
+    /// Whether a session waits for its tools before the first model call, and does not start without them.
+    pub required: bool,
+    /// The tools that are offered, by the server's own names; `None`: all of them.
+    pub enabled_tools: Option<BTreeSet<String>>,
+    /// Tools that are not offered.
+    pub disabled_tools: BTreeSet<String>,
+    /// Whether its calls are decided on by a person.
+    pub permission: PermissionPolicy,
+    /// The same for single tools.
+    pub tool_permissions: BTreeMap<String, PermissionPolicy>,
+    /// How long its start and the listing of its tools may take. 30 seconds by default.
+    pub startup_timeout: Duration,
+    /// How long one call may take. 60 seconds by default.
+    pub tool_timeout: Duration,
+    /// Whether calls of one answer run at the same time. By default those do whose tools say that they only read.
+    pub parallel_calls: bool,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum McpTransport {
+    /// A program that speaks over its standard input and output.
+    Stdio(StdioServer),
+    /// A service that speaks Streamable HTTP.
+    Http(HttpServer),
+}
+
+/// A program that is a server.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StdioServer {
+    /// The program: a path, or a name that is looked up in the directories of `PATH`.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Variables that it sees. They may be secrets: only the server's own sandbox has them.
+    pub env: BTreeMap<String, String>,
+    /// Where it runs.
+    pub place: ServerPlace,
+    /// What it may reach; `None`: the package registries, for programs that fetch a package and run it (`npx`, `uvx`), else nothing.
+    pub network: Option<NetworkPolicy>,
+}
+
+/// Where a server's program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ServerPlace {
+    /// In a sandbox of its own, of the kind that the session's tools have.
+    #[default]
+    Sandbox,
+    /// On the host, without isolation.
+    Local,
+}
+
+/// A service that is a server.
+#[derive(Clone, PartialEq, Eq)]
+pub struct HttpServer {
+    /// Its address, such as `https://mcp.example.com/mcp`.
+    pub url: String,
+    /// Headers of each request, by name. They may hold secrets.
+    pub headers: BTreeMap<String, String>,
+}
+
+impl McpServerSpec {
+    /// A server with the defaults: all tools, allowed without asking, 30 seconds to start and 60 for a call.
+    #[must_use]
+    pub const fn new(name: McpServerName, transport: McpTransport) -> Self {
+        Self {
+            name,
+            transport,
+            required: false,
+            enabled_tools: None,
+            disabled_tools: BTreeSet::new(),
+            permission: PermissionPolicy::AlwaysAllow,
+            tool_permissions: BTreeMap::new(),
+            startup_timeout: Duration::from_secs(30),
+            tool_timeout: Duration::from_secs(60),
+            parallel_calls: false,
+        }
+    }
+
+    /// The same server with `${VAR}` and `${VAR:-default}` replaced in its command, arguments, variables, address and headers. A variable that
+    /// `lookup` does not have, and that has no default, stays as it is written.
+    #[must_use]
+    pub fn with_variables(mut self, lookup: VariableLookup<'_>) -> Self {
+        let replace = |text: &mut String| *text = expand(text, lookup);
+        match &mut self.transport {
+            McpTransport::Stdio(stdio) => {
+                replace(&mut stdio.command);
+                stdio.args.iter_mut().chain(stdio.env.values_mut()).for_each(replace);
+            }
+            McpTransport::Http(http) => {
+                replace(&mut http.url);
+                http.headers.values_mut().for_each(replace);
+            }
+        }
+        self
+    }
+
+    /// Whether a tool of this name is offered.
+    #[cfg(feature = "client")]
+    pub(crate) fn is_enabled(&self, tool: &str) -> bool {
+        !self.disabled_tools.contains(tool)
+            && self.enabled_tools.as_ref().is_none_or(|enabled| enabled.contains(tool))
+    }
+
+    /// The policy of a tool.
+    #[cfg(feature = "client")]
+    pub(crate) fn permission_of(&self, tool: &str) -> PermissionPolicy {
+        self.tool_permissions.get(tool).copied().unwrap_or(self.permission)
+    }
+
+    /// Differs when another program or service would answer. Values of variables and headers do not count: they may be secrets.
+    #[cfg(feature = "client")]
+    pub(crate) fn identity(&self) -> conjure_base::Digest {
+        let text = match &self.transport {
+            McpTransport::Stdio(stdio) => {
+                format!("stdio {:?} {:?} {:?}", stdio.command, stdio.args, stdio.env.keys())
+            }
+            McpTransport::Http(http) => format!("http {:?} {:?}", http.url, http.headers.keys()),
+        };
+        conjure_base::Digest::of_bytes(text.as_bytes())
+    }
+
+    /// The values of variables and headers whose names look like those of secrets, by name.
+    pub fn secrets(&self) -> impl Iterator<Item = (&str, &str)> {
+        let values = match &self.transport {
+            McpTransport::Stdio(stdio) => &stdio.env,
+            McpTransport::Http(http) => &http.headers,
+        };
+        let is_header = matches!(self.transport, McpTransport::Http(_));
+        values
+            .iter()
+            .filter(move |(name, value)| is_header || conjure_base::is_sensitive_variable(name, value))
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+/// Names of variables only: a value may be a secret.
+impl fmt::Debug for StdioServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StdioServer")
+            .field("command", &self.command)
+            .field("args", &self.args)
+            .field("env", &self.env.keys())
+            .field("place", &self.place)
+            .field("network", &self.network)
+            .finish()
+    }
+}
+
+/// Names of headers only: a value may be a secret.
+impl fmt::Debug for HttpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpServer").field("url", &self.url).field("headers", &self.headers.keys()).finish()
+    }
+}

@@ -1,0 +1,17 @@
+//! MCP servers as tools of a session.
+//!
+//! A server is a program in a sandbox of its own, or a service that is reached by HTTP. `McpServers` (feature `client`) connects to the servers of a session,
+//! lists their tools and is their `ToolSource`. A server that ends is started again by the next call.
+//!
+//! The types of the SDK (`rmcp`) stay in this crate.
+
+#[cfg(feature = "client")]
+mod client;
+mod config;
+
+#[cfg(feature = "client")]
+pub use client::{McpServer, McpServers, ServerReport, ServerState};
+pub use config::{
+    HttpServer, McpConfigError, McpJson, McpServerName, McpServerSpec, McpTransport, ServerPlace,
+    StdioServer, VariableLookup, parse_mcp_json,
+};

@@ -1,0 +1,211 @@
+//! What a server's program needs of the host's files: the folder that it is installed in, those of its interpreter, and the files among its
+//! arguments. A sandbox shows these and nothing else of the user's.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// What every jail shows anyway.
+const SYSTEM: [&str; 6] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc"];
+
+/// Links and interpreters that lead to a program, at most.
+const MAX_STEPS: usize = 8;
+
+/// The program of a server, and the files of the host that it needs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct ProgramFiles {
+    /// The program, by its path on the host.
+    pub(super) program: PathBuf,
+    /// Folders to read. None of them lies in another one.
+    pub(super) folders: BTreeSet<PathBuf>,
+    /// Further directories for `PATH`.
+    pub(super) path: Vec<PathBuf>,
+}
+
+/// Finds the program `command` by the directories of `path`, and what it needs with these arguments.
+///
+/// # Errors
+/// Why there is no such program, as text.
+pub(super) fn program_files(
+    command: &str,
+    args: &[String],
+    path: &OsStr,
+    home: Option<&Path>,
+) -> Result<ProgramFiles, String> {
+    let program = find(command, path, home)?;
+    let mut files = ProgramFiles { program: program.clone(), ..ProgramFiles::default() };
+    files.add_program(&program, path);
+    for arg in args {
+        files.add_argument(arg, home);
+    }
+    Ok(files)
+}
+
+/// The program of this name or path.
+fn find(command: &str, path: &OsStr, home: Option<&Path>) -> Result<PathBuf, String> {
+    if command.contains('/') {
+        let given = with_home(command, home);
+        let absolute = std::path::absolute(&given).map_err(|error| format!("`{command}`: {error}"))?;
+        if is_program(&absolute) {
+            return Ok(absolute);
+        }
+        return Err(format!("there is no program `{}`", absolute.display()));
+    }
+    std::env::split_paths(path)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(command))
+        .find(|program| is_program(program))
+        .ok_or_else(|| format!("there is no program `{command}` in the directories of `PATH`"))
+}
+
+impl ProgramFiles {
+    /// Adds the folders of a program, of what it is a link to, and of its interpreter.
+    fn add_program(&mut self, program: &Path, path: &OsStr) {
+        let mut next = Some(program.to_owned());
+        for _ in 0..MAX_STEPS {
+            let Some(program) = next.take() else { return };
+            self.add_installation(&program);
+            next = match fs::read_link(&program) {
+                Ok(target) => program.parent().map(|folder| folder.join(target)),
+                Err(_) => interpreter(&program, path),
+            };
+        }
+    }
+
+    /// Adds the folder that a program is installed in: `PREFIX` for `PREFIX/bin/NAME`, unless that is a home directory.
+    fn add_installation(&mut self, program: &Path) {
+        let Some(folder) = program.parent().and_then(|folder| folder.canonicalize().ok()) else { return };
+        if is_of_system(&folder) {
+            return;
+        }
+        let prefix = folder.parent().filter(|prefix| {
+            folder.file_name() == Some(OsStr::new("bin"))
+                && prefix.components().count() > 2
+                && !is_personal(prefix)
+        });
+        self.add_folder(prefix.unwrap_or(&folder).to_owned());
+        if !self.path.contains(&folder) {
+            self.path.push(folder);
+        }
+    }
+
+    /// Adds the file or folder that an argument names, alone or behind `--option=`.
+    fn add_argument(&mut self, arg: &str, home: Option<&Path>) {
+        let value =
+            arg.strip_prefix('-').and_then(|option| option.split_once('=')).map_or(arg, |(_, value)| value);
+        let given = with_home(value, home);
+        if !given.is_absolute() {
+            return;
+        }
+        // Other files beside one that was named stay hidden where that is a home directory.
+        let Ok(real) = given.canonicalize() else { return };
+        let folder = if real.is_dir() { Some(real.as_path()) } else { real.parent() };
+        if let Some(folder) = folder.filter(|folder| !is_of_system(folder) && folder.components().count() > 2)
+        {
+            if real.is_dir() || !is_personal(folder) {
+                self.add_folder(folder.to_owned());
+            }
+        }
+    }
+
+    fn add_folder(&mut self, folder: PathBuf) {
+        if self.folders.iter().any(|known| folder.starts_with(known)) {
+            return;
+        }
+        self.folders.retain(|known| !known.starts_with(&folder));
+        self.folders.insert(folder);
+    }
+}
+
+fn with_home(path: &str, home: Option<&Path>) -> PathBuf {
+    match (path.strip_prefix("~/"), home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => PathBuf::from(path),
+    }
+}
+
+/// The interpreter that the first line of a script names.
+fn interpreter(script: &Path, path: &OsStr) -> Option<PathBuf> {
+    let mut head = [0; 256];
+    let length = fs::File::open(script).and_then(|mut file| file.read(&mut head)).ok()?;
+    let line = head.get(..length)?.strip_prefix(b"#!")?;
+    let line = String::from_utf8_lossy(line.split(|byte| *byte == b'\n').next()?).into_owned();
+    let mut words = line.split_whitespace();
+    let program = words.next()?;
+    if program.ends_with("/env") {
+        let name = words.find(|word| !word.starts_with('-'))?;
+        return find(name, path, None).ok();
+    }
+    Some(PathBuf::from(program))
+}
+
+fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+fn is_of_system(folder: &Path) -> bool {
+    SYSTEM.iter().any(|system| folder.starts_with(system)) && !folder.starts_with("/etc")
+        || folder.parent().is_none()
+}
+
+/// Whether a folder is a person's own, such as a home directory or `~/.local`: it holds more than a program.
+fn is_personal(folder: &Path) -> bool {
+    const SIGNS: [&str; 6] = [".ssh", ".profile", ".bashrc", ".config", ".local", ".cache"];
+    let is_hidden = folder.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let is_home = |folder: &Path| SIGNS.iter().any(|sign| folder.join(sign).exists());
+    is_home(folder) || is_hidden && folder.parent().is_some_and(is_home)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn program(path: &Path, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    #[test]
+    fn a_script_shows_its_own_folder_and_its_interpreters() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let (home, python) = (root.join("home"), root.join("opt/python/bin/python3"));
+        fs::create_dir_all(home.join(".config")).unwrap();
+        program(&python, "\x7fELF");
+        // As `python -m venv` and `uv tool install` make it.
+        let tool = home.join(".local/share/tools/git");
+        fs::create_dir_all(tool.join("bin")).unwrap();
+        symlink(&python, tool.join("bin/python")).unwrap();
+        program(&tool.join("bin/server"), &format!("#!{}\n", tool.join("bin/python").display()));
+        fs::create_dir_all(home.join(".local/bin")).unwrap();
+        symlink(tool.join("bin/server"), home.join(".local/bin/server")).unwrap();
+
+        let path = std::env::join_paths([PathBuf::from("relative"), home.join(".local/bin")]).unwrap();
+        let project = home.join("project");
+        fs::create_dir_all(&project).unwrap();
+        fs::write(home.join("notes.txt"), "private").unwrap();
+        let args = [
+            format!("--repository={}", project.display()),
+            "~/notes.txt".to_owned(),
+            "/no/such/file".to_owned(),
+            "/".to_owned(),
+            "/etc/passwd".to_owned(),
+        ];
+        let files = program_files("server", &args, &path, Some(&home)).unwrap();
+        assert_eq!(files.program, home.join(".local/bin/server"));
+        let expected = [home.join(".local/bin"), tool.clone(), project, root.join("opt/python")];
+        assert!(files.folders.is_superset(&expected.into()), "{:?}", files.folders);
+        assert!(!files.folders.contains(&home), "{:?}", files.folders);
+        assert!(files.path.contains(&python.parent().unwrap().to_owned()), "{:?}", files.path);
+
+        let error = program_files("none", &[], &path, None).unwrap_err();
+        assert!(error.contains("`none`"), "{error}");
+        assert!(program_files("~/none", &[], &path, Some(&home)).unwrap_err().contains("home/none"));
+    }
+}

@@ -1,0 +1,189 @@
+//! The sandboxes in which the programs of MCP servers run: one for each server, apart from that of the session's tools, so that a server's
+//! secrets are out of the model's reach.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use conjure_actors::executors::{ExecutorSource, SupervisedExecutorBuilder};
+use conjure_actors::supervision::Failure;
+use conjure_base::Digest;
+use conjure_conversation::SessionProfile;
+use conjure_journal::SessionKey;
+use conjure_mcp::{McpServer, McpServerSpec, McpServers, McpTransport, ServerPlace, StdioServer};
+use conjure_sandbox::{Executor, NetworkPolicy, SharedFolder};
+
+use super::program_files::program_files;
+use crate::config::{ExecutorKind, Settings};
+use crate::context::{ContextOptions, create_context};
+use crate::runtime::data::data_layout::TenantDir;
+use crate::runtime::error::RuntimeError;
+use crate::runtime::sandbox_kinds::SandboxKind;
+use crate::runtime::session::session_factory::Inner;
+
+/// Programs that fetch a package and run it.
+const PACKAGE_RUNNERS: [&str; 6] = ["npx", "bunx", "pnpx", "uvx", "uv", "pipx"];
+
+/// What these reach unless something else is configured.
+const REGISTRIES: [&str; 4] =
+    ["registry.npmjs.org", "pypi.org", "files.pythonhosted.org", "registry.yarnpkg.com"];
+
+/// A server, and the source of its sandbox if it is a program.
+pub(in crate::runtime::session) struct ServerParts {
+    spec: McpServerSpec,
+    source: Option<Arc<dyn ExecutorSource>>,
+    manifest: PathBuf,
+}
+
+impl Inner {
+    /// The servers of a session. A server that is no longer configured is left out with a warning. Blocks.
+    pub(in crate::runtime::session) fn server_parts(
+        &self,
+        key: &SessionKey,
+        profile: &SessionProfile,
+        home: &Arc<TenantDir>,
+        workspace: Option<&Path>,
+    ) -> Result<Vec<ServerParts>, RuntimeError> {
+        let mut parts = Vec::new();
+        for name in &profile.mcp_servers {
+            let Some(spec) = self.config.mcp_servers().get(name) else {
+                tracing::warn!(session = %key, server = name, "an MCP server of the session is not configured any more");
+                continue;
+            };
+            let manifest = home.data.path().join("mcp").join(format!("{name}.json"));
+            let (spec, source) = match &spec.transport {
+                McpTransport::Http(_) => (spec.clone(), None),
+                McpTransport::Stdio(stdio) => {
+                    let (stdio, source) = self.server_source(key, profile, home, workspace, name, stdio)?;
+                    (McpServerSpec { transport: McpTransport::Stdio(stdio), ..spec.clone() }, Some(source))
+                }
+            };
+            parts.push(ServerParts { spec, source, manifest });
+        }
+        Ok(parts)
+    }
+
+    /// The source of the sandbox of a server's program, and the program as that sandbox has it.
+    fn server_source(
+        &self,
+        key: &SessionKey,
+        profile: &SessionProfile,
+        home: &Arc<TenantDir>,
+        workspace: Option<&Path>,
+        name: &str,
+        program: &StdioServer,
+    ) -> Result<(StdioServer, Arc<dyn ExecutorSource>), RuntimeError> {
+        let refused = |reason: String| RuntimeError::McpServer { server: name.to_owned(), reason };
+        let of_session = profile.executor.as_deref().unwrap_or(self.config.executor().as_str());
+        let kind = match program.place {
+            ServerPlace::Local => SandboxKind::BuiltIn(ExecutorKind::Local),
+            ServerPlace::Sandbox => match self.sandboxes.kind(of_session)? {
+                Some(kind) => kind,
+                // The session runs nothing itself.
+                None => SandboxKind::BuiltIn(self.config.executor()),
+            },
+        };
+        let mut program = program.clone();
+        let mut allowed_paths = Vec::new();
+        let mut read_only = Vec::new();
+        let is_runner = PACKAGE_RUNNERS.contains(&program.command.rsplit('/').next().unwrap_or_default());
+        // A container has programs of its own.
+        if matches!(kind, SandboxKind::BuiltIn(ExecutorKind::Jail | ExecutorKind::Local)) {
+            let path =
+                self.config.passthrough_env().get(&OsString::from("PATH")).cloned().unwrap_or_default();
+            let files =
+                program_files(&program.command, &program.args, &path, self.config.home()).map_err(refused)?;
+            program.command = utf8(&files.program).map_err(refused)?;
+            if matches!(kind, SandboxKind::BuiltIn(ExecutorKind::Jail)) {
+                let is_workspace =
+                    |folder: &Path| workspace.is_some_and(|workspace| workspace.starts_with(folder));
+                for folder in files.folders {
+                    // The session's own folder is there to be written, also by this path.
+                    if is_workspace(&folder) {
+                        allowed_paths.push(folder);
+                    } else {
+                        read_only.push(SharedFolder::new(folder.clone(), folder));
+                    }
+                }
+                let system = ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from);
+                let path = std::env::join_paths(files.path.into_iter().chain(system));
+                let path = path.map_err(|error| refused(error.to_string()))?;
+                program.env.entry("PATH".to_owned()).or_insert(path.to_string_lossy().into_owned());
+                if is_runner {
+                    let kept = home
+                        .data
+                        .named_workspace(&home_name(name))
+                        .map_err(|error| refused(error.to_string()))?;
+                    program.env.entry("HOME".to_owned()).or_insert(utf8(&kept).map_err(refused)?);
+                    allowed_paths.push(kept);
+                }
+            }
+        }
+        let network = program.network.clone().unwrap_or(if is_runner {
+            NetworkPolicy::Limited(REGISTRIES.map(str::to_owned).into())
+        } else {
+            NetworkPolicy::None
+        });
+        // `local` isolates nothing, and refuses a list of hosts, which it cannot keep.
+        let network = if matches!(kind, SandboxKind::BuiltIn(ExecutorKind::Local)) {
+            NetworkPolicy::None
+        } else {
+            network
+        };
+        let config = self
+            .config
+            .with(Settings {
+                network: Some(network),
+                allowed_paths: Some(allowed_paths),
+                ..Settings::default()
+            })
+            .map_err(|error| refused(error.to_string()))?;
+        let options = ContextOptions {
+            workspace: workspace.map(Path::to_owned),
+            data: Some(home.data.clone()),
+            ..ContextOptions::default()
+        };
+        let context =
+            create_context::<conjure_skill::Skill>(&[], &config, options).map_err(RuntimeError::Sandbox)?;
+        let source =
+            self.sandboxes.unpooled_source(key, home, &kind, &config, context.with_read_only(read_only))?;
+        Ok((program, source))
+    }
+}
+
+/// The name of the folder that is the home of a server's program in all sessions of a tenant.
+fn home_name(server: &str) -> String {
+    let digits = Digest::of_bytes(server.as_bytes()).to_hex();
+    format!("mcp-{}-{}", server.to_ascii_lowercase(), digits.get(..8).unwrap_or_default())
+}
+
+fn utf8(path: &Path) -> Result<String, String> {
+    path.to_str().map(str::to_owned).ok_or_else(|| format!("the path `{}` is not UTF-8", path.display()))
+}
+
+/// The servers of a session, in the background. Large results go to files in the sandbox of the session's tools.
+pub(in crate::runtime::session) fn start_servers(
+    parts: Vec<ServerParts>,
+    executors: &SupervisedExecutorBuilder,
+    files: Option<Arc<dyn Executor>>,
+) -> Result<Arc<McpServers>, Failure> {
+    let mut servers = Vec::with_capacity(parts.len());
+    for ServerParts { spec, source, manifest } in parts {
+        let executor = match source {
+            Some(source) => {
+                let id = format!("mcp-{}", spec.name);
+                Some(Arc::new(executors.supervise_further(&id, source)?) as Arc<dyn Executor>)
+            }
+            None => None,
+        };
+        servers.push(McpServer::new(spec, executor, Some(manifest)));
+    }
+    Ok(Arc::new(McpServers::new(servers, files)))
+}
+
+/// The secrets of the servers, which are redacted wherever they would leave.
+pub(in crate::runtime::session) fn secrets(parts: &[ServerParts]) -> BTreeMap<String, String> {
+    let all = parts.iter().flat_map(|part| part.spec.secrets());
+    all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}

@@ -1,0 +1,64 @@
+//! The MCP servers of a command: those of `--mcp` and `--mcp-config`, and those of `.mcp.json` in a trusted project.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use conjure::mcp::{McpServerSpec, parse_mcp_json};
+use conjure::{Config, ProcessEnv};
+
+use crate::cli::args::OpenArgs;
+use crate::cli::cli_error::CliError;
+use crate::cli::terminal::{Terminal, printable};
+
+/// The name of the file in a project.
+const PROJECT_FILE: &str = ".mcp.json";
+
+/// Larger than any such file that a person writes.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// The servers of the command line, by name. They come before those of the configuration; `--mcp` comes before files, and the project's file last.
+pub(crate) fn servers(
+    args: &OpenArgs,
+    config: &Config,
+    terminal: &Terminal,
+) -> Result<BTreeMap<String, McpServerSpec>, CliError> {
+    let mut servers = BTreeMap::new();
+    if let Some((file, project)) = project_file() {
+        if config.is_trusted_project(&project) {
+            servers.extend(read(&file, terminal)?);
+        } else {
+            terminal.warning(&format!(
+                "the MCP servers of `{PROJECT_FILE}` are not used: the project is not trusted; `--mcp-config {PROJECT_FILE}` uses them now, \
+                 `trusted_projects` in the configuration always"
+            ));
+        }
+    }
+    for file in &args.mcp_config {
+        servers.extend(read(file, terminal)?);
+    }
+    servers.extend(args.mcp.iter().map(|server| (server.name.to_string(), server.clone())));
+    Ok(servers)
+}
+
+/// The file of the project that the command runs in, if it has one.
+fn project_file() -> Option<(PathBuf, PathBuf)> {
+    let project = std::env::current_dir().ok()?;
+    let file = project.join(PROJECT_FILE);
+    file.is_file().then_some((file, project))
+}
+
+fn read(path: &Path, terminal: &Terminal) -> Result<impl Iterator<Item = (String, McpServerSpec)>, CliError> {
+    let shown = printable(&path.to_string_lossy());
+    let refused =
+        |reason: String| CliError::usage(format!("the MCP servers of `{shown}` cannot be read: {reason}"));
+    let found = std::fs::metadata(path).map_err(|error| refused(error.to_string()))?;
+    if !found.is_file() || found.len() > MAX_FILE_BYTES {
+        return Err(refused("it must be a regular file of at most 1 MiB".to_owned()));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+    let file = parse_mcp_json(&text, &ProcessEnv::var).map_err(|error| refused(error.to_string()))?;
+    for left_out in &file.left_out {
+        terminal.warning(left_out);
+    }
+    Ok(file.servers.into_iter().map(|server| (server.name.to_string(), server)))
+}
