@@ -55,6 +55,10 @@ pub mod artifact {
 
 /// Settings from a file, the environment and code.
 pub mod config {
+    pub use conjure_mcp::{
+        HttpServer, McpConfigError, McpJson, McpServerName, McpServerSpec, McpTransport, ServerPlace,
+        StdioServer, parse_mcp_json,
+    };
     pub use conjure_runtime::{
         ApiProfile, ArtifactSettings, CONFIG_KEYS, CompactionSettings, Config, ConfigError, ConfigKey,
         ExecutorKind, MODEL_KEYS, ModelSettings, PoolSettings, ProcessEnv, SessionTtl, Settings,
@@ -93,14 +97,6 @@ pub mod journal {
         NewRecord, Record, RecordContent, RecordCursor, RecordError, RecordErrorKind, RecordFuture,
         RecordKey, RecordKind, RecordOrder, RecordPage, RecordQuery, RecordScope, RecordWrite, Records,
         RowStatus, SessionKey, SessionQuery,
-    };
-}
-
-/// MCP servers, whose tools sessions can have.
-pub mod mcp {
-    pub use conjure_mcp::{
-        HttpServer, McpConfigError, McpJson, McpServerName, McpServerSpec, McpTransport, ServerPlace,
-        StdioServer, parse_mcp_json,
     };
 }
 

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The workspace crates that each workspace crate may depend on.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 21] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 22] = [
     ("conjure-base", &[]),
     ("conjure-api", &["conjure-base"]),
     ("conjure-fs", &["conjure-base"]),
@@ -19,6 +19,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 21] = [
     ("conjure-egress", &["conjure-base"]),
     ("conjure-journal", &["conjure-base", "conjure-fs", "conjure-store"]),
     ("conjure-model-http", &["conjure-base", "conjure-conversation"]),
+    ("conjure-mcp", &["conjure-base", "conjure-conversation", "conjure-sandbox", "conjure-toolbox"]),
     ("conjure-gemini", &["conjure-base", "conjure-conversation", "conjure-model-http"]),
     ("conjure-openai", &["conjure-base", "conjure-conversation", "conjure-model-http"]),
     ("conjure-prompt", &["conjure-base", "conjure-skill", "conjure-conversation"]),
@@ -83,6 +84,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 21] = [
             "conjure-fs",
             "conjure-gemini",
             "conjure-journal",
+            "conjure-mcp",
             "conjure-model-http",
             "conjure-openai",
             "conjure-prompt",
@@ -119,6 +121,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 21] = [
             "conjure-egress",
             "conjure-fs",
             "conjure-journal",
+            "conjure-mcp",
             "conjure-model-http",
             "conjure-prompt",
             "conjure-runtime",
@@ -132,7 +135,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 21] = [
 ];
 
 /// External crates, and the workspace crates that may use them.
-const EXTERNAL_CRATES: [(&str, &[&str]); 34] = [
+const EXTERNAL_CRATES: [(&str, &[&str]); 35] = [
     ("axum", &["conjure-server"]),
     ("bollard", &["conjure-sandbox"]),
     ("caseless", &["conjure-skill"]),
@@ -149,7 +152,8 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 34] = [
     ("sha2", &["conjure-base"]),
     ("unicode-normalization", &["conjure-skill"]),
     ("regex-lite", &["conjure-conversation", "conjure-skill"]),
-    ("base64", &["conjure-toolbox"]),
+    ("base64", &["conjure-mcp", "conjure-toolbox"]),
+    ("rmcp", &["conjure-mcp"]),
     ("libc", &["conjure-guest"]),
     (
         "bytes",

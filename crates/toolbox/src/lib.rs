@@ -8,6 +8,8 @@
 mod approver;
 mod artifacts;
 mod builtin;
+mod current_tools_composer;
+mod definition_check;
 mod limits;
 mod probe;
 mod skills;
@@ -23,9 +25,11 @@ pub mod fake;
 
 pub use approver::{AllowAll, Approver, DenyAll, approver_fn};
 pub use artifacts::ArtifactTools;
+pub use current_tools_composer::CurrentToolsComposer;
+pub use definition_check::ToolboxError;
 pub use limits::OutputLimits;
 pub use probe::SandboxProbe;
 pub use skills::{AllowedToolsPolicy, Interpreters, MAX_ACTIVE_SKILLS, SkillTools};
 pub use tool::{CallerIdentity, Tool, ToolContext, ToolOutput, ToolStatus, tool_fn};
-pub use tool_source::{CurrentToolsComposer, SourcedTools, ToolSource};
-pub use toolbox::{Toolbox, ToolboxBuilder, ToolboxError, environment_secrets};
+pub use tool_source::{SourcedTools, ToolSource};
+pub use toolbox::{Toolbox, ToolboxBuilder, environment_secrets};

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use conjure_conversation::{Composer, PromptPrefix, SessionView, ToolDefinition};
+use conjure_conversation::ToolDefinition;
 
+use crate::definition_check::check_definition;
 use crate::tool::Tool;
-use crate::toolbox::{Toolbox, check_definition};
 
 /// Tools that can change between two model calls.
 pub trait ToolSource: Send + Sync {
@@ -78,28 +78,5 @@ impl SourcedTools {
 impl fmt::Debug for SourcedTools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SourcedTools").field("tools", &self.tools.keys()).finish_non_exhaustive()
-    }
-}
-
-/// Composes as another composer does, with the tools that a toolbox has at the moment of the call.
-pub struct CurrentToolsComposer<C> {
-    composer: C,
-    toolbox: Arc<Toolbox>,
-}
-
-impl<C: Composer> CurrentToolsComposer<C> {
-    /// A composer over this one, with the tools of this toolbox.
-    pub const fn new(composer: C, toolbox: Arc<Toolbox>) -> Self {
-        Self { composer, toolbox }
-    }
-}
-
-impl<C: Composer> Composer for CurrentToolsComposer<C> {
-    fn compose(&self, view: &SessionView) -> PromptPrefix {
-        PromptPrefix { tools: self.toolbox.current_definitions(), ..self.composer.compose(view) }
-    }
-
-    fn after_compaction(&self, view: &SessionView) -> Option<String> {
-        self.composer.after_compaction(view)
     }
 }

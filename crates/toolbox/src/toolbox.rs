@@ -16,8 +16,7 @@ use conjure_conversation::ToolDefinition;
 use conjure_prompt::{BuiltinTool, SkillTool};
 use conjure_sandbox::Executor;
 
-pub(crate) use builder::check_definition;
-pub use builder::{ToolboxBuilder, ToolboxError, environment_secrets};
+pub use builder::{ToolboxBuilder, environment_secrets};
 pub(crate) use finalize::fits_limits;
 
 use crate::approver::Approver;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use conjure::config::McpServerSpec;
 use conjure::hosted::HostedSkill;
-use conjure::mcp::McpServerSpec;
 use conjure::sandbox::NetworkPolicy;
 
 use crate::cli::approvals::RulesArgs;

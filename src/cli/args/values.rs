@@ -5,9 +5,9 @@ use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use conjure::config::McpServerSpec;
 use conjure::config::parse_network;
 use conjure::hosted::HostedSkill;
-use conjure::mcp::McpServerSpec;
 use conjure::sandbox::NetworkPolicy;
 
 /// A value of `--input` as written.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use conjure::mcp::{McpServerSpec, parse_mcp_json};
+use conjure::config::{McpServerSpec, parse_mcp_json};
 use conjure::{Config, ProcessEnv};
 
 use crate::cli::args::OpenArgs;

@@ -1,14 +1,12 @@
 //! [`SearchTool`]: finds tools whose definitions are not sent to the model, because there are too many.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
 use conjure_conversation::{CallConcurrency, CallTraits, ToolDefinition};
 use conjure_toolbox::{Tool, ToolContext, ToolOutput};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-
-use super::servers::Shared;
 
 /// The name of the tool.
 pub(super) const SEARCH_TOOL: &str = "mcp_search_tools";
@@ -16,9 +14,18 @@ pub(super) const SEARCH_TOOL: &str = "mcp_search_tools";
 /// The most tools that one search adds.
 const MAX_FOUND: usize = 8;
 
+/// The tools among which a search finds some.
+pub(super) trait HiddenTools: Send + Sync {
+    /// The definitions of all tools.
+    fn all_definitions(&self) -> Vec<ToolDefinition>;
+
+    /// From the next model call on, the definitions of these tools are sent.
+    fn offer(&self, names: Vec<String>);
+}
+
 /// Finds tools by words. What it finds can be called from the next model call on.
 pub(super) struct SearchTool {
-    pub(super) shared: Weak<Shared>,
+    pub(super) tools: Weak<dyn HiddenTools>,
     /// Each server with the number of its tools.
     pub(super) servers: Vec<(String, usize)>,
 }
@@ -54,10 +61,10 @@ impl Tool for SearchTool {
             let Some(query) = input.get("query").and_then(Value::as_str) else {
                 return ToolOutput::error("bad input: `query` must be a text");
             };
-            let Some(shared) = self.shared.upgrade() else {
+            let Some(tools) = self.tools.upgrade() else {
                 return ToolOutput::error("the session has ended");
             };
-            let all = shared.all_definitions();
+            let all = tools.all_definitions();
             let found = find(query, &all);
             if found.is_empty() {
                 return ToolOutput::text(
@@ -71,14 +78,14 @@ impl Tool for SearchTool {
                     format!("- {}: {}", tool.name, conjure_base::text::truncate(first, 200))
                 })
                 .collect();
-            shared.offer(found.iter().map(|tool| tool.name.clone()));
+            tools.offer(found.iter().map(|tool| tool.name.clone()).collect());
             ToolOutput::text(format!("These tools can be called from now on:\n{}", lines.join("\n")))
         })
     }
 }
 
 /// The tools that fit these words best. A word in the name counts more than one in the description.
-fn find<'d>(query: &str, tools: &'d [Arc<ToolDefinition>]) -> Vec<&'d ToolDefinition> {
+fn find<'d>(query: &str, tools: &'d [ToolDefinition]) -> Vec<&'d ToolDefinition> {
     let words: BTreeSet<String> = query
         .split(|c: char| !c.is_alphanumeric())
         .filter(|word| word.chars().count() > 1)
@@ -92,7 +99,7 @@ fn find<'d>(query: &str, tools: &'d [Arc<ToolDefinition>]) -> Vec<&'d ToolDefini
             .sum()
     };
     let mut scored: Vec<(usize, &ToolDefinition)> =
-        tools.iter().map(|tool| (score(tool), &**tool)).filter(|(score, _)| *score > 0).collect();
+        tools.iter().map(|tool| (score(tool), tool)).filter(|(score, _)| *score > 0).collect();
     scored.sort_by(|(one, a), (other, b)| other.cmp(one).then_with(|| a.name.cmp(&b.name)));
     scored.into_iter().take(MAX_FOUND).map(|(_, tool)| tool).collect()
 }
@@ -103,12 +110,10 @@ mod tests {
 
     #[test]
     fn the_name_counts_more_than_the_description() {
-        let tool = |name: &str, description: &str| {
-            Arc::new(ToolDefinition {
-                name: name.to_owned(),
-                description: description.to_owned(),
-                input_schema: json!({"type": "object"}),
-            })
+        let tool = |name: &str, description: &str| ToolDefinition {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            input_schema: json!({"type": "object"}),
         };
         let tools = [
             tool("mcp__mail__send", "Sends a message."),

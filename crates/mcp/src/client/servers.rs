@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use conjure_base::lock;
 use conjure_conversation::ToolDefinition;
@@ -11,7 +11,7 @@ use conjure_toolbox::{SourcedTools, Tool, ToolSource};
 use futures_util::future::join_all;
 
 use super::listing::Listing;
-use super::search::SearchTool;
+use super::search::{HiddenTools, SearchTool};
 use super::server::{McpServer, ServerState};
 use super::server_tool::ServerTool;
 
@@ -36,7 +36,8 @@ pub struct ServerReport {
     pub state: ServerState,
 }
 
-pub(super) struct Shared {
+struct Shared {
+    this: Weak<Self>,
     servers: Vec<McpServer>,
     /// The sandbox of the session's tools, for large results.
     files: Option<Arc<dyn Executor>>,
@@ -61,7 +62,9 @@ impl McpServers {
         for server in &servers {
             server.inner.prepare();
         }
-        Self { shared: Arc::new(Shared { servers, files, snapshot: Mutex::default() }) }
+        let shared =
+            |this: &Weak<Shared>| Shared { this: this.clone(), servers, files, snapshot: Mutex::default() };
+        Self { shared: Arc::new_cyclic(shared) }
     }
 
     /// Waits until the tools of all required servers are known, each at most for its start-up timeout.
@@ -104,7 +107,7 @@ impl ToolSource for McpServers {
 
 impl Shared {
     /// Makes the tools anew, if a server's list has changed.
-    fn refresh(self: &Arc<Self>, snapshot: &mut Snapshot) {
+    fn refresh(&self, snapshot: &mut Snapshot) {
         let listings: Vec<_> = self.servers.iter().map(|server| server.inner.listing()).collect();
         let is_same = snapshot.listings.as_ref().is_some_and(|known| {
             known.iter().zip(&listings).all(|(one, other)| match (one, other) {
@@ -133,7 +136,7 @@ impl Shared {
     }
 
     /// Decides which definitions are sent.
-    fn publish(self: &Arc<Self>, snapshot: &mut Snapshot) {
+    fn publish(&self, snapshot: &mut Snapshot) {
         let all = &snapshot.all;
         let size = |tool: &Arc<ServerTool>| {
             let definition = tool.definition();
@@ -148,7 +151,7 @@ impl Shared {
             for tool in all {
                 *servers.entry(tool.server.spec.name.to_string()).or_default() += 1;
             }
-            let search = SearchTool { shared: Arc::downgrade(self), servers: servers.into_iter().collect() };
+            let search = SearchTool { tools: self.this.clone(), servers: servers.into_iter().collect() };
             let (found, hidden): (Vec<_>, Vec<_>) =
                 all.iter().partition(|tool| snapshot.found.contains(&tool.name));
             let search: Arc<dyn Tool> = Arc::new(search);
@@ -156,14 +159,14 @@ impl Shared {
                 .with_hidden(hidden.into_iter().map(as_tool))
         });
     }
+}
 
-    /// The definitions of all tools, also of those that are not sent.
-    pub(super) fn all_definitions(&self) -> Vec<Arc<ToolDefinition>> {
-        lock(&self.snapshot).all.iter().map(|tool| Arc::new(tool.definition())).collect()
+impl HiddenTools for Shared {
+    fn all_definitions(&self) -> Vec<ToolDefinition> {
+        lock(&self.snapshot).all.iter().map(|tool| tool.definition()).collect()
     }
 
-    /// From the next model call on, the definitions of these tools are sent.
-    pub(super) fn offer(self: &Arc<Self>, names: impl Iterator<Item = String>) {
+    fn offer(&self, names: Vec<String>) {
         let mut snapshot = lock(&self.snapshot);
         let before = snapshot.found.len();
         snapshot.found.extend(names);

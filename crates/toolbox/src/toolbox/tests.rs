@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use super::dispatch::SANDBOX_GRACE;
 use super::parsed_call::ParsedCall;
 use super::*;
+use crate::ToolboxError;
 use crate::fake::{FakeCommand, FakeExecutor, exited};
 use crate::tool::{ToolContext, ToolOutput, ToolStatus, tool_fn};
 use crate::{DenyAll, approver_fn};
@@ -123,7 +124,7 @@ async fn cancellation_ends_what_was_started_and_says_so() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_dropped_ends_what_it_started() {
     let executor = FakeExecutor::new().with_command("sleep", FakeCommand::RunsUntilCancelled(String::new()));
-    let token = Arc::new(std::sync::Mutex::new(None));
+    let token = Arc::new(Mutex::new(None));
     let seen = Arc::clone(&token);
     let tool = tool_fn(definition("host"), SHARED, move |_, context: ToolContext| {
         *seen.lock().unwrap() = Some(context.cancel);

@@ -103,11 +103,12 @@ impl ProgramFiles {
         // Other files beside one that was named stay hidden where that is a home directory.
         let Ok(real) = given.canonicalize() else { return };
         let folder = if real.is_dir() { Some(real.as_path()) } else { real.parent() };
-        if let Some(folder) = folder.filter(|folder| !is_of_system(folder) && folder.components().count() > 2)
-        {
-            if real.is_dir() || !is_personal(folder) {
-                self.add_folder(folder.to_owned());
-            }
+        let is_shown = |folder: &&Path| {
+            let is_own = real.is_dir() || !is_personal(folder);
+            is_own && !is_of_system(folder) && folder.components().count() > 2
+        };
+        if let Some(folder) = folder.filter(is_shown) {
+            self.add_folder(folder.to_owned());
         }
     }
 

@@ -1,0 +1,30 @@
+//! [`CurrentToolsComposer`]: the composer of a session whose tools come and go.
+
+use std::sync::Arc;
+
+use conjure_conversation::{Composer, PromptPrefix, SessionView};
+
+use crate::toolbox::Toolbox;
+
+/// Composes as another composer does, with the tools that a toolbox has at the moment of the call.
+pub struct CurrentToolsComposer<C> {
+    composer: C,
+    toolbox: Arc<Toolbox>,
+}
+
+impl<C: Composer> CurrentToolsComposer<C> {
+    /// A composer over this one, with the tools of this toolbox.
+    pub const fn new(composer: C, toolbox: Arc<Toolbox>) -> Self {
+        Self { composer, toolbox }
+    }
+}
+
+impl<C: Composer> Composer for CurrentToolsComposer<C> {
+    fn compose(&self, view: &SessionView) -> PromptPrefix {
+        PromptPrefix { tools: self.toolbox.current_definitions(), ..self.composer.compose(view) }
+    }
+
+    fn after_compaction(&self, view: &SessionView) -> Option<String> {
+        self.composer.after_compaction(view)
+    }
+}
