@@ -56,8 +56,8 @@ pub mod artifact {
 /// Settings from a file, the environment and code.
 pub mod config {
     pub use conjure_mcp::{
-        HttpServer, McpConfigError, McpJson, McpServerName, McpServerSpec, McpTransport, ServerPlace,
-        StdioServer, parse_mcp_json,
+        AddressScope, HttpServer, McpConfigError, McpJson, McpServerName, McpServerSpec, McpTransport,
+        ServerPlace, StdioServer, parse_mcp_json,
     };
     pub use conjure_runtime::{
         ApiProfile, ArtifactSettings, CONFIG_KEYS, CompactionSettings, Config, ConfigError, ConfigKey,

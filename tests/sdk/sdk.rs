@@ -6,6 +6,7 @@
 #![expect(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panic")]
 
 mod killed;
+mod mcp;
 mod messages;
 mod readme;
 mod server;

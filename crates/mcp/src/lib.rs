@@ -12,6 +12,6 @@ mod config;
 #[cfg(feature = "client")]
 pub use client::{McpServer, McpServers, ServerReport, ServerState};
 pub use config::{
-    HttpServer, McpConfigError, McpJson, McpServerName, McpServerSpec, McpTransport, ServerPlace,
-    StdioServer, VariableLookup, parse_mcp_json,
+    AddressScope, HttpServer, McpConfigError, McpJson, McpServerName, McpServerSpec, McpTransport,
+    ServerPlace, StdioServer, VariableLookup, parse_mcp_json,
 };

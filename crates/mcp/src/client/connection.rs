@@ -9,21 +9,24 @@ use rmcp::model::{
     ProtocolVersion,
 };
 use rmcp::service::{NotificationContext, RunningService};
+use rmcp::transport::IntoTransport;
 use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, RoleClient, ServiceError};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::error::McpError;
+use super::http_transport;
 use super::listing::{Listing, list_tools};
 use super::process_transport::{Diagnosis, ProcessTransport, printable};
-use crate::config::StdioServer;
+use crate::config::{HttpServer, StdioServer};
 
 /// A live connection. Dropping it ends the server's program.
 pub(super) struct Connection {
     server: String,
     service: RunningService<RoleClient, Handler>,
     process: Option<Arc<dyn Process>>,
-    diagnosis: Diagnosis,
+    /// What a program left as its reason when it ended.
+    diagnosis: Option<Diagnosis>,
 }
 
 /// What the client does by itself: it notes that the server's tools have changed, and declines everything else.
@@ -52,6 +55,46 @@ fn lifecycle() -> ClientLifecycleMode {
     }
 }
 
+/// What to do where a service wants to know who asks.
+const NEEDS_AUTHORIZATION: &str = "it asks for authorization: give its token as a header, such as `headers = { Authorization = \"Bearer ${TOKEN}\" }`";
+
+/// Why a connection did not come about.
+enum StartError {
+    Late,
+    Protocol { reason: String, needs_authorization: bool },
+}
+
+async fn connect<T, E, A>(
+    transport: T,
+    deadline: Deadline,
+    changed: Arc<Notify>,
+) -> Result<RunningService<RoleClient, Handler>, StartError>
+where
+    T: IntoTransport<RoleClient, E, A>,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    tokio::select! {
+        biased;
+        service = Handler { changed }.serve_with_lifecycle(transport, lifecycle()) => {
+            service.map_err(|error| StartError::Protocol {
+                needs_authorization: error.is_authorization_required(),
+                reason: printable(&causes(&error)),
+            })
+        }
+        () = SystemClock.sleep_until(deadline) => Err(StartError::Late),
+    }
+}
+
+/// The innermost cause of an error says the most.
+fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    let (outer, inner) = (error.to_string(), last.to_string());
+    if outer.contains(&inner) { outer } else { format!("{outer}: {inner}") }
+}
+
 impl Connection {
     /// Starts a program and connects to it. `changed` is told when its tools change.
     pub(super) async fn stdio(
@@ -71,20 +114,37 @@ impl Connection {
         let call = process.begin_call(options).await.map_err(|error| not_started(error.to_string()))?;
         let diagnosis = Diagnosis::default();
         let transport = ProcessTransport::new(Arc::clone(&process), diagnosis.clone());
-        let connecting = Handler { changed }.serve_with_lifecycle(transport, lifecycle());
-        let service = tokio::select! {
-            biased;
-            service = connecting => service.map_err(|error| {
-                // What the program said about itself tells more than how the protocol failed.
-                let reason = diagnosis.reason();
-                not_started(format!("{reason} ({})", printable(&error.to_string())))
-            })?,
-            () = SystemClock.sleep_until(deadline) => {
+        let service = match connect(transport, deadline, changed).await {
+            Ok(service) => service,
+            // What the program said about itself tells more than how the protocol failed.
+            Err(StartError::Protocol { reason, .. }) => {
+                return Err(not_started(format!("{} ({reason})", diagnosis.reason())));
+            }
+            Err(StartError::Late) => {
                 return Err(not_started(format!("the time for its start is up: {}", diagnosis.reason())));
             }
         };
         drop(call);
-        Ok(Self { server: server.to_owned(), service, process: Some(process), diagnosis })
+        Ok(Self { server: server.to_owned(), service, process: Some(process), diagnosis: Some(diagnosis) })
+    }
+
+    /// Connects to a service by HTTP.
+    pub(super) async fn http(
+        server: &str,
+        http: &HttpServer,
+        deadline: Deadline,
+        changed: Arc<Notify>,
+    ) -> Result<Self, McpError> {
+        let not_started = |reason: String| McpError::NotStarted { server: server.to_owned(), reason };
+        let transport = http_transport::transport(http).await.map_err(not_started)?;
+        match connect(transport, deadline, changed).await {
+            Ok(service) => Ok(Self { server: server.to_owned(), service, process: None, diagnosis: None }),
+            Err(StartError::Protocol { needs_authorization: true, .. }) => {
+                Err(not_started(NEEDS_AUTHORIZATION.to_owned()))
+            }
+            Err(StartError::Protocol { reason, .. }) => Err(not_started(reason)),
+            Err(StartError::Late) => Err(not_started("it did not answer in time".to_owned())),
+        }
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -132,8 +192,15 @@ impl Connection {
     fn error(&self, error: ServiceError) -> McpError {
         let server = self.server.clone();
         match error {
+            _ if error.is_authorization_required() => {
+                McpError::Refused { server, reason: NEEDS_AUTHORIZATION.to_owned() }
+            }
             ServiceError::TransportSend(_) | ServiceError::TransportClosed => {
-                McpError::Lost { server, reason: self.diagnosis.reason() }
+                let reason = match &self.diagnosis {
+                    Some(diagnosis) => diagnosis.reason(),
+                    None => printable(&causes(&error)),
+                };
+                McpError::Lost { server, reason }
             }
             ServiceError::McpError(error) => McpError::Refused {
                 server,

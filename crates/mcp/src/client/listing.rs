@@ -25,8 +25,6 @@ pub(super) struct ListedTool {
     pub(super) name: String,
     pub(super) description: String,
     pub(super) input_schema: Value,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) output_schema: Option<Value>,
     /// The server says that it changes nothing. A hint for scheduling, which permits nothing.
     pub(super) only_reads: bool,
 }
@@ -73,7 +71,6 @@ impl Listing {
                 name: tool.name.to_string(),
                 description: description(tool.description.as_deref().unwrap_or_default()),
                 input_schema,
-                output_schema: tool.output_schema.map(|schema| Value::Object((*schema).clone())),
                 only_reads: tool.annotations.is_some_and(|hints| hints.read_only_hint == Some(true)),
             }),
             Err(reason) => {

@@ -2,6 +2,7 @@
 
 mod connection;
 mod error;
+mod http_transport;
 mod listing;
 mod manifest;
 mod process_transport;

@@ -27,26 +27,16 @@ pub(super) struct ResultFiles<'f> {
     pub(super) options: CallOptions,
 }
 
-/// The result for the model. With `has_schema`, the structured content is what its schema describes, and is shown even beside text.
-pub(super) async fn to_output(
-    result: CallToolResult,
-    has_schema: bool,
-    files: Option<ResultFiles<'_>>,
-) -> ToolOutput {
+/// The result for the model. Structured content is shown where there is no text: servers repeat it as text, for clients that do not know it.
+pub(super) async fn to_output(result: CallToolResult, files: Option<ResultFiles<'_>>) -> ToolOutput {
     let status = if result.is_error == Some(true) { ToolStatus::Failed } else { ToolStatus::Succeeded };
     let mut output = Output { files, texts: String::new(), content: Vec::new(), count: 0 };
     let has_text = result.content.iter().any(|block| matches!(block, ContentBlock::Text(_)));
     for block in result.content {
         output.block(block).await;
     }
-    if let Some(structured) = result.structured_content.filter(|_| has_schema || !has_text) {
-        let text = structured.to_string();
-        // Servers repeat it as text, for clients that do not know it.
-        let is_repeated = serde_json::from_str::<serde_json::Value>(output.texts.trim())
-            .is_ok_and(|said| said == structured);
-        if !is_repeated {
-            output.text(&text);
-        }
+    if let Some(structured) = result.structured_content.filter(|_| !has_text) {
+        output.text(&structured.to_string());
     }
     output.flush().await;
     ToolOutput { content: output.content, status }
@@ -165,7 +155,7 @@ mod tests {
     use super::*;
 
     async fn output(result: serde_json::Value) -> ToolOutput {
-        to_output(serde_json::from_value(result).unwrap(), false, None).await
+        to_output(serde_json::from_value(result).unwrap(), None).await
     }
 
     fn texts(output: &ToolOutput) -> Vec<&str> {

@@ -222,7 +222,9 @@ impl Inner {
                 Connection::stdio(name, program, &**executor, deadline, Arc::clone(&self.changed)).await
             }
             (McpTransport::Stdio(_), None) => Err(self.not_started("there is no sandbox for its program")),
-            (McpTransport::Http(_), _) => Err(self.not_started("servers by HTTP are not supported yet")),
+            (McpTransport::Http(http), _) => {
+                Connection::http(name, http, deadline, Arc::clone(&self.changed)).await
+            }
         }
     }
 

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::spec::{HttpServer, McpServerName, McpServerSpec, McpTransport, ServerPlace, StdioServer};
+use super::spec::{
+    AddressScope, HttpServer, McpServerName, McpServerSpec, McpTransport, ServerPlace, StdioServer,
+};
 
 impl McpServerSpec {
     /// Parses `NAME=COMMAND` or `NAME=URL`. The words of a command are separated by spaces; quotes and `\` keep them together, as in a
@@ -25,7 +27,8 @@ impl McpServerSpec {
             .ok_or("`NAME=COMMAND` or `NAME=URL` is needed, such as `git=uvx mcp-server-git`")?;
         let name = McpServerName::new(name)?;
         let transport = if value.starts_with("http://") || value.starts_with("https://") {
-            McpTransport::Http(HttpServer { url: value.to_owned(), headers: BTreeMap::new() })
+            let (url, headers) = (value.to_owned(), BTreeMap::new());
+            McpTransport::Http(HttpServer { url, headers, addresses: AddressScope::AsWritten })
         } else {
             let mut words = words(value)?.into_iter();
             let command = words.next().ok_or("the command is empty")?;

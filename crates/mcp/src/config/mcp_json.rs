@@ -9,7 +9,9 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::expansion::VariableLookup;
-use super::spec::{HttpServer, McpServerName, McpServerSpec, McpTransport, ServerPlace, StdioServer};
+use super::spec::{
+    AddressScope, HttpServer, McpServerName, McpServerSpec, McpTransport, ServerPlace, StdioServer,
+};
 
 /// Why the file cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -96,7 +98,8 @@ impl Reader<'_> {
                 network: None,
             }),
             (Some("http" | "streamable-http" | "streamableHttp") | None, None, Some(url)) => {
-                McpTransport::Http(HttpServer { url, headers: self.map("headers")? })
+                let headers = self.map("headers")?;
+                McpTransport::Http(HttpServer { url, headers, addresses: AddressScope::AsWritten })
             }
             (Some(kind), None, Some(_)) => return Ok(Err(kind.to_owned())),
             (_, Some(_), Some(_)) => return Err("it has both `command` and `url`; remove one".to_owned()),

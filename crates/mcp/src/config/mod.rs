@@ -7,4 +7,6 @@ mod spec;
 
 pub use expansion::VariableLookup;
 pub use mcp_json::{McpConfigError, McpJson, parse_mcp_json};
-pub use spec::{HttpServer, McpServerName, McpServerSpec, McpTransport, ServerPlace, StdioServer};
+pub use spec::{
+    AddressScope, HttpServer, McpServerName, McpServerSpec, McpTransport, ServerPlace, StdioServer,
+};

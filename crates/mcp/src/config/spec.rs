@@ -114,6 +114,18 @@ pub struct HttpServer {
     pub url: String,
     /// Headers of each request, by name. They may hold secrets.
     pub headers: BTreeMap<String, String>,
+    /// Which addresses may be dialled for it.
+    pub addresses: AddressScope,
+}
+
+/// Which addresses may be dialled for a server by HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AddressScope {
+    /// Public ones; and `localhost` or a private address where the URL itself has it. For URLs that the operator wrote.
+    #[default]
+    AsWritten,
+    /// Public ones alone. For URLs of anybody else.
+    PublicOnly,
 }
 
 impl McpServerSpec {

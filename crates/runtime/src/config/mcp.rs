@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use conjure_conversation::PermissionPolicy;
-use conjure_mcp::{HttpServer, McpServerName, McpServerSpec, McpTransport, ServerPlace, StdioServer};
+use conjure_mcp::{
+    AddressScope, HttpServer, McpServerName, McpServerSpec, McpTransport, ServerPlace, StdioServer,
+};
 use conjure_sandbox::NetworkPolicy;
 use toml::{Table, Value};
 
@@ -39,7 +41,10 @@ fn server(name: &str, table: &Table) -> Result<McpServerSpec, String> {
             place: reader.place()?,
             network: reader.network()?,
         }),
-        (None, Some(url)) => McpTransport::Http(HttpServer { url, headers: reader.map("headers")? }),
+        (None, Some(url)) => {
+            let headers = reader.map("headers")?;
+            McpTransport::Http(HttpServer { url, headers, addresses: AddressScope::AsWritten })
+        }
         (Some(_), Some(_)) => return Err("it has both `command` and `url`; remove one".to_owned()),
         (None, None) => return Err("it has neither `command` nor `url`".to_owned()),
     };

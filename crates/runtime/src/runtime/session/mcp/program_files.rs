@@ -100,8 +100,12 @@ impl ProgramFiles {
         if !given.is_absolute() {
             return;
         }
-        // Other files beside one that was named stay hidden where that is a home directory.
-        let Ok(real) = given.canonicalize() else { return };
+        // A file may be one that the program will make. Other files beside one that was named stay hidden where that is a home directory.
+        let real = given
+            .canonicalize()
+            .ok()
+            .or_else(|| Some(given.parent()?.canonicalize().ok()?.join(given.file_name()?)));
+        let Some(real) = real else { return };
         let folder = if real.is_dir() { Some(real.as_path()) } else { real.parent() };
         let is_shown = |folder: &&Path| {
             let is_own = real.is_dir() || !is_personal(folder);

@@ -96,16 +96,14 @@ impl Inner {
                 program_files(&program.command, &program.args, &path, self.config.home()).map_err(refused)?;
             program.command = utf8(&files.program).map_err(refused)?;
             if matches!(kind, SandboxKind::BuiltIn(ExecutorKind::Jail)) {
-                let is_workspace =
-                    |folder: &Path| workspace.is_some_and(|workspace| workspace.starts_with(folder));
                 for folder in files.folders {
-                    // The session's own folder is there to be written, also by this path.
-                    if is_workspace(&folder) {
-                        allowed_paths.push(folder);
-                    } else {
-                        read_only.push(SharedFolder::new(folder.clone(), folder));
+                    match workspace.filter(|workspace| folder.starts_with(workspace)) {
+                        // The session's own folder is there to be written, also by its path on the host.
+                        Some(workspace) => allowed_paths.push(workspace.to_owned()),
+                        None => read_only.push(SharedFolder::new(folder.clone(), folder)),
                     }
                 }
+                allowed_paths.dedup();
                 let system = ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from);
                 let path = std::env::join_paths(files.path.into_iter().chain(system));
                 let path = path.map_err(|error| refused(error.to_string()))?;

@@ -1,0 +1,189 @@
+//! MCP servers of other people as tools of a session: reference servers of both eras of the protocol, and one of the official SDK, which speaks
+//! the newest revision by standard streams and by HTTP.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Stdio;
+
+use test_support::Python;
+use tokio::process::{Child, Command};
+
+use crate::server::{folder, program};
+
+/// The interpreter with the SDK and the servers, if there is one.
+async fn python() -> Option<Python> {
+    let check = "import mcp, mcp_server_git, mcp_server_time";
+    Python::find("CONJURE_ORACLE_PYTHON_MCP", check, "`mcp` 2.3.0 and its reference servers").await
+}
+
+/// The interpreter with a server on the SDK's first major version, which speaks the revisions with `initialize` alone.
+async fn former_python() -> Option<Python> {
+    let check = "import mcp_server_sqlite, mcp.server.fastmcp";
+    Python::find("CONJURE_ORACLE_PYTHON_MCP_1", check, "`mcp` before 2 and `mcp-server-sqlite`").await
+}
+
+/// The directory of the programs beside the interpreter.
+async fn programs(python: &Python) -> String {
+    let interpreter = interpreter(python).await;
+    interpreter.rsplit_once('/').unwrap().0.to_owned()
+}
+
+/// The path of the interpreter.
+async fn interpreter(python: &Python) -> String {
+    python.run(&["-c", "import sys; print(sys.executable, end='')"], "").await
+}
+
+/// What a run prints whose model calls these tools, one after the other, with these inputs: each result in order, then what it said of missing tools.
+async fn run(home: &Path, calls: &[(&str, &str)], arguments: &[&str]) -> Vec<String> {
+    let mut script = "version: 1\nturns:\n".to_owned();
+    for (tool, input) in calls {
+        script.push_str(&format!("  - content: [{{tool_use: {{name: {tool}, input: {input}}}}}]\n"));
+    }
+    script.push_str("  - content: done\n");
+    std::fs::write(home.join("script.yaml"), script).unwrap();
+    #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
+    let mut command = Command::new(program());
+    command.args(["run", "--json", "--ephemeral", "--data"]).arg(home.join("data"));
+    command.arg("--script").arg(home.join("script.yaml")).args(arguments).arg("go");
+    let config = home.join("config.toml");
+    if config.is_file() {
+        command.env("CONJURE_CONFIG", config);
+    }
+    let output = command.env("TOKEN", "t0ken").kill_on_drop(true).output().await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let events = String::from_utf8(output.stdout).unwrap();
+    let of = |line: &str| {
+        let (_, after) = line.split_once(r#""type":"agent.tool_result""#)?;
+        Some(after.to_owned())
+    };
+    let missing = events.lines().filter(|line| line.contains("[Tools are missing")).map(str::to_owned);
+    events.lines().filter_map(of).chain(missing).collect()
+}
+
+#[tokio::test]
+async fn the_reference_servers_work_in_jails() {
+    let Some(python) = python().await else { return };
+    if !test_support::has_user_namespaces() {
+        return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
+    }
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path().canonicalize().unwrap();
+    let repository = home.join("repository");
+    let git = "import sys, git; repo = git.Repo.init(sys.argv[1]); repo.index.commit('first of all')";
+    python.run(&["-c", git, repository.to_str().unwrap()], "").await;
+    let bin = programs(&python).await;
+    let workspace = home.join("workspace");
+    std::fs::create_dir(&workspace).unwrap();
+    let file = format!(
+        r#"{{"mcpServers": {{
+            "time": {{"command": "{bin}/mcp-server-time", "args": ["--local-timezone=${{ZONE:-UTC}}"]}},
+            "git": {{"type": "stdio", "command": "{bin}/mcp-server-git", "args": ["--repository", "{}"]}}
+        }}}}"#,
+        repository.display(),
+    );
+    std::fs::write(home.join(".mcp.json"), file).unwrap();
+    let (config, workspace) = (home.join(".mcp.json"), workspace.display().to_string());
+    let arguments =
+        ["--sandbox", "jail", "--mcp-config", config.to_str().unwrap(), "--workspace", &workspace];
+    // The servers of a file are not waited for. Once their tools were listed, later sessions know them.
+    let wait = [("bash_tool", "{command: sleep 2, description: Wait for the servers}")];
+    let manifests = home.join("data/tenants/local/mcp");
+    for _ in 0..30 {
+        run(&home, &wait, &arguments).await;
+        if ["time", "git"].iter().all(|name| manifests.join(format!("{name}.json")).is_file()) {
+            break;
+        }
+    }
+    let tokyo = r#"{source_timezone: UTC, time: "12:00", target_timezone: Asia/Tokyo}"#;
+    let log = format!("{{repo_path: {}}}", repository.display());
+    let calls = [("mcp__time__convert_time", tokyo), ("mcp__git__git_log", &log)];
+    let results = run(&home, &calls, &arguments).await;
+    let [time, log] = results.as_slice() else { panic!("{results:#?}") };
+    assert!(time.contains("+9.0h"), "{time}");
+    assert!(log.contains("first of all"), "{log}");
+}
+
+#[tokio::test]
+async fn a_server_of_the_former_era_writes_into_the_workspace_and_nowhere_else() {
+    let Some(python) = former_python().await else { return };
+    if !test_support::has_user_namespaces() {
+        return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
+    }
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path().canonicalize().unwrap();
+    let workspace = home.join("workspace");
+    std::fs::create_dir(&workspace).unwrap();
+    let server = format!("{}/mcp-server-sqlite --db-path", programs(&python).await);
+    let inside = format!("db={server} '{}/notes.db'", workspace.display());
+    let outside = format!("out={server} '{}/notes.db'", home.display());
+    let folder = workspace.display().to_string();
+    let arguments = ["--sandbox", "jail", "--workspace", &folder, "--mcp", &inside, "--mcp", &outside];
+    let calls = [
+        ("mcp__db__create_table", "{query: CREATE TABLE notes (words TEXT)}"),
+        ("mcp__db__write_query", "{query: INSERT INTO notes VALUES ('kept')}"),
+        ("mcp__db__read_query", "{query: SELECT words FROM notes}"),
+    ];
+    let results = run(&home, &calls, &arguments).await;
+    let [_, _, read, missing] = results.as_slice() else { panic!("{results:#?}") };
+    assert!(read.contains("kept"), "{read}");
+    assert!(missing.contains("the MCP server `out` could not be started"), "{missing}");
+    assert!(workspace.join("notes.db").is_file() && !home.join("notes.db").exists());
+}
+
+const CALLS: [(&str, &str); 4] = [
+    ("mcp__tools__add", "{a: 2, b: 3}"),
+    ("mcp__tools__version", "{}"),
+    ("mcp__tools__mixed", "{}"),
+    ("mcp__tools__broken", "{}"),
+];
+
+fn check(results: &[String]) {
+    let [add, version, mixed, broken] = results else { panic!("{results:#?}") };
+    assert!(add.contains(r#""content":"5""#), "{add}");
+    assert!(version.contains("2026-07-28"), "{version}");
+    for part in ["words", "image/png", "audio/wav, 5 bytes, is in the file", "a note", "test://link"] {
+        assert!(mixed.contains(part), "{part}: {mixed}");
+    }
+    assert!(broken.contains(r#""is_error":true"#) && broken.contains("broken"), "{broken}");
+}
+
+#[tokio::test]
+async fn a_server_of_the_official_sdk_speaks_the_newest_revision() {
+    let Some(python) = python().await else { return };
+    let home = tempfile::tempdir().unwrap();
+    let server = folder().join("programs/mcp_tools.py");
+    let server = format!("tools={} '{}'", interpreter(&python).await, server.display());
+    check(&run(home.path(), &CALLS, &["--sandbox", "local", "--mcp", &server]).await);
+}
+
+/// A server by HTTP.
+async fn serve(python: &Python, port: u16) -> Child {
+    let mut command = python.command();
+    command.arg(folder().join("programs/mcp_tools.py"));
+    command.args(["--token", "t0ken", "--port", &port.to_string()]).stderr(Stdio::null());
+    let child = command.spawn().unwrap();
+    while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    child
+}
+
+#[tokio::test]
+async fn a_server_by_http_wants_its_token() {
+    let Some(python) = python().await else { return };
+    let home = tempfile::tempdir().unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let _server = serve(&python, port).await;
+    let url = format!("http://127.0.0.1:{port}/mcp");
+    let config = format!(
+        "[mcp.tools]\nurl = '{url}'\nheaders = {{ Authorization = 'Bearer ${{TOKEN}}' }}\nrequired = true\n"
+    );
+    let file = home.path().join("config.toml");
+    std::fs::write(&file, config).unwrap();
+    check(&run(home.path(), &CALLS, &["--sandbox", "local"]).await);
+    std::fs::remove_file(&file).unwrap();
+
+    let without =
+        run(home.path(), &CALLS[..1], &["--sandbox", "local", "--mcp", &format!("tools={url}")]).await;
+    assert!(without.last().unwrap().contains("it asks for authorization"), "{without:?}");
+}
