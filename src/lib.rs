@@ -230,7 +230,7 @@ pub mod tool {
     pub use conjure_base::CallId;
     pub use conjure_conversation::{
         AgentToolset, Authorization, CallConcurrency, CallContext, CallTraits, PermissionPolicy,
-        ResultContent, ToolCall, ToolDefinition, ToolResult, ToolRunner, ToolsetTool,
+        ResultContent, ToolCall, ToolDefinition, ToolEnding, ToolResult, ToolRunner, ToolsetTool,
     };
     pub use conjure_runtime::{Workbench, execute};
     pub use conjure_toolbox::{

@@ -10,7 +10,7 @@ use tracing_subscriber::EnvFilter;
 
 #[cfg(feature = "docker")]
 use crate::cli::args::ImageCommand;
-use crate::cli::args::{Args, Subcommand};
+use crate::cli::args::{Args, McpCommand, Subcommand};
 use crate::cli::cli_error::{CliError, ExitStatus};
 #[cfg(feature = "docker")]
 use crate::cli::image;
@@ -18,7 +18,7 @@ use crate::cli::image;
 use crate::cli::models;
 use crate::cli::signals::EndingSignals;
 use crate::cli::terminal::Terminal;
-use crate::cli::{chat, doctor, keys, run, serve, sessions, signals, skills};
+use crate::cli::{chat, doctor, keys, mcp, run, serve, sessions, signals, skills};
 
 /// Reads the command line, runs the subcommand, and returns the exit code.
 pub(crate) fn main() -> ExitCode {
@@ -76,6 +76,11 @@ fn run_command(
         Subcommand::Keys(args) => {
             let keys = keys::keys(args.command, config?, environment.clone(), Arc::clone(terminal));
             in_runtime(signals::with_forced_exit(EndingSignals::All, keys))
+        }
+        Subcommand::Mcp(args) => {
+            let McpCommand::Serve(args) = args.command;
+            let serve = mcp::serve(args, config?, environment.clone(), Arc::clone(terminal));
+            in_runtime(async { Ok(serve.await) })
         }
         #[cfg(feature = "docker")]
         Subcommand::Image(args) => {

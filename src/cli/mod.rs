@@ -19,6 +19,7 @@ mod doctor;
 #[cfg(feature = "docker")]
 mod image;
 mod keys;
+mod mcp;
 #[cfg(feature = "model-http")]
 mod models;
 mod run;

@@ -17,7 +17,7 @@ use conjure::conversation::Event;
 use conjure::session::EventProjection;
 
 /// The commands whose help is in the guide.
-const COMMANDS: [&str; 27] = [
+const COMMANDS: [&str; 28] = [
     "",
     "run",
     "chat",
@@ -25,6 +25,7 @@ const COMMANDS: [&str; 27] = [
     "keys create",
     "keys list",
     "keys revoke",
+    "mcp serve",
     "skills",
     "skills list",
     "skills validate",

@@ -27,6 +27,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 22] = [
             "conjure-egress",
             "conjure-fs",
             "conjure-sandbox",
+            "conjure-skill",
             "conjure-toolbox",
         ],
     ),

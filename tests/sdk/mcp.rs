@@ -187,3 +187,28 @@ async fn a_server_by_http_wants_its_token() {
         run(home.path(), &CALLS[..1], &["--sandbox", "local", "--mcp", &format!("tools={url}")]).await;
     assert!(without.last().unwrap().contains("it asks for authorization"), "{without:?}");
 }
+
+#[tokio::test]
+async fn the_official_sdk_is_a_client_of_skills_a_sandbox_and_an_agent() {
+    let Some(python) = python().await else { return };
+    let home = tempfile::tempdir().unwrap();
+    let client = folder().join("programs/mcp_client.py");
+    let (program, skills) = (program(), folder().join("../../fixtures/skills"));
+    let script = folder().join("scripts/echo.yaml");
+    let arguments = [
+        client.to_str().unwrap(),
+        program.to_str().unwrap(),
+        "mcp",
+        "serve",
+        "--skills",
+        skills.to_str().unwrap(),
+        "--sandbox",
+        "local",
+        "--script",
+        script.to_str().unwrap(),
+        "--data",
+        home.path().to_str().unwrap(),
+    ];
+    let said = python.run(&arguments, "").await;
+    assert!(said.contains("auto") && said.contains("legacy"), "{said}");
+}

@@ -10,6 +10,7 @@ use crate::cli::args::format::Format;
 #[cfg(feature = "docker")]
 use crate::cli::args::image::ImageArgs;
 use crate::cli::args::keys::KeysArgs;
+use crate::cli::args::mcp::McpArgs;
 #[cfg(feature = "model-http")]
 use crate::cli::args::models::ModelsArgs;
 use crate::cli::args::run::RunArgs;
@@ -66,6 +67,8 @@ pub(crate) enum Subcommand {
     Serve(Box<ServeArgs>),
     /// Create, list and revoke the keys of the server's clients.
     Keys(KeysArgs),
+    /// Serve skills and a sandbox to programs that speak MCP.
+    Mcp(McpArgs),
     /// List, check and show skills.
     Skills(SkillsArgs),
     /// List, show and continue sessions: the runs so far.

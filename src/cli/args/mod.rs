@@ -9,6 +9,7 @@ mod hosted;
 #[cfg(feature = "docker")]
 mod image;
 mod keys;
+mod mcp;
 #[cfg(feature = "model-http")]
 mod models;
 mod open;
@@ -25,6 +26,7 @@ pub(crate) use hosted::{PushArgs, RemoteCommand, RemoteSource};
 #[cfg(feature = "docker")]
 pub(crate) use image::{ImageBuildArgs, ImageCommand, ImageFrom, PackageSet};
 pub(crate) use keys::KeysCommand;
+pub(crate) use mcp::{McpCommand, McpServeArgs};
 #[cfg(feature = "model-http")]
 pub(crate) use models::ModelsArgs;
 pub(crate) use open::OpenArgs;

@@ -1,0 +1,97 @@
+//! Skills as resources (SEP-2640): their files by URI, with size and digest.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use conjure_skill::Skill;
+use rmcp::model::{JsonObject, Skill as WireSkill, SkillFrontmatter, SkillResource, SkillResources};
+use serde_json::Value;
+
+/// The file that is the skill.
+const SKILL_MD: &str = "SKILL.md";
+
+/// The largest file that is served.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+
+/// The skills that a server serves, by name.
+#[derive(Debug)]
+pub(super) struct SkillFiles(BTreeMap<String, Arc<Skill>>);
+
+impl SkillFiles {
+    pub(super) fn new(skills: impl IntoIterator<Item = Arc<Skill>>) -> Self {
+        Self(skills.into_iter().map(|skill| (skill.name().to_string(), skill)).collect())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Skill>> {
+        self.0.values()
+    }
+
+    /// A file of a skill. Blocks.
+    pub(super) fn read(&self, name: &str, path: &str) -> Result<Vec<u8>, String> {
+        let skill = self.0.get(name).ok_or_else(|| {
+            let known: Vec<String> = self.0.keys().map(|known| format!("`{known}`")).collect();
+            format!("there is no skill `{}`; the skills are: {}", name.escape_debug(), known.join(", "))
+        })?;
+        let bytes = if path == SKILL_MD {
+            std::fs::read(skill.location()).map_err(|error| error.to_string())
+        } else {
+            skill.read_resource_up_to(path, MAX_FILE_BYTES).map_err(|error| error.to_string())
+        };
+        bytes.map_err(|error| {
+            format!("`{}` of the skill `{name}` cannot be read: {error}", path.escape_debug())
+        })
+    }
+
+    /// The skill and path of a URI such as `skill://NAME/references/a.md`.
+    pub(super) fn parse_uri(uri: &str) -> Option<(&str, &str)> {
+        uri.strip_prefix("skill://")?.split_once('/')
+    }
+
+    /// The files of a skill with their URIs, `SKILL.md` first. Blocks.
+    pub(super) fn uris(skill: &Skill) -> Vec<(String, u64)> {
+        let name = skill.name();
+        let main = std::fs::metadata(skill.location()).map_or(0, |found| found.len());
+        let listed = skill.resources().map(|resources| {
+            let file = |path: &str, size| (format!("skill://{name}/{path}"), size);
+            let files: Vec<_> = resources
+                .iter()
+                .filter_map(|resource| {
+                    let path = resource.path().to_str()?;
+                    let size = std::fs::metadata(skill.root_dir().join(path)).ok()?.len();
+                    (path != SKILL_MD).then(|| file(path, size))
+                })
+                .collect();
+            files
+        });
+        std::iter::once((format!("skill://{name}/{SKILL_MD}"), main))
+            .chain(listed.unwrap_or_default())
+            .collect()
+    }
+
+    /// A skill as `skills/list` has it. Reads all its files; blocks.
+    pub(super) fn entry(&self, skill: &Skill) -> Result<WireSkill, String> {
+        let mut files = Vec::new();
+        for (uri, _) in Self::uris(skill) {
+            let (name, path) = Self::parse_uri(&uri).ok_or("a file has no URI")?;
+            let bytes = self.read(name, path)?;
+            files.push(SkillResource::from_bytes(uri, &bytes));
+        }
+        let mut frontmatter = SkillFrontmatter::new(skill.name().as_str(), skill.description());
+        let properties: JsonObject =
+            serde_json::from_str(&skill.properties().to_json()).map_err(|error| error.to_string())?;
+        let further = properties.into_iter().filter(|(key, _)| key != "name" && key != "description");
+        frontmatter.extra = further.filter(|(_, value)| *value != Value::Null).collect();
+        let uri = format!("skill://{}/{SKILL_MD}", skill.name());
+        Ok(WireSkill::new(uri, frontmatter, SkillResources::Files(files)))
+    }
+
+    /// The skill of the URI of its `SKILL.md`.
+    pub(super) fn of_uri(&self, uri: &str) -> Option<&Arc<Skill>> {
+        let (name, path) = Self::parse_uri(uri)?;
+        self.0.get(name).filter(|_| path == SKILL_MD)
+    }
+}

@@ -1,0 +1,89 @@
+//! Agents of `run_agent`: each prompt is a session of its own.
+
+use conjure::{Config, Runtime, SessionEvent, SessionEventKind, SessionSpec, TenantId, TurnEvent, Update};
+use conjure_mcp::server::{AgentFuture, AgentRunner, ProgressFn};
+use tokio_util::sync::CancellationToken;
+
+/// The first instructions of an agent.
+const BASE_PROMPT: &str = "You are a helpful assistant with tools. Another program has given you one task, and reads your last message as the \
+                           result. Nobody can answer questions.";
+
+/// Runs sessions in a runtime.
+pub(super) struct SessionAgents {
+    pub(super) runtime: Runtime,
+    pub(super) tenant: TenantId,
+    pub(super) model: Option<String>,
+    pub(super) config: Config,
+}
+
+impl SessionAgents {
+    async fn answer(
+        &self,
+        prompt: String,
+        progress: ProgressFn,
+        cancel: CancellationToken,
+    ) -> Result<String, String> {
+        let mut spec = SessionSpec::new(self.tenant.clone())
+            .base_prompt(BASE_PROMPT)
+            .sandbox(self.config.executor().as_str())
+            .mcp_servers(self.config.mcp_servers().keys());
+        if let Some(model) = &self.model {
+            spec = spec.model(model);
+        }
+        let failed = |error: &dyn std::fmt::Display| error.to_string();
+        let session = self.runtime.open(spec).await.map_err(|error| failed(&error))?;
+        let mut turn = session.send(prompt).await.map_err(|error| failed(&error))?;
+        loop {
+            let event = tokio::select! {
+                biased;
+                () = cancel.cancelled() => {
+                    // What the session has done so far stays; it can be looked at by its id.
+                    let _ = session.interrupt().await;
+                    return Err(format!("the agent was stopped; its session is {}", session.id()));
+                }
+                event = turn.next() => event,
+            };
+            match event {
+                None => {
+                    return Err(format!(
+                        "the agent ended without an answer; its session is {}",
+                        session.id()
+                    ));
+                }
+                Some(Err(error)) => return Err(format!("{error}; the agent's session is {}", session.id())),
+                Some(Ok(TurnEvent::Ended { stop, .. })) => {
+                    let snapshot = session.snapshot().await.map_err(|error| failed(&error))?;
+                    return if snapshot.last_text.is_empty() {
+                        Err(format!(
+                            "the agent ended without an answer: {stop}; its session is {}",
+                            session.id()
+                        ))
+                    } else {
+                        Ok(snapshot.last_text)
+                    };
+                }
+                Some(Ok(TurnEvent::Update(Update::Recorded(event)))) => {
+                    if let Some(step) = step(&event) {
+                        progress(step);
+                    }
+                }
+                Some(Ok(_)) => {}
+            }
+        }
+    }
+}
+
+/// What an event tells of the progress.
+fn step(event: &SessionEvent) -> Option<String> {
+    match &event.kind {
+        SessionEventKind::AgentToolUse { name, .. } => Some(format!("calls `{name}`")),
+        SessionEventKind::ModelRequestStart { call, .. } => Some(format!("asks the model (call {call})")),
+        _ => None,
+    }
+}
+
+impl AgentRunner for SessionAgents {
+    fn run<'a>(&'a self, prompt: String, progress: ProgressFn, cancel: CancellationToken) -> AgentFuture<'a> {
+        Box::pin(self.answer(prompt, progress, cancel))
+    }
+}
