@@ -137,3 +137,29 @@ async fn sessions_work_with_the_skills_of_their_agent() {
 async fn a_budget_ends_turns_and_can_be_raised() {
     check("dear", "budget.py").await;
 }
+
+#[tokio::test]
+async fn a_csv_is_uploaded_and_a_chart_comes_from_the_outputs() {
+    let Some(python) = server::python().await else { return };
+    let data = tempfile::tempdir().unwrap();
+    let server = Started::start(data.path(), Some("chart")).await;
+    // A sandbox without a file system of its own has the workspace alone.
+    run_python(&python, "resources.py", &[server.url(), ".session/uploads", ".session/outputs"]).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_jail_has_uploads_and_outputs_where_the_api_says() {
+    let Some(python) = server::python().await else { return };
+    if !test_support::has_user_namespaces() {
+        return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
+    }
+    let data = tempfile::tempdir().unwrap();
+    let script = server::folder().join("scripts/chart.yaml").display().to_string();
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--sandbox", "jail", "--script", &script, "--data"];
+    let arguments = arguments.map(str::to_owned).into_iter().chain([data.path().display().to_string()]);
+    let server = Started::of_command(arguments.collect(), data.path()).await;
+    let arguments = [server.url(), "/mnt/session/uploads", "/mnt/session/outputs"];
+    run_python(&python, "resources.py", &arguments).await;
+    server.stop().await;
+}

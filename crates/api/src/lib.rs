@@ -59,6 +59,7 @@ pub use page::{Cursor, FilePage, IdPage, Order, Page, TwoWayPage};
 pub use query::{
     AgentListQuery, ById, EnvironmentListQuery, EventListQuery, EventStreamQuery, FileListQuery,
     ModelListQuery, PageQuery, SessionListQuery, SkillListQuery, TimeRange, agent_version_query, no_query,
+    resource_list_query,
 };
 pub use request_error::RequestError;
 pub use resource::{Resource, ResourceCreate};

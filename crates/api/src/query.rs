@@ -300,6 +300,17 @@ pub fn no_query(text: &str) -> Result<(), RequestError> {
     Query::new(text)?.finish()
 }
 
+/// Reads the query string of `GET /v1/sessions/{id}/resources`: all resources unless a `limit` is given.
+///
+/// # Errors
+/// When a parameter is unknown or its value is not allowed.
+pub fn resource_list_query(text: &str) -> Result<PageQuery, RequestError> {
+    let mut query = Query::new(text)?;
+    let page = query.page(1000, 1000)?;
+    query.finish()?;
+    Ok(page)
+}
+
 /// Reads the parameter `version` of `GET /v1/agents/{id}`.
 ///
 /// # Errors

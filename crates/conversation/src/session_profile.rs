@@ -51,6 +51,9 @@ pub struct SessionProfile {
     /// The workspace directory that the embedder named; `None`: a private one. The path must be UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<PathBuf>,
+    /// Directories of the workspace that commands also have at another path: that path, and the directory relative to the workspace.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub workspace_mounts: BTreeMap<String, String>,
     /// Environment variables of its commands.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,

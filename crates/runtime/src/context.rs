@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use conjure_base::{Redactor, is_sensitive_variable};
-use conjure_sandbox::{ContentDir, DataDir, ExecutionContext, SharedFolder};
+use conjure_sandbox::{ContentDir, DataDir, ExecutionContext, SharedFolder, WorkspaceMount};
 use conjure_skill::Skill;
 
 use crate::config::Config;
@@ -124,6 +124,12 @@ pub(crate) struct SessionDirsGuard {
 }
 
 impl SessionContext {
+    /// The same context with these second paths for directories of the workspace.
+    pub(crate) fn with_workspace_mounts(mut self, mounts: impl IntoIterator<Item = WorkspaceMount>) -> Self {
+        self.execution.workspace_mounts.extend(mounts);
+        self
+    }
+
     /// The same context with further folders to read, at their own places.
     #[cfg(feature = "mcp")]
     pub(crate) fn with_read_only(mut self, folders: impl IntoIterator<Item = SharedFolder>) -> Self {

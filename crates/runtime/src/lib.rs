@@ -41,7 +41,7 @@ pub use runtime::{
     DeletionReport, DiskUsage, EventCursor, EventOrder, EventQuery, ExecutorFactory, FileUpload, InputError,
     RemainingFiles, RemainingSkills, RemoteSkillOutcome, ResumeReport, Runtime, RuntimeError, RuntimeOptions,
     SessionBody, SessionContents, SessionEventPage, SessionList, SessionSecrets, SessionSpec, SessionSummary,
-    StoredFile, Tenant, TenantPolicy, TenantUsage, UnknownSkill, redactor_of_inputs,
+    StoredFile, Tenant, TenantPolicy, TenantUsage, UnknownSkill, WorkspaceFile, redactor_of_inputs,
 };
 pub use sandbox::open_sandbox;
 pub use skills::{find_skill, load, load_all, load_body, load_configured, load_skill_file, read_resource};

@@ -39,11 +39,22 @@ impl SharedFolder {
     }
 }
 
+/// A directory of the workspace that commands also have at another path.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct WorkspaceMount {
+    /// The directory, relative to the workspace. It must exist.
+    pub dir: PathBuf,
+    /// Its other path in the sandbox, such as `/mnt/session/uploads`. Only jails have it; other sandboxes ignore it.
+    pub target: PathBuf,
+}
+
 /// The context of a sandbox: its directories, variables, network and limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecutionContext {
     /// The session's private directory. Commands run in it and may write to it. It must exist.
     pub workspace: PathBuf,
+    /// Directories of the workspace that have a second path.
+    pub workspace_mounts: Vec<WorkspaceMount>,
     /// Further readable directories: the roots of the session's skills. Targets must be unique.
     pub read_only: Vec<SharedFolder>,
     /// Further directories that may be read and written.
@@ -73,6 +84,7 @@ impl ExecutionContext {
     pub fn new(workspace: impl Into<PathBuf>) -> Self {
         Self {
             workspace: workspace.into(),
+            workspace_mounts: Vec::new(),
             read_only: Vec::new(),
             allowed_paths: Vec::new(),
             environment: BTreeMap::new(),

@@ -62,7 +62,7 @@ pub use connector::WorkspaceListener;
 pub use connector::{Connector, SandboxGuard, StartedSandbox};
 #[cfg(target_os = "linux")]
 pub use content::{CommitToken, ContentDir, ContentInstaller, ContentItem, ItemContent};
-pub use context::{ExecutionContext, NetworkPolicy, SharedFolder};
+pub use context::{ExecutionContext, NetworkPolicy, SharedFolder, WorkspaceMount};
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub use copy::CopyPlan;
 #[cfg(all(feature = "local", target_os = "linux"))]

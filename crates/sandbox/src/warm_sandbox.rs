@@ -68,6 +68,7 @@ impl WarmSpec {
             // The session's files cannot be moved into a file system of the sandbox's own.
             && self.limits.disk_limit() == DiskLimit::Watched
             && context.allowed_paths.is_empty()
+            && context.workspace_mounts.is_empty()
             && needs_only_content_dirs(context)
             && (self.network == NetworkPolicy::None || !context.environment.keys().any(is_proxy))
     }

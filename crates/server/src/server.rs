@@ -78,7 +78,14 @@ impl Server {
         let address = listener.local_addr().map_err(failed)?;
         let closing = CancellationToken::new();
         let connections = Connections::new(options.connections, closing.clone());
-        let state = Arc::new(ServerState { runtime, records, options: options.clone(), admission, closing });
+        let state = Arc::new(ServerState {
+            runtime,
+            records,
+            options: options.clone(),
+            admission,
+            collecting_outputs: tokio::sync::Mutex::default(),
+            closing,
+        });
         let router = router(&state);
         let former_sessions = state.runtime.session_ids(&state.options.tenant).await?;
         let needs_keys = mode == AdmissionMode::Keys;

@@ -18,6 +18,8 @@ pub(crate) struct ServerState {
     pub(crate) options: ServerOptions,
     /// Lets requests in.
     pub(crate) admission: Admission,
+    /// Held while outputs of a session become files.
+    pub(crate) collecting_outputs: tokio::sync::Mutex<()>,
     /// Cancelled when the server stops: streams end with a last event.
     pub(crate) closing: CancellationToken,
 }

@@ -32,12 +32,4 @@ assert ask(made.id) == (["Dear."], "end_turn")
 assert ask(made.id) == ([], "budget_reached")
 assert client.beta.sessions.update(made.id, budget=None).budget is None
 assert ask(made.id) == (["Dear."], "end_turn")
-
-try:
-    client.beta.sessions.create(
-        agent=agent, environment_id=environment, resources=[{"type": "file", "file_id": "file_" + "0" * 32}]
-    )
-    raise AssertionError("files that are not mounted were accepted")
-except bad as error:
-    assert error.body["error"]["message"].startswith("resources: "), error
 print("done")

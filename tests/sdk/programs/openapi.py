@@ -171,6 +171,7 @@ text = b"---\nname: greeter\ndescription: Greets people\n---\nSay hello.\n"
 skill = client.beta.skills.create(files=[("greeter/SKILL.md", text)])
 parts = {"agent_id": agent, "environment_id": environment, "id": made, "file_id": file, "skill_id": skill.id}
 parts |= {"version": skill.latest_version_id, "model_id": "any"}
+parts["resource_id"] = client.beta.sessions.resources.add(made, type="file", file_id=file).id
 posted = {"model": "any", "max_tokens": 9, "messages": [{"role": "user", "content": "Hello"}]}
 post = urllib.request.Request(URL + "/v1/messages", json.dumps(posted).encode())
 found = problem(json.load(urllib.request.urlopen(post)), schemas["Message"], "/v1/messages")

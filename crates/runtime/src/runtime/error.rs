@@ -187,6 +187,14 @@ pub enum RuntimeError {
         /// The names of the sandboxes.
         available: Vec<String>,
     },
+    /// A file cannot be put into a session's workspace, or taken out of it.
+    #[error("the file `{}` of the session's workspace cannot be used: {reason}", path.display())]
+    WorkspaceFile {
+        /// Its path in the workspace.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// An MCP server cannot be used.
     #[error("the MCP server `{server}` cannot be used: {reason}")]
     McpServer {

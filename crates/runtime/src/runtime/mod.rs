@@ -35,7 +35,7 @@ pub use error::{RuntimeError, UnknownSkill};
 pub use handle::Runtime;
 #[cfg(feature = "anthropic")]
 pub use operations::MessagesService;
-pub use operations::{FileUpload, StoredFile};
+pub use operations::{FileUpload, StoredFile, WorkspaceFile};
 pub use options::RuntimeOptions;
 pub use remote_cleanup::{DeletionReport, RemainingFiles, RemainingSkills, RemoteSkillOutcome};
 pub use resume::ResumeReport;

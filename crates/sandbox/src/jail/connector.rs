@@ -204,8 +204,13 @@ impl JailHost {
             limit_by_kernel(&data, context)?;
         }
         let content_dirs = mounts::ContentSource { data: &data, dir: Some(&sandbox_dir) };
-        let JailMounts { mounts, mut roots, layout, writable, to_restore, workspace, .. } =
+        let JailMounts { mut mounts, mut roots, layout, mut writable, to_restore, workspace, .. } =
             JailMounts::from_context(context, runner, content_dirs)?;
+        for (mount, root) in mounts::workspace_mounts(context)? {
+            writable.push(root.path.clone());
+            mounts.push(mount);
+            roots.push(root);
+        }
         let private = PrivateDir::for_sandbox_dir(&sandbox_dir);
         let cgroup = self.cgroups.make(&context.limits)?;
         let limits = &context.limits;

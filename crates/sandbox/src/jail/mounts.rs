@@ -180,6 +180,22 @@ impl JailMounts {
     }
 }
 
+/// The second paths of directories of the workspace, which is mounted before.
+pub(super) fn workspace_mounts(context: &ExecutionContext) -> Result<Vec<(MountEntry, Root)>, SandboxError> {
+    let mounts = context.workspace_mounts.iter().map(|mount| {
+        let target = sandbox_target(&mount.target)?;
+        let is_plain = mount.dir.components().all(|part| matches!(part, Component::Normal(_)));
+        if !is_plain || RESERVED.iter().any(|reserved| Path::new(reserved).starts_with(&target)) {
+            let message = format!("`{}` cannot be mounted at `{target}`", mount.dir.display());
+            return Err(SandboxError::new(SandboxErrorKind::BadRequest, message));
+        }
+        let path = utf8_path(&Path::new(WORKSPACE).join(&mount.dir))?;
+        let entry = mount_entry(&target, MountKind::SubdirBind { path });
+        Ok((entry, Root { path: target, access: Access::ReadWrite }))
+    });
+    mounts.collect()
+}
+
 /// The content and layout that a warm sandbox gets from a context.
 #[derive(Debug)]
 pub(crate) struct ClaimContent {

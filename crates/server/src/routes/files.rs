@@ -14,6 +14,7 @@ use crate::access::{Caller, Scope};
 use crate::http::{ApiError, Form, Part, RawQuery, download};
 use crate::objects::{Files, now};
 use crate::routes::route::Route;
+use crate::sessions::collect_outputs;
 use crate::state::ServerState;
 
 type Shared = State<Arc<ServerState>>;
@@ -184,6 +185,9 @@ async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Json<FilePage<FileMetadata>>, ApiError> {
     let query = FileListQuery::from_query(&query)?;
+    if let Some(session) = &query.scope_id {
+        collect_outputs(&state, &caller.tenant, session).await?;
+    }
     Files::new(&*state.records, &caller.tenant).list(&query).await.map(Json)
 }
 

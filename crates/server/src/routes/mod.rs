@@ -8,6 +8,7 @@ mod messages;
 mod models;
 mod openapi;
 mod probes;
+mod resources;
 mod route;
 mod session_events;
 mod sessions;

@@ -5,8 +5,8 @@ use axum::http::Method;
 use crate::access::Scope;
 use crate::routes::route::Route;
 use crate::routes::{
-    agents, environments, event_stream, files, messages, models, openapi, probes, session_events, sessions,
-    skills,
+    agents, environments, event_stream, files, messages, models, openapi, probes, resources, session_events,
+    sessions, skills,
 };
 
 /// What a test or a page reads of a route.
@@ -33,6 +33,7 @@ pub(crate) fn all() -> Vec<Route> {
         files::routes(),
         skills::routes(),
         sessions::routes(),
+        resources::routes(),
         session_events::routes(),
         event_stream::routes(),
     ]

@@ -6,6 +6,7 @@ use conjure_api::{AgentOverrides, Environment, Patch, SessionAgent, SessionCreat
 
 use super::interaction::send_message;
 use super::profile::{cost_micros, session_spec};
+use super::resources::{files_note, new_resources, put_resource, with_directories};
 use super::row::SessionRow;
 use super::skills::load_skills;
 use super::store::{SessionStore, StoredSession};
@@ -32,18 +33,15 @@ pub(crate) async fn create(
     if agent.archived_at.is_some() {
         return Err(ApiError::invalid(format!("the agent `{}` is archived; name another", agent.id)));
     }
-    if !create.resources.is_empty() {
-        return Err(ApiError::invalid(
-            "resources: this server cannot mount files into sandboxes yet; put their text into a message, or leave them out",
-        ));
-    }
+    let resources = new_resources(state, tenant, &create.resources).await?;
     let agent = overridden(state, caller, agent.into(), create.agent.overrides).await?;
     let environments = Environments::new(&*state.records, tenant);
     let environment = environments.get(create.environment_id.parse()?).await?;
     check_environment(&environment)?;
-    let spec = session_spec(tenant, &agent)?;
+    let spec = session_spec(tenant, &agent, &files_note(state, &resources))?;
     let (note, value) = SERVER_NOTE;
-    let mut spec = spec.metadata(note, value).loaded_skills(load_skills(state, tenant, &agent).await?);
+    let mut spec =
+        with_directories(spec).metadata(note, value).loaded_skills(load_skills(state, tenant, &agent).await?);
     if let Some(budget) = create.budget {
         spec = spec.max_cost_micros(cost_micros(budget));
     }
@@ -51,12 +49,20 @@ pub(crate) async fn create(
         spec = spec.title(title.as_str());
     }
     let session = state.runtime.open(spec).await?;
+    for (place, resource) in resources.iter().enumerate() {
+        let put = put_resource(state, tenant, session.id(), resource, &format!("resources.{place}")).await;
+        if let Err(error) = put {
+            // Nobody knows the session. What a crash leaves of it is deleted by the next start.
+            let _ = state.runtime.delete(tenant, session.id()).await;
+            return Err(error);
+        }
+    }
     let row = SessionRow {
         agent,
         environment_id: environment.id,
         title: create.title,
         metadata: create.metadata,
-        resources: Vec::new(),
+        resources,
         budget: create.budget,
         archived_at: None,
     };

@@ -2,7 +2,9 @@
 
 mod create;
 mod interaction;
+mod outputs;
 mod profile;
+mod resources;
 mod row;
 mod skills;
 mod store;
@@ -11,7 +13,9 @@ mod view;
 
 pub(crate) use create::create;
 pub(crate) use interaction::send;
+pub(crate) use outputs::collect_outputs;
 pub(crate) use profile::{client_tools, cost_micros};
+pub(crate) use resources::{new_resource, put_resource, remove_resource};
 pub(crate) use row::SessionRow;
 pub(crate) use store::{SessionStore, StoredSession};
 pub(crate) use sweep::sweep;

@@ -10,9 +10,15 @@ use crate::http::ApiError;
 
 /// The specification of a session that runs this agent.
 ///
+/// `note` follows the agent's own instructions.
+///
 /// # Errors
 /// 400 for what this server does not have.
-pub(crate) fn session_spec(tenant: &TenantId, agent: &SessionAgent) -> Result<SessionSpec, ApiError> {
+pub(crate) fn session_spec(
+    tenant: &TenantId,
+    agent: &SessionAgent,
+    note: &str,
+) -> Result<SessionSpec, ApiError> {
     let mut client_tools = Vec::new();
     let mut toolset = AgentToolset::none();
     for tool in &agent.tools {
@@ -22,7 +28,9 @@ pub(crate) fn session_spec(tenant: &TenantId, agent: &SessionAgent) -> Result<Se
         }
     }
     let spec = SessionSpec::new(tenant.clone()).without_skills().model(agent.model.id.as_str());
-    let spec = spec.base_prompt(agent.system.clone().unwrap_or_default()).toolset(toolset);
+    let system = agent.system.iter().map(String::as_str).chain([note]);
+    let system: Vec<&str> = system.filter(|text| !text.is_empty()).collect();
+    let spec = spec.base_prompt(system.join("\n\n")).toolset(toolset);
     Ok(client_tools.into_iter().fold(spec, SessionSpec::client_tool))
 }
 

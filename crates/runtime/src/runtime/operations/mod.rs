@@ -11,7 +11,9 @@ mod named_files;
 mod open_session;
 mod read_session;
 mod records;
+mod workspace_files;
 
 #[cfg(feature = "anthropic")]
 pub use messages_service::MessagesService;
 pub use named_files::{FileUpload, StoredFile};
+pub use workspace_files::WorkspaceFile;

@@ -9,6 +9,12 @@ use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::Runtime;
 
 impl Runtime {
+    /// The name of the sandbox of sessions that name none.
+    #[must_use]
+    pub fn default_sandbox(&self) -> &'static str {
+        self.inner.factory.default_sandbox()
+    }
+
     /// The names of the models that were given to the runtime, to the tenant or in the configuration, in order. A session may also have the
     /// models of services under names of the form `VENDOR:NAME`.
     #[must_use]

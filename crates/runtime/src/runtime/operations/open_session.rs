@@ -95,6 +95,7 @@ impl Runtime {
             inputs: inputs.recorded,
             secret_names: withheld,
             toolset: spec.toolset,
+            workspace_mounts: spec.workspace_mounts,
             mcp_servers: check_servers(spec.mcp_servers, factory.config())?,
             client_tools: spec.client_tools,
             title: spec.title,

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use conjure_base::TenantId;
 use conjure_conversation::{Model, SessionProfile, SkillActivation};
+use conjure_fs::DirHandle;
 use conjure_journal::SessionKey;
-use conjure_sandbox::SandboxError;
+use conjure_sandbox::{SandboxError, WorkspaceMount};
 use conjure_skill::Skill;
+use rustix::fs::Mode;
 
 use crate::config::ExecutorKind;
 use crate::context::{ContextOptions, create_context, redactor_with};
@@ -122,6 +124,8 @@ impl Inner {
                     let reason = "a symbolic link was put into its path just now".to_owned();
                     return Err(RuntimeError::Workspace { path: folder.clone(), reason });
                 }
+                let mounts = self.workspace_mounts(profile, workspace.as_deref())?;
+                let context = context.with_workspace_mounts(mounts);
                 Some(self.sandboxes.source(key, &home, &kind, &self.config, context)?)
             }
             None => None,
@@ -158,6 +162,29 @@ impl Inner {
         hosted_sessions::check(&profile.hosted, name, &*model)?;
         let hosted = hosted_sessions::files_of(&profile.hosted, name, &*model)?;
         Ok((model, hosted))
+    }
+
+    /// The second paths of directories of the workspace, which are made where they are missing. Commands can have put links in their places, and
+    /// none is followed.
+    fn workspace_mounts(
+        &self,
+        profile: &SessionProfile,
+        workspace: Option<&Path>,
+    ) -> Result<Vec<WorkspaceMount>, RuntimeError> {
+        let Some(workspace) = workspace.filter(|_| !profile.workspace_mounts.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let failed = |dir: &str, errno: rustix::io::Errno| RuntimeError::Workspace {
+            path: workspace.join(dir),
+            reason: format!("the directory cannot be made: {errno}"),
+        };
+        let root = DirHandle::open(workspace).map_err(|errno| failed("", errno))?;
+        let mounts = profile.workspace_mounts.iter().map(|(target, dir)| {
+            root.create_dirs(Path::new(dir), Mode::from_raw_mode(0o755))
+                .map_err(|errno| failed(dir, errno))?;
+            Ok(WorkspaceMount { dir: dir.into(), target: target.into() })
+        });
+        mounts.collect()
     }
 
     /// The own folder of a session.

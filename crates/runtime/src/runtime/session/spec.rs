@@ -49,6 +49,7 @@ pub struct SessionSpec {
     pub(crate) secrets: SessionSecrets,
     pub(crate) artifacts: Vec<(String, RegistrationSource)>,
     pub(crate) toolset: Option<AgentToolset>,
+    pub(crate) workspace_mounts: BTreeMap<String, String>,
     pub(crate) mcp_servers: Vec<String>,
     pub(crate) client_tools: Vec<ToolDefinition>,
     pub(crate) title: Option<String>,
@@ -85,6 +86,7 @@ impl SessionSpec {
             secrets: SessionSecrets::default(),
             artifacts: Vec::new(),
             toolset: None,
+            workspace_mounts: BTreeMap::new(),
             mcp_servers: Vec::new(),
             client_tools: Vec::new(),
             title: None,
@@ -209,6 +211,14 @@ impl SessionSpec {
     #[must_use]
     pub fn toolset(mut self, toolset: AgentToolset) -> Self {
         self.toolset = Some(toolset);
+        self
+    }
+
+    /// Gives a directory of the session's own workspace a second path in its sandboxes, such as `/mnt/session/uploads` for `uploads`. It is made
+    /// if it is missing. Only jails have the second path. It is recorded.
+    #[must_use]
+    pub fn workspace_mount(mut self, dir: impl Into<String>, target: impl Into<String>) -> Self {
+        self.workspace_mounts.insert(target.into(), dir.into());
         self
     }
 

@@ -1,0 +1,202 @@
+//! Files that the host puts into a session's workspace, and that it takes out of it. Commands of the session may do there what they like, so every
+//! path is opened beneath a handle, and no link is followed.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use conjure_base::{SessionId, TenantId, Timestamp};
+use conjure_fs::{DirHandle, Links, OpenError, entries};
+use rustix::fs::{FileType, Mode};
+use rustix::io::Errno;
+
+use crate::runtime::error::RuntimeError;
+use crate::runtime::handle::Runtime;
+use crate::runtime::task_set::run_blocking;
+
+/// The most files and directories that are looked at.
+const MAX_ENTRIES: usize = 10_000;
+
+/// The deepest directories that are looked into.
+const MAX_DEPTH: usize = 16;
+
+/// A file in a workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkspaceFile {
+    /// Its path, relative to the directory that was listed.
+    pub path: PathBuf,
+    /// Its length in bytes.
+    pub size: u64,
+    /// When it was last changed.
+    pub modified: Timestamp,
+}
+
+impl Runtime {
+    /// Copies a file of the tenant ([`Runtime::upload_file`]) to this place in a session's workspace, where nothing may be yet. Missing directories
+    /// are made. A place that is taken is [`RuntimeError::WorkspaceFile`].
+    ///
+    /// # Errors
+    ///
+    /// If there is no such session or file, the session has no workspace on this machine, the place is taken, or the file cannot be written.
+    pub async fn copy_to_workspace(
+        &self,
+        tenant: &TenantId,
+        id: SessionId,
+        file: &str,
+        place: &Path,
+    ) -> Result<(), RuntimeError> {
+        let workspace = self.workspace_of(tenant, id).await?;
+        let failed = |reason: String| RuntimeError::WorkspaceFile { path: place.to_owned(), reason };
+        let source = self.open_file(tenant, file).await?;
+        let mut source = source.ok_or_else(|| failed("the content of the file is gone".to_owned()))?;
+        let place = place.to_owned();
+        run_blocking("the copy of a file into a workspace", move || {
+            let failed = |reason: String| RuntimeError::WorkspaceFile { path: place.clone(), reason };
+            let of_errno = |errno: Errno| match errno {
+                Errno::EXIST => failed("something is there already".to_owned()),
+                Errno::LOOP | Errno::NOTDIR => failed("a file or link is in its way".to_owned()),
+                errno => failed(errno.to_string()),
+            };
+            let root = DirHandle::open(&workspace).map_err(of_errno)?;
+            if let Some(parent) = place.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                root.create_dirs(parent, Mode::from_raw_mode(0o755)).map_err(of_errno)?;
+            }
+            let mut target = root.create_file(&place, Mode::from_raw_mode(0o644)).map_err(of_errno)?;
+            // In the kernel where it can, so that a file system that shares blocks does.
+            std::io::copy(&mut source, &mut target).map(drop).map_err(|error| failed(error.to_string()))
+        })
+        .await
+    }
+
+    /// Removes a file from a session's workspace. Returns whether it was there.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such session, or the file cannot be removed.
+    pub async fn remove_from_workspace(
+        &self,
+        tenant: &TenantId,
+        id: SessionId,
+        place: &Path,
+    ) -> Result<bool, RuntimeError> {
+        let workspace = self.workspace_of(tenant, id).await?;
+        let place = place.to_owned();
+        run_blocking("the removal of a file from a workspace", move || {
+            let failed =
+                |errno: Errno| RuntimeError::WorkspaceFile { path: place.clone(), reason: errno.to_string() };
+            let root = DirHandle::open(&workspace).map_err(failed)?;
+            let (parent, name) = (place.parent().unwrap_or(Path::new("")), place.file_name());
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            let dir = match root.open_dir(parent) {
+                Ok(dir) => dir,
+                Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => return Ok(false),
+                Err(errno) => return Err(failed(errno)),
+            };
+            match rustix::fs::unlinkat(&dir, name.unwrap_or_default(), rustix::fs::AtFlags::empty()) {
+                Ok(()) => Ok(true),
+                Err(Errno::NOENT | Errno::ISDIR) => Ok(false),
+                Err(errno) => Err(failed(errno)),
+            }
+        })
+        .await
+    }
+
+    /// The regular files in a directory of a session's workspace, by path. Links and everything else are left out. Without such a directory there
+    /// are none.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such session, or the directory cannot be listed.
+    pub async fn workspace_files(
+        &self,
+        tenant: &TenantId,
+        id: SessionId,
+        dir: &Path,
+    ) -> Result<Vec<WorkspaceFile>, RuntimeError> {
+        let workspace = self.workspace_of(tenant, id).await?;
+        let dir = dir.to_owned();
+        run_blocking("the listing of a workspace", move || {
+            let failed =
+                |errno: Errno| RuntimeError::WorkspaceFile { path: dir.clone(), reason: errno.to_string() };
+            let root = DirHandle::open(&workspace).map_err(failed)?;
+            let mut files = Vec::new();
+            match root.open_dir(&dir) {
+                Ok(dir) => list(&dir, Path::new(""), MAX_DEPTH, &mut files).map_err(failed)?,
+                // There is none, or commands have put something else there.
+                Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+            files.sort_by(|one, other| one.path.cmp(&other.path));
+            Ok(files)
+        })
+        .await
+    }
+
+    /// Opens a regular file of a session's workspace; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such session, or the file cannot be opened.
+    pub async fn open_workspace_file(
+        &self,
+        tenant: &TenantId,
+        id: SessionId,
+        path: &Path,
+    ) -> Result<Option<File>, RuntimeError> {
+        let workspace = self.workspace_of(tenant, id).await?;
+        let path = path.to_owned();
+        run_blocking("the opening of a file of a workspace", move || {
+            let failed = |reason: String| RuntimeError::WorkspaceFile { path: path.clone(), reason };
+            let root = DirHandle::open(&workspace).map_err(|errno| failed(errno.to_string()))?;
+            match root.open_file(&path, Links::Refused) {
+                Ok(file) => Ok(Some(file.into_file())),
+                Err(
+                    OpenError::NotFound(_) | OpenError::NotRegular | OpenError::Link | OpenError::EscapesRoot,
+                ) => Ok(None),
+                Err(error) => Err(failed(error.to_string())),
+            }
+        })
+        .await
+    }
+
+    async fn workspace_of(&self, tenant: &TenantId, id: SessionId) -> Result<PathBuf, RuntimeError> {
+        let none = || RuntimeError::WorkspaceFile {
+            path: PathBuf::new(),
+            reason: "the session has no workspace on this machine".to_owned(),
+        };
+        self.workspace(tenant, id).await?.ok_or_else(none)
+    }
+}
+
+/// Adds the files of a directory, and of those in it.
+fn list(dir: &DirHandle, path: &Path, depth: usize, files: &mut Vec<WorkspaceFile>) -> Result<(), Errno> {
+    for entry in entries(dir)? {
+        if files.len() >= MAX_ENTRIES {
+            return Ok(());
+        }
+        let name = Path::new(&entry.name);
+        let found = match rustix::fs::statat(dir, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => found,
+            // It was removed just now.
+            Err(_) => continue,
+        };
+        let path = path.join(name);
+        match FileType::from_raw_mode(found.st_mode) {
+            FileType::RegularFile => {
+                let seconds = u64::try_from(found.st_mtime).unwrap_or_default();
+                let nanos = u32::try_from(found.st_mtime_nsec).unwrap_or_default();
+                let modified = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos.min(999_999_999));
+                let size = u64::try_from(found.st_size).unwrap_or_default();
+                files.push(WorkspaceFile { path, size, modified: Timestamp::from_system_time(modified) });
+            }
+            FileType::Directory if depth > 0 => {
+                if let Ok(inner) = dir.open_dir(name) {
+                    list(&inner, &path, depth - 1, files)?;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! Outputs: what a session's commands leave in its directory of outputs becomes files of the tenant, which belong to the session.
+//!
+//! They are looked for when somebody lists the files of the session. A row for each path says which file it was, and how the file looked then. A
+//! crash between the two rows leaves a file that is listed once more under another id, at most.
+
+use std::path::Path;
+
+use conjure_api::{FileId, FileMetadata, FileScope};
+use conjure_artifact::{HEAD_BYTES, content_type_of};
+use conjure_base::{Digest, SessionId, TenantId};
+use conjure_journal::{NewRecord, RecordKind};
+use conjure_runtime::{RuntimeError, WorkspaceFile};
+use serde::{Deserialize, Serialize};
+use tokio::io::AsyncReadExt as _;
+
+use crate::http::ApiError;
+use crate::objects::{Files, Rows, decode, encode, now};
+use crate::state::ServerState;
+
+/// The directory of outputs, in the workspace.
+pub(crate) const OUTPUTS_DIR: &str = ".session/outputs";
+
+/// The largest file that is taken, as of an upload.
+const MAX_FILE: u64 = 500 << 20;
+
+/// How much is read at a time.
+const CHUNK: usize = 1 << 18;
+
+static OUTPUT: RecordKind = RecordKind::from_static("output");
+
+/// What is known of an output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct OutputState {
+    file: FileId,
+    size: u64,
+    modified_ms: u64,
+}
+
+/// Makes files of the outputs of a session that are new or have changed. A session that is not there has none.
+///
+/// # Errors
+/// When the outputs cannot be read or stored.
+pub(crate) async fn collect_outputs(
+    state: &ServerState,
+    tenant: &TenantId,
+    id: &str,
+) -> Result<(), ApiError> {
+    let Ok(session) = id.parse::<SessionId>() else { return Ok(()) };
+    let dir = Path::new(OUTPUTS_DIR);
+    let found = match state.runtime.workspace_files(tenant, session, dir).await {
+        Ok(found) => found,
+        Err(RuntimeError::NotFound { .. } | RuntimeError::WorkspaceFile { .. }) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    // One at a time, so that two lists do not make two files of one output.
+    let _one = state.collecting_outputs.lock().await;
+    for output in found.into_iter().filter(|output| output.size <= MAX_FILE) {
+        collect(state, tenant, session, &output).await?;
+    }
+    Ok(())
+}
+
+async fn collect(
+    state: &ServerState,
+    tenant: &TenantId,
+    session: SessionId,
+    output: &WorkspaceFile,
+) -> Result<(), ApiError> {
+    let Some(path) = output.path.to_str() else { return Ok(()) };
+    let digest = Digest::of_bytes(format!("{session}\0{path}").as_bytes()).to_hex();
+    let rows = Rows { records: &*state.records, tenant, kind: &OUTPUT };
+    let record = rows.get(&digest).await?;
+    let known: Option<OutputState> = record.as_ref().map(decode).transpose()?;
+    let modified_ms = output.modified.millis();
+    if known.as_ref().is_some_and(|known| known.size == output.size && known.modified_ms == modified_ms) {
+        return Ok(());
+    }
+    let Some(file) = store(state, tenant, session, path).await? else { return Ok(()) };
+    let content = encode(&OutputState { file: file.id, size: output.size, modified_ms })?;
+    match record {
+        Some(record) => {
+            state.records.replace(&record.key, record.version, content).await?;
+        }
+        None => {
+            state.records.insert(NewRecord::new(rows.key(&digest)?, content)).await?;
+        }
+    }
+    if let Some(before) = known {
+        // The file has changed; the one before has no name any more.
+        let _ = Files::new(&*state.records, tenant).delete(before.file).await;
+        state.runtime.remove_file(tenant, &before.file.to_string()).await?;
+    }
+    Ok(())
+}
+
+/// Stores an output as a file; `None` if it is gone by now.
+async fn store(
+    state: &ServerState,
+    tenant: &TenantId,
+    session: SessionId,
+    path: &str,
+) -> Result<Option<FileMetadata>, ApiError> {
+    let opened =
+        state.runtime.open_workspace_file(tenant, session, &Path::new(OUTPUTS_DIR).join(path)).await?;
+    let Some(opened) = opened else { return Ok(None) };
+    let mut source = tokio::fs::File::from_std(opened).take(MAX_FILE);
+    let id = FileId::random().map_err(|error| ApiError::internal(error.to_string()))?;
+    let mut upload = state.runtime.upload_file(tenant, id.to_string(), MAX_FILE).await?;
+    let (mut head, mut chunk) = (Vec::new(), vec![0; CHUNK]);
+    loop {
+        let length = source.read(&mut chunk).await.map_err(|error| ApiError::internal(error.to_string()))?;
+        let Some(bytes) = chunk.get(..length).filter(|bytes| !bytes.is_empty()) else { break };
+        head.extend(bytes.iter().take(HEAD_BYTES.saturating_sub(head.len())));
+        upload = upload.push(bytes).await?;
+    }
+    let stored = upload.finish().await?;
+    let file = FileMetadata {
+        id,
+        created_at: now(),
+        downloadable: Some(true),
+        expires_at: None,
+        filename: shown_name(path),
+        mime_type: content_type_of(path, &head),
+        scope: Some(FileScope { id: session.to_string() }),
+        size_bytes: stored.size,
+    };
+    Files::new(&*state.records, tenant).insert(&file).await.map(Some)
+}
+
+/// The name of a file, without characters that a header or a terminal must not have.
+fn shown_name(path: &str) -> String {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let name: String = name.chars().map(|c| if c.is_control() { '_' } else { c }).take(255).collect();
+    if matches!(name.as_str(), "" | "." | "..") { "unnamed".to_owned() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_commands_is_made_harmless() {
+        for (path, name) in
+            [("a/b.png", "b.png"), ("a\nb\u{1b}", "a_b_"), ("..", "unnamed"), ("ä.txt", "ä.txt")]
+        {
+            assert_eq!(shown_name(path), name);
+        }
+    }
+}
