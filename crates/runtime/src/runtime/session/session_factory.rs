@@ -10,7 +10,9 @@ use conjure_actors::session::{ModelSetup, SessionComponents, SessionFactory, Ses
 use conjure_actors::supervision::Failure;
 use conjure_artifact::{ArtifactUploader, OutputStore, WorkspaceOutputs};
 use conjure_base::{Redactor, lock};
-use conjure_conversation::{Composer, FileSource, PreCallHook, SessionProfile, ToolDefinition};
+#[cfg(feature = "mcp")]
+use conjure_conversation::PreCallHook;
+use conjure_conversation::{Composer, FileSource, SessionProfile, ToolDefinition};
 use conjure_journal::SessionKey;
 use conjure_prompt::{
     ArtifactPrompt, ContainerFiles, PromptOptions, SessionSkills, SkillComposer, SkillTool, ToolOptions,
