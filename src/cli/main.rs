@@ -18,7 +18,7 @@ use crate::cli::image;
 use crate::cli::models;
 use crate::cli::signals::EndingSignals;
 use crate::cli::terminal::Terminal;
-use crate::cli::{chat, doctor, keys, mcp, run, serve, sessions, signals, skills};
+use crate::cli::{acp, chat, doctor, keys, mcp, run, serve, sessions, signals, skills};
 
 /// Reads the command line, runs the subcommand, and returns the exit code.
 pub(crate) fn main() -> ExitCode {
@@ -76,6 +76,10 @@ fn run_command(
         Subcommand::Keys(args) => {
             let keys = keys::keys(args.command, config?, environment.clone(), Arc::clone(terminal));
             in_runtime(signals::with_forced_exit(EndingSignals::All, keys))
+        }
+        Subcommand::Acp(args) => {
+            let acp = acp::acp(args, config?, environment.clone(), Arc::clone(terminal));
+            in_runtime(async { Ok(acp.await) })
         }
         Subcommand::Mcp(args) => {
             let McpCommand::Serve(args) = args.command;

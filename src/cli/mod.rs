@@ -13,6 +13,7 @@ mod hosted_client;
 mod signals;
 mod terminal;
 
+mod acp;
 mod approvals;
 mod chat;
 mod doctor;

@@ -17,7 +17,7 @@ use conjure::conversation::Event;
 use conjure::session::EventProjection;
 
 /// The commands whose help is in the guide.
-const COMMANDS: [&str; 28] = [
+const COMMANDS: [&str; 29] = [
     "",
     "run",
     "chat",
@@ -26,6 +26,7 @@ const COMMANDS: [&str; 28] = [
     "keys list",
     "keys revoke",
     "mcp serve",
+    "acp",
     "skills",
     "skills list",
     "skills validate",

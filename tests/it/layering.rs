@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The workspace crates that each workspace crate may depend on.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 22] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 23] = [
     ("conjure-base", &[]),
     ("conjure-api", &["conjure-base"]),
     ("conjure-fs", &["conjure-base"]),
@@ -106,6 +106,10 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 22] = [
         ],
     ),
     (
+        "conjure-acp",
+        &["conjure-actors", "conjure-base", "conjure-conversation", "conjure-runtime", "conjure-toolbox"],
+    ),
+    (
         "conjure-server",
         &[
             "conjure-actors",
@@ -125,6 +129,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 22] = [
     (
         "conjure",
         &[
+            "conjure-acp",
             "conjure-actors",
             "conjure-artifact",
             "conjure-base",
@@ -146,7 +151,8 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 22] = [
 ];
 
 /// External crates, and the workspace crates that may use them.
-const EXTERNAL_CRATES: [(&str, &[&str]); 35] = [
+const EXTERNAL_CRATES: [(&str, &[&str]); 36] = [
+    ("agent-client-protocol", &["conjure-acp"]),
     ("axum", &["conjure-server"]),
     ("bollard", &["conjure-sandbox"]),
     ("caseless", &["conjure-skill"]),

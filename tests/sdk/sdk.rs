@@ -5,6 +5,7 @@
 
 #![expect(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panic")]
 
+mod acp;
 mod killed;
 mod mcp;
 mod messages;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use conjure::config::VARIABLES;
 
+use crate::cli::args::acp::AcpArgs;
 use crate::cli::args::chat::ChatArgs;
 use crate::cli::args::format::Format;
 #[cfg(feature = "docker")]
@@ -69,6 +70,8 @@ pub(crate) enum Subcommand {
     Keys(KeysArgs),
     /// Serve skills and a sandbox to programs that speak MCP.
     Mcp(McpArgs),
+    /// Sessions in an editor: Zed, JetBrains, Neovim and others start it.
+    Acp(AcpArgs),
     /// List, check and show skills.
     Skills(SkillsArgs),
     /// List, show and continue sessions: the runs so far.

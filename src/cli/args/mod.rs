@@ -4,6 +4,7 @@ mod command;
 mod format;
 mod values;
 
+mod acp;
 mod chat;
 mod hosted;
 #[cfg(feature = "docker")]
@@ -18,6 +19,7 @@ mod serve;
 mod sessions;
 mod skills;
 
+pub(crate) use acp::AcpArgs;
 pub(crate) use chat::ChatArgs;
 pub(crate) use command::{Args, DoctorArgs, Subcommand};
 pub(crate) use format::Format;

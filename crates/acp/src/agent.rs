@@ -1,0 +1,279 @@
+//! [`serve`]: answers the requests of one editor.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use agent_client_protocol::schema::ProtocolVersion;
+use agent_client_protocol::v1::ConnectionTo;
+use agent_client_protocol::v1::schema::{
+    AgentCapabilities, CancelNotification, CloseSessionRequest, CloseSessionResponse, Implementation,
+    InitializeRequest, InitializeResponse, LoadSessionRequest, LoadSessionResponse, NewSessionRequest,
+    NewSessionResponse, PromptCapabilities, PromptRequest, PromptResponse, SessionCapabilities,
+    SessionCloseCapabilities, SessionId as EditorSessionId, SessionNotification, SetSessionModeRequest,
+    SetSessionModeResponse,
+};
+use agent_client_protocol::{Agent, ByteStreams, Client, Error};
+use conjure_actors::session::Session;
+use conjure_base::{SessionId, TenantId, lock};
+use conjure_runtime::{Runtime, SessionSpec};
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::compat::{TokioAsyncReadCompatExt as _, TokioAsyncWriteCompatExt as _};
+use tokio_util::sync::CancellationToken;
+
+use crate::modes::{EditorModes, Mode};
+use crate::turn::{TurnFollower, failed};
+use crate::{prompt, updates};
+
+/// The first instructions of each session.
+const BASE_PROMPT: &str = "You are a helpful assistant with tools, inside the editor of a programmer. Your working directory is the programmer's \
+                           project. Use the tools to find out instead of guessing, and answer briefly.";
+
+/// What an editor's sessions are made of.
+#[derive(Clone)]
+pub struct EditorOptions {
+    /// The runtime. Its approver should be `modes`.
+    pub runtime: Runtime,
+    /// The owner of the sessions.
+    pub tenant: TenantId,
+    /// Decides which calls the user is asked about.
+    pub modes: EditorModes,
+    /// The model; `None`: that of the configuration.
+    pub model: Option<String>,
+    /// The names of the MCP servers that each session has.
+    pub mcp_servers: Vec<String>,
+}
+
+/// Answers one editor until it hangs up, or `stopping` is cancelled.
+///
+/// # Errors
+/// Why the connection broke, as text.
+pub async fn serve<R, W>(
+    options: EditorOptions,
+    (input, output): (R, W),
+    stopping: CancellationToken,
+) -> Result<(), String>
+where
+    R: AsyncRead + Send + 'static,
+    W: AsyncWrite + Send + 'static,
+{
+    let editor = Arc::new(Editor { options, sessions: Mutex::default() });
+    let (opening, loading, asking, changing) =
+        (editor.clone(), editor.clone(), editor.clone(), editor.clone());
+    let (cancelling, closing) = (editor.clone(), editor.clone());
+    let agent = Agent
+        .v1()
+        .name("conjure")
+        .on_receive_request(
+            async move |request: InitializeRequest, responder, _connection| {
+                responder.respond(initialized(&request))
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: NewSessionRequest, responder, connection: ConnectionTo<Client>| {
+                let editor = Arc::clone(&opening);
+                connection.spawn(async move { responder.respond_with_result(editor.open(request).await) })
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: LoadSessionRequest, responder, connection: ConnectionTo<Client>| {
+                let (editor, telling) = (Arc::clone(&loading), connection.clone());
+                connection
+                    .spawn(async move { responder.respond_with_result(editor.load(request, telling).await) })
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: PromptRequest, responder, connection: ConnectionTo<Client>| {
+                let (editor, telling) = (Arc::clone(&asking), connection.clone());
+                connection.spawn(async move {
+                    responder.respond_with_result(editor.prompt(request, telling).await)
+                })
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: SetSessionModeRequest, responder, _connection| {
+                responder.respond_with_result(changing.set_mode(&request))
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: CloseSessionRequest, responder, connection: ConnectionTo<Client>| {
+                let editor = Arc::clone(&closing);
+                connection.spawn(async move { responder.respond_with_result(editor.close(&request).await) })
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_notification(
+            async move |notification: CancelNotification, _connection| {
+                cancelling.cancel(&notification.session_id);
+                Ok(())
+            },
+            agent_client_protocol::on_receive_notification!(),
+        );
+    let streams = ByteStreams::new(output.compat_write(), input.compat());
+    tokio::select! {
+        served = agent.connect_to(streams) => served.map_err(|error| error.to_string()),
+        () = stopping.cancelled() => Ok(()),
+    }
+}
+
+/// An editor, and its sessions.
+struct Editor {
+    options: EditorOptions,
+    sessions: Mutex<HashMap<String, EditorSession>>,
+}
+
+/// A session that the editor has open.
+#[derive(Clone)]
+struct EditorSession {
+    session: Session,
+    cwd: Arc<Path>,
+    /// Cancels the turn that runs.
+    cancel: CancellationToken,
+    /// What the user is told with the first answer.
+    notice: Option<String>,
+}
+
+/// What this agent is and can do. An editor that speaks a newer version is answered with the one that is spoken here.
+fn initialized() -> InitializeResponse {
+    let prompts = PromptCapabilities::new().image(true).embedded_context(true);
+    let sessions = SessionCapabilities::new().close(SessionCloseCapabilities::new());
+    let capabilities = AgentCapabilities::new()
+        .load_session(true)
+        .prompt_capabilities(prompts)
+        .session_capabilities(sessions);
+    InitializeResponse::new(ProtocolVersion::V1)
+        .agent_capabilities(capabilities)
+        .agent_info(Implementation::new("conjure", env!("CARGO_PKG_VERSION")))
+}
+
+/// An error about what the editor sent.
+fn invalid(reason: impl Into<String>) -> Error {
+    Error::invalid_params().data(Value::from(reason.into()))
+}
+
+impl Editor {
+    async fn open(&self, request: NewSessionRequest) -> Result<NewSessionResponse, Error> {
+        let cwd = checked_cwd(&request.cwd)?;
+        let options = &self.options;
+        let mut spec = SessionSpec::new(options.tenant.clone())
+            .base_prompt(BASE_PROMPT)
+            .workspace(&*cwd)
+            .mcp_servers(options.mcp_servers.iter().cloned());
+        if let Some(model) = &options.model {
+            spec = spec.model(model);
+        }
+        let session = options.runtime.open(spec).await.map_err(failed)?;
+        let id = session.id().to_string();
+        let notice = (!request.mcp_servers.is_empty()).then(|| {
+            "[The MCP servers of the editor are not used yet; those of Conjure's configuration are.]\n\n"
+                .to_owned()
+        });
+        self.insert(&id, session, cwd, notice);
+        Ok(NewSessionResponse::new(id).modes(Mode::default().state()))
+    }
+
+    /// Opens a session of an earlier time, and tells what happened in it.
+    async fn load(
+        &self,
+        request: LoadSessionRequest,
+        connection: ConnectionTo<Client>,
+    ) -> Result<LoadSessionResponse, Error> {
+        let cwd = checked_cwd(&request.cwd)?;
+        let options = &self.options;
+        let id: SessionId = request
+            .session_id
+            .0
+            .parse()
+            .map_err(|_| invalid(format!("there is no session `{}`", request.session_id.0)))?;
+        let session = options.runtime.session(&options.tenant, id).await.map_err(failed)?;
+        let page = options.runtime.events(&options.tenant, id, 0).await.map_err(failed)?;
+        for event in &page {
+            for update in updates::of_event(&event.kind, &cwd, false) {
+                connection.send_notification(SessionNotification::new(request.session_id.clone(), update))?;
+            }
+        }
+        self.insert(&request.session_id.0, session, cwd, None);
+        Ok(LoadSessionResponse::new().modes(options.modes.of(id).state()))
+    }
+
+    async fn prompt(
+        &self,
+        request: PromptRequest,
+        connection: ConnectionTo<Client>,
+    ) -> Result<PromptResponse, Error> {
+        let opened = self.begin_turn(&request.session_id)?;
+        let blocks = prompt::blocks(request.prompt, &opened.cwd).map_err(invalid)?;
+        let follower = TurnFollower {
+            session: opened.session.clone(),
+            connection,
+            cwd: opened.cwd,
+            cancel: opened.cancel,
+            calls: HashMap::new(),
+        };
+        if let Some(notice) = opened.notice {
+            follower.send(updates::message(notice))?;
+        }
+        let turn = opened.session.send(blocks).await.map_err(failed)?;
+        follower.follow(turn).await.map(PromptResponse::new)
+    }
+
+    fn set_mode(&self, request: &SetSessionModeRequest) -> Result<SetSessionModeResponse, Error> {
+        let opened = self.find(&request.session_id)?;
+        let wanted = &*request.mode_id.0;
+        let mode = Mode::from_id(wanted)
+            .ok_or_else(|| invalid(format!("there is no mode `{wanted}`; there are `ask` and `allow`")))?;
+        self.options.modes.set(opened.session.id(), mode);
+        Ok(SetSessionModeResponse::new())
+    }
+
+    async fn close(&self, request: &CloseSessionRequest) -> Result<CloseSessionResponse, Error> {
+        let opened = self.find(&request.session_id)?;
+        lock(&self.sessions).remove(&*request.session_id.0);
+        opened.cancel.cancel();
+        opened.session.interrupt().await.map_err(failed)?;
+        opened.session.close().await.map_err(failed)?;
+        Ok(CloseSessionResponse::new())
+    }
+
+    fn cancel(&self, id: &EditorSessionId) {
+        if let Some(opened) = lock(&self.sessions).get(&*id.0) {
+            opened.cancel.cancel();
+        }
+    }
+
+    fn insert(&self, id: &str, session: Session, cwd: Arc<Path>, notice: Option<String>) {
+        let opened = EditorSession { session, cwd, cancel: CancellationToken::new(), notice };
+        lock(&self.sessions).insert(id.to_owned(), opened);
+    }
+
+    fn find(&self, id: &EditorSessionId) -> Result<EditorSession, Error> {
+        let missing = || invalid(format!("the session `{}` is not open", id.0.escape_debug()));
+        lock(&self.sessions).get(&*id.0).cloned().ok_or_else(missing)
+    }
+
+    /// The session, with a token that cancels the turn that begins now.
+    fn begin_turn(&self, id: &EditorSessionId) -> Result<EditorSession, Error> {
+        let missing = || invalid(format!("the session `{}` is not open", id.0.escape_debug()));
+        let mut sessions = lock(&self.sessions);
+        let opened = sessions.get_mut(&*id.0).ok_or_else(missing)?;
+        opened.cancel = CancellationToken::new();
+        let notice = opened.notice.take();
+        Ok(EditorSession { notice, ..opened.clone() })
+    }
+}
+
+/// The directory of a session, by its real path.
+fn checked_cwd(cwd: &Path) -> Result<Arc<Path>, Error> {
+    if !cwd.is_absolute() {
+        return Err(invalid(format!("cwd: `{}` is not absolute", cwd.display())));
+    }
+    let real: PathBuf =
+        cwd.canonicalize().map_err(|error| invalid(format!("cwd: `{}`: {error}", cwd.display())))?;
+    Ok(real.into())
+}

@@ -1,0 +1,157 @@
+//! What a session does, as updates for the editor.
+
+use std::path::{Path, PathBuf};
+
+use agent_client_protocol::v1::schema::{
+    Content, ContentBlock, ContentChunk, Diff, SessionUpdate, TextContent, ToolCall, ToolCallContent,
+    ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
+};
+use conjure_conversation::{Block, SessionEventKind};
+use serde_json::Value;
+
+/// The workspace, as tools in a sandbox have it.
+const WORKSPACE: &str = "/workspace";
+
+/// The longest text of a result that the editor is given.
+const MAX_TEXT: usize = 64 << 10;
+
+/// A part of the agent's answer.
+pub(crate) fn message(text: impl Into<String>) -> SessionUpdate {
+    SessionUpdate::AgentMessageChunk(chunk(text))
+}
+
+/// A part of what the agent thinks.
+pub(crate) fn thought(text: impl Into<String>) -> SessionUpdate {
+    SessionUpdate::AgentThoughtChunk(chunk(text))
+}
+
+fn chunk(text: impl Into<String>) -> ContentChunk {
+    ContentChunk::new(ContentBlock::Text(TextContent::new(text.into())))
+}
+
+/// The updates that tell a recorded event. A turn that is followed has told the text of messages before, by previews; a history is told whole.
+pub(crate) fn of_event(event: &SessionEventKind, cwd: &Path, has_previews: bool) -> Vec<SessionUpdate> {
+    match event {
+        SessionEventKind::UserMessage { content, .. } if !has_previews => {
+            texts(content).into_iter().map(|text| SessionUpdate::UserMessageChunk(chunk(text))).collect()
+        }
+        SessionEventKind::AgentMessage { content } if !has_previews => {
+            texts(content).into_iter().map(message).collect()
+        }
+        SessionEventKind::AgentThinking { thinking } if !has_previews => vec![thought(thinking.as_str())],
+        SessionEventKind::AgentToolUse { call_id, name, input, .. } => {
+            let input: Value = serde_json::from_str(input.get()).unwrap_or(Value::Null);
+            vec![SessionUpdate::ToolCall(tool_call(call_id.as_str(), name, input, cwd))]
+        }
+        SessionEventKind::AgentToolResult { call_id, result, is_error, .. } => {
+            let status = if *is_error { ToolCallStatus::Failed } else { ToolCallStatus::Completed };
+            let fields = ToolCallUpdateFields::new().status(status);
+            // What a diff has told is not told again.
+            let text = result_text(result);
+            let fields = if text.is_empty() { fields } else { fields.raw_output(Value::from(text)) };
+            vec![SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(call_id.as_str().to_owned(), fields))]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A call, as the editor shows it.
+pub(crate) fn tool_call(id: &str, name: &str, input: Value, cwd: &Path) -> ToolCall {
+    let text = |key: &str| input.get(key).and_then(Value::as_str);
+    let path = text("path").or_else(|| text("file_path")).map(|path| on_host(path, cwd));
+    let title = match (name, text("command"), text("path").or_else(|| text("file_path"))) {
+        (_, Some(command), _) => format!("`{}`", conjure_base::text::truncate(command.trim(), 120)),
+        (name, None, Some(path)) => format!("{name} {path}"),
+        (name, None, None) => name.to_owned(),
+    };
+    let diff = path.as_ref().and_then(|path| {
+        let new = text("file_text")
+            .or_else(|| text("content"))
+            .or_else(|| text("new_str"))
+            .or_else(|| text("new_string"))?;
+        let old = text("old_str").or_else(|| text("old_string")).map(str::to_owned);
+        Some(ToolCallContent::Diff(Diff::new(path.clone(), new).old_text(old)))
+    });
+    let description = text("description").filter(|_| diff.is_none()).map(|text| {
+        ToolCallContent::Content(Content::new(ContentBlock::Text(TextContent::new(text.to_owned()))))
+    });
+    let content: Vec<ToolCallContent> = diff.into_iter().chain(description).collect();
+    let locations = path.into_iter().map(ToolCallLocation::new).collect();
+    ToolCall::new(id.to_owned(), title)
+        .name(name.to_owned())
+        .kind(kind(name))
+        .status(ToolCallStatus::InProgress)
+        .content(content)
+        .locations(locations)
+        .raw_input(input)
+}
+
+fn kind(name: &str) -> ToolKind {
+    match name {
+        "view" | "read" | "skills_read" => ToolKind::Read,
+        "create_file" | "str_replace" | "write" | "edit" => ToolKind::Edit,
+        "bash" | "bash_tool" | "skills_run_script" => ToolKind::Execute,
+        "glob" | "grep" | "mcp_search_tools" => ToolKind::Search,
+        "web_fetch" => ToolKind::Fetch,
+        _ => ToolKind::Other,
+    }
+}
+
+/// The path of a file on this machine, where the sandbox has another one.
+fn on_host(path: &str, cwd: &Path) -> PathBuf {
+    match Path::new(path).strip_prefix(WORKSPACE) {
+        Ok(rest) => cwd.join(rest),
+        // An absolute path stays.
+        Err(_) => cwd.join(path),
+    }
+}
+
+fn texts(content: &[Block]) -> Vec<String> {
+    let text = |block: &Block| {
+        let block = serde_json::to_value(block).ok()?;
+        Some(block.get("text")?.as_str()?.to_owned())
+    };
+    content.iter().filter_map(text).collect()
+}
+
+/// The text of a `tool_result` block.
+fn result_text(result: &Block) -> String {
+    let Ok(block) = serde_json::to_value(result) else { return String::new() };
+    let text = match block.get("content") {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => {
+            let texts = parts.iter().filter_map(|part| part.get("text")?.as_str());
+            texts.collect::<Vec<_>>().join("\n")
+        }
+        _ => String::new(),
+    };
+    conjure_base::text::truncate(&text, MAX_TEXT).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_edit_is_a_diff_at_its_place_on_this_machine() {
+        let input =
+            json!({"path": "/workspace/src/a.rs", "old_str": "a", "new_str": "b", "description": "Rename"});
+        let call = tool_call("toolu_1", "str_replace", input, Path::new("/home/ada/app"));
+        let shown = serde_json::to_value(&call).unwrap();
+        assert_eq!(shown["kind"], "edit");
+        let path = "/home/ada/app/src/a.rs";
+        assert_eq!(shown["content"], json!([{"type": "diff", "path": path, "oldText": "a", "newText": "b"}]));
+        assert_eq!(shown["locations"], json!([{"path": path}]));
+    }
+
+    #[test]
+    fn a_command_is_its_own_title() {
+        let input = json!({"command": "cargo test\n", "description": "Run the tests"});
+        let call = tool_call("toolu_1", "bash_tool", input, Path::new("/w"));
+        assert_eq!((call.title.as_str(), call.kind), ("`cargo test`", ToolKind::Execute));
+        let other = tool_call("toolu_2", "mcp__git__log", json!({}), Path::new("/w"));
+        assert_eq!((other.title.as_str(), other.kind), ("mcp__git__log", ToolKind::Other));
+    }
+}

@@ -1,0 +1,62 @@
+//! `conjure acp` with the official client of the Agent Client Protocol.
+
+use std::process::Stdio;
+
+use test_support::Python;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+
+use crate::server::{folder, program};
+
+#[tokio::test]
+async fn an_editor_drives_sessions_through_their_whole_life() {
+    let check = "import acp; from importlib.metadata import version; assert version('agent-client-protocol') == '0.12.1'";
+    let python = Python::find("CONJURE_ORACLE_PYTHON_ACP", check, "`agent-client-protocol` 0.12.1").await;
+    let Some(python) = python else { return };
+    let home = tempfile::tempdir().unwrap();
+    let client = folder().join("programs/acp_client.py");
+    let (program, script) = (program(), folder().join("scripts/editor.yaml"));
+    let arguments = [
+        client.to_str().unwrap(),
+        program.to_str().unwrap(),
+        "acp",
+        "--sandbox",
+        "local",
+        "--script",
+        script.to_str().unwrap(),
+        "--data",
+        home.path().to_str().unwrap(),
+    ];
+    assert_eq!(python.run(&arguments, "").await, "done\n");
+}
+
+#[tokio::test]
+async fn lines_that_are_no_messages_are_answered_and_end_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let script = folder().join("scripts/editor.yaml");
+    #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
+    let mut command = Command::new(program());
+    command.args(["acp", "--sandbox", "local", "--script"]).arg(script).arg("--data").arg(home.path());
+    let command =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    for line in [
+        "nonsense",
+        "{}",
+        "[]",
+        r#"{"jsonrpc":"2.0","id":1,"method":"no/such/method","params":{}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"session/new","params":{"cwd":7}}"#,
+        r#"{"jsonrpc":"2.0","id":3,"method":"initialize","params":{"protocolVersion":1}}"#,
+    ] {
+        input.write_all(line.as_bytes()).await.unwrap();
+        input.write_all(b"\n").await.unwrap();
+    }
+    drop(input);
+    let mut output = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut output).await.unwrap();
+    assert!(child.wait().await.unwrap().success());
+    for part in [r#""id":1"#, r#""id":2"#, r#""id":3"#, r#""name":"conjure""#] {
+        assert!(output.contains(part), "{part}: {output}");
+    }
+}
