@@ -66,9 +66,7 @@ where
         .v1()
         .name("conjure")
         .on_receive_request(
-            async move |request: InitializeRequest, responder, _connection| {
-                responder.respond(initialized(&request))
-            },
+            async move |_: InitializeRequest, responder, _connection| responder.respond(initialized()),
             agent_client_protocol::on_receive_request!(),
         )
         .on_receive_request(
