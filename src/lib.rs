@@ -172,8 +172,8 @@ pub mod sandbox {
 pub mod server {
     pub use conjure_runtime::ServeSettings;
     pub use conjure_server::{
-        ApiKey, ApiKeyId, ApiKeyInfo, ApiKeyTextError, ApiKeys, ApiKeysError, NewApiKey, RouteInfo, Scope,
-        ServeError, Server, ServerOptions, route_table,
+        ApiKey, ApiKeyId, ApiKeyInfo, ApiKeyTextError, ApiKeys, ApiKeysError, Metrics, NewApiKey, RouteInfo,
+        Scope, ServeError, Server, ServerOptions, route_table,
     };
 }
 

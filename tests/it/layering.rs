@@ -151,7 +151,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 23] = [
 ];
 
 /// External crates, and the workspace crates that may use them.
-const EXTERNAL_CRATES: [(&str, &[&str]); 36] = [
+const EXTERNAL_CRATES: [(&str, &[&str]); 37] = [
     ("agent-client-protocol", &["conjure-acp"]),
     ("axum", &["conjure-server"]),
     ("bollard", &["conjure-sandbox"]),
@@ -190,7 +190,8 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 36] = [
     ("http-body-util", &["conjure-model-http"]),
     ("hyper", &["conjure-model-http", "conjure-sandbox", "conjure-server"]),
     ("hyper-util", &["conjure-model-http", "conjure-sandbox", "conjure-server"]),
-    ("metrics", &["conjure-actors"]),
+    ("metrics", &["conjure-actors", "conjure-server"]),
+    ("metrics-exporter-prometheus", &["conjure-server"]),
     ("ractor", &["conjure-actors"]),
     ("reqwest", &["conjure-anthropic", "conjure-artifact", "conjure-mcp", "conjure-model-http"]),
     ("rustls", &["conjure-artifact", "conjure-mcp", "conjure-model-http"]),

@@ -119,6 +119,28 @@ async fn skills_are_uploaded_as_folders_and_archives() {
 }
 
 #[tokio::test]
+async fn a_key_has_its_rate_and_the_metrics_tell_of_it() {
+    let Some(python) = server::python().await else { return };
+    let data = tempfile::tempdir().unwrap();
+    let folder = data.path().join("data").display().to_string();
+    let config = data.path().join("config.toml");
+    std::fs::write(&config, "[serve]\nrequests_per_minute = 120\n").unwrap();
+    let key = async |scope: &str| {
+        #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
+        let mut command = tokio::process::Command::new(server::program());
+        command.args(["keys", "create", scope, "--tenant", "acme", "--scope", "read", "--scope", scope]);
+        let output = command.arg("--data").arg(&folder).output().await.unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let (admin, reader) = (key("admin").await, key("run").await);
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--sandbox", "local", "--data", &folder, "--config"];
+    let arguments = arguments.map(str::to_owned).into_iter().chain([config.display().to_string()]);
+    let server = Started::of_command(arguments.collect(), data.path()).await;
+    run_python(&python, "rate.py", &[server.url(), &admin, &reader]).await;
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn keys_belong_to_tenants_and_have_scopes() {
     let Some(python) = server::python().await else { return };
     let data = tempfile::tempdir().unwrap();

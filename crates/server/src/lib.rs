@@ -10,6 +10,7 @@ mod access;
 mod events;
 mod http;
 mod messages;
+mod metrics;
 mod objects;
 mod options;
 mod routes;
@@ -19,6 +20,7 @@ mod state;
 
 pub use access::{ApiKey, ApiKeyId, ApiKeyInfo, ApiKeyTextError, ApiKeys, ApiKeysError, NewApiKey, Scope};
 pub use http::ApiError;
+pub use metrics::Metrics;
 pub use options::ServerOptions;
 pub use routes::{RouteInfo, route_table};
 pub use server::{ServeError, Server};

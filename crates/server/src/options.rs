@@ -7,6 +7,8 @@ use std::time::Duration;
 use conjure_base::TenantId;
 use conjure_runtime::ServeSettings;
 
+use crate::metrics::Metrics;
+
 /// The options of a [`Server`](crate::Server).
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
@@ -16,6 +18,7 @@ pub struct ServerOptions {
     pub(crate) connections: usize,
     pub(crate) shutdown_time: Duration,
     pub(crate) serve: ServeSettings,
+    pub(crate) metrics: Option<Metrics>,
 }
 
 impl ServerOptions {
@@ -28,7 +31,12 @@ impl ServerOptions {
             body_limit: 32 << 20,
             connections: 4_096,
             shutdown_time: Duration::from_secs(10),
-            serve: ServeSettings { models: BTreeMap::new(), skills: BTreeMap::new() },
+            serve: ServeSettings {
+                models: BTreeMap::new(),
+                skills: BTreeMap::new(),
+                requests_per_minute: None,
+            },
+            metrics: None,
         }
     }
 
@@ -50,6 +58,13 @@ impl ServerOptions {
     #[must_use]
     pub fn serve(mut self, settings: ServeSettings) -> Self {
         self.serve = settings;
+        self
+    }
+
+    /// Shows these metrics by `GET /metrics`.
+    #[must_use]
+    pub fn metrics(mut self, metrics: Metrics) -> Self {
+        self.metrics = Some(metrics);
         self
     }
 

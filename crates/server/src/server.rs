@@ -11,7 +11,7 @@ use conjure_runtime::{Runtime, RuntimeError};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::{Admission, AdmissionMode, ApiKeys, ApiKeysError};
+use crate::access::{Admission, AdmissionMode, ApiKeys, ApiKeysError, RateLimit};
 use crate::http::{Connections, accept, limit_body_time, method_not_allowed, not_found, request_scope};
 use crate::options::ServerOptions;
 use crate::routes;
@@ -83,6 +83,7 @@ impl Server {
             records,
             options: options.clone(),
             admission,
+            rate_limit: RateLimit::per_minute(options.serve.requests_per_minute),
             collecting_outputs: tokio::sync::Mutex::default(),
             closing,
         });
@@ -109,6 +110,15 @@ impl Server {
     pub async fn serve(self, stop: impl Future<Output = ()> + Send) {
         let Self { listener, router, connections, options, state, former_sessions, .. } = self;
         connections.tasks.spawn(async move { sweep(&state, &state.options.tenant, former_sessions).await });
+        let stopped = connections.closing.clone();
+        if let Some(metrics) = options.metrics.clone() {
+            connections.tasks.spawn(async move {
+                tokio::select! {
+                    () = metrics.keep_up() => {}
+                    () = stopped.cancelled() => {}
+                }
+            });
+        }
         let accepting = accept(listener, router, connections.clone());
         tokio::pin!(accepting);
         tokio::select! {

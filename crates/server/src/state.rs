@@ -6,7 +6,7 @@ use conjure_journal::Records;
 use conjure_runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::Admission;
+use crate::access::{Admission, RateLimit};
 use crate::options::ServerOptions;
 
 /// What all handlers share.
@@ -18,6 +18,8 @@ pub(crate) struct ServerState {
     pub(crate) options: ServerOptions,
     /// Lets requests in.
     pub(crate) admission: Admission,
+    /// How many requests each key may make.
+    pub(crate) rate_limit: RateLimit,
     /// Held while outputs of a session become files.
     pub(crate) collecting_outputs: tokio::sync::Mutex<()>,
     /// Cancelled when the server stops: streams end with a last event.

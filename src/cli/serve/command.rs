@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use conjure::config::ExecutorKind;
 use conjure::model::ScriptedModel;
-use conjure::server::{ServeError, Server, ServerOptions};
+use conjure::server::{Metrics, ServeError, Server, ServerOptions};
 use conjure::{Clock as _, Config, ProcessEnv, Runtime, RuntimeOptions, Settings, SystemClock};
 
 use crate::cli::args::ServeArgs;
@@ -54,8 +54,10 @@ async fn run(
         options = options.model(SCRIPT, model.by_history());
         serve.models = BTreeMap::from([("*".to_owned(), SCRIPT.to_owned())]);
     }
+    // Before anything is counted.
+    let metrics = Metrics::install().map_err(CliError::internal)?;
     let runtime = Runtime::spawn(options).await?;
-    let server = ServerOptions::new(args.listen, args.tenant().clone()).serve(serve);
+    let server = ServerOptions::new(args.listen, args.tenant().clone()).serve(serve).metrics(metrics);
     let server = Server::bind(server, runtime.clone()).await;
     let exit = match server {
         Ok(server) => {

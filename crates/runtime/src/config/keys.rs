@@ -269,6 +269,12 @@ pub const CONFIG_KEYS: &[ConfigKey] = &[
         "{ xlsx = \"skills/xlsx\" }",
         "The directory of each skill that the server's clients name as one of the vendor's.",
     ),
+    key(
+        "serve",
+        "requests_per_minute",
+        "600",
+        "How many requests each key may make in a minute; any number by default.",
+    ),
 ];
 
 /// The names of the keys in a table, or of the keys and tables outside of all.

@@ -1,6 +1,7 @@
 //! Settings of the server: which configured model answers for a name of the vendor's, and which folder is one of its skills.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
@@ -14,16 +15,19 @@ pub struct ServeSettings {
     pub models: BTreeMap<String, String>,
     /// The folder of each skill that clients name as one of the vendor's.
     pub skills: BTreeMap<String, PathBuf>,
+    /// How many requests each key may make in a minute; `None`: any number.
+    pub requests_per_minute: Option<NonZeroU32>,
 }
 
 impl ServeSettings {
     /// Merges these settings over `lower`.
     #[must_use]
     pub fn merged_over(self, lower: Self) -> Self {
-        let Self { mut models, mut skills } = lower;
+        let Self { mut models, mut skills, requests_per_minute } = lower;
         models.extend(self.models);
         skills.extend(self.skills);
-        Self { models, skills }
+        let requests_per_minute = self.requests_per_minute.or(requests_per_minute);
+        Self { models, skills, requests_per_minute }
     }
 
     /// The model that answers for `name`; `None` when no pattern fits.
@@ -62,7 +66,14 @@ pub(super) fn parse(table: &Table, folder: &Path) -> Result<ServeSettings, Strin
     Ok(ServeSettings {
         models: texts(table, "models")?.map(|(name, model)| (name.clone(), model.clone())).collect(),
         skills: texts(table, "skills")?.map(|(name, path)| (name.clone(), place(path))).collect(),
+        requests_per_minute: table.get("requests_per_minute").map(requests).transpose()?,
     })
+}
+
+/// A number of requests.
+fn requests(value: &Value) -> Result<NonZeroU32, String> {
+    let number = value.as_integer().and_then(|number| u32::try_from(number).ok()).and_then(NonZeroU32::new);
+    number.ok_or_else(|| "`requests_per_minute` must be a whole number of at least 1".to_owned())
 }
 
 /// The texts of a table by name.
@@ -116,6 +127,7 @@ mod tests {
         for (text, part) in [
             ("model = 1", "there is no `model`, did you mean `models`?"),
             ("models = 1", "`models` must be a table"),
+            ("requests_per_minute = 0", "a whole number of at least 1"),
             ("[models]\na = 1", "`models`: `a` must be a text, not a integer"),
             ("[skills]\na = ' '", "`skills` has an empty name or value"),
         ] {

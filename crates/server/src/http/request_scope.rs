@@ -1,18 +1,20 @@
 //! What every request passes: its id, the check of who asks, the body of an error, and one line in the audit log.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::HttpBody as _;
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use conjure_api::RequestId;
-use conjure_base::{Clock as _, SystemClock};
+use conjure_base::{Clock as _, Deadline, SystemClock};
 
 use crate::access::Caller;
 use crate::http::error::ApiError;
+use crate::metrics::count_request;
 use crate::state::ServerState;
 
 /// The paths that anybody may ask: probes of the machine that runs the server, and the description of the API.
@@ -29,10 +31,13 @@ pub(crate) async fn request_scope(
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let has_body = !request.body().is_end_stream();
     let started = SystemClock.timestamp();
+    let begun = SystemClock.deadline(Duration::ZERO);
+    // The path of the route, so that metrics have a bounded number of series.
+    let route = request.extensions().get::<MatchedPath>().cloned();
     let caller = if OPEN_PATHS.contains(&path.as_str()) {
         Ok(Caller::nobody(state.options.tenant.clone()))
     } else {
-        state.admission.admit(request.headers()).await
+        state.admission.admit(request.headers()).await.and_then(|caller| within_rate(&state, caller))
     };
     let tenant = caller.as_ref().ok().map(|caller| caller.tenant.to_string());
     let key = caller.as_ref().ok().and_then(|caller| caller.key).map(|key| key.to_string());
@@ -48,6 +53,8 @@ pub(crate) async fn request_scope(
         // The body may not have been read, so nothing can follow it. A client that knows opens another connection.
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
+    let route = route.as_ref().map_or("other", MatchedPath::as_str);
+    count_request(route, method.as_str(), response.status().as_u16(), elapsed(begun));
     tracing::info!(
         target: "conjure::audit",
         request = id.map(|id| id.to_string()),
@@ -60,6 +67,30 @@ pub(crate) async fn request_scope(
         "a request was answered"
     );
     response
+}
+
+/// The caller, unless its key has made too many requests.
+fn within_rate(state: &ServerState, caller: Caller) -> Result<Caller, ApiError> {
+    // Time since the first request of this process, which only goes forward.
+    static START: OnceLock<Deadline> = OnceLock::new();
+    let Some(key) = caller.key else { return Ok(caller) };
+    let now = elapsed(*START.get_or_init(|| SystemClock.deadline(Duration::ZERO)));
+    match state.rate_limit.admit(key, now) {
+        Ok(()) => Ok(caller),
+        Err(wait) => Err(ApiError::rate_limited(
+            "this key makes too many requests; send fewer, or ask for a higher limit",
+            wait,
+        )),
+    }
+}
+
+/// The time since a moment.
+fn elapsed(since: Deadline) -> Duration {
+    let now = SystemClock.deadline(Duration::ZERO);
+    match (now.instant(), since.instant()) {
+        (Some(now), Some(since)) => now.saturating_duration_since(since),
+        _ => Duration::ZERO,
+    }
 }
 
 /// Adds the request's id, and writes the body of an error.

@@ -21,6 +21,7 @@ use serde::Serialize;
 use crate::access::Caller;
 use crate::events::{PreviewMapping, api_events};
 use crate::http::{ApiError, RawQuery};
+use crate::metrics::OpenStream;
 use crate::routes::route::Route;
 use crate::sessions::SessionStore;
 use crate::state::ServerState;
@@ -55,6 +56,7 @@ async fn stream_events(
         // The headers arrive with the first record.
         ready: VecDeque::from([ping()]),
         is_over: false,
+        _open: OpenStream::count(),
     };
     let heartbeat = KeepAlive::new().interval(HEARTBEAT).event(ping());
     Ok(Sse::new(told.into_records()).keep_alive(heartbeat))
@@ -70,6 +72,7 @@ struct EventStream {
     next_check: Deadline,
     ready: VecDeque<Record>,
     is_over: bool,
+    _open: OpenStream,
 }
 
 impl EventStream {

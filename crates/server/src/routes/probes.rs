@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
 use serde_json::{Value, json};
 
+use crate::access::Scope;
 use crate::http::ApiError;
 use crate::routes::route::Route;
 use crate::state::ServerState;
@@ -15,12 +18,23 @@ use crate::state::ServerState;
 const RETRY: Duration = Duration::from_secs(5);
 
 pub(crate) fn routes() -> Vec<Route> {
-    vec![Route::get("/healthz", healthz).open(), Route::get("/readyz", readyz).open()]
+    vec![
+        Route::get("/healthz", healthz).open(),
+        Route::get("/readyz", readyz).open(),
+        Route::get("/metrics", metrics).needs(Scope::Admin),
+    ]
 }
 
 /// The process answers.
 async fn healthz() -> Json<Value> {
     Json(json!({"status": "ok"}))
+}
+
+/// All metrics of the process, in the text format of Prometheus.
+async fn metrics(State(state): State<Arc<ServerState>>) -> Result<impl IntoResponse, ApiError> {
+    let metrics = state.options.metrics.as_ref();
+    let metrics = metrics.ok_or_else(|| ApiError::not_found("this server was started without metrics"))?;
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], metrics.render()))
 }
 
 /// The server takes work: it is not about to stop.

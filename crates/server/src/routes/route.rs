@@ -51,6 +51,11 @@ impl Route {
         Self { method: Method::DELETE, path, scope: Some(scope), handler: on(MethodFilter::DELETE, handler) }
     }
 
+    /// The same route for keys with this scope.
+    pub(crate) fn needs(self, scope: Scope) -> Self {
+        Self { scope: Some(scope), ..self }
+    }
+
     /// The same route without a key.
     pub(crate) fn open(self) -> Self {
         Self { scope: None, ..self }

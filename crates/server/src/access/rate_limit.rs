@@ -1,0 +1,85 @@
+//! [`RateLimit`]: how many requests each key may make in a minute.
+//!
+//! State, in memory: one time for each key. Another process counts for itself, and a restart forgets.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use conjure_base::lock;
+
+use super::key::ApiKeyId;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A limit for each key. Requests that come evenly are let in at the rate; up to a minute's worth may come at once.
+#[derive(Debug, Default)]
+pub(crate) struct RateLimit {
+    /// The time that one request takes of a key's minute; `None`: no limit.
+    interval: Option<Duration>,
+    /// When each key has made up for its requests so far.
+    even_at: Mutex<HashMap<ApiKeyId, Duration>>,
+}
+
+impl RateLimit {
+    pub(crate) fn per_minute(requests: Option<NonZeroU32>) -> Self {
+        Self { interval: requests.map(|requests| MINUTE / requests.get()), even_at: Mutex::default() }
+    }
+
+    /// Lets a request in, or says how long to wait. `now` is a time on a clock that only goes forward.
+    pub(crate) fn admit(&self, key: ApiKeyId, now: Duration) -> Result<(), Duration> {
+        let Some(interval) = self.interval else { return Ok(()) };
+        let mut even_at = lock(&self.even_at);
+        let even = even_at.entry(key).or_insert(now);
+        let next = (*even).max(now) + interval;
+        match next.checked_sub(now + MINUTE).filter(|wait| !wait.is_zero()) {
+            Some(wait) => Err(wait),
+            None => {
+                *even = next;
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key() -> ApiKeyId {
+        "key_0123456789abcdef0123456789abcdef".parse().unwrap()
+    }
+
+    #[test]
+    fn a_minutes_worth_may_come_at_once_and_then_one_at_a_time() {
+        let limit = RateLimit::per_minute(NonZeroU32::new(60));
+        let start = Duration::from_secs(1_000);
+        for _ in 0..60 {
+            assert_eq!(limit.admit(key(), start), Ok(()));
+        }
+        assert_eq!(limit.admit(key(), start), Err(Duration::from_secs(1)));
+        assert_eq!(limit.admit(key(), start + Duration::from_secs(1)), Ok(()));
+        assert!(limit.admit(key(), start + Duration::from_secs(1)).is_err());
+        let other = "key_ffffffffffffffffffffffffffffffff".parse().unwrap();
+        assert_eq!(limit.admit(other, start), Ok(()), "each key for itself");
+        assert_eq!(RateLimit::default().admit(key(), start), Ok(()));
+    }
+
+    proptest! {
+        #[test]
+        fn no_minute_has_more_than_twice_the_limit(gaps in proptest::collection::vec(0_u64..4_000, 1..200)) {
+            let (limit, mut now, mut admitted) = (RateLimit::per_minute(NonZeroU32::new(30)), Duration::ZERO, Vec::new());
+            for gap in gaps {
+                now += Duration::from_millis(gap);
+                if limit.admit(key(), now).is_ok() {
+                    admitted.push(now);
+                }
+                let recent = admitted.iter().filter(|at| now.saturating_sub(**at) < MINUTE).count();
+                prop_assert!(recent <= 60, "{recent}");
+            }
+        }
+    }
+}
