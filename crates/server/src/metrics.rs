@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use axum::http::Method;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 /// How often samples that were not fetched are merged, so that memory stays bounded when nobody fetches.
@@ -52,12 +53,23 @@ impl fmt::Debug for Metrics {
 }
 
 /// Counts a request that was answered. `route` is the path of the route, with names for its parts.
-pub(crate) fn count_request(route: &str, method: &str, status: u16, took: Duration) {
-    let (route, method) = (route.to_owned(), method.to_owned());
-    metrics::counter!("conjure_http_requests_total", "route" => route.clone(), "method" => method.clone(), "status" => status.to_string())
+pub(crate) fn count_request(route: &str, method: &Method, status: u16, took: Duration) {
+    let (route, method) = (route.to_owned(), method_label(method));
+    metrics::counter!("conjure_http_requests_total", "route" => route.clone(), "method" => method, "status" => status.to_string())
         .increment(1);
     metrics::histogram!("conjure_http_request_duration_seconds", "route" => route, "method" => method)
         .record(took.as_secs_f64());
+}
+
+/// The label of a method. A client can make up methods, and each would be a series of its own.
+fn method_label(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "POST" => "POST",
+        "DELETE" => "DELETE",
+        _ => "other",
+    }
 }
 
 /// Counts an open stream of events until it is dropped.

@@ -78,7 +78,7 @@ fn texts_are_joined_and_shown_as_they_come() {
     });
     assert_eq!(shown, [used, ModelEvent::Started, text("Hel"), text("lo \u{1F980}")]);
     let response = answer.unwrap().unwrap().response;
-    assert_eq!(response.content[0].json(), r#"{"text":"Hello 🦀","type":"text"}"#);
+    assert_eq!(response.content[0].json(), r#"{"type":"text","text":"Hello 🦀"}"#);
     assert_eq!(response.stop_reason, StopReason::EndTurn);
     assert_eq!(response.id.as_deref(), Some("msg_1"));
     let usage = Usage { input_tokens: 10, cache_read_input_tokens: 7, output_tokens: 20, ..Usage::default() };
@@ -112,7 +112,7 @@ fn thinking_grows_and_its_signature_is_replaced() {
             stop(0),
         ],
         "end_turn",
-        r#"{"signature":"sig==","thinking":"Hmm.","type":"thinking","x_unknown":1.5}"#,
+        r#"{"type":"thinking","thinking":"Hmm.","signature":"sig==","x_unknown":1.5}"#,
     );
 }
 
@@ -126,7 +126,7 @@ fn citations_are_collected_with_the_fields_we_do_not_know() {
             delta(0, json!({"type": "citations_delta", "citation": {"type": "page_location"}})),
         ],
         "end_turn",
-        r#"{"citations":[{"n":1.0,"type":"new_location"},{"type":"page_location"}],"text":"x","type":"text"}"#,
+        r#"{"type":"text","text":"x","citations":[{"type":"new_location","n":1.0},{"type":"page_location"}]}"#,
     );
 }
 
@@ -194,8 +194,8 @@ fn deltas_of_next_year_are_merged_as_those_of_today_are() {
             delta(1, json!({"type": "compaction_delta", "content": "sum", "encrypted_content": "AA"})),
         ],
         "end_turn",
-        "{\"list\":[[0],[1]],\"n\":2.5,\"type\":\"poem\",\"verse\":\"Roses are red\",\"text\":5}\n\
-         {\"content\":\"sum\",\"type\":\"compaction\",\"encrypted_content\":\"AA\"}",
+        "{\"type\":\"poem\",\"verse\":\"Roses are red\",\"n\":2.5,\"list\":[[0],[1]],\"text\":5}\n\
+         {\"type\":\"compaction\",\"content\":\"sum\",\"encrypted_content\":\"AA\"}",
     );
 }
 
@@ -212,7 +212,7 @@ fn deltas_that_do_not_belong_to_their_block_are_dropped() {
             delta(1, json!({"type": "signature_delta", "signature": "no"})),
         ],
         "tool_use",
-        "{\"id\":\"a\",\"input\":{},\"name\":\"t\",\"type\":\"tool_use\"}\n{\"text\":\"a\",\"type\":\"text\"}",
+        "{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"t\",\"input\":{}}\n{\"type\":\"text\",\"text\":\"a\"}",
     );
 }
 
@@ -224,7 +224,7 @@ fn the_container_the_stop_sequence_and_its_details_come_with_the_message_delta()
     last[0]["delta"]["stop_details"] = json!({"type": "x"});
     let events: Vec<Value> = [start()].into_iter().chain(last).collect();
     let answer = run(&events).1.unwrap().unwrap();
-    assert_eq!(answer.container.unwrap().get(), r#"{"expires_at":"2026-01-01","id":"c_1"}"#);
+    assert_eq!(answer.container.unwrap().get(), r#"{"id":"c_1","expires_at":"2026-01-01"}"#);
     assert_eq!(answer.stop_sequence.as_deref(), Some("END"));
     assert_eq!(answer.stop_details.unwrap().get(), r#"{"type":"x"}"#);
 }
@@ -284,7 +284,7 @@ fn an_error_in_mid_stream_has_its_type() {
     for (odd, message) in [
         (json!({"type": "error"}), "it gave no message"),
         (json!({"type": "error", "error": "busy"}), "busy"),
-        (json!({"type": "error", "error": 7}), r#"{"error":7,"type":"error"}"#),
+        (json!({"type": "error", "error": 7}), r#"{"type":"error","error":7}"#),
     ] {
         let expected = ServiceError::new(ApiErrorKind::Api, message);
         assert_eq!(run(&[odd]).1.unwrap_err(), expected.into());

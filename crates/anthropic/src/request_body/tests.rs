@@ -81,11 +81,11 @@ fn a_body_to_the_byte() {
     assert_eq!(
         text(&request(&messages), &options),
         concat!(
-            r#"{"model":"claude-x","max_tokens":100,"stream":true,"metadata":{"user_id":"u"},"#,
-            r#""thinking":{"budget_tokens":1024,"type":"enabled"},"#,
-            r#""tools":[{"description":"Reads.","input_schema":{"properties":{"a":{},"z":{}},"type":"object"},"name":"view"},"#,
-            r#"{"description":"","input_schema":{},"name":"b"},"#,
-            r#"{"name":"code_execution","type":"code_execution_20250825","cache_control":{"type":"ephemeral"}}],"#,
+            r#"{"model":"claude-x","max_tokens":100,"stream":true,"#,
+            r#""thinking":{"type":"enabled","budget_tokens":1024},"metadata":{"user_id":"u"},"#,
+            r#""tools":[{"name":"view","description":"Reads.","input_schema":{"type":"object","properties":{"z":{},"a":{}}}},"#,
+            r#"{"name":"b","description":"","input_schema":{}},"#,
+            r#"{"type":"code_execution_20250825","name":"code_execution","cache_control":{"type":"ephemeral"}}],"#,
             r#""system":[{"type":"text","text":"Base."},"#,
             r#"{"type":"text","text":"Skills.","cache_control":{"type":"ephemeral"}}],"#,
             r#""messages":[{"role":"user","content":[{"type":"text","text":"Hi"}]},"#,

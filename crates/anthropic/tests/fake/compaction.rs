@@ -157,7 +157,7 @@ async fn the_sdk_reads_what_the_fake_says_of_compactions() {
     let model = client(&fake, options().with_compaction(NonZeroU64::new(10).unwrap()));
     let mut conversation = load(&Arc::new(MemoryEventLog::new())).await;
     answered(&mut conversation, &model, &"x".repeat(100)).await;
-    assert_eq!(compactions(&conversation), [r#"{"content":"A summary of 1 messages.","type":"compaction"}"#]);
+    assert_eq!(compactions(&conversation), [r#"{"type":"compaction","content":"A summary of 1 messages."}"#]);
     let usage = &answers[0]["usage"];
     let steps = usage["iterations"].as_array().unwrap();
     let all: u64 = steps.iter().map(|step| step["input_tokens"].as_u64().unwrap()).sum();

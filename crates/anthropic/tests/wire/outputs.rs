@@ -143,7 +143,7 @@ async fn an_artifact_is_uploaded_from_the_store_under_its_name() {
     };
     let uploads = ArtifactUploader::new(store.clone(), Arc::new(HostedUploads::new(files())));
     let block = uploads.upload(&artifact).await.unwrap();
-    assert_eq!(block.json(), r#"{"file_id":"file_9","type":"container_upload"}"#);
+    assert_eq!(block.json(), r#"{"type":"container_upload","file_id":"file_9"}"#);
     let sent = String::from_utf8(server.requests()[0].body.clone()).unwrap();
     assert!(sent.contains("filename=\"Q3 sales.csv\"\r\n"), "{sent}");
     assert!(

@@ -14,6 +14,8 @@ pub(super) fn signature(part: &Value) -> String {
     if let Some(members) = part.as_object_mut() {
         members.remove(MEMBER);
     }
+    // Others may write the members in another order.
+    part.sort_all_objects();
     Digest::of_bytes(format!("fake signature\0{part}").as_bytes()).to_hex()
 }
 

@@ -88,13 +88,13 @@ fn a_body_to_the_byte() {
     let mapped = wire_name("9b").into_owned();
     let expected = [
         r#"{"systemInstruction":{"parts":[{"text":"Base."},{"text":"Skills."}]},"#,
-        r#""tools":[{"functionDeclarations":[{"description":"Reads.","name":"view","parametersJsonSchema":"#,
-        r#"{"additionalProperties":false,"properties":{"a":{},"z":{}},"type":"object"}},"#,
-        r#"{"description":"Reads.","name":""#,
+        r#""tools":[{"functionDeclarations":[{"name":"view","description":"Reads.","parametersJsonSchema":"#,
+        r#"{"type":"object","properties":{"z":{},"a":{}},"additionalProperties":false}},"#,
+        r#"{"name":""#,
         mapped.as_str(),
-        r#"","parametersJsonSchema":{"type":"object"}}]}],"#,
+        r#"","description":"Reads.","parametersJsonSchema":{"type":"object"}}]}],"#,
         r#""toolConfig":{"functionCallingConfig":{"mode":"AUTO"}},"#,
-        r#""generationConfig":{"maxOutputTokens":100,"temperature":0},"#,
+        r#""generationConfig":{"temperature":0,"maxOutputTokens":100},"#,
         r#""contents":[{"role":"user","parts":[{"text":"Hi"}]},"#,
         r#"{"role":"model","parts":[{ "text" : "Yo" , "thoughtSignature":"c2ln"}]},"#,
         r#"{"role":"user","parts":[{"text":"a"},{"text":"b\né"}]}]}"#,

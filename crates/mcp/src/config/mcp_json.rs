@@ -178,8 +178,8 @@ mod tests {
         let file = parse(text).unwrap();
         assert_eq!(file.left_out.len(), 1, "{:?}", file.left_out);
         assert!(file.left_out[0].contains("`old`") && file.left_out[0].contains("`sse`"));
-        let [files, git, issues] = file.servers.as_slice() else { panic!("{file:?}") };
-        assert_eq!((files.name.as_str(), git.name.as_str()), ("files", "git"));
+        let [git, files, issues] = file.servers.as_slice() else { panic!("{file:?}") };
+        assert_eq!((git.name.as_str(), files.name.as_str()), ("git", "files"));
         let McpTransport::Stdio(files) = &files.transport else { panic!("{files:?}") };
         assert_eq!((files.env["PORT"].as_str(), files.env["KEY"].as_str()), ("8", "s3cret"));
         let McpTransport::Http(http) = &issues.transport else { panic!("{issues:?}") };

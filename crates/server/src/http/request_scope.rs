@@ -54,7 +54,7 @@ pub(crate) async fn request_scope(
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     let route = route.as_ref().map_or("other", MatchedPath::as_str);
-    count_request(route, method.as_str(), response.status().as_u16(), elapsed(begun));
+    count_request(route, &method, response.status().as_u16(), elapsed(begun));
     tracing::info!(
         target: "conjure::audit",
         request = id.map(|id| id.to_string()),

@@ -73,9 +73,9 @@ fn a_mismatch_names_location_value_and_expectation() {
     assert_eq!(
         found(of.clone(), json!({"list": [1, "two", 9], "a/b": "z"})),
         [
-            "at `/a~1b`: expected one of \"x\", \"y\", found \"z\"",
             "at `/list/1`: expected an integer, found \"two\"",
             "at `/list/2`: expected a number of at most 3, found 9",
+            "at `/a~1b`: expected one of \"x\", \"y\", found \"z\"",
         ]
     );
     assert_eq!(

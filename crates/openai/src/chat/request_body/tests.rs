@@ -98,7 +98,7 @@ fn without_tools_nothing_about_tools_is_sent() {
     };
     let body: Value = serde_json::from_slice(&request_body(&bare, with).0).unwrap();
     let names: Vec<&String> = body.as_object().unwrap().keys().collect();
-    assert_eq!(names, ["messages", "model"], "no `stream`, and so no `stream_options`");
+    assert_eq!(names, ["model", "messages"], "no `stream`, and so no `stream_options`");
 }
 
 /// An answer of another service, its results, and what the user adds.
