@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The workspace crates that each workspace crate may depend on.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 23] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 24] = [
     ("conjure-base", &[]),
     ("conjure-api", &["conjure-base"]),
     ("conjure-fs", &["conjure-base"]),
@@ -29,8 +29,10 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 23] = [
             "conjure-sandbox",
             "conjure-skill",
             "conjure-toolbox",
+            "conjure-vault",
         ],
     ),
+    ("conjure-vault", &["conjure-base", "conjure-fs", "conjure-journal"]),
     ("conjure-gemini", &["conjure-base", "conjure-conversation", "conjure-model-http"]),
     ("conjure-openai", &["conjure-base", "conjure-conversation", "conjure-model-http"]),
     ("conjure-prompt", &["conjure-base", "conjure-skill", "conjure-conversation"]),
@@ -103,6 +105,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 23] = [
             "conjure-skill",
             "conjure-store",
             "conjure-toolbox",
+            "conjure-vault",
         ],
     ),
     (
@@ -124,6 +127,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 23] = [
             "conjure-skill",
             "conjure-store",
             "conjure-toolbox",
+            "conjure-vault",
         ],
     ),
     (
@@ -151,7 +155,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 23] = [
 ];
 
 /// External crates, and the workspace crates that may use them.
-const EXTERNAL_CRATES: [(&str, &[&str]); 37] = [
+const EXTERNAL_CRATES: [(&str, &[&str]); 39] = [
     ("agent-client-protocol", &["conjure-acp"]),
     ("axum", &["conjure-server"]),
     ("bollard", &["conjure-sandbox"]),
@@ -169,7 +173,7 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 37] = [
     ("sha2", &["conjure-base"]),
     ("unicode-normalization", &["conjure-skill"]),
     ("regex-lite", &["conjure-conversation", "conjure-skill"]),
-    ("base64", &["conjure-mcp", "conjure-toolbox"]),
+    ("base64", &["conjure-mcp", "conjure-toolbox", "conjure-vault"]),
     ("rmcp", &["conjure-mcp"]),
     ("libc", &["conjure-guest"]),
     (
@@ -196,6 +200,7 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 37] = [
     ("reqwest", &["conjure-anthropic", "conjure-artifact", "conjure-mcp", "conjure-model-http"]),
     ("rustls", &["conjure-artifact", "conjure-mcp", "conjure-model-http"]),
     ("rustls-platform-verifier", &["conjure-artifact", "conjure-mcp", "conjure-model-http"]),
+    ("ring", &["conjure-vault"]),
     ("rusqlite", &["conjure-journal"]),
     ("rustyline", &["conjure"]),
     (
@@ -210,10 +215,12 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 37] = [
             "conjure-skill",
             "conjure-runtime",
             "conjure-store",
+            "conjure-vault",
             "conjure",
         ],
     ),
     ("serde_yaml", &["conjure-conversation", "conjure-skill"]),
+    ("url", &["conjure-mcp", "conjure-vault"]),
 ];
 
 /// External crates that any workspace crate may use.

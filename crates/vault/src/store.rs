@@ -1,0 +1,322 @@
+//! [`CredentialStore`]: the records of credentials.
+
+use conjure_base::{Digest, TenantId, Timestamp};
+use conjure_journal::{
+    IndexName, Record, RecordContent, RecordErrorKind, RecordKey, RecordKind, RecordQuery, Records,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use url::Url;
+
+use crate::credential::CredentialSecret;
+use crate::error::VaultError;
+use crate::key::VaultKey;
+
+/// The kind of a credential's record.
+pub static CREDENTIAL: RecordKind = RecordKind::from_static("credential");
+
+/// The vault of a credential.
+pub const IN_VAULT: IndexName = IndexName::from_static("vault");
+
+/// How many credentials of a vault are looked at in one read.
+const PAGE: u32 = 100;
+
+/// The body of a credential's record.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StoredCredential {
+    /// The vault that it is in.
+    pub vault: String,
+    /// The server that it is for, in the form of [`server_address`].
+    pub server: String,
+    /// When its token ends, if that is known.
+    pub expires_at: Option<Timestamp>,
+    /// What its owner reads of it, in a form that this crate does not look into.
+    pub shown: Box<RawValue>,
+    /// Its secrets, sealed; `None` once it is archived.
+    sealed: Option<String>,
+}
+
+/// A credential for a server.
+#[derive(Debug, Clone)]
+pub struct FoundCredential {
+    /// Its id.
+    pub id: String,
+    /// Its secrets.
+    pub secret: CredentialSecret,
+    record: Record,
+}
+
+/// The credentials of a tenant.
+#[derive(Clone, Copy)]
+pub struct CredentialStore<'r> {
+    records: &'r dyn Records,
+    key: &'r VaultKey,
+    tenant: &'r TenantId,
+}
+
+/// The address of a server in the form in which addresses are compared: without a fragment, and without a slash at its end. `None` if it is not
+/// an HTTP address.
+#[must_use]
+pub fn server_address(url: &str) -> Option<String> {
+    let mut url = Url::parse(url).ok()?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return None;
+    }
+    url.set_fragment(None);
+    let path = url.path().trim_end_matches('/').to_owned();
+    url.set_path(&path);
+    let text = url.to_string();
+    // A path that is empty is written as one slash.
+    Some(if url.query().is_none() { text.trim_end_matches('/').to_owned() } else { text })
+}
+
+impl StoredCredential {
+    /// A new body, whose secrets are sealed by [`CredentialStore::seal`].
+    #[must_use]
+    pub const fn new(vault: String, server: String, shown: Box<RawValue>) -> Self {
+        Self { vault, server, expires_at: None, shown, sealed: None }
+    }
+
+    /// Forgets the secrets.
+    pub fn purge(&mut self) {
+        self.sealed = None;
+    }
+
+    /// Whether it has secrets.
+    #[must_use]
+    pub const fn is_active(&self) -> bool {
+        self.sealed.is_some()
+    }
+
+    /// The credential in a record.
+    ///
+    /// # Errors
+    /// When the record is damaged.
+    pub fn of(record: &Record) -> Result<Self, VaultError> {
+        serde_json::from_slice(&record.content.body).map_err(VaultError::Record)
+    }
+
+    /// The content of its record. A vault has at most one active credential for a server.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn content(&self) -> Result<RecordContent, VaultError> {
+        let json = serde_json::to_vec(self).map_err(VaultError::Record)?;
+        let content = RecordContent::new(json).with_index(IN_VAULT, self.vault.as_str());
+        let name = Digest::of_bytes(format!("{}\0{}", self.vault, self.server).as_bytes()).to_hex();
+        Ok(if self.is_active() { content.with_unique_name(name) } else { content })
+    }
+}
+
+impl<'r> CredentialStore<'r> {
+    /// The credentials of this tenant.
+    #[must_use]
+    pub const fn new(records: &'r dyn Records, key: &'r VaultKey, tenant: &'r TenantId) -> Self {
+        Self { records, key, tenant }
+    }
+
+    /// Seals the secrets of the credential `id`.
+    ///
+    /// # Errors
+    /// When they cannot be sealed.
+    pub fn seal(
+        &self,
+        id: &str,
+        credential: &mut StoredCredential,
+        secret: &CredentialSecret,
+    ) -> Result<(), VaultError> {
+        let plain = serde_json::to_vec(secret).map_err(VaultError::Record)?;
+        credential.sealed = Some(self.key.seal(&self.context(id), plain)?);
+        credential.expires_at = secret.expires_at();
+        Ok(())
+    }
+
+    /// Opens the secrets of the credential `id`; `None` if it has none.
+    ///
+    /// # Errors
+    /// When they were sealed with another key.
+    pub fn open(
+        &self,
+        id: &str,
+        credential: &StoredCredential,
+    ) -> Result<Option<CredentialSecret>, VaultError> {
+        let Some(sealed) = &credential.sealed else { return Ok(None) };
+        let closed = || VaultError::Sealed { id: id.to_owned() };
+        let plain = self.key.open(&self.context(id), sealed).ok_or_else(closed)?;
+        serde_json::from_slice(&plain).map(Some).map_err(VaultError::Record)
+    }
+
+    /// The credential for a server: that of the first of these vaults that has one.
+    ///
+    /// # Errors
+    /// When the records cannot be read, or a credential was sealed with another key.
+    pub async fn find(&self, vaults: &[String], url: &str) -> Result<Option<FoundCredential>, VaultError> {
+        let Some(server) = server_address(url) else { return Ok(None) };
+        for vault in vaults {
+            let mut query = RecordQuery::new(self.tenant, CREDENTIAL.clone())
+                .with_filter(IN_VAULT, vault.as_str())
+                .with_limit(PAGE);
+            loop {
+                let page = self.records.query(query.clone()).await?;
+                for record in page.records {
+                    let credential = StoredCredential::of(&record)?;
+                    if credential.server != server {
+                        continue;
+                    }
+                    if let Some(secret) = self.open(record.key.id(), &credential)? {
+                        return Ok(Some(FoundCredential { id: record.key.id().to_owned(), secret, record }));
+                    }
+                }
+                let Some(next) = page.next else { break };
+                query = query.with_after(next);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Stores new secrets of a credential that was found. Returns `false`, and stores nothing, if somebody has changed it since.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub async fn replace_secret(
+        &self,
+        found: &FoundCredential,
+        secret: &CredentialSecret,
+    ) -> Result<bool, VaultError> {
+        let mut credential = StoredCredential::of(&found.record)?;
+        self.seal(&found.id, &mut credential, secret)?;
+        let key = RecordKey::new(self.tenant, CREDENTIAL.clone(), found.id.clone());
+        let key = key.map_err(conjure_journal::RecordError::from)?;
+        let content = RecordContent {
+            unique_name: found.record.content.unique_name.clone(),
+            indexes: found.record.content.indexes.clone(),
+            ..credential.content()?
+        };
+        match self.records.replace(&key, found.record.version, content).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == RecordErrorKind::VersionConflict => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What a sealed text belongs to, so that it opens nowhere else.
+    fn context(&self, id: &str) -> String {
+        format!("conjure credential\0{}\0{id}", self.tenant)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_journal::{MemoryRecords, NewRecord};
+    use secrecy::{ExposeSecret as _, SecretString};
+
+    use super::*;
+    use crate::credential::{ClientAuth, OAuthRefresh, OAuthTokens};
+
+    const URL: &str = "https://mcp.example.com/mcp";
+
+    fn bearer(token: &str) -> CredentialSecret {
+        CredentialSecret::Bearer { token: SecretString::from(token) }
+    }
+
+    async fn put(
+        store: &CredentialStore<'_>,
+        id: &str,
+        vault: &str,
+        url: &str,
+        secret: &CredentialSecret,
+    ) -> Result<Record, RecordErrorKind> {
+        let shown = RawValue::from_string("{}".to_owned()).unwrap();
+        let mut credential = StoredCredential::new(vault.to_owned(), server_address(url).unwrap(), shown);
+        store.seal(id, &mut credential, secret).unwrap();
+        let key = RecordKey::new(store.tenant, CREDENTIAL.clone(), id).unwrap();
+        let record = NewRecord::new(key, credential.content().unwrap());
+        store.records.insert(record).await.map_err(|error| error.kind())
+    }
+
+    fn token(found: Option<&FoundCredential>) -> Option<&str> {
+        found.map(|found| found.secret.token().expose_secret())
+    }
+
+    #[tokio::test]
+    async fn the_first_vault_with_a_credential_for_the_server_counts() {
+        let (records, key) = (MemoryRecords::new(), VaultKey::from_hex(&"a1".repeat(32)).unwrap());
+        let (acme, other) = (TenantId::new("acme").unwrap(), TenantId::new("other").unwrap());
+        let store = CredentialStore::new(&records, &key, &acme);
+        put(&store, "1", "v1", "https://else.example.com", &bearer("no")).await.unwrap();
+        put(&store, "2", "v2", &format!("{URL}/"), &bearer("two")).await.unwrap();
+        put(&store, "3", "v3", URL, &bearer("three")).await.unwrap();
+        let vaults = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let found =
+            store.find(&vaults(&["v1", "v3", "v2"]), "HTTPS://mcp.example.com:443/mcp").await.unwrap();
+        assert_eq!(token(found.as_ref()), Some("three"));
+        assert!(store.find(&vaults(&["v1"]), URL).await.unwrap().is_none());
+        assert!(store.find(&[], URL).await.unwrap().is_none());
+        // Of another tenant, and for another path of the same host.
+        let stranger = CredentialStore::new(&records, &key, &other);
+        assert!(stranger.find(&vaults(&["v2"]), URL).await.unwrap().is_none());
+        assert!(store.find(&vaults(&["v2"]), "https://mcp.example.com/other").await.unwrap().is_none());
+        assert_eq!(
+            put(&store, "4", "v2", URL, &bearer("again")).await.unwrap_err(),
+            RecordErrorKind::NameTaken
+        );
+        // With another key it is an error, and not the next credential.
+        let wrong = VaultKey::from_hex(&"b2".repeat(32)).unwrap();
+        let error =
+            CredentialStore::new(&records, &wrong, &acme).find(&vaults(&["v2"]), URL).await.unwrap_err();
+        assert!(matches!(error, VaultError::Sealed { id } if id == "2"));
+    }
+
+    #[tokio::test]
+    async fn new_tokens_are_stored_unless_somebody_was_faster_and_no_record_has_them_in_plain() {
+        let (records, key) = (MemoryRecords::new(), VaultKey::from_hex(&"a1".repeat(32)).unwrap());
+        let acme = TenantId::new("acme").unwrap();
+        let store = CredentialStore::new(&records, &key, &acme);
+        let tokens = |access: &str, seconds: u64| {
+            CredentialSecret::OAuth(OAuthTokens {
+                access_token: SecretString::from(access),
+                expires_at: Some(Timestamp::from_millis(seconds * 1_000)),
+                refresh: Some(OAuthRefresh {
+                    client_id: "client".to_owned(),
+                    refresh_token: SecretString::from("refresh-me"),
+                    token_endpoint: "https://auth.example.com/token".to_owned(),
+                    client_auth: ClientAuth::Post { client_secret: SecretString::from("client-secret") },
+                    resource: None,
+                    scope: None,
+                }),
+            })
+        };
+        put(&store, "1", "v", URL, &tokens("first", 10)).await.unwrap();
+        let vaults = ["v".to_owned()];
+        let found = store.find(&vaults, URL).await.unwrap().unwrap();
+        assert!(store.replace_secret(&found, &tokens("second", 20)).await.unwrap());
+        assert!(!store.replace_secret(&found, &tokens("third", 30)).await.unwrap(), "it has changed");
+        let found = store.find(&vaults, URL).await.unwrap();
+        assert_eq!(token(found.as_ref()), Some("second"));
+        let record =
+            records.get(&RecordKey::new(&acme, CREDENTIAL.clone(), "1").unwrap()).await.unwrap().unwrap();
+        assert_eq!(StoredCredential::of(&record).unwrap().expires_at, Some(Timestamp::from_millis(20_000)));
+        let shown = format!("{record:?} {found:?} {}", String::from_utf8_lossy(&record.content.body));
+        for secret in ["first", "second", "refresh-me", "client-secret"] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
+        // A sealed text opens in its own record only.
+        let stolen = StoredCredential::of(&record).unwrap();
+        assert!(matches!(store.open("2", &stolen), Err(VaultError::Sealed { .. })));
+    }
+
+    #[test]
+    fn addresses_have_one_form() {
+        for (url, form) in [
+            ("https://Example.com", Some("https://example.com")),
+            ("https://example.com/", Some("https://example.com")),
+            ("https://example.com:443/mcp/#x", Some("https://example.com/mcp")),
+            ("http://127.0.0.1:80/a/?b=/", Some("http://127.0.0.1/a?b=/")),
+            ("ftp://example.com", None),
+            ("example.com", None),
+            ("", None),
+        ] {
+            assert_eq!(server_address(url).as_deref(), form, "{url}");
+        }
+    }
+}
