@@ -230,7 +230,8 @@ pub mod tool {
     pub use conjure_base::CallId;
     pub use conjure_conversation::{
         AgentToolset, Authorization, CallConcurrency, CallContext, CallTraits, PermissionPolicy,
-        ResultContent, ToolCall, ToolDefinition, ToolEnding, ToolResult, ToolRunner, ToolsetTool,
+        RemoteToolServer, ResultContent, ToolCall, ToolDefinition, ToolEnding, ToolResult, ToolRule,
+        ToolRunner, ToolServerFailure, ToolsetTool,
     };
     pub use conjure_runtime::{Workbench, execute};
     pub use conjure_toolbox::{

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use test_support::Python;
 use tokio::process::{Child, Command};
 
-use crate::server::{folder, program};
+use crate::server::{Started, folder, program, run_python};
 
 /// The interpreter with the SDK and the servers, if there is one.
 async fn python() -> Option<Python> {
@@ -56,7 +56,10 @@ async fn run(home: &Path, calls: &[(&str, &str)], arguments: &[&str]) -> Vec<Str
         let (_, after) = line.split_once(r#""type":"agent.tool_result""#)?;
         Some(after.to_owned())
     };
-    let missing = events.lines().filter(|line| line.contains("[Tools are missing")).map(str::to_owned);
+    let missing = events
+        .lines()
+        .filter(|line| line.contains(r#""type":"session.tool_server_failed""#))
+        .map(str::to_owned);
     events.lines().filter_map(of).chain(missing).collect()
 }
 
@@ -156,11 +159,15 @@ async fn a_server_of_the_official_sdk_speaks_the_newest_revision() {
     check(&run(home.path(), &CALLS, &["--sandbox", "local", "--mcp", &server]).await);
 }
 
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
 /// A server by HTTP.
-async fn serve(python: &Python, port: u16) -> Child {
+async fn serve(python: &Python, port: u16, guard: &[&str]) -> Child {
     let mut command = python.command();
     command.arg(folder().join("programs/mcp_tools.py"));
-    command.args(["--token", "t0ken", "--port", &port.to_string()]).stderr(Stdio::null());
+    command.args(["--port", &port.to_string()]).args(guard).stderr(Stdio::null());
     let child = command.spawn().unwrap();
     while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -172,8 +179,8 @@ async fn serve(python: &Python, port: u16) -> Child {
 async fn a_server_by_http_wants_its_token() {
     let Some(python) = python().await else { return };
     let home = tempfile::tempdir().unwrap();
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let _server = serve(&python, port).await;
+    let port = free_port();
+    let _server = serve(&python, port, &["--token", "t0ken"]).await;
     let url = format!("http://127.0.0.1:{port}/mcp");
     let config = format!(
         "[mcp.tools]\nurl = '{url}'\nheaders = {{ Authorization = 'Bearer ${{TOKEN}}' }}\nrequired = true\n"
@@ -185,7 +192,7 @@ async fn a_server_by_http_wants_its_token() {
 
     let without =
         run(home.path(), &CALLS[..1], &["--sandbox", "local", "--mcp", &format!("tools={url}")]).await;
-    assert!(without.last().unwrap().contains("it asks for authorization"), "{without:?}");
+    assert!(without.last().unwrap().contains("asks for authorization"), "{without:?}");
 }
 
 #[tokio::test]
@@ -211,4 +218,49 @@ async fn the_official_sdk_is_a_client_of_skills_a_sandbox_and_an_agent() {
     ];
     let said = python.run(&arguments, "").await;
     assert!(said.contains("auto") && said.contains("legacy"), "{said}");
+}
+
+#[tokio::test]
+async fn agents_of_the_api_use_servers_with_credentials_of_vaults() {
+    let (Some(python), Some(sdk)) = (python().await, crate::server::python().await) else { return };
+    let data = tempfile::tempdir().unwrap();
+    std::fs::write(data.path().join("config.toml"), "[serve]\nprivate_mcp_servers = true\n").unwrap();
+    let (guarded, rotating) = (free_port(), free_port());
+    let _guarded = serve(&python, guarded, &["--token", "t0ken"]).await;
+    let _rotating = serve(&python, rotating, &["--rotating"]).await;
+    let config = data.path().join("config.toml");
+    let script = folder().join("scripts/mcp.yaml");
+    let arguments =
+        ["serve", "--listen", "127.0.0.1:0", "--sandbox", "local", "--data"].map(str::to_owned).into_iter();
+    let arguments = arguments.chain([
+        data.path().display().to_string(),
+        "--script".to_owned(),
+        script.display().to_string(),
+    ]);
+    let environment = [("CONJURE_CONFIG", config.to_str().unwrap())];
+    let server = Started::of_command_with(arguments.collect(), data.path(), &environment).await;
+    let urls = [format!("http://127.0.0.1:{guarded}/mcp"), format!("http://127.0.0.1:{rotating}")];
+    run_python(&sdk, "mcp_agent.py", &[server.url(), &urls[0], &urls[1]]).await;
+    server.stop().await;
+    // The secrets are nowhere on the disk in plain.
+    for secret in ["t0ken", "wr0ng", "s3cret"] {
+        let found = files_with(data.path(), secret.as_bytes());
+        assert!(found.is_empty(), "{secret}: {found:?}");
+    }
+}
+
+/// The files beneath a folder that hold these bytes.
+fn files_with(folder: &Path, bytes: &[u8]) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files_with(&path, bytes));
+        } else if path.is_file()
+            && std::fs::read(&path).unwrap().windows(bytes.len()).any(|window| window == bytes)
+        {
+            found.push(path);
+        }
+    }
+    found
 }

@@ -74,6 +74,11 @@ async fn what_is_wrong_is_refused_as_the_api_does() {
 }
 
 #[tokio::test]
+async fn vaults_keep_credentials_and_never_show_their_secrets() {
+    check("echo", "vaults.py").await;
+}
+
+#[tokio::test]
 async fn the_asynchronous_client_works_as_well() {
     check("echo", "asynchronous.py").await;
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::input::{Input, ObjectInput, Patch};
+use crate::mcp_server::{McpServer, check_mcp, patch_mcp_servers, read_mcp_servers};
 use crate::metadata::{self, Metadata, MetadataPatch};
 use crate::model_config::ModelConfig;
 use crate::skill_ref::{AgentSkill, SkillRef, read_skills};
@@ -27,7 +28,7 @@ pub struct Agent {
     pub description: Option<String>,
     /// Who the agent acts as.
     pub execution_identity: ExecutionIdentity,
-    /// Servers of tools. Always empty: this server connects to none yet.
+    /// Servers of tools.
     pub mcp_servers: Vec<McpServer>,
     /// Pairs of text that the client keeps here.
     pub metadata: Metadata,
@@ -58,16 +59,6 @@ pub enum ExecutionIdentity {
     ServiceAccount,
 }
 
-/// A server of tools, by its URL.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename = "url")]
-pub struct McpServer {
-    /// The name by which a toolset names it.
-    pub name: String,
-    /// Where it is.
-    pub url: String,
-}
-
 /// The configuration of several agents in one session, of which there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NoMultiagent {}
@@ -81,6 +72,8 @@ pub struct AgentCreate {
     pub name: String,
     /// What the agent does, for people.
     pub description: Option<String>,
+    /// Servers of tools.
+    pub mcp_servers: Vec<McpServer>,
     /// Pairs of text.
     pub metadata: Metadata,
     /// The skills that the model may load.
@@ -96,6 +89,8 @@ pub struct AgentCreate {
 pub struct AgentUpdate {
     /// What the agent does, for people.
     pub description: Patch<String>,
+    /// Servers of tools.
+    pub mcp_servers: Patch<Vec<McpServer>>,
     /// Pairs of text to set or to remove.
     pub metadata: MetadataPatch,
     /// The model that answers.
@@ -124,12 +119,14 @@ impl AgentCreate {
             model: ModelConfig::read(object.required("model")?)?,
             name: object.required("name")?.text(1..=MAX_NAME)?,
             description: read_text(&mut object, "description", MAX_DESCRIPTION)?,
+            mcp_servers: object.optional("mcp_servers").map_or(Ok(Vec::new()), read_mcp_servers)?,
             metadata: metadata::read(&mut object)?,
             skills: object.optional("skills").map_or(Ok(Vec::new()), read_skills)?,
             system: read_text(&mut object, "system", MAX_SYSTEM)?,
             tools: object.optional("tools").map_or(Ok(Vec::new()), read_tools)?,
         };
         object.finish()?;
+        check_mcp(&create.mcp_servers, &create.tools)?;
         Ok(create)
     }
 }
@@ -144,6 +141,7 @@ impl AgentUpdate {
         read_unsupported(&mut object)?;
         let update = Self {
             description: patch_text(&mut object, "description", MAX_DESCRIPTION)?,
+            mcp_servers: patch_mcp_servers(&mut object)?,
             metadata: metadata::read_patch(&mut object)?,
             model: required_if_given(&mut object, "model")?.map(ModelConfig::read).transpose()?,
             name: required_if_given(&mut object, "name")?.map(|name| name.text(1..=MAX_NAME)).transpose()?,
@@ -159,7 +157,6 @@ impl AgentUpdate {
 
 /// Refuses what agents have at the vendor and not here.
 fn read_unsupported(object: &mut ObjectInput<'_>) -> Result<(), RequestError> {
-    read_mcp_servers(object)?;
     object.unsupported("multiagent", "several agents in one session (`multiagent`)")?;
     if let Some(identity) = object.optional("execution_identity") {
         let place = identity.place().to_owned();
@@ -170,10 +167,6 @@ fn read_unsupported(object: &mut ObjectInput<'_>) -> Result<(), RequestError> {
         identity.finish()?;
     }
     Ok(())
-}
-
-pub(crate) fn read_mcp_servers(object: &mut ObjectInput<'_>) -> Result<(), RequestError> {
-    object.unsupported("mcp_servers", "MCP servers (`mcp_servers`)")
 }
 
 /// An optional text; empty and null are none.

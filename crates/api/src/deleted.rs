@@ -27,6 +27,10 @@ pub enum DeletedKind {
     Skill,
     #[serde(rename = "skill_version_deleted")]
     SkillVersion,
+    #[serde(rename = "vault_deleted")]
+    Vault,
+    #[serde(rename = "vault_credential_deleted")]
+    VaultCredential,
 }
 
 impl Deleted {

@@ -96,6 +96,10 @@ ids! {
     SkillVersionId, "skillver_", "a version of a skill";
     /// Id of a resource of a session.
     ResourceId, "sesrsc_", "a resource of a session";
+    /// Id of a vault.
+    VaultId, "vlt_", "a vault";
+    /// Id of a credential in a vault.
+    CredentialId, "vcrd_", "a credential";
     /// Id of a request, for logs and errors.
     RequestId, "req_", "a request";
 }

@@ -9,6 +9,7 @@
 mod agent;
 mod client_event;
 mod content;
+mod credential;
 mod deleted;
 mod environment;
 mod error;
@@ -16,12 +17,15 @@ mod event;
 mod file;
 mod id;
 mod input;
+mod mcp_server;
+mod mcp_toolset;
 mod message_create;
 mod metadata;
 mod model;
 mod model_config;
 mod openapi;
 mod page;
+mod permission_policy;
 mod query;
 mod request_error;
 mod resource;
@@ -31,10 +35,16 @@ mod skill;
 mod skill_ref;
 mod time;
 mod tool;
+mod vault;
 
-pub use agent::{Agent, AgentCreate, AgentUpdate, ExecutionIdentity, McpServer, NoMultiagent};
+pub use agent::{Agent, AgentCreate, AgentUpdate, ExecutionIdentity, NoMultiagent};
 pub use client_event::{ClientEvent, EventSend, ToolOutcome};
 pub use content::{Citations, ContentBlock, DocumentSource, ImageSource, SearchText};
+pub use credential::{
+    Credential, CredentialAuth, CredentialAuthUpdate, CredentialCreate, CredentialSecrets, CredentialUpdate,
+    CredentialValidation, McpProbe, OAuthRefresh, RefreshProbe, RefreshStatus, RefreshUpdate, Secret,
+    TokenEndpointAuth, ValidationStatus,
+};
 pub use deleted::{Deleted, DeletedKind};
 pub use environment::{
     CloudConfig, CloudUpdate, ConfigUpdate, Environment, EnvironmentConfig, EnvironmentCreate,
@@ -47,19 +57,23 @@ pub use event::{
 };
 pub use file::{FileMetadata, FileScope};
 pub use id::{
-    AgentId, ApiIdError, EnvironmentId, FileId, MessageId, RequestId, ResourceId, SkillId, SkillVersionId,
+    AgentId, ApiIdError, CredentialId, EnvironmentId, FileId, MessageId, RequestId, ResourceId, SkillId,
+    SkillVersionId, VaultId,
 };
 pub use input::Patch;
+pub use mcp_server::{McpServer, check_mcp};
+pub use mcp_toolset::{McpToolConfig, McpToolset};
 pub use message_create::{MessageCreate, MessageHead, MessageInput, MessageRole, MessageTool};
 pub use metadata::{Metadata, MetadataPatch, patch_metadata};
 pub use model::{Lifecycle, ModelInfo};
 pub use model_config::{Effort, ModelConfig, Speed};
 pub use openapi::OPENAPI;
 pub use page::{Cursor, FilePage, IdPage, Order, Page, TwoWayPage};
+pub use permission_policy::{PermissionPolicy, ToolsetDefault};
 pub use query::{
     AgentListQuery, ById, EnvironmentListQuery, EventListQuery, EventStreamQuery, FileListQuery,
-    ModelListQuery, PageQuery, SessionListQuery, SkillListQuery, TimeRange, agent_version_query, no_query,
-    resource_list_query,
+    ModelListQuery, PageQuery, SessionListQuery, SkillListQuery, TimeRange, VaultListQuery,
+    agent_version_query, no_query, resource_list_query,
 };
 pub use request_error::RequestError;
 pub use resource::{Resource, ResourceCreate};
@@ -71,4 +85,5 @@ pub use session_error::{RetryStatus, SessionError, SessionErrorKind};
 pub use skill::{Skill, SkillSource, SkillVersion};
 pub use skill_ref::{AgentSkill, SkillKind, SkillRef};
 pub use time::{Time, TimeError};
-pub use tool::{BuiltinTool, CustomTool, PermissionPolicy, Tool, ToolConfig, Toolset, ToolsetDefault};
+pub use tool::{BuiltinTool, CustomTool, Tool, ToolConfig, Toolset};
+pub use vault::{Vault, VaultCreate, VaultUpdate};

@@ -56,6 +56,15 @@ pub struct EnvironmentListQuery {
     pub page: PageQuery,
 }
 
+/// The parameters of `GET /v1/vaults`, and of the list of a vault's credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VaultListQuery {
+    /// Whether what is archived is listed too.
+    pub include_archived: bool,
+    /// Which page.
+    pub page: PageQuery,
+}
+
 /// The parameters of `GET /v1/sessions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionListQuery {
@@ -350,6 +359,10 @@ queries! {
         page: query.page(20, 100)?,
     };
     EnvironmentListQuery(query) Self {
+        include_archived: query.flag("include_archived")?,
+        page: query.page(20, 100)?,
+    };
+    VaultListQuery(query) Self {
         include_archived: query.flag("include_archived")?,
         page: query.page(20, 100)?,
     };

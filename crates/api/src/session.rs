@@ -3,17 +3,18 @@
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{
-    Agent, ExecutionIdentity, MAX_SYSTEM, McpServer, NoMultiagent, patch_text, read_mcp_servers, read_text,
-    required_if_given,
+    Agent, ExecutionIdentity, MAX_SYSTEM, NoMultiagent, patch_text, read_text, required_if_given,
 };
 use crate::client_event::read_initial_event;
 use crate::content::ContentBlock;
 use crate::input::{Input, ObjectInput, Patch};
+use crate::mcp_server::{McpServer, patch_mcp_servers};
 use crate::metadata::{self, Metadata, MetadataPatch};
 use crate::model_config::ModelConfig;
 use crate::resource::{Resource, ResourceCreate};
 use crate::skill_ref::{AgentSkill, SkillRef, read_skills};
 use crate::tool::{Tool, read_tools};
+use crate::vault::read_vault_ids;
 use crate::{AgentId, EnvironmentId, RequestError, Time};
 
 const MAX_TITLE: usize = 1_000;
@@ -57,7 +58,7 @@ pub struct Session {
     pub updated_at: Time,
     /// What it used.
     pub usage: SessionUsage,
-    /// Always empty: this server has no vaults yet.
+    /// The vaults with the credentials for its servers of tools.
     pub vault_ids: Vec<String>,
 }
 
@@ -71,7 +72,7 @@ pub struct SessionAgent {
     pub description: Option<String>,
     /// Who the agent acts as.
     pub execution_identity: ExecutionIdentity,
-    /// Servers of tools. Always empty: this server connects to none yet.
+    /// Servers of tools.
     pub mcp_servers: Vec<McpServer>,
     /// The model that answers.
     pub model: ModelConfig,
@@ -253,6 +254,8 @@ pub struct AgentChoice {
 /// What a session has instead of its agent's configuration.
 #[derive(Debug, Clone, Default)]
 pub struct AgentOverrides {
+    /// The servers of tools.
+    pub mcp_servers: Patch<Vec<McpServer>>,
     /// The model.
     pub model: Option<ModelConfig>,
     /// The skills.
@@ -280,6 +283,8 @@ pub struct SessionCreate {
     pub resources: Vec<ResourceCreate>,
     /// A title for people.
     pub title: Option<String>,
+    /// The ids of the vaults with its credentials, as the client wrote them.
+    pub vault_ids: Vec<String>,
 }
 
 /// The body of `POST /v1/sessions/{id}`: what is left out stays.
@@ -302,7 +307,6 @@ impl SessionCreate {
     /// When the body is not a new session; the error says where and how to mend it.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut object = Input::body(body)?.object()?;
-        object.unsupported("vault_ids", "vaults (`vault_ids`)")?;
         let create = Self {
             agent: read_agent(object.required("agent")?)?,
             environment_id: object.required("environment_id")?.text(1..=MAX_ID)?,
@@ -316,6 +320,7 @@ impl SessionCreate {
             metadata: metadata::read(&mut object)?,
             resources: object.optional("resources").map_or(Ok(Vec::new()), read_resources)?,
             title: read_text(&mut object, "title", MAX_TITLE)?,
+            vault_ids: read_vault_ids(&mut object)?,
         };
         object.finish()?;
         Ok(create)
@@ -329,7 +334,7 @@ impl SessionUpdate {
     /// When the body is not an update of a session; the error says where and how to mend it.
     pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
         let mut object = Input::body(body)?.object()?;
-        object.unsupported("vault_ids", "vaults (`vault_ids`)")?;
+        object.unsupported("vault_ids", "a change of a session's vaults (`vault_ids`)")?;
         let update = Self {
             tools: object.optional("agent").map(read_agent_update).transpose()?.flatten(),
             budget: object.patch("budget", Budget::read)?,
@@ -343,7 +348,7 @@ impl SessionUpdate {
 
 fn read_agent_update(input: Input<'_>) -> Result<Option<Vec<Tool>>, RequestError> {
     let mut object = input.object()?;
-    read_mcp_servers(&mut object)?;
+    object.unsupported("mcp_servers", "a change of a session's MCP servers (`mcp_servers`)")?;
     let tools = object.optional("tools").map(read_tools).transpose()?;
     object.finish()?;
     Ok(tools)
@@ -366,8 +371,8 @@ fn read_agent(input: Input<'_>) -> Result<AgentChoice, RequestError> {
 }
 
 fn read_overrides(object: &mut ObjectInput<'_>) -> Result<AgentOverrides, RequestError> {
-    read_mcp_servers(object)?;
     Ok(AgentOverrides {
+        mcp_servers: patch_mcp_servers(object)?,
         model: required_if_given(object, "model")?.map(ModelConfig::read).transpose()?,
         skills: object.patch("skills", read_skills)?,
         system: patch_text(object, "system", MAX_SYSTEM)?,

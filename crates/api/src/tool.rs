@@ -1,4 +1,4 @@
-//! The tools of an agent: the toolset of the sandbox, and tools that the client runs.
+//! The tools of an agent: the toolset of the sandbox, those of MCP servers, and tools that the client runs.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,16 @@ use serde_json::value::RawValue;
 
 use crate::RequestError;
 use crate::input::{Input, ObjectInput};
+use crate::mcp_toolset::McpToolset;
+use crate::permission_policy::{PermissionPolicy, ToolsetDefault, read_policy};
 
 /// The most tools that an agent may have, over all its toolsets.
 pub(crate) const MAX_TOOLS: usize = 256;
 
 const MAX_TOOL_NAME: usize = 128;
+
+/// What the names of the tools of MCP servers begin with.
+const MCP_PREFIX: &str = "mcp__";
 
 /// One element of an agent's `tools`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -21,6 +26,9 @@ pub enum Tool {
     /// The tools that run in the session's sandbox.
     #[serde(rename = "agent_toolset_20260401")]
     Toolset(Toolset),
+    /// The tools of an MCP server.
+    #[serde(rename = "mcp_toolset")]
+    Mcp(McpToolset),
     /// A tool that the client runs: its calls and results are events.
     #[serde(rename = "custom")]
     Custom(CustomTool),
@@ -37,6 +45,7 @@ impl<'de> Deserialize<'de> for Tool {
         let tag: Tag = serde_json::from_str(raw.get()).map_err(D::Error::custom)?;
         match tag.r#type.as_str() {
             "agent_toolset_20260401" => serde_json::from_str(raw.get()).map(Self::Toolset),
+            "mcp_toolset" => serde_json::from_str(raw.get()).map(Self::Mcp),
             "custom" => serde_json::from_str(raw.get()).map(Self::Custom),
             other => return Err(D::Error::custom(format!("`{other}` is not a kind of tool"))),
         }
@@ -51,15 +60,6 @@ pub struct Toolset {
     pub configs: Vec<ToolConfig>,
     /// What holds for all others.
     pub default_config: ToolsetDefault,
-}
-
-/// What holds for the tools of a toolset that have no entry of their own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToolsetDefault {
-    /// Whether the tools are given to the model.
-    pub enabled: bool,
-    /// Who decides on their calls.
-    pub permission_policy: PermissionPolicy,
 }
 
 /// What holds for one tool of a toolset. JSON has the name as `type` too.
@@ -138,16 +138,6 @@ impl BuiltinTool {
             Self::WebSearch => "web_search",
         }
     }
-}
-
-/// Who decides on the calls of a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum PermissionPolicy {
-    /// Each call is allowed.
-    AlwaysAllow,
-    /// Each call waits for a confirmation.
-    AlwaysAsk,
 }
 
 /// A tool that the client runs.
@@ -250,23 +240,6 @@ fn read_config(input: Input<'_>, default: ToolsetDefault) -> Result<ToolConfig, 
     Ok(config)
 }
 
-fn read_policy(object: &mut ObjectInput<'_>) -> Result<Option<PermissionPolicy>, RequestError> {
-    let Some(input) = object.optional("permission_policy") else { return Ok(None) };
-    let place = input.place().to_owned();
-    let mut object = input.object()?;
-    let policy = object.kind(&[
-        ("always_allow", Some(PermissionPolicy::AlwaysAllow)),
-        ("always_ask", Some(PermissionPolicy::AlwaysAsk)),
-        ("auto", None),
-    ])?;
-    object.finish()?;
-    let Some(policy) = policy else {
-        let what = "the policy `auto`; use `always_allow` or `always_ask`";
-        return Err(RequestError::new(place, format!("this server does not support {what}")));
-    };
-    Ok(Some(policy))
-}
-
 impl CustomTool {
     fn read(mut object: ObjectInput<'_>) -> Result<Self, RequestError> {
         let name = object.required("name")?;
@@ -275,6 +248,11 @@ impl CustomTool {
             return Err(
                 name.error(format!("`{text}` is not a tool's name; use letters, digits, `_` and `-`"))
             );
+        }
+        if text.starts_with(MCP_PREFIX) {
+            return Err(name.error(format!(
+                "`{text}` begins with `{MCP_PREFIX}`, as tools of MCP servers do; choose another name"
+            )));
         }
         let description = object.required("description")?.text(1..=usize::MAX)?;
         let schema = object.required("input_schema")?;
@@ -316,12 +294,12 @@ pub(crate) fn read_tools(input: Input<'_>) -> Result<Vec<Tool>, RequestError> {
         let tool = match kind {
             Kind::Toolset => Tool::Toolset(Toolset::read(object)?),
             Kind::Custom => Tool::Custom(CustomTool::read(object)?),
-            Kind::Mcp => {
-                return Err(RequestError::unsupported(place, "tools of MCP servers (`mcp_toolset`)"));
-            }
+            Kind::Mcp => Tool::Mcp(McpToolset::read(object)?),
         };
         let own: Vec<&str> = match &tool {
             Tool::Toolset(_) => BuiltinTool::ALL.iter().map(|tool| tool.as_str()).collect(),
+            // The names of a server's tools begin with `mcp__`.
+            Tool::Mcp(_) => Vec::new(),
             Tool::Custom(custom) => vec![custom.name.as_str()],
         };
         count += own.len();

@@ -199,12 +199,8 @@ pub fn apply(state: &mut SessionState, event: &Event) {
             set_status(state, &result.tool_use_id, CallStatus::Finished(result.clone()));
             push_tool_results(state);
         }
-        EventKind::Steered { input } => {
-            state.steering.extend_from_slice(input);
-            if matches!(state.turn, Some(RunningTurn { phase: TurnPhase::CallModel, .. })) {
-                state.flush_steering();
-            }
-        }
+        EventKind::Steered { input } => add_input(state, input),
+        EventKind::ToolServersFailed { note, .. } => add_input(state, std::slice::from_ref(note)),
         EventKind::TurnFinished { turn, stop, usage } => {
             let (model_calls, pauses, limits) = state
                 .turn
@@ -367,6 +363,14 @@ fn is_unsigned_thinking(block: &Block) -> bool {
     }
     matches!(block.kind(), BlockKind::Thinking(_))
         && serde_json::from_str::<Signed>(block.json()).is_ok_and(|signed| signed.signature.is_empty())
+}
+
+/// Adds what the model reads after the next results.
+fn add_input(state: &mut SessionState, input: &[Block]) {
+    state.steering.extend_from_slice(input);
+    if matches!(state.turn, Some(RunningTurn { phase: TurnPhase::CallModel, .. })) {
+        state.flush_steering();
+    }
 }
 
 /// Adds the results of calls that never run.

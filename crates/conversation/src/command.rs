@@ -17,6 +17,7 @@ use crate::session_file::{Completeness, SessionFile};
 use crate::session_profile::SessionProfile;
 use crate::summary::Summary;
 use crate::tool::{ResultContent, ToolResult};
+use crate::tool_server::ToolServerFailure;
 
 /// A command with its time.
 #[derive(Debug, Clone, PartialEq)]
@@ -181,6 +182,11 @@ pub enum CommandKind {
     Steer {
         /// What.
         input: Vec<Block>,
+    },
+    /// Record which servers of tools could not be asked. The model is told before its next answer.
+    ReportToolServers {
+        /// Which, and why.
+        failures: Vec<ToolServerFailure>,
     },
     /// Queue input for a turn of its own. It may be given at any time.
     Queue {

@@ -21,6 +21,7 @@ use crate::session_profile::SessionProfile;
 use crate::session_view::Grant;
 use crate::stop_reason::StopReason;
 use crate::tool::ToolResult;
+use crate::tool_server::ToolServerFailure;
 
 /// The version of the event format that this library writes. It reads this version and all older ones.
 pub const EVENT_FORMAT: u32 = 1;
@@ -262,6 +263,13 @@ pub enum EventKind {
     Steered {
         /// What.
         input: Vec<Block>,
+    },
+    /// Servers of tools could not be asked, so their tools are missing.
+    ToolServersFailed {
+        /// Which, and why.
+        failures: Vec<ToolServerFailure>,
+        /// What the model is told.
+        note: Block,
     },
     /// The user queued an input for a turn of its own.
     Queued {

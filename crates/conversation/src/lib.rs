@@ -52,6 +52,7 @@ mod fork;
 mod model;
 mod summary;
 mod tool_runner;
+mod tool_server;
 
 mod conversation;
 mod driver;
@@ -117,3 +118,4 @@ pub use summary::{Compaction, ModelSummarizer, SUMMARY_PROMPT, Summarizer, Summa
 pub use tool::{INVALID_JSON, ResultContent, ToolCall, ToolDefinition, ToolEnding, ToolResult};
 pub use tool_batch::{CANCEL_GRACE, execute_tool_calls};
 pub use tool_runner::{Authorization, AwaitedResult, CallConcurrency, CallContext, CallTraits, ToolRunner};
+pub use tool_server::{RemoteToolServer, ToolRule, ToolServerFailure, tool_servers_note};

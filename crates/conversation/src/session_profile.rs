@@ -13,6 +13,7 @@ use crate::hosted::HostedSkill;
 use crate::limits::Limits;
 use crate::pinned_skill::PinnedSkill;
 use crate::tool::ToolDefinition;
+use crate::tool_server::RemoteToolServer;
 
 /// The settings of a session, as its first event records them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -69,6 +70,12 @@ pub struct SessionProfile {
     /// The MCP servers whose tools the session has, by their names in the embedder's configuration.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mcp_servers: Vec<String>,
+    /// The MCP servers that are reached by the addresses here, whoever configured the embedder's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remote_servers: Vec<RemoteToolServer>,
+    /// The vaults with the credentials for its remote servers, by their ids. The first one that has a credential for a server counts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub vaults: Vec<String>,
     /// The tools whose results the client provides.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub client_tools: Vec<ToolDefinition>,

@@ -37,6 +37,8 @@ pub use models::{KeyVariable, ModelTarget, ModelTargetError};
 pub use prompt::{build_system_prompt, system_prompt, tool_definitions};
 #[cfg(feature = "anthropic")]
 pub use runtime::MessagesService;
+#[cfg(feature = "vaults")]
+pub use runtime::{CredentialCheck, RenewalOutcome, Vaults};
 pub use runtime::{
     DeletionReport, DiskUsage, EventCursor, EventOrder, EventQuery, ExecutorFactory, FileUpload, InputError,
     RemainingFiles, RemainingSkills, RemoteSkillOutcome, ResumeReport, Runtime, RuntimeError, RuntimeOptions,

@@ -35,6 +35,7 @@ impl ServerOptions {
                 models: BTreeMap::new(),
                 skills: BTreeMap::new(),
                 requests_per_minute: None,
+                private_mcp_servers: None,
             },
             metrics: None,
         }

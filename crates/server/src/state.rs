@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use conjure_journal::Records;
 use conjure_runtime::Runtime;
+use conjure_vault::VaultKey;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{Admission, RateLimit};
+use crate::http::ApiError;
 use crate::options::ServerOptions;
 
 /// What all handlers share.
@@ -24,4 +26,11 @@ pub(crate) struct ServerState {
     pub(crate) collecting_outputs: tokio::sync::Mutex<()>,
     /// Cancelled when the server stops: streams end with a last event.
     pub(crate) closing: CancellationToken,
+}
+
+impl ServerState {
+    /// The key that seals credentials.
+    pub(crate) async fn vault_key(&self) -> Result<Arc<VaultKey>, ApiError> {
+        Ok(self.runtime.vaults().key().await?)
+    }
 }

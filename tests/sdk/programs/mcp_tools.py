@@ -2,7 +2,9 @@
 
 import argparse
 import base64
+import json
 import sys
+import urllib.parse
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.types import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent, TextResourceContents
@@ -10,6 +12,7 @@ from mcp.types import AudioContent, EmbeddedResource, ImageContent, ResourceLink
 options = argparse.ArgumentParser()
 options.add_argument("--port", type=int, help="serve Streamable HTTP there, instead of standard streams")
 options.add_argument("--token", help="the bearer token that clients must send")
+options.add_argument("--rotating", action="store_true", help="be a token endpoint too, with tokens that are renewed")
 options = options.parse_args()
 
 server = MCPServer("tools")
@@ -55,9 +58,36 @@ else:
 
     app = server.streamable_http_app()
 
+    # How often the tokens were renewed, and whether the newest access token is accepted.
+    state = {"tokens": 1, "is_revoked": False}
+
+    async def answer(send, status, body):
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": json.dumps(body).encode()})
+
+    async def rotate(receive, send):
+        """A token endpoint: each refresh token is good once."""
+        form = urllib.parse.parse_qs((await receive())["body"].decode())
+        wanted = {"grant_type": ["refresh_token"], "refresh_token": [f"r{state['tokens']}"]}
+        wanted |= {"client_id": ["client"], "client_secret": ["s3cret"]}
+        if form != wanted:
+            await answer(send, 400, {"error": "invalid_grant"})
+            return
+        state.update(tokens=state["tokens"] + 1, is_revoked=False)
+        new = state["tokens"]
+        await answer(send, 200, {"access_token": f"a{new}", "refresh_token": f"r{new}", "expires_in": 3600})
+
     async def guarded(scope, receive, send):
         """What an authorization server would have us check."""
         headers = dict(scope.get("headers") or [])
+        if options.rotating and scope["type"] == "http":
+            if scope["path"] == "/token":
+                return await rotate(receive, send)
+            if scope["path"] == "/revoke":
+                state["is_revoked"] = True
+                return await answer(send, 200, {})
+            options.token = "nobody has it" if state["is_revoked"] else f"a{state['tokens']}"
         wanted = f"Bearer {options.token}".encode()
         if scope["type"] == "http" and options.token and headers.get(b"authorization") != wanted:
             await send(

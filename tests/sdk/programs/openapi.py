@@ -6,7 +6,7 @@ import urllib.error
 import urllib.request
 
 from anthropic.types import beta
-from anthropic.types.beta import sessions, skills
+from anthropic.types.beta import sessions, skills, vaults
 
 from common import *
 
@@ -77,6 +77,17 @@ answers = {
     "FileResource": sessions.BetaManagedAgentsFileResource,
     "FileScope": beta.BetaFileScope,
     "LimitedNetwork": beta.BetaLimitedNetwork,
+    "Credential": vaults.BetaManagedAgentsCredential,
+    "CredentialValidation": vaults.BetaManagedAgentsCredentialValidation,
+    "McpOauth": vaults.BetaManagedAgentsMCPOAuthAuthResponse,
+    "McpProbe": vaults.BetaManagedAgentsMCPProbe,
+    "McpServerError": sessions.BetaManagedAgentsMCPAuthenticationFailedErrorObject,
+    "McpToolConfig": beta.BetaManagedAgentsMCPToolConfig,
+    "McpToolset": beta.BetaManagedAgentsMCPToolset,
+    "OAuthRefresh": vaults.BetaManagedAgentsMCPOAuthRefreshResponse,
+    "RefreshProbe": vaults.BetaManagedAgentsRefreshObject,
+    "StaticBearer": vaults.BetaManagedAgentsStaticBearerAuthResponse,
+    "Vault": beta.BetaManagedAgentsVault,
     "McpServer": beta.BetaManagedAgentsMCPServerURLDefinition,
     "Message": anthropic.types.Message,
     "Model": beta.BetaModelInfo,
@@ -107,16 +118,22 @@ for name, model in answers.items():
 requests = {
     "AgentCreate": beta.agent_create_params.AgentCreateParams,
     "AgentUpdate": beta.agent_update_params.AgentUpdateParams,
+    "CredentialCreate": vaults.credential_create_params.CredentialCreateParams,
+    "CredentialUpdate": vaults.credential_update_params.CredentialUpdateParams,
     "EnvironmentCreate": beta.environment_create_params.EnvironmentCreateParams,
     "EnvironmentUpdate": beta.environment_update_params.EnvironmentUpdateParams,
     "EventSend": sessions.event_send_params.EventSendParams,
     "SessionCreate": beta.session_create_params.SessionCreateParams,
     "SessionUpdate": beta.session_update_params.SessionUpdateParams,
+    "VaultCreate": beta.vault_create_params.VaultCreateParams,
+    "VaultUpdate": beta.vault_update_params.VaultUpdateParams,
 }
 for name, params in requests.items():
     known = typing.get_type_hints(params, include_extras=True)
     unknown = set(schemas[name]["properties"]) - set(known)
     assert not unknown, f"{name}: the SDK sends no {unknown}"
+    # The id of a vault stands in the path.
+    known.pop("vault_id", None)
     needed = {field for field, hint in known.items() if typing.get_origin(hint) is typing.Required}
     assert needed == set(schemas[name].get("required", [])), f"{name}: the SDK requires {needed}"
 
@@ -159,8 +176,10 @@ client = client()
 tools = [
     {"type": "agent_toolset_20260401", "configs": [{"name": "bash", "permission_policy": {"type": "always_ask"}}]},
     {"type": "custom", "name": "t", "description": "d", "input_schema": {"type": "object"}},
+    {"type": "mcp_toolset", "mcp_server_name": "away"},
 ]
-agent = client.beta.agents.create(name="A", model="any", tools=tools, metadata={"a": "b"}).id
+servers = [{"type": "url", "name": "away", "url": "http://127.0.0.1:1/mcp"}]
+agent = client.beta.agents.create(name="A", model="any", tools=tools, mcp_servers=servers, metadata={"a": "b"}).id
 environment = client.beta.environments.create(name="e", config={"type": "cloud", "networking": {"type": "limited"}}).id
 made = client.beta.sessions.create(agent=agent, environment_id=environment, title="T").id
 send(client, made, message("Hello"))
@@ -172,6 +191,9 @@ skill = client.beta.skills.create(files=[("greeter/SKILL.md", text)])
 parts = {"agent_id": agent, "environment_id": environment, "id": made, "file_id": file, "skill_id": skill.id}
 parts |= {"version": skill.latest_version_id, "model_id": "any"}
 parts["resource_id"] = client.beta.sessions.resources.add(made, type="file", file_id=file).id
+vault = client.beta.vaults.create(display_name="Ada").id
+auth = {"type": "static_bearer", "token": "secret", "mcp_server_url": "http://127.0.0.1:1/mcp"}
+parts |= {"vault_id": vault, "credential_id": client.beta.vaults.credentials.create(vault, auth=auth).id}
 posted = {"model": "any", "max_tokens": 9, "messages": [{"role": "user", "content": "Hello"}]}
 post = urllib.request.Request(URL + "/v1/messages", json.dumps(posted).encode())
 found = problem(json.load(urllib.request.urlopen(post)), schemas["Message"], "/v1/messages")

@@ -25,7 +25,6 @@ refused(missing, sessions.retrieve, "sesn_00000000000000000000000000000001")
 refused(missing, sessions.retrieve, "no-id")
 refused(missing, sessions.create, agent="agent_00000000000000000000000000000001", environment_id=environment)
 refused(missing, sessions.create, agent=agent, environment_id="env_00000000000000000000000000000001")
-refused(bad, sessions.create, agent=agent, environment_id=environment, vault_ids=["vlt_1"])
 told = refused(bad, sessions.create, agent=agent, environment_id=environment, extra_body={"deployment": 1})
 assert told.startswith("deployment: "), told
 made = sessions.create(agent=agent, environment_id=environment)

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::golden::read;
 
-const ROUTES: [(&str, &str); 21] = [
+const ROUTES: [(&str, &str); 26] = [
     ("POST", "/v1/messages"),
     ("POST", "/v1/agents"),
     ("POST", "/v1/agents/a"),
@@ -15,6 +15,11 @@ const ROUTES: [(&str, &str); 21] = [
     ("POST", "/v1/sessions/s"),
     ("POST", "/v1/sessions/s/events"),
     ("POST", "/v1/sessions/s/resources"),
+    ("POST", "/v1/vaults"),
+    ("POST", "/v1/vaults/v"),
+    ("POST", "/v1/vaults/v/credentials"),
+    ("POST", "/v1/vaults/v/credentials/c"),
+    ("GET", "/v1/vaults"),
     ("GET", "/v1/agents"),
     ("GET", "/v1/agents/a"),
     ("GET", "/v1/agents/a/versions"),
@@ -37,6 +42,11 @@ fn any_json() -> impl Strategy<Value = Value> {
             "agent_with_overrides",
             "agent_toolset_20260401",
             "custom",
+            "mcp_toolset",
+            "url",
+            "static_bearer",
+            "mcp_oauth",
+            "client_secret_post",
             "cloud",
             "limited",
             "file",
@@ -115,6 +125,16 @@ fn any_json() -> impl Strategy<Value = Value> {
             "max_tokens",
             "stream",
             "tool_choice",
+            "mcp_servers",
+            "mcp_server_name",
+            "url",
+            "vault_ids",
+            "auth",
+            "token",
+            "access_token",
+            "mcp_server_url",
+            "refresh",
+            "token_endpoint_auth",
         ])
         .prop_map(str::to_owned),
         ".{0,8}",
@@ -151,7 +171,7 @@ proptest! {
     }
 
     #[test]
-    fn a_request_of_the_sdk_with_one_change_is_read_or_refused(line in 0..27_usize, place in any::<prop::sample::Index>(), other in any_json()) {
+    fn a_request_of_the_sdk_with_one_change_is_read_or_refused(line in 0..38_usize, place in any::<prop::sample::Index>(), other in any_json()) {
         let text = include_str!("../golden/requests.jsonl").lines().nth(line).unwrap();
         let mut request: Value = serde_json::from_str(text).unwrap();
         let mut paths = Vec::new();

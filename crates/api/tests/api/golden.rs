@@ -2,10 +2,11 @@
 //! writes the files.
 
 use conjure_api::{
-    Agent, AgentCreate, AgentListQuery, AgentUpdate, Environment, EnvironmentCreate, EnvironmentListQuery,
-    EnvironmentUpdate, EventListQuery, EventSend, EventStreamQuery, FileListQuery, FileMetadata,
-    MessageCreate, MessageHead, ModelListQuery, PageQuery, RequestError, ResourceCreate, Session,
-    SessionCreate, SessionListQuery, SessionUpdate, Skill, SkillListQuery, SkillVersion, agent_version_query,
+    Agent, AgentCreate, AgentListQuery, AgentUpdate, Credential, CredentialCreate, CredentialUpdate,
+    Environment, EnvironmentCreate, EnvironmentListQuery, EnvironmentUpdate, EventListQuery, EventSend,
+    EventStreamQuery, FileListQuery, FileMetadata, MessageCreate, MessageHead, ModelListQuery, PageQuery,
+    RequestError, ResourceCreate, Session, SessionCreate, SessionListQuery, SessionUpdate, Skill,
+    SkillListQuery, SkillVersion, Time, Vault, VaultCreate, VaultListQuery, VaultUpdate, agent_version_query,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -24,6 +25,15 @@ pub(crate) fn read(method: &str, path: &str, query: &str, body: &[u8]) -> Result
         ("POST", ["sessions", _]) => SessionUpdate::from_json(body).map(drop),
         ("POST", ["sessions", _, "events"]) => EventSend::from_json(body).map(drop),
         ("POST", ["sessions", _, "resources"]) => ResourceCreate::from_json(body).map(drop),
+        ("POST", ["vaults"]) => VaultCreate::from_json(body).map(drop),
+        ("POST", ["vaults", _]) => VaultUpdate::from_json(body).map(drop),
+        ("POST", ["vaults", _, "credentials"]) => {
+            CredentialCreate::from_json(body, Time::default()).map(drop)
+        }
+        ("POST", ["vaults", _, "credentials", _]) => {
+            CredentialUpdate::from_json(body, Time::default()).map(drop)
+        }
+        ("GET", ["vaults"] | ["vaults", _, "credentials"]) => VaultListQuery::from_query(query).map(drop),
         ("GET", ["agents"]) => AgentListQuery::from_query(query).map(drop),
         ("GET", ["agents", _]) => agent_version_query(query).map(drop),
         ("GET", ["agents", _, "versions"]) => PageQuery::agent_versions(query).map(drop),
@@ -55,7 +65,7 @@ fn what_the_sdk_sends_is_read() {
         }
         seen += 1;
     }
-    assert_eq!(seen, 27);
+    assert_eq!(seen, 38);
 }
 
 #[test]
@@ -72,6 +82,8 @@ fn objects_have_the_form_of_the_sdk() {
             "agent" => round_trip::<Agent>(&text),
             "environment" => round_trip::<Environment>(&text),
             "session" => round_trip::<Session>(&text),
+            "vault" => round_trip::<Vault>(&text),
+            "credential" => round_trip::<Credential>(&text),
             "file" => round_trip::<FileMetadata>(&text),
             "skill" => round_trip::<Skill>(&text),
             "skill_version" => round_trip::<SkillVersion>(&text),
@@ -83,7 +95,20 @@ fn objects_have_the_form_of_the_sdk() {
         assert_eq!(written, expected, "{kind}");
         seen.push(kind);
     }
-    assert_eq!(seen, ["agent", "environment", "session", "file", "skill", "skill_version"]);
+    assert_eq!(
+        seen,
+        [
+            "agent",
+            "environment",
+            "session",
+            "vault",
+            "credential",
+            "credential",
+            "file",
+            "skill",
+            "skill_version"
+        ]
+    );
 }
 
 #[test]

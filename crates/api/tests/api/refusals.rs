@@ -29,8 +29,8 @@ fn faults_of_agents_are_told_with_their_place() {
     );
     check(
         agent(json!({"colour": 1})),
-        "colour: the field is unknown; remove it, or give one of the fields `mcp_servers`, `multiagent`, \
-         `execution_identity`, `model`, `name`, `description`, `metadata`, `skills`, `system` or `tools`",
+        "colour: the field is unknown; remove it, or give one of the fields `multiagent`, \
+         `execution_identity`, `model`, `name`, `description`, `mcp_servers`, `metadata`, `skills`, `system` or `tools`",
     );
     check(
         agent(json!({"model": {"id": "m", "effort": "extreme"}})),
@@ -46,7 +46,7 @@ fn faults_of_agents_are_told_with_their_place() {
     );
     check(
         agent(json!({"mcp_servers": [{"type": "url", "name": "a", "url": "https://a.b"}]})),
-        "mcp_servers: this server does not support MCP servers (`mcp_servers`); leave it out",
+        "mcp_servers.0: no `mcp_toolset` in `tools` is of the server `a`; add one, or remove the server",
     );
     check(agent(json!({"metadata": {"a": 1}})), "metadata.a: expected a string, found a number");
     let pairs: serde_json::Map<_, _> = (0..17).map(|n| (n.to_string(), json!(""))).collect();
@@ -85,7 +85,7 @@ fn faults_of_tools_are_told_with_their_place() {
     );
     check(
         json!([{"type": "mcp_toolset", "mcp_server_name": "a"}]),
-        "tools.0: this server does not support tools of MCP servers (`mcp_toolset`); leave it out",
+        "tools.0.mcp_server_name: `mcp_servers` has no server `a`; add it there, or correct the name",
     );
     check(
         json!([{"type": "custom", "name": "a b", "description": "d", "input_schema": {"type": "object"}}]),
@@ -121,7 +121,7 @@ fn faults_of_updates_are_told() {
     check(
         "/v1/sessions/s",
         json!({"vault_ids": ["vlt_1"]}),
-        "vault_ids: this server does not support vaults (`vault_ids`); leave it out",
+        "vault_ids: this server does not support a change of a session's vaults (`vault_ids`); leave it out",
     );
     check(
         "/v1/environments/e",
@@ -274,4 +274,76 @@ fn faults_of_queries_are_told() {
     );
     check("/v1/models", "after_id=%FF", "the query string is not UTF-8; encode its values as UTF-8");
     read("GET", "/v1/agents", "beta=true", b"").expect("older clients send it");
+}
+
+#[test]
+fn faults_of_mcp_servers_are_told() {
+    let server = |name: &str, url: &str| json!({"type": "url", "name": name, "url": url});
+    let agent = |servers: Value, tools: Value| json!({"name": "n", "model": "m", "mcp_servers": servers, "tools": tools});
+    let toolset = |name: &str| json!({"type": "mcp_toolset", "mcp_server_name": name});
+    let check = |servers: Value, tools: Value, expected: &str| {
+        check("POST", "/v1/agents", &agent(servers, tools), expected);
+    };
+    let a = || server("a", "https://a.b/mcp");
+    check(
+        json!([server("a__b", "https://a.b")]),
+        json!([]),
+        "mcp_servers.0.name: `a__b` cannot be a server's name here; use letters, digits, `-` and single `_` between them",
+    );
+    for url in ["a.b", "ftp://a.b", "https://", "https:///x", "https://a b", "https://ä.b"] {
+        check(
+            json!([server("a", url)]),
+            json!([toolset("a")]),
+            "mcp_servers.0.url: the value is no address; give an absolute URL such as `https://mcp.example.com/mcp`",
+        );
+    }
+    check(
+        json!([a(), a()]),
+        json!([toolset("a")]),
+        "mcp_servers.1: another server has the name `a` already; each name may be there once",
+    );
+    check(
+        json!([a()]),
+        json!([toolset("a"), toolset("a")]),
+        "tools.1.mcp_server_name: another `mcp_toolset` is of the server `a` already; make one of both",
+    );
+    check(
+        json!([a()]),
+        json!([{"type": "mcp_toolset", "mcp_server_name": "a", "configs": [{"name": "t"}, {"name": "t"}]}]),
+        "tools.0.configs.1: `t` has an entry already; give one for each tool",
+    );
+    check(
+        json!([]),
+        json!([{"type": "custom", "name": "mcp__a__t", "description": "d", "input_schema": {"type": "object"}}]),
+        "tools.0.name: `mcp__a__t` begins with `mcp__`, as tools of MCP servers do; choose another name",
+    );
+}
+
+#[test]
+fn faults_of_credentials_are_told_without_their_secrets() {
+    let check = |auth: Value, expected: &str| {
+        check("POST", "/v1/vaults/v/credentials", &json!({"auth": auth}), expected);
+    };
+    let url = "https://mcp.example.com/mcp";
+    check(
+        json!({"type": "static_bearer", "mcp_server_url": url}),
+        "auth.token: the field is missing; it is required",
+    );
+    check(
+        json!({"type": "static_bearer", "token": "hunter\n2", "mcp_server_url": url}),
+        "auth.token: the secret has line breaks or other characters that no header can have; give it as it was issued",
+    );
+    check(
+        json!({"type": "environment_variable", "secret_name": "A", "secret_value": "hunter2"}),
+        "auth: this server does not support credentials of the type `environment_variable`; leave it out",
+    );
+    check(
+        json!({"type": "mcp_oauth", "access_token": "a", "mcp_server_url": url, "expires_at": "1970-01-01T00:00:00Z"}),
+        "auth.expires_at: the time has passed; give a token that is still valid, or leave the field out",
+    );
+    check(
+        json!({"type": "mcp_oauth", "access_token": "a", "mcp_server_url": url,
+            "refresh": {"client_id": "c", "refresh_token": "r", "token_endpoint": "here", "token_endpoint_auth": {"type": "none"}}}),
+        "auth.refresh.token_endpoint: the value is no address; give an absolute URL such as `https://mcp.example.com/mcp`",
+    );
 }

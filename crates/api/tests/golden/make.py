@@ -11,7 +11,9 @@ import anthropic
 import httpx2
 from anthropic.types.beta import BetaEnvironment, BetaFileMetadata, BetaManagedAgentsAgent, BetaManagedAgentsSession
 from anthropic.types.beta import BetaSkill
+from anthropic.types.beta import BetaManagedAgentsVault
 from anthropic.types.beta.skills import BetaSkillVersion
+from anthropic.types.beta.vaults import BetaManagedAgentsCredential
 
 HERE = pathlib.Path(__file__).parent
 sent = []
@@ -179,6 +181,56 @@ send(beta.files.list, ids=["file_1", "file_2"])
 send(beta.files.list, scope_id="sesn_1", limit=1000, page="page_1")
 send(beta.skills.list, source="custom", limit=1000, page=None)
 send(beta.skills.versions.list, "skill_1", limit=1000)
+servers = [{"type": "url", "name": "issues", "url": "https://mcp.example.com/mcp"}]
+server_tools = [
+    {
+        "type": "mcp_toolset",
+        "mcp_server_name": "issues",
+        "default_config": {"enabled": True, "permission_policy": {"type": "always_allow"}},
+        "configs": [{"name": "delete_issue", "enabled": False}, {"name": "close_issue", "permission_policy": {"type": "always_ask"}}],
+    }
+]
+send(beta.agents.create, name="Triage", model="m", mcp_servers=servers, tools=server_tools)
+send(beta.agents.update, "agent_1", version=1, mcp_servers=servers, tools=[{"type": "mcp_toolset", "mcp_server_name": "issues"}])
+send(beta.sessions.create, agent="agent_1", environment_id="env_1", vault_ids=["vlt_1", "vlt_2"])
+send(beta.vaults.create, display_name="Ada", metadata={"user": "7"})
+send(beta.vaults.update, "vlt_1", display_name="Grace", metadata={"user": None})
+send(beta.vaults.list, include_archived=True, limit=5, page="page_1")
+url = "https://mcp.example.com/mcp"
+send(beta.vaults.credentials.create, "vlt_1", auth={"type": "static_bearer", "token": "t", "mcp_server_url": url}, display_name="Issues")
+send(
+    beta.vaults.credentials.create,
+    "vlt_1",
+    auth={
+        "type": "mcp_oauth",
+        "access_token": "a",
+        "mcp_server_url": url,
+        "expires_at": "2099-01-01T00:00:00Z",
+        "refresh": {
+            "client_id": "c",
+            "refresh_token": "r",
+            "token_endpoint": "https://auth.example.com/token",
+            "token_endpoint_auth": {"type": "client_secret_post", "client_secret": "s"},
+            "resource": url,
+            "scope": "read",
+        },
+    },
+    metadata={"a": "b"},
+)
+send(beta.vaults.credentials.update, "vcrd_1", vault_id="vlt_1", auth={"type": "static_bearer", "token": "u"}, metadata={"a": None})
+send(
+    beta.vaults.credentials.update,
+    "vcrd_1",
+    vault_id="vlt_1",
+    display_name=None,
+    auth={
+        "type": "mcp_oauth",
+        "access_token": "b",
+        "expires_at": "2099-01-01T00:00:00Z",
+        "refresh": {"refresh_token": "r", "scope": "", "token_endpoint_auth": {"type": "client_secret_basic", "client_secret": "x"}},
+    },
+)
+send(beta.vaults.credentials.list, "vlt_1", include_archived=False, limit=100)
 send(beta.models.list, after_id="a", limit=1000, lifecycle=["active", "deprecated"])
 
 with (HERE / "requests.jsonl").open("w") as file:
@@ -192,7 +244,7 @@ agent = {
     "id": f"agent_{HEX}",
     "description": "It writes code.",
     "execution_identity": {"type": "service_account"},
-    "mcp_servers": [],
+    "mcp_servers": [{"type": "url", "name": "issues", "url": "https://mcp.example.com/mcp"}],
     "model": {"id": "m", "effort": {"type": "high"}, "inference_geo": None, "speed": "standard"},
     "multiagent": None,
     "name": "Coder",
@@ -205,6 +257,12 @@ agent = {
             "configs": [{"name": "bash", "type": "bash", "enabled": False, "permission_policy": {"type": "always_ask"}}],
         },
         {"type": "custom", "name": "t", "description": "d", "input_schema": {"type": "object", "z": 1, "a": 2}},
+        {
+            "type": "mcp_toolset",
+            "mcp_server_name": "issues",
+            "default_config": {"enabled": False, "permission_policy": {"type": "always_ask"}},
+            "configs": [{"name": "list_issues", "enabled": True, "permission_policy": policy}],
+        },
     ],
     "type": "agent",
     "version": 3,
@@ -261,8 +319,46 @@ objects = [
                 "input_tokens": 4,
                 "output_tokens": 5,
             },
-            "vault_ids": [],
+            "vault_ids": [f"vlt_{HEX}"],
             "deployment_id": None,
+        },
+    ),
+    (BetaManagedAgentsVault, "vault", times | {"id": f"vlt_{HEX}", "display_name": "Ada", "metadata": {"a": "b"}, "type": "vault"}),
+    (
+        BetaManagedAgentsCredential,
+        "credential",
+        times
+        | {
+            "id": f"vcrd_{HEX}",
+            "auth": {"type": "static_bearer", "mcp_server_url": "https://mcp.example.com/mcp"},
+            "display_name": None,
+            "metadata": {},
+            "type": "vault_credential",
+            "vault_id": f"vlt_{HEX}",
+        },
+    ),
+    (
+        BetaManagedAgentsCredential,
+        "credential",
+        times
+        | {
+            "id": f"vcrd_{HEX}",
+            "auth": {
+                "type": "mcp_oauth",
+                "mcp_server_url": "https://mcp.example.com/mcp",
+                "expires_at": TIME,
+                "refresh": {
+                    "client_id": "c",
+                    "token_endpoint": "https://auth.example.com/token",
+                    "token_endpoint_auth": {"type": "client_secret_basic"},
+                    "resource": None,
+                    "scope": "read",
+                },
+            },
+            "display_name": "Issues",
+            "metadata": {"a": "b"},
+            "type": "vault_credential",
+            "vault_id": f"vlt_{HEX}",
         },
     ),
     (

@@ -21,6 +21,7 @@ use crate::message::{Message, Role};
 use crate::model::{ModelErrorKind, SideEffects};
 use crate::pairing;
 use crate::session_state::{CallStatus, LastMessage, RunningTurn, SessionState, TurnPhase};
+use crate::tool_server::tool_servers_note;
 
 /// The next step of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,6 +153,14 @@ pub fn decide(state: &SessionState, command: Command) -> Result<Vec<Event>, Reje
                 return Err(Rejection::EmptyInput);
             }
             vec![EventKind::Steered { input }]
+        }
+        CommandKind::ReportToolServers { failures } => {
+            running_turn(state)?;
+            if failures.is_empty() {
+                return Err(Rejection::EmptyInput);
+            }
+            let note = Block::text(tool_servers_note(&failures));
+            vec![EventKind::ToolServersFailed { failures, note }]
         }
         CommandKind::Queue { input, limits } => queue(state, input, limits)?,
         CommandKind::StartQueued { limits } => start_queued(state, limits)?,

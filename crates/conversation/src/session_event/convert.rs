@@ -11,6 +11,7 @@ use crate::message::{Message, Role};
 use crate::model::Usage;
 use crate::session_file::Completeness;
 use crate::tool::{ToolCall, ToolResult};
+use crate::tool_server::ToolServerFailure;
 
 /// The kinds of the session events of a recorded event that needs no other event.
 pub(super) fn stateless_event(session: SessionId, event: &EventKind) -> Vec<SessionEventKind> {
@@ -26,6 +27,10 @@ pub(super) fn stateless_event(session: SessionId, event: &EventKind) -> Vec<Sess
             vec![Kind::SessionForked { from_session_id: *from, events: *events }]
         }
         EventKind::Steered { input } => user_message(input).into_iter().collect(),
+        EventKind::ToolServersFailed { failures, .. } => {
+            let failed = |failure: &ToolServerFailure| Kind::ToolServerFailed { failure: failure.clone() };
+            failures.iter().map(failed).collect()
+        }
         EventKind::ModelCallFailed { turn, call, error } => vec![
             Kind::ModelRequestEnd {
                 model_request_start_id: EventId::model_call(session, *turn, *call),
@@ -153,6 +158,7 @@ fn imported_result(session: SessionId, block: &Block) -> Option<SessionEventKind
             Some(SessionEventKind::AgentToolResult {
                 tool_use_id: EventId::for_call(session, call_id.clone()),
                 call_id,
+                name: None,
                 result: block.clone(),
                 is_error: *is_error,
                 outcome: CallOutcome::Finished,
@@ -162,10 +168,16 @@ fn imported_result(session: SessionId, block: &Block) -> Option<SessionEventKind
     }
 }
 
-pub(super) fn tool_result(session: SessionId, result: &ToolResult, outcome: CallOutcome) -> SessionEventKind {
+pub(super) fn tool_result(
+    session: SessionId,
+    name: Option<String>,
+    result: &ToolResult,
+    outcome: CallOutcome,
+) -> SessionEventKind {
     SessionEventKind::AgentToolResult {
         tool_use_id: EventId::for_call(session, result.tool_use_id.clone()),
         call_id: result.tool_use_id.clone(),
+        name,
         result: Block::tool_result(result),
         is_error: result.is_error,
         outcome,

@@ -148,8 +148,8 @@ impl EventProjection {
             EventKind::ToolFinished { result, outcome } => {
                 let denied = (*outcome == CallOutcome::Denied).then_some(EvaluatedPermission::Deny);
                 self.tell_call(&result.tool_use_id, denied, output);
-                self.calls.retain(|open| open.call.id != result.tool_use_id);
-                self.project_result(result, *outcome, output);
+                let name = self.take_call(&result.tool_use_id);
+                self.project_result(name, result, *outcome, output);
             }
             EventKind::TurnFinished { stop, usage, .. } => {
                 self.calls.clear();
@@ -197,8 +197,8 @@ impl EventProjection {
         }
         for result in skipped_results(response) {
             self.tell_call(&result.tool_use_id, None, output);
-            self.calls.retain(|open| open.call.id != result.tool_use_id);
-            output.push(None, tool_result(self.session, &result, CallOutcome::Skipped));
+            let name = self.take_call(&result.tool_use_id);
+            output.push(None, tool_result(self.session, name, &result, CallOutcome::Skipped));
         }
     }
 
@@ -221,8 +221,20 @@ impl EventProjection {
         }
     }
 
-    fn project_result(&self, result: &ToolResult, outcome: CallOutcome, output: &mut Output) {
-        output.push(None, tool_result(self.session, result, outcome));
+    /// Forgets a call that has its result, and returns its tool's name.
+    fn take_call(&mut self, call: &CallId) -> Option<String> {
+        let place = self.calls.iter().position(|open| open.call.id == *call)?;
+        Some(self.calls.remove(place).call.name)
+    }
+
+    fn project_result(
+        &self,
+        name: Option<String>,
+        result: &ToolResult,
+        outcome: CallOutcome,
+        output: &mut Output,
+    ) {
+        output.push(None, tool_result(self.session, name, result, outcome));
         if let Some(active_skills) = result.active_skills.clone() {
             let changed = Kind::SessionSkillsChanged {
                 tool_use_id: EventId::for_call(self.session, result.tool_use_id.clone()),

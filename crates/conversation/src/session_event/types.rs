@@ -19,6 +19,7 @@ use crate::session_file::{Completeness, SessionFile};
 use crate::session_state::ActionNeed;
 use crate::session_view::Grant;
 use crate::stop_reason::StopReason;
+use crate::tool_server::ToolServerFailure;
 
 /// The version of the schema of [`SessionEvent`].
 pub const SESSION_EVENT_SCHEMA: u32 = 2;
@@ -155,6 +156,9 @@ pub enum SessionEventKind {
         tool_use_id: EventId,
         /// The model's id of the call.
         call_id: CallId,
+        /// The tool's name, where the call is known. It is not written: the call's event has it.
+        #[serde(skip)]
+        name: Option<String>,
         /// The result, as a `tool_result` block.
         result: Block,
         /// Whether it is an error.
@@ -261,6 +265,13 @@ pub enum SessionEventKind {
     SessionError {
         /// What.
         error: ModelError,
+    },
+    /// A server of tools could not be asked, so the model does not have its tools. The turn goes on without them.
+    #[serde(rename = "session.tool_server_failed")]
+    ToolServerFailed {
+        /// Which, and why.
+        #[serde(flatten)]
+        failure: ToolServerFailure,
     },
     /// A summary replaced the first messages of the history. Earlier events stay recorded.
     #[serde(rename = "session.compacted")]

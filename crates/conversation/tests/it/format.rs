@@ -5,8 +5,9 @@ use conjure_conversation::{
     ApiErrorKind, Block, BlockKind, CallOutcome, Command, CommandKind, CompactionError, Decision, Event,
     EventKind, Grant, GrantScope, Limit, Limits, Message, ModelError, ModelErrorKind, PinnedSkill,
     ProfileChange, ResultContent, ResultFrom, SecretNames, SessionProfile, SessionState, SideEffects,
-    SkillActivation, StopReason, ToolDefinition, ToolResult, TurnStop, Usage, apply, conversation_complete,
-    decide, extract_tool_uses, format_tool_results_message, parse_response,
+    SkillActivation, StopReason, ToolDefinition, ToolResult, ToolServerFailure, TurnStop, Usage, apply,
+    conversation_complete, decide, extract_tool_uses, format_tool_results_message, parse_response,
+    tool_servers_note,
 };
 
 use crate::support::{FakeModel, World, answer, id, outline, start, text, tool_use};
@@ -325,6 +326,20 @@ fn forks_load_and_are_still_written_so() {
     ];
     let expected: Vec<Event> = kinds.into_iter().map(|kind| Event { at: state_time(), kind }).collect();
     check_golden(include_str!("../golden/events-v1-forks.jsonl"), &expected);
+}
+
+/// What format 1 says of servers of tools that failed. The same holds for this file.
+#[test]
+fn failed_servers_of_tools_load_and_are_still_written_so() {
+    let failure = |server: &str, needs_authorization| ToolServerFailure {
+        server: server.to_owned(),
+        reason: format!("the MCP server `{server}` could not be started"),
+        needs_authorization,
+    };
+    let failures = vec![failure("git", false), failure("issues", true)];
+    let note = Block::text(tool_servers_note(&failures));
+    let expected = [Event { at: state_time(), kind: EventKind::ToolServersFailed { failures, note } }];
+    check_golden(include_str!("../golden/events-v1-tool-servers.jsonl"), &expected);
 }
 
 /// What format 1 says of results from outside, of turns that wait for an action, and of changed settings. The same holds for this file.

@@ -11,6 +11,7 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RunningService};
 use rmcp::transport::IntoTransport;
 use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, RoleClient, ServiceError};
+use secrecy::SecretString;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +28,8 @@ pub(super) struct Connection {
     process: Option<Arc<dyn Process>>,
     /// What a program left as its reason when it ended.
     diagnosis: Option<Diagnosis>,
+    /// The token that the service was sent.
+    token: Option<SecretString>,
 }
 
 /// What the client does by itself: it notes that the server's tools have changed, and declines everything else.
@@ -56,7 +59,8 @@ fn lifecycle() -> ClientLifecycleMode {
 }
 
 /// What to do where a service wants to know who asks.
-const NEEDS_AUTHORIZATION: &str = "it asks for authorization: give its token as a header, such as `headers = { Authorization = \"Bearer ${TOKEN}\" }`";
+pub(super) const TOKEN_ADVICE: &str =
+    "give its token as a header, such as `headers = { Authorization = \"Bearer ${TOKEN}\" }`";
 
 /// Why a connection did not come about.
 enum StartError {
@@ -85,8 +89,12 @@ where
     }
 }
 
+fn needs_authorization(server: &str) -> McpError {
+    McpError::NeedsAuthorization { server: server.to_owned(), advice: TOKEN_ADVICE.to_owned() }
+}
+
 /// The innermost cause of an error says the most.
-fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+pub(super) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
         last = source;
@@ -125,26 +133,37 @@ impl Connection {
             }
         };
         drop(call);
-        Ok(Self { server: server.to_owned(), service, process: Some(process), diagnosis: Some(diagnosis) })
+        Ok(Self {
+            server: server.to_owned(),
+            service,
+            process: Some(process),
+            diagnosis: Some(diagnosis),
+            token: None,
+        })
     }
 
     /// Connects to a service by HTTP.
     pub(super) async fn http(
         server: &str,
         http: &HttpServer,
+        token: Option<SecretString>,
         deadline: Deadline,
         changed: Arc<Notify>,
     ) -> Result<Self, McpError> {
         let not_started = |reason: String| McpError::NotStarted { server: server.to_owned(), reason };
-        let transport = http_transport::transport(http).await.map_err(not_started)?;
+        let transport = http_transport::transport(http, token.as_ref()).await.map_err(not_started)?;
         match connect(transport, deadline, changed).await {
-            Ok(service) => Ok(Self { server: server.to_owned(), service, process: None, diagnosis: None }),
-            Err(StartError::Protocol { needs_authorization: true, .. }) => {
-                Err(not_started(NEEDS_AUTHORIZATION.to_owned()))
+            Ok(service) => {
+                Ok(Self { server: server.to_owned(), service, process: None, diagnosis: None, token })
             }
+            Err(StartError::Protocol { needs_authorization: true, .. }) => Err(needs_authorization(server)),
             Err(StartError::Protocol { reason, .. }) => Err(not_started(reason)),
             Err(StartError::Late) => Err(not_started("it did not answer in time".to_owned())),
         }
+    }
+
+    pub(super) const fn token(&self) -> Option<&SecretString> {
+        self.token.as_ref()
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -192,9 +211,7 @@ impl Connection {
     fn error(&self, error: ServiceError) -> McpError {
         let server = self.server.clone();
         match error {
-            _ if error.is_authorization_required() => {
-                McpError::Refused { server, reason: NEEDS_AUTHORIZATION.to_owned() }
-            }
+            _ if error.is_authorization_required() => needs_authorization(&server),
             ServiceError::TransportSend(_) | ServiceError::TransportClosed => {
                 let reason = match &self.diagnosis {
                     Some(diagnosis) => diagnosis.reason(),

@@ -16,6 +16,9 @@ pub(crate) enum McpError {
         "the MCP server `{server}` ended while the call ran, so what the call did is not known: {reason}"
     )]
     Lost { server: String, reason: String },
+    /// It wants to know who asks, and did not accept what it was sent.
+    #[error("the MCP server `{server}` asks for authorization: {advice}")]
+    NeedsAuthorization { server: String, advice: String },
     /// It answered with an error.
     #[error("the MCP server `{server}` answered: {reason}")]
     Refused { server: String, reason: String },

@@ -12,10 +12,11 @@ use std::time::Duration;
 use conjure_egress::{AddressPolicy, AddressRange, Egress, EgressPolicy, Host, Target};
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::header::{HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rustls_platform_verifier::Verifier;
+use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::OnceCell;
 
 use crate::config::{AddressScope, HttpServer};
@@ -29,26 +30,16 @@ const MAX_MESSAGE_BYTES: usize = 32 << 20;
 /// The settings of TLS, which are read from the machine at the first connection.
 static TLS: OnceCell<rustls::ClientConfig> = OnceCell::const_new();
 
-/// The transport to a server. Nothing was sent yet.
+/// A client that reaches the host of `url` and no other: every address is checked before it is dialled, redirects are not followed.
 ///
 /// # Errors
-/// Why it cannot be asked, as text: its address or a header is wrong, or the address may not be dialled.
-pub(super) async fn transport(
-    server: &HttpServer,
-) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
-    let url = Url::parse(&server.url).map_err(|error| format!("its address is no URL: {error}"))?;
-    let target = target(&url)?;
-    let egress = egress(&target, server.addresses)?;
+/// Why the address may not be dialled, as text.
+pub(super) async fn checked_client(url: &Url, scope: AddressScope) -> Result<reqwest::Client, String> {
+    let target = target(url)?;
+    let egress = egress(&target, scope)?;
     // An address in the URL passes no resolver.
     egress.resolve(&target).await.map_err(|refusal| refusal.to_string())?;
-    let mut headers = HashMap::new();
-    for (name, value) in &server.headers {
-        let wrong = |what: &str| format!("the {what} of its header `{}` cannot be sent", name.escape_debug());
-        let mut value = HeaderValue::from_str(value).map_err(|_| wrong("value"))?;
-        value.set_sensitive(true);
-        headers.insert(HeaderName::from_str(name).map_err(|_| wrong("name"))?, value);
-    }
-    let client = reqwest::Client::builder()
+    reqwest::Client::builder()
         .tls_backend_preconfigured(TLS.get_or_try_init(tls).await?.clone())
         .dns_resolver(Arc::new(CheckedDns { egress, port: target.port() }))
         .user_agent(concat!("conjure/", env!("CARGO_PKG_VERSION")))
@@ -58,7 +49,32 @@ pub(super) async fn transport(
         .referer(false)
         .no_proxy()
         .build()
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| error.to_string())
+}
+
+/// The transport to a server, which is sent this bearer token. Nothing was sent yet.
+///
+/// # Errors
+/// Why it cannot be asked, as text: its address or a header is wrong, or the address may not be dialled.
+pub(super) async fn transport(
+    server: &HttpServer,
+    token: Option<&SecretString>,
+) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
+    let url = Url::parse(&server.url).map_err(|error| format!("its address is no URL: {error}"))?;
+    let client = checked_client(&url, server.addresses).await?;
+    let mut headers = HashMap::new();
+    if let Some(token) = token {
+        let value = HeaderValue::from_str(&format!("Bearer {}", token.expose_secret()));
+        let mut value = value.map_err(|_| "its token cannot be sent as a header".to_owned())?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    for (name, value) in &server.headers {
+        let wrong = |what: &str| format!("the {what} of its header `{}` cannot be sent", name.escape_debug());
+        let mut value = HeaderValue::from_str(value).map_err(|_| wrong("value"))?;
+        value.set_sensitive(true);
+        headers.insert(HeaderName::from_str(name).map_err(|_| wrong("name"))?, value);
+    }
     let mut config = StreamableHttpClientTransportConfig::with_uri(server.url.as_str());
     config.custom_headers = headers;
     config.max_sse_event_size = MAX_MESSAGE_BYTES;
@@ -141,7 +157,7 @@ mod tests {
 
     async fn refused(url: &str, scope: AddressScope) -> Option<String> {
         let server = HttpServer { url: url.to_owned(), headers: [].into(), addresses: scope };
-        transport(&server).await.err()
+        transport(&server, None).await.err()
     }
 
     #[tokio::test]

@@ -1,10 +1,12 @@
 //! The client: connections to servers, their tools, and the results of calls.
 
+mod authorization;
 mod connection;
 mod error;
 mod http_transport;
 mod listing;
 mod manifest;
+mod oauth;
 mod process_transport;
 mod result;
 mod search;
@@ -13,5 +15,7 @@ mod server_tool;
 mod servers;
 mod tool_names;
 
+pub use authorization::Authorize;
+pub use oauth::{RefreshError, refresh_tokens};
 pub use server::{McpServer, ServerState};
 pub use servers::{McpServers, ServerReport};

@@ -11,15 +11,17 @@ use std::time::Duration;
 use conjure_base::{Backoff, Clock as _, Deadline, SystemClock};
 use conjure_sandbox::{CallOptions, Executor};
 use rmcp::model::{CallToolResult, JsonObject};
+use secrecy::SecretString;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::authorization::Authorize;
 use super::connection::Connection;
 use super::error::McpError;
 use super::listing::Listing;
 use super::manifest;
-use crate::config::{McpServerSpec, McpTransport};
+use crate::config::{HttpServer, McpServerSpec, McpTransport};
 
 /// The waits between starts that fail.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(60));
@@ -46,6 +48,8 @@ pub(super) struct Inner {
     /// The sandbox of its program.
     executor: Option<Arc<dyn Executor>>,
     manifest: Option<PathBuf>,
+    /// Who knows its token.
+    authorization: Option<Arc<dyn Authorize>>,
     state: watch::Sender<State>,
     wanted: Notify,
     /// The server says that its tools have changed.
@@ -61,6 +65,8 @@ struct State {
     starts: u64,
     is_starting: bool,
     failure: Option<StartFailure>,
+    /// A token that the service did not accept.
+    refused: Option<SecretString>,
 }
 
 /// Why it does not run.
@@ -102,11 +108,31 @@ impl McpServer {
     /// a Tokio runtime.
     #[must_use]
     pub fn new(spec: McpServerSpec, executor: Option<Arc<dyn Executor>>, manifest: Option<PathBuf>) -> Self {
+        Self::build(spec, executor, manifest, None)
+    }
+
+    /// The same for a service whose bearer token is asked for at each connection. One that it does not accept is renewed once.
+    #[must_use]
+    pub fn authorized(
+        spec: McpServerSpec,
+        manifest: Option<PathBuf>,
+        authorization: Arc<dyn Authorize>,
+    ) -> Self {
+        Self::build(spec, None, manifest, Some(authorization))
+    }
+
+    fn build(
+        spec: McpServerSpec,
+        executor: Option<Arc<dyn Executor>>,
+        manifest: Option<PathBuf>,
+        authorization: Option<Arc<dyn Authorize>>,
+    ) -> Self {
         let listing = manifest.as_deref().and_then(|path| manifest::read(path, &spec)).map(Arc::new);
         let inner = Arc::new(Inner {
             spec,
             executor,
             manifest,
+            authorization,
             state: watch::Sender::new(State { listing, ..State::default() }),
             wanted: Notify::new(),
             changed: Arc::default(),
@@ -177,7 +203,40 @@ impl Inner {
         options: CallOptions,
     ) -> Result<CallToolResult, McpError> {
         let connection = self.connection().await?;
-        connection.call_tool(tool, arguments, options).await
+        if self.authorization.is_none() {
+            return connection.call_tool(tool, arguments, options).await;
+        }
+        match connection.call_tool(tool, arguments.clone(), options.clone()).await {
+            // Nothing was done. The token may have ended meanwhile.
+            Err(McpError::NeedsAuthorization { .. }) => {
+                self.drop_refused(&connection);
+                self.connection().await?.call_tool(tool, arguments, options).await
+            }
+            result => result,
+        }
+        .map_err(|error| self.advised(error))
+    }
+
+    /// Forgets a connection whose token is not accepted any more, so that the next one asks for another.
+    fn drop_refused(&self, refused: &Arc<Connection>) {
+        self.state.send_if_modified(|state| {
+            let is_current = state.connection.as_ref().is_some_and(|current| Arc::ptr_eq(current, refused));
+            if is_current {
+                state.connection = None;
+                state.refused = refused.token().cloned();
+            }
+            is_current
+        });
+    }
+
+    /// What to do is known best by whoever knows the token.
+    fn advised(&self, error: McpError) -> McpError {
+        match (&self.authorization, error) {
+            (Some(authorization), McpError::NeedsAuthorization { server, .. }) => {
+                McpError::NeedsAuthorization { server, advice: authorization.advice() }
+            }
+            (_, error) => error,
+        }
     }
 
     /// The connection. Has it started if there is none, and waits for that.
@@ -211,6 +270,13 @@ impl Inner {
         }
     }
 
+    /// Why its tools are not known, if a start has failed.
+    pub(super) fn failure(&self) -> Option<McpError> {
+        let state = self.state.borrow();
+        let failure = state.failure.as_ref().filter(|_| state.listing.is_none());
+        failure.map(|failure| failure.error.clone())
+    }
+
     fn not_started(&self, reason: &str) -> McpError {
         McpError::NotStarted { server: self.spec.name.to_string(), reason: reason.to_owned() }
     }
@@ -222,10 +288,30 @@ impl Inner {
                 Connection::stdio(name, program, &**executor, deadline, Arc::clone(&self.changed)).await
             }
             (McpTransport::Stdio(_), None) => Err(self.not_started("there is no sandbox for its program")),
-            (McpTransport::Http(http), _) => {
-                Connection::http(name, http, deadline, Arc::clone(&self.changed)).await
-            }
+            (McpTransport::Http(http), _) => self.connect_http(http, deadline).await,
         }
+    }
+
+    /// Connects to a service. A token that it does not accept is renewed once.
+    async fn connect_http(&self, http: &HttpServer, deadline: Deadline) -> Result<Connection, McpError> {
+        let name = self.spec.name.as_str();
+        let connect = |token: Option<SecretString>| {
+            Connection::http(name, http, token, deadline, Arc::clone(&self.changed))
+        };
+        let Some(authorization) = &self.authorization else { return connect(None).await };
+        let no_token = |advice: String| McpError::NeedsAuthorization { server: name.to_owned(), advice };
+        let refused = self.state.borrow().refused.clone();
+        let token = authorization.token(refused.as_ref()).await.map_err(no_token)?;
+        let connected = match connect(token.clone()).await {
+            Err(McpError::NeedsAuthorization { .. }) if token.is_some() => {
+                match authorization.token(token.as_ref()).await.map_err(no_token)? {
+                    Some(token) => connect(Some(token)).await,
+                    None => Err(no_token(String::new())),
+                }
+            }
+            connected => connected,
+        };
+        connected.map_err(|error| self.advised(error))
     }
 
     /// Starts it and lists its tools. Returns the wait before the next start, if that should not wait for a call.
@@ -243,6 +329,7 @@ impl Inner {
                     state.is_starting = false;
                     state.starts += 1;
                     state.failure = None;
+                    state.refused = None;
                     state.connection = Some(Arc::new(connection));
                     set_listing(state, listing);
                 });

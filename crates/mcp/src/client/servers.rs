@@ -5,11 +5,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 
 use conjure_base::lock;
-use conjure_conversation::ToolDefinition;
+use conjure_conversation::{ToolDefinition, ToolServerFailure};
 use conjure_sandbox::Executor;
 use conjure_toolbox::{SourcedTools, Tool, ToolSource};
 use futures_util::future::join_all;
 
+use super::error::McpError;
 use super::listing::Listing;
 use super::search::{HiddenTools, SearchTool};
 use super::server::{McpServer, ServerState};
@@ -67,25 +68,25 @@ impl McpServers {
         Self { shared: Arc::new_cyclic(shared) }
     }
 
-    /// Waits until the tools of all required servers are known, each at most for its start-up timeout.
-    ///
-    /// # Errors
-    /// Which of them could not be started, and why. A reason that several share is told once.
-    pub async fn wait_required(&self) -> Result<(), String> {
+    /// Waits until the tools of all required servers are known or cannot be, each at most for its start-up timeout.
+    pub async fn wait_required(&self) {
         let required = self.shared.servers.iter().filter(|server| server.spec().required);
-        let results = join_all(required.map(|server| async {
-            let listed = server.inner.wait_listed().await;
-            listed.map(drop).map_err(|error| (server.spec().name.to_string(), error.to_string()))
-        }));
-        let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (name, error) in results.await.into_iter().filter_map(Result::err) {
-            // The same cause has the same text but for the name.
-            let cause = error.replace(&format!("`{name}`"), "…");
-            reasons.entry(cause).or_default().push(format!("`{name}`"));
-        }
-        let texts: Vec<String> =
-            reasons.iter().map(|(cause, names)| cause.replacen('…', &names.join(", "), 1)).collect();
-        if texts.is_empty() { Ok(()) } else { Err(texts.join("; ")) }
+        join_all(required.map(|server| server.inner.wait_listed())).await;
+    }
+
+    /// The servers whose tools are missing because a start has failed.
+    #[must_use]
+    pub fn failures(&self) -> Vec<ToolServerFailure> {
+        let servers = self.shared.servers.iter();
+        let failures = servers.filter_map(|server| {
+            let error = server.inner.failure()?;
+            Some(ToolServerFailure {
+                server: server.spec().name.to_string(),
+                reason: error.to_string(),
+                needs_authorization: matches!(error, McpError::NeedsAuthorization { .. }),
+            })
+        });
+        failures.collect()
     }
 
     /// Every server, and what it does now.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use conjure_base::{Clock as _, SystemClock};
 use conjure_conversation::{
     Authorization, CallContext, SessionView, ToolCall, ToolDefinition, ToolRunner as _, execute_tool_calls,
+    tool_servers_note,
 };
 use conjure_mcp::{
     McpServer, McpServerName, McpServerSpec, McpServers, McpTransport, ServerPlace, ServerState, StdioServer,
@@ -76,12 +77,20 @@ impl Session {
         let clock = Arc::new(SystemClock);
         let sandbox = Sandbox::open(&local, &context, clock, SystemClock.deadline(PATIENCE)).await.unwrap();
         let executor: Arc<dyn Executor> = Arc::new(sandbox);
+        let specs: Vec<McpServerSpec> = specs.into_iter().collect();
+        let waited_for: Vec<String> =
+            specs.iter().filter(|spec| spec.required).map(|spec| spec.name.to_string()).collect();
         let servers = specs.into_iter().map(|spec| {
             let manifest = manifests.map(|folder| folder.join(format!("{}.json", spec.name)));
             McpServer::new(spec, Some(Arc::clone(&executor)), manifest)
         });
         let servers = Arc::new(McpServers::new(servers.collect(), Some(Arc::clone(&executor))));
-        servers.wait_required().await?;
+        servers.wait_required().await;
+        let mut required = servers.failures();
+        required.retain(|failure| waited_for.contains(&failure.server));
+        if !required.is_empty() {
+            return Err(tool_servers_note(&required));
+        }
         let toolbox = Toolbox::builder().with_tool_source(Arc::clone(&servers) as _).build().unwrap();
         Ok(Self { toolbox, servers, executor, workspace })
     }

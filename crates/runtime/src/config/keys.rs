@@ -275,6 +275,12 @@ pub const CONFIG_KEYS: &[ConfigKey] = &[
         "600",
         "How many requests each key may make in a minute; any number by default.",
     ),
+    key(
+        "serve",
+        "private_mcp_servers",
+        "true",
+        "Whether agents may name MCP servers with private addresses, such as `localhost`; not by default.",
+    ),
 ];
 
 /// The names of the keys in a table, or of the keys and tables outside of all.

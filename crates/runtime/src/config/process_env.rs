@@ -116,6 +116,10 @@ const GEMINI_KEY: Variable =
     variable("GEMINI_API_KEY", "The key for models `gemini:NAME`. It is never printed.");
 const OLLAMA_HOST: Variable =
     variable("OLLAMA_HOST", "Where models `ollama:NAME` are, instead of `127.0.0.1:11434`.");
+const VAULT_KEY: Variable = variable(
+    "CONJURE_VAULT_KEY",
+    "The key that seals the credentials in vaults, 64 hex digits, instead of the one in `vault.key` in the data folder. It is never printed.",
+);
 const DOCKER_HOST: Variable = variable(
     "DOCKER_HOST",
     "Where the container engine listens: `unix:///run/docker.sock`, `tcp://host:2375`.",
@@ -159,6 +163,7 @@ pub const VARIABLES: &[Variable] = &[
     OPENAI_URL,
     GEMINI_KEY,
     OLLAMA_HOST,
+    VAULT_KEY,
     DOCKER_HOST,
     DATA_HOME,
     RUNTIME_DIR,
@@ -316,6 +321,14 @@ impl ProcessEnv {
     /// The names of those of [`MODEL_KEYS`] that are set. Their values stay in the environment.
     pub fn model_keys(&self) -> impl Iterator<Item = &'static str> {
         MODEL_KEYS.into_iter().filter(|name| self.values.get(name).is_some_and(|key| !key.is_empty()))
+    }
+
+    /// The key of vaults, if it is set.
+    #[cfg(feature = "vaults")]
+    #[must_use]
+    pub fn vault_key(&self) -> Option<secrecy::SecretString> {
+        let key = self.values.get(VAULT_KEY.name)?.to_str()?.trim();
+        (!key.is_empty()).then(|| key.into())
     }
 
     /// Whether a key for the Messages API is set. Its value stays in the environment.

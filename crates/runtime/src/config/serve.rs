@@ -17,17 +17,20 @@ pub struct ServeSettings {
     pub skills: BTreeMap<String, PathBuf>,
     /// How many requests each key may make in a minute; `None`: any number.
     pub requests_per_minute: Option<NonZeroU32>,
+    /// Whether agents may name MCP servers with private addresses, such as `localhost`; `None`: they may not.
+    pub private_mcp_servers: Option<bool>,
 }
 
 impl ServeSettings {
     /// Merges these settings over `lower`.
     #[must_use]
     pub fn merged_over(self, lower: Self) -> Self {
-        let Self { mut models, mut skills, requests_per_minute } = lower;
+        let Self { mut models, mut skills, requests_per_minute, private_mcp_servers } = lower;
         models.extend(self.models);
         skills.extend(self.skills);
         let requests_per_minute = self.requests_per_minute.or(requests_per_minute);
-        Self { models, skills, requests_per_minute }
+        let private_mcp_servers = self.private_mcp_servers.or(private_mcp_servers);
+        Self { models, skills, requests_per_minute, private_mcp_servers }
     }
 
     /// The model that answers for `name`; `None` when no pattern fits.
@@ -67,6 +70,7 @@ pub(super) fn parse(table: &Table, folder: &Path) -> Result<ServeSettings, Strin
         models: texts(table, "models")?.map(|(name, model)| (name.clone(), model.clone())).collect(),
         skills: texts(table, "skills")?.map(|(name, path)| (name.clone(), place(path))).collect(),
         requests_per_minute: table.get("requests_per_minute").map(requests).transpose()?,
+        private_mcp_servers: table.get("private_mcp_servers").map(flag).transpose()?,
     })
 }
 
@@ -74,6 +78,11 @@ pub(super) fn parse(table: &Table, folder: &Path) -> Result<ServeSettings, Strin
 fn requests(value: &Value) -> Result<NonZeroU32, String> {
     let number = value.as_integer().and_then(|number| u32::try_from(number).ok()).and_then(NonZeroU32::new);
     number.ok_or_else(|| "`requests_per_minute` must be a whole number of at least 1".to_owned())
+}
+
+/// Whether something is permitted.
+fn flag(value: &Value) -> Result<bool, String> {
+    value.as_bool().ok_or_else(|| "`private_mcp_servers` must be `true` or `false`".to_owned())
 }
 
 /// The texts of a table by name.

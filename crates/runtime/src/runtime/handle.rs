@@ -12,6 +12,8 @@ use conjure_base::{Clock as _, Deadline, SystemClock};
 
 use crate::runtime::data::journal_storage::JournalStorage;
 use crate::runtime::data::process_lock::ProcessLock;
+#[cfg(feature = "vaults")]
+use crate::runtime::data::vaults::Vaults;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::remote_cleanup::NoteStore;
 use crate::runtime::session::session_factory::RuntimeSessionFactory;
@@ -76,6 +78,8 @@ pub(super) struct RuntimeInner {
     pub(super) notes: NoteStore,
     /// Closed after the actors.
     pub(super) storage: JournalStorage,
+    #[cfg(feature = "vaults")]
+    pub(super) vaults: Vaults,
     /// Released last; `None`: no other process has the data.
     pub(super) process_lock: Option<Arc<ProcessLock>>,
 }

@@ -31,10 +31,14 @@ mod sweep;
 mod maintenance;
 mod remote_cleanup;
 
+#[cfg(feature = "vaults")]
+pub use data::vaults::Vaults;
 pub use error::{RuntimeError, UnknownSkill};
 pub use handle::Runtime;
 #[cfg(feature = "anthropic")]
 pub use operations::MessagesService;
+#[cfg(feature = "vaults")]
+pub use operations::{CredentialCheck, RenewalOutcome};
 pub use operations::{FileUpload, StoredFile, WorkspaceFile};
 pub use options::RuntimeOptions;
 pub use remote_cleanup::{DeletionReport, RemainingFiles, RemainingSkills, RemoteSkillOutcome};

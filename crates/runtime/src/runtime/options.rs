@@ -68,6 +68,9 @@ pub struct RuntimeOptions {
     pub(crate) metrics: MetricsOptions,
     pub(crate) retention: Option<Duration>,
     pub(crate) at_start: AtStart,
+    /// The key of vaults as text, instead of the one in the data folder.
+    #[cfg(feature = "vaults")]
+    pub(crate) vault_key: Option<secrecy::SecretString>,
     #[cfg(feature = "sqlite")]
     pub(crate) journal: SqliteOptions,
 }
@@ -116,6 +119,8 @@ impl From<Config> for RuntimeOptions {
             metrics: MetricsOptions::default(),
             retention: None,
             at_start: AtStart::Nothing,
+            #[cfg(feature = "vaults")]
+            vault_key: None,
             #[cfg(feature = "sqlite")]
             journal: SqliteOptions::default(),
         }
@@ -124,13 +129,17 @@ impl From<Config> for RuntimeOptions {
 
 impl RuntimeOptions {
     /// Uses the data folder of the user of this environment, unless the configuration names one, and the models of
-    /// the user's keys.
+    /// the user's keys; and the key of vaults, where there is one.
     #[must_use]
     pub fn for_user(mut self, environment: &ProcessEnv) -> Self {
         self.data = self.data.or_else(|| environment.data_folder());
         #[cfg(feature = "anthropic")]
         if let Some(key) = environment.api_key() {
             self.models.set_key(key);
+        }
+        #[cfg(feature = "vaults")]
+        {
+            self.vault_key = environment.vault_key().or(self.vault_key);
         }
         self.model_keys(environment)
     }
@@ -376,6 +385,15 @@ impl RuntimeOptions {
     #[must_use]
     pub const fn resume_unfinished(mut self) -> Self {
         self.at_start = AtStart::Resume;
+        self
+    }
+
+    /// Seals the credentials in vaults with this key, 64 hex digits, instead of the one in the data folder's file `vault.key`. A key that is no
+    /// such text fails where it is first needed. Without the key that sealed them, credentials cannot be read any more.
+    #[cfg(feature = "vaults")]
+    #[must_use]
+    pub fn vault_key(mut self, key: secrecy::SecretString) -> Self {
+        self.vault_key = Some(key);
         self
     }
 

@@ -14,6 +14,8 @@ use crate::models::ModelClients;
 use crate::runtime::data::data_layout::RuntimeDir;
 use crate::runtime::data::journal_storage::JournalStorage;
 use crate::runtime::data::process_lock::ProcessLock;
+#[cfg(feature = "vaults")]
+use crate::runtime::data::vaults::Vaults;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::{Runtime, RuntimeInner};
 use crate::runtime::maintenance::{MaintenanceContext, SERVICE_FILES, maintenance_tasks};
@@ -117,6 +119,10 @@ impl Runtime {
         made.maintenance_tasks = maintenance_tasks(&context, options.retention, artifacts);
         made.clock = options.clock;
         let tree = tree::SessionRuntime::spawn_with_pools(made, actors).await?;
+        #[cfg(feature = "vaults")]
+        let vaults = Vaults::new(home.path(), options.vault_key.take(), tree.journal().records());
+        #[cfg(feature = "vaults")]
+        factory.set_vaults(vaults.clone());
         if let Some(bodies) = storage.blobs_dir() {
             factory.set_journal(tree.accounts().clone(), bodies);
         }
@@ -125,7 +131,16 @@ impl Runtime {
             tree.set_limits(&tenant, Some(policies.policy(&tenant).terms().clone()));
         }
         let notes = NoteStore::new(&home);
-        let inner = RuntimeInner { tasks: TaskSet::default(), tree, factory, notes, storage, process_lock };
+        let inner = RuntimeInner {
+            tasks: TaskSet::default(),
+            tree,
+            factory,
+            notes,
+            storage,
+            #[cfg(feature = "vaults")]
+            vaults,
+            process_lock,
+        };
         let runtime = Self { inner: Arc::new(inner) };
         context.set_runtime(&runtime);
         if record == JournalLocation::OnDisk {

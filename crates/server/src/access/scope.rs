@@ -14,7 +14,7 @@ pub enum Scope {
     Read,
     /// Run: sessions, their events and their files.
     Run,
-    /// Administer: agents, environments and skills.
+    /// Administer: agents, environments, skills and vaults.
     Admin,
 }
 

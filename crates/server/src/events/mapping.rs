@@ -9,7 +9,7 @@ use conjure_api::{
 };
 use conjure_conversation::{
     ApiErrorKind, EvaluatedPermission as Permission, Limit, ModelError, ModelErrorKind, SessionEvent,
-    SessionEventKind as Kind, SessionStopReason as Stop, Usage,
+    SessionEventKind as Kind, SessionStopReason as Stop, ToolServerFailure, Usage,
 };
 use serde_json::value::RawValue;
 
@@ -59,6 +59,17 @@ fn api_kind(kind: &Kind) -> (Option<SessionError>, Option<EventKind>) {
             EventKind::AgentMessage { content }
         }
         Kind::AgentThinking { .. } => EventKind::AgentThinking {},
+        Kind::AgentToolUse { name, input, evaluated_permission, .. }
+            if let Some((server, tool)) = of_server(name) =>
+        {
+            EventKind::AgentMcpToolUse {
+                name: tool.to_owned(),
+                mcp_server_name: server.to_owned(),
+                input: api_input(input),
+                evaluated_permission: evaluated_permission.map(api_permission),
+                evaluation: evaluated_permission.and_then(api_evaluation),
+            }
+        }
         Kind::AgentToolUse { name, input, evaluated_permission, .. } => EventKind::AgentToolUse {
             name: name.clone(),
             input: api_input(input),
@@ -67,6 +78,15 @@ fn api_kind(kind: &Kind) -> (Option<SessionError>, Option<EventKind>) {
         },
         Kind::AgentCustomToolUse { name, input, .. } => {
             EventKind::AgentCustomToolUse { name: name.clone(), input: api_input(input) }
+        }
+        Kind::AgentToolResult { tool_use_id, name: Some(name), result, is_error, .. }
+            if of_server(name).is_some() =>
+        {
+            EventKind::AgentMcpToolResult {
+                mcp_tool_use_id: tool_use_id.to_string(),
+                content: Some(api_result(result)),
+                is_error: Some(*is_error),
+            }
         }
         Kind::AgentToolResult { tool_use_id, result, is_error, .. } => EventKind::AgentToolResult {
             tool_use_id: tool_use_id.to_string(),
@@ -84,6 +104,7 @@ fn api_kind(kind: &Kind) -> (Option<SessionError>, Option<EventKind>) {
             let (error, stop_reason) = api_stop(stop_reason);
             return (error, Some(EventKind::SessionStatusIdle { stop_reason, stop_details: None }));
         }
+        Kind::ToolServerFailed { failure } => EventKind::SessionError { error: api_server_failure(failure) },
         Kind::SessionError { error } => EventKind::SessionError { error: api_model_error(error) },
         Kind::SessionCompacted { .. } => EventKind::AgentThreadContextCompacted {},
         Kind::ModelRequestStart { .. } => EventKind::SpanModelRequestStart {},
@@ -149,6 +170,22 @@ fn api_limit(limit: Limit) -> (Option<SessionError>, StopReason) {
     };
     let message = format!("{limit} of the turn was reached; send a message to go on");
     (Some(SessionError::new(kind, message, RetryStatus::Exhausted)), StopReason::EndTurn)
+}
+
+/// The server and the tool of a name such as `mcp__SERVER__TOOL`. Names of servers have no `__`.
+fn of_server(name: &str) -> Option<(&str, &str)> {
+    name.strip_prefix("mcp__")?.split_once("__")
+}
+
+fn api_server_failure(failure: &ToolServerFailure) -> SessionError {
+    let kind = match failure.needs_authorization {
+        true => SessionErrorKind::McpAuthenticationFailed,
+        false => SessionErrorKind::McpConnectionFailed,
+    };
+    SessionError {
+        mcp_server_name: Some(failure.server.clone()),
+        ..SessionError::new(kind, failure.reason.as_str(), RetryStatus::Exhausted)
+    }
 }
 
 fn api_model_error(error: &ModelError) -> SessionError {

@@ -6,6 +6,7 @@ use conjure_actors::session::SessionError;
 use conjure_api::{ApiIdError, RequestError};
 use conjure_journal::{JournalError, RecordError, RecordErrorKind, RecordNameError};
 use conjure_runtime::RuntimeError;
+use conjure_vault::VaultError;
 
 use crate::access::ApiKeysError;
 use crate::http::error::ApiError;
@@ -43,6 +44,20 @@ impl From<RecordError> for ApiError {
             RecordErrorKind::WrongCursor | RecordErrorKind::Invalid => Self::invalid(message),
             _ if error.is_retryable() => Self::overloaded(message, error.retry_after().unwrap_or(RETRY)),
             _ => internal(&message),
+        }
+    }
+}
+
+impl From<VaultError> for ApiError {
+    fn from(error: VaultError) -> Self {
+        match error {
+            VaultError::Records(error) => error.into(),
+            // The operator's log has the rest.
+            VaultError::Sealed { .. } => {
+                tracing::error!(%error, "a credential cannot be opened");
+                Self::conflict(format!("{error}; delete it, and make it anew"))
+            }
+            other => internal(&other),
         }
     }
 }
@@ -109,6 +124,7 @@ impl From<RuntimeError> for ApiError {
             | RuntimeError::NoModel
             | RuntimeError::Client { .. }
             | RuntimeError::NotHosting { .. }
+            | RuntimeError::McpServer { .. }
             | RuntimeError::Inputs { .. } => Self::invalid(message),
             _ if retryable => Self::overloaded(message, wait),
             _ => internal(&message),

@@ -4,18 +4,22 @@
 
 mod agent_parts;
 mod agents;
+mod credentials;
 mod environments;
 mod files;
 mod model_names;
 mod rows;
 mod skill_upload;
 mod skills;
+mod vaults;
 
 pub(crate) use agent_parts::AgentParts;
 pub(crate) use agents::Agents;
+pub(crate) use credentials::Credentials;
 pub(crate) use environments::Environments;
 pub(crate) use files::Files;
 pub(crate) use model_names::ModelNames;
 pub(crate) use rows::{ARCHIVED, Rows, archived, created_at, decode, encode, now};
 pub(crate) use skill_upload::{SkillPackage, UploadedFile, package as package_skill};
 pub(crate) use skills::Skills;
+pub(crate) use vaults::Vaults;

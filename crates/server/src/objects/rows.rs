@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use crate::http::ApiError;
 
 /// How often a change is tried again after another one came first.
-const MAX_ATTEMPTS: usize = 16;
+pub(crate) const MAX_ATTEMPTS: usize = 16;
 
 /// The index that tells archived objects from others.
 pub(crate) const ARCHIVED: IndexName = IndexName::from_static("archived");
@@ -48,7 +48,7 @@ pub(crate) fn decode<T: DeserializeOwned>(record: &Record) -> Result<T, ApiError
     serde_json::from_slice(&record.content.body).map_err(|error| damaged(&error))
 }
 
-fn damaged(error: &serde_json::Error) -> ApiError {
+pub(crate) fn damaged(error: &serde_json::Error) -> ApiError {
     tracing::error!(%error, "the row of an object cannot be read or written");
     ApiError::internal("the stored object is damaged; the server's log has the cause")
 }

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use conjure_api::{
     Agent, AgentCreate, AgentId, AgentListQuery, AgentSkill, AgentUpdate, ExecutionIdentity, ModelConfig,
-    Page, PageQuery, Patch, Tool, agent_version_query, no_query, patch_metadata,
+    Page, PageQuery, Patch, Tool, agent_version_query, check_mcp, no_query, patch_metadata,
 };
 
 use crate::access::{Caller, Scope};
@@ -44,7 +44,7 @@ async fn create(
         created_at: time,
         description: create.description,
         execution_identity: ExecutionIdentity::default(),
-        mcp_servers: Vec::new(),
+        mcp_servers: create.mcp_servers,
         metadata: create.metadata,
         model: parts.model(create.model)?,
         multiagent: None,
@@ -121,6 +121,8 @@ fn updated(mut agent: Agent, resolved: &ResolvedUpdate) -> Result<Agent, ApiErro
     agent.name = update.name.clone().unwrap_or(agent.name);
     agent.skills = skills.clone().apply_or_default(agent.skills);
     agent.tools = tools.clone().apply_or_default(agent.tools);
+    agent.mcp_servers = update.mcp_servers.clone().apply_or_default(agent.mcp_servers);
+    check_mcp(&agent.mcp_servers, &agent.tools)?;
     if let Some(model) = model {
         // An effort that is left out stays.
         let effort = model.effort.or(agent.model.effort);

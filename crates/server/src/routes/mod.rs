@@ -1,6 +1,7 @@
 //! The routes: one file for each kind of object. [`route_table`] lists them.
 
 mod agents;
+mod credentials;
 mod environments;
 mod event_stream;
 mod files;
@@ -14,6 +15,7 @@ mod session_events;
 mod sessions;
 mod skills;
 mod table;
+mod vaults;
 
 pub(crate) use table::all;
 pub use table::{RouteInfo, route_table};

@@ -128,7 +128,7 @@ async fn update(
 /// The tools of the sandbox are given to the model's first call, and stay.
 fn refuse_other_toolset(stored: &StoredSession, tools: Option<&[Tool]>) -> Result<(), ApiError> {
     let toolsets = |tools: &[Tool]| -> Vec<Tool> {
-        tools.iter().filter(|tool| matches!(tool, Tool::Toolset(_))).cloned().collect()
+        tools.iter().filter(|tool| matches!(tool, Tool::Toolset(_) | Tool::Mcp(_))).cloned().collect()
     };
     match tools {
         Some(tools) if toolsets(tools) != toolsets(&stored.row.agent.tools) => Err(ApiError::invalid(

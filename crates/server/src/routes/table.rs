@@ -5,8 +5,8 @@ use axum::http::Method;
 use crate::access::Scope;
 use crate::routes::route::Route;
 use crate::routes::{
-    agents, environments, event_stream, files, messages, models, openapi, probes, resources, session_events,
-    sessions, skills,
+    agents, credentials, environments, event_stream, files, messages, models, openapi, probes, resources,
+    session_events, sessions, skills, vaults,
 };
 
 /// What a test or a page reads of a route.
@@ -32,6 +32,8 @@ pub(crate) fn all() -> Vec<Route> {
         messages::routes(),
         files::routes(),
         skills::routes(),
+        vaults::routes(),
+        credentials::routes(),
         sessions::routes(),
         resources::routes(),
         session_events::routes(),

@@ -2,7 +2,8 @@
 //!
 //! A crash before the row leaves a session that no client knows of; the next start deletes it (`sweep`).
 
-use conjure_api::{AgentOverrides, Environment, Patch, SessionAgent, SessionCreate};
+use conjure_api::{AgentOverrides, Environment, Patch, SessionAgent, SessionCreate, VaultId, check_mcp};
+use conjure_base::TenantId;
 
 use super::interaction::send_message;
 use super::profile::{cost_micros, session_spec};
@@ -12,7 +13,7 @@ use super::skills::load_skills;
 use super::store::{SessionStore, StoredSession};
 use crate::access::Caller;
 use crate::http::ApiError;
-use crate::objects::{AgentParts, Agents, Environments};
+use crate::objects::{AgentParts, Agents, Environments, Vaults};
 use crate::state::ServerState;
 
 /// The metadata of the runtime's session that says that the server made it.
@@ -35,13 +36,16 @@ pub(crate) async fn create(
     }
     let resources = new_resources(state, tenant, &create.resources).await?;
     let agent = overridden(state, caller, agent.into(), create.agent.overrides).await?;
+    let vault_ids = vaults_in_use(state, tenant, &create.vault_ids).await?;
     let environments = Environments::new(&*state.records, tenant);
     let environment = environments.get(create.environment_id.parse()?).await?;
     check_environment(&environment)?;
     let spec = session_spec(tenant, &agent, &files_note(state, &resources))?;
     let (note, value) = SERVER_NOTE;
-    let mut spec =
-        with_directories(spec).metadata(note, value).loaded_skills(load_skills(state, tenant, &agent).await?);
+    let mut spec = with_directories(spec)
+        .metadata(note, value)
+        .vaults(vault_ids.iter().map(ToString::to_string))
+        .loaded_skills(load_skills(state, tenant, &agent).await?);
     if let Some(budget) = create.budget {
         spec = spec.max_cost_micros(cost_micros(budget));
     }
@@ -65,6 +69,7 @@ pub(crate) async fn create(
         resources,
         budget: create.budget,
         archived_at: None,
+        vault_ids,
     };
     for (place, content) in create.initial_messages.into_iter().enumerate() {
         send_message(&session, &format!("initial_events.{place}"), content).await?;
@@ -82,6 +87,23 @@ fn check_environment(environment: &Environment) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// The vaults of a new session, each once.
+async fn vaults_in_use(
+    state: &ServerState,
+    tenant: &TenantId,
+    ids: &[String],
+) -> Result<Vec<VaultId>, ApiError> {
+    let vaults = Vaults::new(&*state.records, tenant);
+    let mut found = Vec::new();
+    for id in ids {
+        let id = vaults.in_use(id.parse()?).await?.id;
+        if !found.contains(&id) {
+            found.push(id);
+        }
+    }
+    Ok(found)
+}
+
 /// The agent with what the session has instead.
 async fn overridden(
     state: &ServerState,
@@ -89,7 +111,7 @@ async fn overridden(
     mut agent: SessionAgent,
     overrides: AgentOverrides,
 ) -> Result<SessionAgent, ApiError> {
-    let AgentOverrides { model, skills, system, tools } = overrides;
+    let AgentOverrides { mcp_servers, model, skills, system, tools } = overrides;
     let parts = AgentParts::new(state, &caller.tenant);
     if let Some(model) = model {
         agent.model = parts.model(model)?;
@@ -100,6 +122,8 @@ async fn overridden(
         Patch::Clear => agent.tools = Vec::new(),
         Patch::Set(tools) => agent.tools = parts.tools(tools)?,
     }
+    agent.mcp_servers = mcp_servers.apply_or_default(agent.mcp_servers);
+    check_mcp(&agent.mcp_servers, &agent.tools)?;
     match skills {
         Patch::Keep => {}
         Patch::Clear => agent.skills = Vec::new(),

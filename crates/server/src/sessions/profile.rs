@@ -1,8 +1,10 @@
 //! What the runtime is given for a session: its instructions, its model, its tools.
 
-use conjure_api::{Budget, BuiltinTool, PermissionPolicy as Policy, SessionAgent, Tool, Toolset};
+use conjure_api::{Budget, BuiltinTool, McpToolset, PermissionPolicy as Policy, SessionAgent, Tool, Toolset};
 use conjure_base::TenantId;
-use conjure_conversation::{AgentToolset, PermissionPolicy, ToolDefinition, ToolsetTool};
+use conjure_conversation::{
+    AgentToolset, PermissionPolicy, RemoteToolServer, ToolDefinition, ToolRule, ToolsetTool,
+};
 use conjure_runtime::SessionSpec;
 use serde_json::Value;
 
@@ -21,16 +23,19 @@ pub(crate) fn session_spec(
 ) -> Result<SessionSpec, ApiError> {
     let mut client_tools = Vec::new();
     let mut toolset = AgentToolset::none();
+    let mut servers = Vec::new();
     for tool in &agent.tools {
         match tool {
             Tool::Toolset(tools) => toolset = agent_toolset(tools),
             Tool::Custom(tool) => client_tools.push(client_tool(tool)?),
+            Tool::Mcp(tools) => servers.extend(remote_server(agent, tools)),
         }
     }
     let spec = SessionSpec::new(tenant.clone()).without_skills().model(agent.model.id.as_str());
     let system = agent.system.iter().map(String::as_str).chain([note]);
     let system: Vec<&str> = system.filter(|text| !text.is_empty()).collect();
     let spec = spec.base_prompt(system.join("\n\n")).toolset(toolset);
+    let spec = servers.into_iter().fold(spec, SessionSpec::remote_server);
     Ok(client_tools.into_iter().fold(spec, SessionSpec::client_tool))
 }
 
@@ -46,7 +51,7 @@ pub(crate) const fn cost_micros(budget: Budget) -> u64 {
 pub(crate) fn client_tools(tools: &[Tool]) -> Result<Vec<ToolDefinition>, ApiError> {
     let custom = tools.iter().filter_map(|tool| match tool {
         Tool::Custom(tool) => Some(client_tool(tool)),
-        Tool::Toolset(_) => None,
+        Tool::Toolset(_) | Tool::Mcp(_) => None,
     });
     custom.collect()
 }
@@ -55,6 +60,20 @@ fn client_tool(tool: &conjure_api::CustomTool) -> Result<ToolDefinition, ApiErro
     let input_schema: Value = serde_json::from_str(tool.input_schema.get())
         .map_err(|error| ApiError::invalid(format!("the schema of the tool `{}`: {error}", tool.name)))?;
     Ok(ToolDefinition { name: tool.name.clone(), description: tool.description.clone(), input_schema })
+}
+
+/// The server of a toolset, with the rules for its tools.
+fn remote_server(agent: &SessionAgent, tools: &McpToolset) -> Option<RemoteToolServer> {
+    let server = agent.mcp_servers.iter().find(|server| server.name == tools.mcp_server_name)?;
+    let rule = |enabled, policy| ToolRule { enabled, permission: permission(policy) };
+    Some(RemoteToolServer {
+        name: server.name.clone(),
+        url: server.url.clone(),
+        default: rule(tools.default_config.enabled, tools.default_config.permission_policy),
+        tools: (tools.configs.iter())
+            .map(|config| (config.name.clone(), rule(config.enabled, config.permission_policy)))
+            .collect(),
+    })
 }
 
 fn agent_toolset(tools: &Toolset) -> AgentToolset {

@@ -3,7 +3,7 @@
 //! The runtime's journal has everything else. A session exists for clients while its row does: the row is written when the session is
 //! complete, and goes before the session does. So no crash leaves half a session that anybody sees.
 
-use conjure_api::{Budget, EnvironmentId, Metadata, Resource, SessionAgent, Time};
+use conjure_api::{Budget, EnvironmentId, Metadata, Resource, SessionAgent, Time, VaultId};
 use serde::{Deserialize, Serialize};
 
 /// The body of a session's row.
@@ -17,4 +17,7 @@ pub(crate) struct SessionRow {
     pub(crate) resources: Vec<Resource>,
     pub(crate) budget: Option<Budget>,
     pub(crate) archived_at: Option<Time>,
+    /// The vaults with its credentials. Rows of older versions have none.
+    #[serde(default)]
+    pub(crate) vault_ids: Vec<VaultId>,
 }

@@ -44,7 +44,7 @@ pub(crate) async fn show(
         title: row.title,
         updated_at: updated.into(),
         usage,
-        vault_ids: Vec::new(),
+        vault_ids: row.vault_ids.iter().map(ToString::to_string).collect(),
     })
 }
 

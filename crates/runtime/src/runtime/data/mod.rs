@@ -15,3 +15,5 @@ pub(super) mod named_files;
 pub(super) mod pinned_skills;
 
 pub(super) mod journal_storage;
+#[cfg(feature = "vaults")]
+pub(super) mod vaults;

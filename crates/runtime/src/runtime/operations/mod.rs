@@ -1,6 +1,8 @@
 //! The methods of [`Runtime`](super::Runtime) that work on one session: opening, finding, reading and deleting it. And those on a tenant's
 //! files and models.
 
+#[cfg(feature = "vaults")]
+mod check_credential;
 pub(super) mod delete_session;
 mod find_session;
 mod fork_session;
@@ -13,6 +15,8 @@ mod read_session;
 mod records;
 mod workspace_files;
 
+#[cfg(feature = "vaults")]
+pub use check_credential::{CredentialCheck, RenewalOutcome};
 #[cfg(feature = "anthropic")]
 pub use messages_service::MessagesService;
 pub use named_files::{FileUpload, StoredFile};

@@ -3,6 +3,7 @@
 //! All of this is one tracked task, and an intent record is written first. So either the caller gets the session, or
 //! nothing of it is left, also if the caller's future is dropped. The next start removes what a crash leaves.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +13,10 @@ use conjure_actors::session::{Session, SessionError};
 use conjure_artifact::RegistrationSource;
 use conjure_base::{Clock as _, SessionId, SystemClock, TenantId};
 use conjure_conversation::{
-    Limits, PinnedSkill, SecretNames, SessionProfile, SkillActivation, SkillDelivery,
+    Limits, PinnedSkill, RemoteToolServer, SecretNames, SessionProfile, SkillActivation, SkillDelivery,
 };
 use conjure_journal::SessionKey;
+use conjure_mcp::McpServerName;
 use conjure_skill::Skill;
 
 use crate::config::Config;
@@ -96,7 +98,9 @@ impl Runtime {
             secret_names: withheld,
             toolset: spec.toolset,
             workspace_mounts: spec.workspace_mounts,
-            mcp_servers: check_servers(spec.mcp_servers, factory.config())?,
+            mcp_servers: check_servers(spec.mcp_servers, &spec.remote_servers, factory.config())?,
+            remote_servers: spec.remote_servers,
+            vaults: spec.vaults,
             client_tools: spec.client_tools,
             title: spec.title,
             metadata: spec.metadata,
@@ -211,15 +215,26 @@ async fn real_workspace(folder: Option<PathBuf>) -> Result<Option<PathBuf>, Runt
 }
 
 /// Refuses names of MCP servers that are not configured, and all of them in a build without MCP.
-fn check_servers(names: Vec<String>, config: &Config) -> Result<Vec<String>, RuntimeError> {
+fn check_servers(
+    names: Vec<String>,
+    remote: &[RemoteToolServer],
+    config: &Config,
+) -> Result<Vec<String>, RuntimeError> {
     let refused =
         |server: &String, reason: String| RuntimeError::McpServer { server: server.clone(), reason };
-    for name in &names {
+    let mut taken = BTreeSet::new();
+    for name in names.iter().chain(remote.iter().map(|server| &server.name)) {
         if !cfg!(feature = "mcp") {
             let reason =
                 "this build has no MCP: build it with the feature `mcp`, which is in `full`".to_owned();
             return Err(refused(name, reason));
         }
+        McpServerName::new(name).map_err(|reason| refused(name, reason))?;
+        if !taken.insert(name) {
+            return Err(refused(name, "another server has the same name".to_owned()));
+        }
+    }
+    for name in &names {
         if !config.mcp_servers().contains_key(name) {
             let known: Vec<String> = config.mcp_servers().keys().map(|known| format!("`{known}`")).collect();
             let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };

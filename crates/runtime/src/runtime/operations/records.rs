@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use conjure_journal::Records;
 
+#[cfg(feature = "vaults")]
+use crate::runtime::data::vaults::Vaults;
 use crate::runtime::handle::Runtime;
 
 impl Runtime {
@@ -15,5 +17,12 @@ impl Runtime {
     #[must_use]
     pub fn records(&self) -> Arc<dyn Records> {
         self.inner.tree.journal().records()
+    }
+
+    /// The vaults of the runtime: the key of its credentials, and their records.
+    #[cfg(feature = "vaults")]
+    #[must_use]
+    pub fn vaults(&self) -> &Vaults {
+        &self.inner.vaults
     }
 }

@@ -12,6 +12,8 @@ use conjure_journal::SessionKey;
 
 use crate::config::Config;
 use crate::runtime::data::data_layout::{RuntimeDir, TenantDir};
+#[cfg(feature = "vaults")]
+use crate::runtime::data::vaults::Vaults;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::session::hosted_sessions;
 use crate::runtime::session::session_factory::RuntimeSessionFactory;
@@ -62,6 +64,17 @@ impl RuntimeSessionFactory {
     /// From now on the journal counts as disk usage of tenants; its large bodies are in this folder.
     pub(crate) fn set_journal(&self, tenancy: TenantAccounts, bodies: PathBuf) {
         self.inner.sandboxes.disk_usage().set_journal(tenancy, bodies);
+    }
+
+    #[cfg(feature = "vaults")]
+    pub(crate) fn set_vaults(&self, vaults: Vaults) {
+        let _ = self.inner.vaults.set(vaults);
+    }
+
+    /// The vaults, once the journal is open.
+    #[cfg(feature = "vaults")]
+    pub(crate) fn vaults(&self) -> Option<Vaults> {
+        self.inner.vaults.get().cloned()
     }
 
     /// The disk usage of a tenant.

@@ -8,6 +8,8 @@ pub(super) mod spec;
 mod value_texts;
 
 pub(super) mod artifact_services;
+#[cfg(feature = "mcp")]
+mod check_credential;
 mod factory_queries;
 mod fork_workspace;
 pub(super) mod hosted_sessions;

@@ -110,7 +110,7 @@ impl Inner {
         let redactor = redactor_with(&options, &self.models.secrets(&self.config));
         redactor.extend(&policy.redactor());
         #[cfg(feature = "mcp")]
-        let servers = self.server_parts(key, profile, &home, workspace.as_deref())?;
+        let servers = self.server_parts(key, profile, &home, workspace.as_deref(), &redactor)?;
         #[cfg(feature = "mcp")]
         redactor.extend(&conjure_base::Redactor::new(mcp::secrets(&servers)));
         let source = match kind {

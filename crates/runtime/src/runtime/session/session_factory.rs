@@ -28,6 +28,8 @@ use futures_util::future::BoxFuture;
 use crate::config::Config;
 use crate::runtime::data::data_layout::RuntimeDir;
 use crate::runtime::data::process_lock::ProcessLock;
+#[cfg(feature = "vaults")]
+use crate::runtime::data::vaults::Vaults;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::model_registry::ModelRegistry;
 use crate::runtime::options::JournalLocation;
@@ -60,6 +62,9 @@ pub(super) struct Inner {
     /// The artifact services, if sessions have artifacts.
     pub(super) artifacts: Option<RuntimeArtifacts>,
     pub(super) deletions: TenantDeletions,
+    /// Set once the journal is open.
+    #[cfg(feature = "vaults")]
+    pub(super) vaults: OnceLock<Vaults>,
     pub(super) sessions: Mutex<HashMap<SessionKey, SessionInputs>>,
     /// The definitions of the tools, which are the same for all sessions.
     pub(super) tool_definitions: OnceLock<Arc<[ToolDefinition]>>,
@@ -87,6 +92,8 @@ impl RuntimeSessionFactory {
             sandboxes,
             artifacts: desk,
             deletions: gone,
+            #[cfg(feature = "vaults")]
+            vaults: OnceLock::new(),
             sessions,
             tool_definitions: told,
         };
@@ -229,7 +236,7 @@ impl SessionFactory for RuntimeSessionFactory {
                 servers if servers.is_empty() => (source, pre_call_hook),
                 servers => {
                     let servers = mcp::start_servers(servers, &executors, executor.clone())?;
-                    let hook = mcp::RequiredServersHook::new(Arc::clone(&servers));
+                    let hook = mcp::ToolServersHook::new(Arc::clone(&servers));
                     (Some(servers as Arc<dyn ToolSource>), Some(Arc::new(hook) as Arc<dyn PreCallHook>))
                 }
             };

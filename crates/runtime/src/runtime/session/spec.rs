@@ -7,7 +7,8 @@ use std::sync::Arc;
 use conjure_artifact::RegistrationSource;
 use conjure_base::TenantId;
 use conjure_conversation::{
-    AgentToolset, HostedSkill, Limits, Message, SkillActivation, SkillDelivery, ToolDefinition,
+    AgentToolset, HostedSkill, Limits, Message, RemoteToolServer, SkillActivation, SkillDelivery,
+    ToolDefinition,
 };
 use conjure_skill::Skill;
 use serde_json::Value;
@@ -51,6 +52,8 @@ pub struct SessionSpec {
     pub(crate) toolset: Option<AgentToolset>,
     pub(crate) workspace_mounts: BTreeMap<String, String>,
     pub(crate) mcp_servers: Vec<String>,
+    pub(crate) remote_servers: Vec<RemoteToolServer>,
+    pub(crate) vaults: Vec<String>,
     pub(crate) client_tools: Vec<ToolDefinition>,
     pub(crate) title: Option<String>,
     pub(crate) metadata: BTreeMap<String, String>,
@@ -88,6 +91,8 @@ impl SessionSpec {
             toolset: None,
             workspace_mounts: BTreeMap::new(),
             mcp_servers: Vec::new(),
+            remote_servers: Vec::new(),
+            vaults: Vec::new(),
             client_tools: Vec::new(),
             title: None,
             metadata: BTreeMap::new(),
@@ -228,6 +233,23 @@ impl SessionSpec {
     #[must_use]
     pub fn mcp_servers(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.mcp_servers.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds the tools of an MCP server that is reached by its address. It needs no configuration, and may come from anybody: private addresses are
+    /// refused unless the configuration permits them ([`ServeSettings::private_mcp_servers`](crate::ServeSettings::private_mcp_servers)). The
+    /// first model call waits for its tools. It is recorded.
+    #[must_use]
+    pub fn remote_server(mut self, server: RemoteToolServer) -> Self {
+        self.remote_servers.push(server);
+        self
+    }
+
+    /// Uses the credentials in these vaults of the server (`conjure serve`) for its remote servers. The first vault with a credential for a server's address counts. They are
+    /// asked at each connection; only their ids are recorded.
+    #[must_use]
+    pub fn vaults(mut self, ids: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.vaults.extend(ids.into_iter().map(Into::into));
         self
     }
 

@@ -1,8 +1,10 @@
 //! The MCP servers of a session: what each of them may see, its sandbox, and the tools that come of it.
 
 mod program_files;
-mod required_servers;
 mod server_sandboxes;
+mod tool_servers_hook;
+mod vault_authorization;
 
-pub(super) use required_servers::RequiredServersHook;
 pub(super) use server_sandboxes::{ServerParts, secrets, start_servers};
+pub(super) use tool_servers_hook::ToolServersHook;
+pub(super) use vault_authorization::VaultAuthorization;

@@ -1,20 +1,24 @@
 //! The sandboxes in which the programs of MCP servers run: one for each server, apart from that of the session's tools, so that a server's
 //! secrets are out of the model's reach.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use conjure_actors::executors::{ExecutorSource, SupervisedExecutorBuilder};
 use conjure_actors::supervision::Failure;
-use conjure_base::Digest;
-use conjure_conversation::SessionProfile;
+use conjure_base::{Digest, Redactor};
+use conjure_conversation::{RemoteToolServer, SessionProfile};
 use conjure_journal::SessionKey;
-use conjure_mcp::{McpServer, McpServerSpec, McpServers, McpTransport, ServerPlace, StdioServer};
+use conjure_mcp::{
+    AddressScope, Authorize, HttpServer, McpServer, McpServerName, McpServerSpec, McpServers, McpTransport,
+    ServerPlace, StdioServer,
+};
 use conjure_sandbox::{Executor, NetworkPolicy, SharedFolder};
 
 use super::program_files::program_files;
+use super::vault_authorization::VaultAuthorization;
 use crate::config::{ExecutorKind, Settings};
 use crate::context::{ContextOptions, create_context};
 use crate::runtime::data::data_layout::TenantDir;
@@ -34,6 +38,8 @@ pub(in crate::runtime::session) struct ServerParts {
     spec: McpServerSpec,
     source: Option<Arc<dyn ExecutorSource>>,
     manifest: PathBuf,
+    /// Who knows the token of a remote server.
+    authorization: Option<Arc<dyn Authorize>>,
 }
 
 impl Inner {
@@ -44,6 +50,7 @@ impl Inner {
         profile: &SessionProfile,
         home: &Arc<TenantDir>,
         workspace: Option<&Path>,
+        redactor: &Redactor,
     ) -> Result<Vec<ServerParts>, RuntimeError> {
         let mut parts = Vec::new();
         for name in &profile.mcp_servers {
@@ -59,9 +66,65 @@ impl Inner {
                     (McpServerSpec { transport: McpTransport::Stdio(stdio), ..spec.clone() }, Some(source))
                 }
             };
-            parts.push(ServerParts { spec, source, manifest });
+            parts.push(ServerParts { spec, source, manifest, authorization: None });
+        }
+        for server in &profile.remote_servers {
+            parts.push(self.remote_server(key, profile, home, redactor, server)?);
         }
         Ok(parts)
+    }
+
+    /// Which addresses may be dialled for servers that anybody may name.
+    pub(in crate::runtime::session) fn remote_addresses(&self) -> AddressScope {
+        match self.config.serve().private_mcp_servers {
+            Some(true) => AddressScope::AsWritten,
+            _ => AddressScope::PublicOnly,
+        }
+    }
+
+    /// A server that is reached by its address, whoever named it: private addresses are refused unless the operator permits them.
+    fn remote_server(
+        &self,
+        key: &SessionKey,
+        profile: &SessionProfile,
+        home: &Arc<TenantDir>,
+        redactor: &Redactor,
+        server: &RemoteToolServer,
+    ) -> Result<ServerParts, RuntimeError> {
+        let refused = |reason: String| RuntimeError::McpServer { server: server.name.clone(), reason };
+        let addresses = self.remote_addresses();
+        let http = HttpServer { url: server.url.clone(), headers: BTreeMap::new(), addresses };
+        let name = McpServerName::new(&server.name).map_err(refused)?;
+        let named = |is_enabled: bool| {
+            let tools = server.tools.iter().filter(move |(_, rule)| rule.enabled == is_enabled);
+            tools.map(|(name, _)| name.clone()).collect::<BTreeSet<_>>()
+        };
+        let spec = McpServerSpec {
+            required: true,
+            enabled_tools: (!server.default.enabled).then(|| named(true)),
+            disabled_tools: named(false),
+            permission: server.default.permission,
+            tool_permissions: server
+                .tools
+                .iter()
+                .map(|(name, rule)| (name.clone(), rule.permission))
+                .collect(),
+            ..McpServerSpec::new(name, McpTransport::Http(http))
+        };
+        // What a server offers may depend on who asks.
+        let of = format!("{}\0{}", server.url, profile.vaults.join("\0"));
+        let digits = Digest::of_bytes(of.as_bytes()).to_hex();
+        let manifest = home.data.path().join("mcp").join(format!("remote-{digits}.json"));
+        let authorization = VaultAuthorization {
+            vaults: self.vaults.get().cloned(),
+            tenant: key.tenant.clone(),
+            names: profile.vaults.clone(),
+            url: server.url.clone(),
+            addresses,
+            redactor: redactor.clone(),
+            renewal: Mutex::default(),
+        };
+        Ok(ServerParts { spec, source: None, manifest, authorization: Some(Arc::new(authorization)) })
     }
 
     /// The source of the sandbox of a server's program, and the program as that sandbox has it.
@@ -167,7 +230,11 @@ pub(in crate::runtime::session) fn start_servers(
     files: Option<Arc<dyn Executor>>,
 ) -> Result<Arc<McpServers>, Failure> {
     let mut servers = Vec::with_capacity(parts.len());
-    for ServerParts { spec, source, manifest } in parts {
+    for ServerParts { spec, source, manifest, authorization } in parts {
+        if let Some(authorization) = authorization {
+            servers.push(McpServer::authorized(spec, Some(manifest), authorization));
+            continue;
+        }
         let executor = match source {
             Some(source) => {
                 let id = format!("mcp-{}", spec.name);

@@ -1,0 +1,272 @@
+//! Renews access tokens at a token endpoint (RFC 6749, section 6).
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use conjure_base::{Clock as _, SystemClock, Timestamp};
+use conjure_vault::{ClientAuth, OAuthRefresh, OAuthTokens};
+use futures_util::StreamExt as _;
+use reqwest::Url;
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
+
+use super::http_transport::checked_client;
+use crate::config::AddressScope;
+
+/// The largest answer of a token endpoint that is read.
+const MAX_ANSWER_BYTES: usize = 64 << 10;
+
+/// How long a token endpoint may take.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The longest time that an access token is believed to last: ten years.
+const MAX_LIFETIME_SECONDS: u64 = 10 * 365 * 24 * 3_600;
+
+/// Why an access token was not renewed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RefreshError {
+    /// The endpoint could not be asked.
+    #[error("the token endpoint could not be asked: {0}")]
+    Unreachable(String),
+    /// The endpoint answered with an error.
+    #[error("the token endpoint answered with status {status}{}", reason.as_deref().map(|reason| format!(" ({reason})")).unwrap_or_default())]
+    Refused {
+        /// The status of its answer.
+        status: u16,
+        /// The error's code in it, such as `invalid_grant`.
+        reason: Option<String>,
+        /// The media type of the answer.
+        content_type: String,
+    },
+}
+
+/// What a token endpoint answers.
+#[derive(Deserialize)]
+struct TokenAnswer {
+    access_token: SecretText,
+    expires_in: Option<u64>,
+    refresh_token: Option<SecretText>,
+}
+
+/// A text that is never shown.
+struct SecretText(SecretString);
+
+impl<'de> Deserialize<'de> for SecretText {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self(SecretString::from(text)))
+    }
+}
+
+#[derive(Deserialize)]
+struct ErrorAnswer {
+    error: String,
+}
+
+/// Gets the next access token. The endpoint is asked once.
+///
+/// # Errors
+/// When the endpoint cannot be asked, or gives none.
+pub async fn refresh_tokens(
+    refresh: &OAuthRefresh,
+    addresses: AddressScope,
+) -> Result<OAuthTokens, RefreshError> {
+    let asked = ask(refresh, addresses);
+    tokio::time::timeout(TIMEOUT, asked)
+        .await
+        .unwrap_or_else(|_| Err(RefreshError::Unreachable("it did not answer in time".to_owned())))
+}
+
+async fn ask(refresh: &OAuthRefresh, addresses: AddressScope) -> Result<OAuthTokens, RefreshError> {
+    let url = Url::parse(&refresh.token_endpoint)
+        .map_err(|error| RefreshError::Unreachable(format!("its address is no URL: {error}")))?;
+    let client = checked_client(&url, addresses).await.map_err(RefreshError::Unreachable)?;
+    let mut request = client
+        .post(url)
+        .header(ACCEPT, "application/json")
+        .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .body(form(refresh));
+    if let ClientAuth::Basic { client_secret } = &refresh.client_auth {
+        request = request.header(AUTHORIZATION, basic(&refresh.client_id, client_secret)?);
+    }
+    let answer = request.send().await;
+    let answer =
+        answer.map_err(|error| RefreshError::Unreachable(super::connection::causes(&error.without_url())))?;
+    let status = answer.status();
+    let content_type = answer.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let content_type = content_type.unwrap_or_default().to_owned();
+    let refused =
+        |reason: Option<String>| RefreshError::Refused { status: status.as_u16(), reason, content_type };
+    let mut body = Vec::new();
+    let mut stream = answer.bytes_stream();
+    while let Some(piece) = stream.next().await {
+        let piece = piece.map_err(|error| RefreshError::Unreachable(error.without_url().to_string()))?;
+        if body.len() + piece.len() > MAX_ANSWER_BYTES {
+            return Err(refused(Some("its answer is too large".to_owned())));
+        }
+        body.extend_from_slice(&piece);
+    }
+    if !status.is_success() {
+        let code = serde_json::from_slice::<ErrorAnswer>(&body).ok().map(|answer| answer.error);
+        // A code has no secrets; whatever else stands there is not passed on.
+        let is_code = |code: &String| code.len() <= 60 && code.bytes().all(|byte| byte.is_ascii_graphic());
+        return Err(refused(code.filter(is_code)));
+    }
+    let Ok(answer) = serde_json::from_slice::<TokenAnswer>(&body) else {
+        return Err(refused(Some("its answer has no access token".to_owned())));
+    };
+    Ok(tokens(refresh, answer))
+}
+
+/// The tokens from an answer. What it does not give stays.
+fn tokens(refresh: &OAuthRefresh, answer: TokenAnswer) -> OAuthTokens {
+    let expires_at = answer.expires_in.map(|seconds| {
+        let millis = seconds.min(MAX_LIFETIME_SECONDS).saturating_mul(1_000);
+        Timestamp::from_millis(SystemClock.timestamp().millis().saturating_add(millis))
+    });
+    let mut refresh = refresh.clone();
+    if let Some(SecretText(token)) = answer.refresh_token {
+        refresh.refresh_token = token;
+    }
+    OAuthTokens { access_token: answer.access_token.0, expires_at, refresh: Some(refresh) }
+}
+
+/// The body of the request.
+fn form(refresh: &OAuthRefresh) -> String {
+    let mut pairs = vec![
+        ("grant_type", "refresh_token"),
+        ("refresh_token", refresh.refresh_token.expose_secret()),
+        ("client_id", &refresh.client_id),
+    ];
+    if let ClientAuth::Post { client_secret } = &refresh.client_auth {
+        pairs.push(("client_secret", client_secret.expose_secret()));
+    }
+    pairs.extend(refresh.resource.as_deref().map(|resource| ("resource", resource)));
+    pairs.extend(refresh.scope.as_deref().map(|scope| ("scope", scope)));
+    url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
+}
+
+/// The header of HTTP Basic authentication, whose parts are encoded as in a form.
+fn basic(client: &str, secret: &SecretString) -> Result<HeaderValue, RefreshError> {
+    let encode = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+    let credentials = STANDARD.encode(format!("{}:{}", encode(client), encode(secret.expose_secret())));
+    let mut header = HeaderValue::try_from(format!("Basic {credentials}"))
+        .map_err(|error| RefreshError::Unreachable(error.to_string()))?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    fn refresh(endpoint: String, client_auth: ClientAuth) -> OAuthRefresh {
+        OAuthRefresh {
+            client_id: "a client".to_owned(),
+            refresh_token: SecretString::from("r&1"),
+            token_endpoint: endpoint,
+            client_auth,
+            resource: Some("https://mcp.example.com/mcp".to_owned()),
+            scope: Some("read write".to_owned()),
+        }
+    }
+
+    /// An endpoint that answers each request alike, and keeps what it was sent.
+    async fn endpoint(status: &str, body: &str) -> (String, Arc<Mutex<Vec<String>>>, JoinSet<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/token", listener.local_addr().unwrap());
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let answer = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        let sent = Arc::clone(&seen);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut request = Vec::new();
+                let is_whole = |request: &[u8]| {
+                    let text = String::from_utf8_lossy(request).to_ascii_lowercase();
+                    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
+                    let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next());
+                    body.len() >= length.map_or(0, |length| length.trim().parse().unwrap())
+                };
+                while !is_whole(&request) {
+                    stream.read_buf(&mut request).await.unwrap();
+                }
+                sent.lock().unwrap().push(String::from_utf8(request).unwrap());
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        (url, seen, tasks)
+    }
+
+    #[tokio::test]
+    async fn tokens_are_renewed_as_the_client_says_who_it_is() {
+        let (url, seen, _tasks) =
+            endpoint("200 OK", r#"{"access_token":"next","expires_in":60,"token_type":"Bearer"}"#).await;
+        let secret = || SecretString::from("s:1");
+        for (auth, header, in_body) in [
+            (ClientAuth::None, false, false),
+            (ClientAuth::Basic { client_secret: secret() }, true, false),
+            (ClientAuth::Post { client_secret: secret() }, false, true),
+        ] {
+            let before = SystemClock.timestamp().millis();
+            let tokens = refresh_tokens(&refresh(url.clone(), auth), AddressScope::AsWritten).await.unwrap();
+            assert_eq!(tokens.access_token.expose_secret(), "next");
+            assert!(tokens.expires_at.unwrap().millis() >= before + 60_000);
+            assert_eq!(tokens.refresh.unwrap().refresh_token.expose_secret(), "r&1", "it stays");
+            let request = seen.lock().unwrap().pop().unwrap();
+            let lower = request.to_ascii_lowercase();
+            assert!(request.contains("grant_type=refresh_token&refresh_token=r%261&client_id=a+client"));
+            assert!(request.contains("&resource=https%3A%2F%2Fmcp.example.com%2Fmcp&scope=read+write"));
+            let basic =
+                format!("authorization: basic {}", STANDARD.encode("a+client:s%3A1")).to_ascii_lowercase();
+            assert_eq!(lower.contains(&basic), header, "{request}");
+            assert_eq!(request.contains("client_secret=s%3A1"), in_body, "{request}");
+        }
+        let (url, _, _tasks) = endpoint("200 OK", r#"{"access_token":"n","refresh_token":"r2"}"#).await;
+        let tokens = refresh_tokens(&refresh(url, ClientAuth::None), AddressScope::AsWritten).await.unwrap();
+        assert_eq!(tokens.refresh.unwrap().refresh_token.expose_secret(), "r2");
+        assert_eq!(tokens.expires_at, None);
+    }
+
+    #[tokio::test]
+    async fn refusals_are_told_without_what_an_endpoint_wrote() {
+        for (status, body, code, reason) in [
+            (
+                "400 Bad Request",
+                r#"{"error":"invalid_grant","error_description":"r&1"}"#,
+                400,
+                Some("invalid_grant"),
+            ),
+            ("400 Bad Request", r#"{"error":"a b"}"#, 400, None),
+            ("302 Found", "", 302, None),
+            ("200 OK", "{}", 200, Some("its answer has no access token")),
+            ("200 OK", &"x".repeat(70_000), 200, Some("its answer is too large")),
+        ] {
+            let (url, _, _tasks) = endpoint(status, body).await;
+            let error =
+                refresh_tokens(&refresh(url, ClientAuth::None), AddressScope::AsWritten).await.unwrap_err();
+            let RefreshError::Refused { status, reason: found, .. } = &error else { panic!("{error}") };
+            assert_eq!((*status, found.as_deref()), (code, reason), "{error}");
+        }
+        // Nothing listens there; and a private address that the operator did not write.
+        for (url, scope) in [
+            ("http://127.0.0.1:1/token", AddressScope::AsWritten),
+            ("http://127.0.0.1:1/token", AddressScope::PublicOnly),
+            ("nonsense", AddressScope::AsWritten),
+        ] {
+            let error = refresh_tokens(&refresh(url.to_owned(), ClientAuth::None), scope).await.unwrap_err();
+            assert!(matches!(error, RefreshError::Unreachable(_)), "{error}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! [`ToolServersHook`]: the first model call waits for the tools of required servers, and servers that fail are reported.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use conjure_base::lock;
+use conjure_conversation::{CommandKind, PreCallHook, SessionState, ToolServerFailure};
+use conjure_mcp::McpServers;
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
+
+/// Waits for required servers, once. The model is told of each server that could not be started, once.
+pub(in crate::runtime::session) struct ToolServersHook {
+    servers: Arc<McpServers>,
+    state: Mutex<HookState>,
+}
+
+#[derive(Default)]
+struct HookState {
+    has_waited: bool,
+    /// The servers that were reported.
+    reported: BTreeSet<String>,
+}
+
+impl ToolServersHook {
+    pub(in crate::runtime::session) fn new(servers: Arc<McpServers>) -> Self {
+        Self { servers, state: Mutex::default() }
+    }
+
+    /// The failures that were not reported yet.
+    fn news(&self) -> Option<CommandKind> {
+        let mut state = lock(&self.state);
+        let mut failures: Vec<ToolServerFailure> = self.servers.failures();
+        failures.retain(|failure| state.reported.insert(failure.server.clone()));
+        (!failures.is_empty()).then_some(CommandKind::ReportToolServers { failures })
+    }
+}
+
+impl PreCallHook for ToolServersHook {
+    fn before_model_call(&self, _: &SessionState) -> Option<BoxStream<'static, CommandKind>> {
+        if std::mem::replace(&mut lock(&self.state).has_waited, true) {
+            return self.news().map(|news| stream::iter([news]).boxed());
+        }
+        let servers = Arc::clone(&self.servers);
+        // It is asked again when the wait is over.
+        let waiting = stream::once(async move { servers.wait_required().await });
+        Some(waiting.filter_map(|()| async { None }).boxed())
+    }
+}

@@ -1,0 +1,137 @@
+//! [`VaultAuthorization`]: a session's remote server gets its token from the session's vaults.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use conjure_base::{Clock as _, Redactor, SystemClock, TenantId, lock};
+use conjure_mcp::{AddressScope, Authorize, RefreshError, refresh_tokens};
+use conjure_vault::{CredentialSecret, CredentialStore, FoundCredential, OAuthTokens};
+use futures_util::future::BoxFuture;
+use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::runtime::data::vaults::Vaults;
+use crate::runtime::operations::RenewalOutcome;
+
+/// A token that ends so soon is renewed before it is used.
+const RENEW_BEFORE: Duration = Duration::from_secs(60);
+
+/// How often a credential is read again because somebody else changed it.
+const MAX_ATTEMPTS: usize = 4;
+
+/// What the redactor shows instead of a token.
+const REDACTED_AS: &str = "MCP_TOKEN";
+
+/// Finds the token for one server in the vaults of one session, each time that it is asked. So a token that is replaced in a vault holds from the
+/// next connection on.
+#[derive(Debug)]
+pub(in crate::runtime::session) struct VaultAuthorization {
+    /// `None` before the journal is open.
+    pub(in crate::runtime::session) vaults: Option<Vaults>,
+    pub(in crate::runtime::session) tenant: TenantId,
+    /// The vaults of the session.
+    pub(in crate::runtime::session) names: Vec<String>,
+    pub(in crate::runtime::session) url: String,
+    pub(in crate::runtime::session) addresses: AddressScope,
+    /// Tokens are redacted wherever they would leave the session.
+    pub(in crate::runtime::session) redactor: Redactor,
+    /// What came of the last attempt to renew a token.
+    pub(in crate::runtime::session) renewal: Mutex<RenewalOutcome>,
+}
+
+impl VaultAuthorization {
+    async fn find(&self, refused: Option<&SecretString>) -> Result<Option<SecretString>, String> {
+        let Some(vaults) = self.vaults.as_ref().filter(|_| !self.names.is_empty()) else { return Ok(None) };
+        let key = vaults.key().await.map_err(|error| error.to_string())?;
+        let store = CredentialStore::new(vaults.records(), &key, &self.tenant);
+        let mut renewed = false;
+        for _ in 0..MAX_ATTEMPTS {
+            let found = store.find(&self.names, &self.url).await.map_err(|error| error.to_string())?;
+            let Some(found) = found else { return Ok(None) };
+            let is_refused = refused
+                .is_some_and(|refused| refused.expose_secret() == found.secret.token().expose_secret());
+            let CredentialSecret::OAuth(tokens) = &found.secret else {
+                return Ok((!is_refused).then(|| self.given(&found.secret)));
+            };
+            if renewed || !(is_refused || ends_soon(tokens)) {
+                return Ok((!is_refused).then(|| self.given(&found.secret)));
+            }
+            match self.renew(vaults, &store, &found, tokens).await {
+                Ok(true) => renewed = true,
+                // Somebody else has renewed or replaced it.
+                Ok(false) => {}
+                // It may still be accepted.
+                Err(reason) if !is_refused => {
+                    tracing::warn!(credential = found.id, reason, "a token is not renewed");
+                    return Ok(Some(self.given(&found.secret)));
+                }
+                Err(reason) => {
+                    return Err(format!("the credential `{}` was not accepted, and {reason}", found.id));
+                }
+            }
+        }
+        Err("others change the credential at the same time".to_owned())
+    }
+
+    /// Renews the token of a credential. Returns `false` if somebody else changed it meanwhile.
+    async fn renew(
+        &self,
+        vaults: &Vaults,
+        store: &CredentialStore<'_>,
+        found: &FoundCredential,
+        tokens: &OAuthTokens,
+    ) -> Result<bool, String> {
+        let Some(refresh) = &tokens.refresh else {
+            *lock(&self.renewal) = RenewalOutcome::Refused;
+            return Err("it has no refresh token; store a new access token".to_owned());
+        };
+        // One process of the machine renews at a time: a refresh token can often be used only once.
+        let _turn = vaults.renewing().await;
+        let now = store.find(&self.names, &self.url).await.map_err(|error| error.to_string())?;
+        let is_same = now.is_some_and(|now| {
+            now.id == found.id && now.secret.token().expose_secret() == tokens.access_token.expose_secret()
+        });
+        if !is_same {
+            return Ok(false);
+        }
+        let renewed = refresh_tokens(refresh, self.addresses).await;
+        *lock(&self.renewal) = match &renewed {
+            Ok(_) => RenewalOutcome::Renewed,
+            Err(RefreshError::Unreachable(_)) => RenewalOutcome::Unreachable,
+            Err(_) => RenewalOutcome::Refused,
+        };
+        let new = renewed.map_err(|error| error.to_string())?;
+        let stored = store.replace_secret(found, &CredentialSecret::OAuth(new)).await;
+        stored.map_err(|error| error.to_string())
+    }
+
+    /// The token, which is redacted from now on.
+    fn given(&self, secret: &CredentialSecret) -> SecretString {
+        let token = secret.token();
+        let text = [(REDACTED_AS.to_owned(), token.expose_secret().to_owned())];
+        self.redactor.extend(&Redactor::new(std::collections::BTreeMap::from(text)));
+        token.clone()
+    }
+}
+
+/// Whether a token that can be renewed ends soon or has ended.
+fn ends_soon(tokens: &OAuthTokens) -> bool {
+    let soon =
+        SystemClock.timestamp().millis().saturating_add(RENEW_BEFORE.as_millis().try_into().unwrap_or(0));
+    tokens.refresh.is_some() && tokens.expires_at.is_some_and(|end| end.millis() <= soon)
+}
+
+impl Authorize for VaultAuthorization {
+    fn token<'a>(
+        &'a self,
+        refused: Option<&'a SecretString>,
+    ) -> BoxFuture<'a, Result<Option<SecretString>, String>> {
+        Box::pin(self.find(refused))
+    }
+
+    fn advice(&self) -> String {
+        match self.names.len() {
+            0 => "the session has no vaults; create it with `vault_ids`, one of which has a credential for this server's URL".to_owned(),
+            _ => format!("no credential for `{}` in the session's vaults was accepted; add or update one", self.url),
+        }
+    }
+}

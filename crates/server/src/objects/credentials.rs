@@ -1,0 +1,311 @@
+//! Credentials of a vault: a row for each, with what clients read and the sealed secrets. So both change together.
+
+use conjure_api::{
+    Credential, CredentialAuth, CredentialAuthUpdate, CredentialCreate, CredentialId, CredentialSecrets,
+    CredentialUpdate, Page, Patch, Secret, TokenEndpointAuth, VaultId, VaultListQuery, patch_metadata,
+};
+use conjure_base::TenantId;
+use conjure_journal::{NewRecord, Record, RecordContent, RecordErrorKind, Records};
+use conjure_vault::{
+    CREDENTIAL, ClientAuth, CredentialSecret, CredentialStore, IN_VAULT, OAuthRefresh, OAuthTokens,
+    StoredCredential, VaultKey, server_address,
+};
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::http::ApiError;
+use crate::objects::rows::{ARCHIVED, MAX_ATTEMPTS, Rows, archived, busy, damaged, is_lost_race, now};
+
+/// The most credentials in use of a vault.
+const MAX_CREDENTIALS: u32 = 20;
+
+/// The credentials of one vault.
+#[derive(Clone, Copy)]
+pub(crate) struct Credentials<'r> {
+    rows: Rows<'r>,
+    store: CredentialStore<'r>,
+    vault: VaultId,
+}
+
+impl<'r> Credentials<'r> {
+    pub(crate) const fn new(
+        records: &'r dyn Records,
+        key: &'r VaultKey,
+        tenant: &'r TenantId,
+        vault: VaultId,
+    ) -> Self {
+        let rows = Rows { records, tenant, kind: &CREDENTIAL };
+        Self { rows, store: CredentialStore::new(records, key, tenant), vault }
+    }
+
+    /// Stores a new credential. A vault has one for each server.
+    pub(crate) async fn create(&self, create: CredentialCreate) -> Result<Credential, ApiError> {
+        let id = CredentialId::random().map_err(|error| ApiError::internal(error.to_string()))?;
+        let url = create.auth.mcp_server_url().to_owned();
+        let address = server_address(&url)
+            .ok_or_else(|| ApiError::invalid("auth.mcp_server_url: the value is no address of a server"))?;
+        let active = self.rows.query().with_filter(IN_VAULT, self.vault.to_string());
+        let active = active.with_filter(ARCHIVED, archived(false)).with_limit(MAX_CREDENTIALS);
+        if self.rows.records.query(active).await?.records.len() >= MAX_CREDENTIALS as usize {
+            let message = format!(
+                "a vault has at most {MAX_CREDENTIALS} credentials; archive one, or use another vault"
+            );
+            return Err(ApiError::invalid(message));
+        }
+        let time = now();
+        let secret = new_secret(&create.auth, create.secrets);
+        let credential = Credential {
+            id,
+            archived_at: None,
+            auth: create.auth,
+            created_at: time,
+            display_name: create.display_name,
+            metadata: create.metadata,
+            updated_at: time,
+            vault_id: self.vault,
+        };
+        let mut stored = StoredCredential::new(self.vault.to_string(), address, shown(&credential)?);
+        self.store.seal(&id.to_string(), &mut stored, &secret)?;
+        let record = NewRecord::new(self.rows.key(id)?, content(&stored)?);
+        match self.rows.records.insert(record).await {
+            Ok(record) => read(&record, &stored),
+            Err(error) if error.kind() == RecordErrorKind::NameTaken => Err(ApiError::conflict(format!(
+                "auth.mcp_server_url: the vault has a credential for `{url}` already; update or archive that one"
+            ))),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A credential.
+    pub(crate) async fn get(&self, id: CredentialId) -> Result<Credential, ApiError> {
+        let (record, stored) = self.stored(id).await?;
+        read(&record, &stored)
+    }
+
+    /// Changes a credential.
+    pub(crate) async fn update(
+        &self,
+        id: CredentialId,
+        update: &CredentialUpdate,
+    ) -> Result<Credential, ApiError> {
+        self.change(id, |credential, stored| {
+            let Some(secret) = self.store.open(&id.to_string(), stored)? else {
+                let message = format!("the credential `{id}` is archived and cannot be changed");
+                return Err(ApiError::invalid(message));
+            };
+            if let Some(auth) = &update.auth {
+                let secret = changed_secret(&mut credential.auth, secret, auth)?;
+                self.store.seal(&id.to_string(), stored, &secret)?;
+            }
+            credential.display_name = update.display_name.clone().apply(credential.display_name.take());
+            patch_metadata(&mut credential.metadata, update.metadata.clone())?;
+            credential.updated_at = now();
+            Ok(true)
+        })
+        .await
+    }
+
+    /// Archives a credential: its secrets are forgotten. One that is archived stays as it is.
+    pub(crate) async fn archive(&self, id: CredentialId) -> Result<Credential, ApiError> {
+        self.change(id, |credential, stored| {
+            if credential.archived_at.is_some() {
+                return Ok(false);
+            }
+            let time = now();
+            (credential.archived_at, credential.updated_at) = (Some(time), time);
+            stored.purge();
+            Ok(true)
+        })
+        .await
+    }
+
+    /// Deletes a credential.
+    pub(crate) async fn delete(&self, id: CredentialId) -> Result<(), ApiError> {
+        let (record, _) = self.stored(id).await?;
+        self.rows.records.delete(&record.key, None).await?;
+        Ok(())
+    }
+
+    /// Archives all credentials of the vault.
+    pub(crate) async fn archive_all(&self) -> Result<(), ApiError> {
+        for id in self.all().await? {
+            match self.archive(id).await {
+                Err(error) if error.status() != axum::http::StatusCode::NOT_FOUND => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes all credentials of the vault.
+    pub(crate) async fn delete_all(&self) -> Result<(), ApiError> {
+        for id in self.all().await? {
+            self.rows.records.delete(&self.rows.key(id)?, None).await?;
+        }
+        Ok(())
+    }
+
+    /// A page of credentials, the newest first.
+    pub(crate) async fn list(&self, query: &VaultListQuery) -> Result<Page<Credential>, ApiError> {
+        let mut wanted = self.rows.query().with_filter(IN_VAULT, self.vault.to_string());
+        if !query.include_archived {
+            wanted = wanted.with_filter(ARCHIVED, archived(false));
+        }
+        self.rows.page(wanted, &query.page, |record| read(record, &StoredCredential::of(record)?)).await
+    }
+
+    async fn all(&self) -> Result<Vec<CredentialId>, ApiError> {
+        let (mut ids, mut after) = (Vec::new(), None);
+        loop {
+            let query = self.rows.query().with_filter(IN_VAULT, self.vault.to_string()).with_after(after);
+            let page = self.rows.records.query(query).await?;
+            for record in page.records {
+                ids.push(record.key.id().parse()?);
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(ids);
+            }
+        }
+    }
+
+    /// The record of a credential of this vault.
+    async fn stored(&self, id: CredentialId) -> Result<(Record, StoredCredential), ApiError> {
+        let missing = || ApiError::not_found(format!("the vault `{}` has no credential `{id}`", self.vault));
+        let record = self.rows.get(id).await?.ok_or_else(missing)?;
+        let stored = StoredCredential::of(&record)?;
+        if stored.vault != self.vault.to_string() {
+            return Err(missing());
+        }
+        Ok((record, stored))
+    }
+
+    /// Changes a credential; `change` says whether there is something to store. It runs again when another writer came first.
+    async fn change(
+        &self,
+        id: CredentialId,
+        change: impl Fn(&mut Credential, &mut StoredCredential) -> Result<bool, ApiError>,
+    ) -> Result<Credential, ApiError> {
+        for _ in 0..MAX_ATTEMPTS {
+            let (record, mut stored) = self.stored(id).await?;
+            let mut credential = read(&record, &stored)?;
+            if !change(&mut credential, &mut stored)? {
+                return Ok(credential);
+            }
+            stored.shown = shown(&credential)?;
+            match self.rows.records.replace(&record.key, record.version, content(&stored)?).await {
+                Ok(record) => return read(&record, &stored),
+                Err(error) if is_lost_race(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(busy())
+    }
+}
+
+fn shown(credential: &Credential) -> Result<Box<RawValue>, ApiError> {
+    to_raw_value(credential).map_err(|error| damaged(&error))
+}
+
+fn content(stored: &StoredCredential) -> Result<RecordContent, ApiError> {
+    Ok(stored.content()?.with_index(ARCHIVED, archived(!stored.is_active())))
+}
+
+/// The credential in a row. The time of its creation is that of the row; its token may have been renewed since clients wrote it.
+fn read(record: &Record, stored: &StoredCredential) -> Result<Credential, ApiError> {
+    let mut credential: Credential =
+        serde_json::from_str(stored.shown.get()).map_err(|error| damaged(&error))?;
+    credential.created_at = record.created_at.into();
+    if let CredentialAuth::McpOauth { expires_at, .. } = &mut credential.auth {
+        *expires_at = stored.expires_at.map(Into::into);
+    }
+    Ok(credential)
+}
+
+/// The secrets of a new credential.
+fn new_secret(auth: &CredentialAuth, secrets: CredentialSecrets) -> CredentialSecret {
+    let CredentialSecrets { token: Secret(token), refresh_token, client_secret } = secrets;
+    match auth {
+        CredentialAuth::StaticBearer { .. } => CredentialSecret::Bearer { token: token.into() },
+        CredentialAuth::McpOauth { expires_at, refresh, .. } => {
+            let secret = |secret: Option<Secret>| secret.map(|Secret(text)| text).unwrap_or_default();
+            let refresh = refresh.as_ref().map(|refresh| OAuthRefresh {
+                client_id: refresh.client_id.clone(),
+                refresh_token: secret(refresh_token).into(),
+                token_endpoint: refresh.token_endpoint.clone(),
+                client_auth: match refresh.token_endpoint_auth {
+                    TokenEndpointAuth::None => ClientAuth::None,
+                    TokenEndpointAuth::ClientSecretBasic => {
+                        ClientAuth::Basic { client_secret: secret(client_secret).into() }
+                    }
+                    TokenEndpointAuth::ClientSecretPost => {
+                        ClientAuth::Post { client_secret: secret(client_secret).into() }
+                    }
+                },
+                resource: refresh.resource.clone(),
+                scope: refresh.scope.clone(),
+            });
+            let expires_at = expires_at.map(|time| time.0);
+            CredentialSecret::OAuth(OAuthTokens { access_token: token.into(), expires_at, refresh })
+        }
+    }
+}
+
+/// The secrets after an update, and what clients read of it.
+fn changed_secret(
+    auth: &mut CredentialAuth,
+    secret: CredentialSecret,
+    update: &CredentialAuthUpdate,
+) -> Result<CredentialSecret, ApiError> {
+    match (auth, secret, update) {
+        (
+            CredentialAuth::StaticBearer { .. },
+            CredentialSecret::Bearer { token },
+            CredentialAuthUpdate::StaticBearer { token: new },
+        ) => {
+            let token = new.as_ref().map_or(token, |Secret(new)| new.as_str().into());
+            Ok(CredentialSecret::Bearer { token })
+        }
+        (
+            CredentialAuth::McpOauth { refresh: shown, .. },
+            CredentialSecret::OAuth(mut tokens),
+            CredentialAuthUpdate::McpOauth { access_token, expires_at, refresh },
+        ) => {
+            if let Some(Secret(new)) = access_token {
+                tokens.access_token = new.as_str().into();
+            }
+            match expires_at {
+                Patch::Keep => {}
+                Patch::Clear => tokens.expires_at = None,
+                Patch::Set(time) => tokens.expires_at = Some(time.0),
+            }
+            if let Some(update) = refresh {
+                let (Some(refresh), Some(shown)) = (&mut tokens.refresh, shown) else {
+                    return Err(ApiError::invalid(
+                        "auth.refresh: the credential was made without a refresh token; make a new credential",
+                    ));
+                };
+                if let Some(Secret(new)) = &update.refresh_token {
+                    refresh.refresh_token = new.as_str().into();
+                }
+                if let Some(scope) = &update.scope {
+                    refresh.scope = Some(scope.clone()).filter(|scope| !scope.is_empty());
+                    shown.scope.clone_from(&refresh.scope);
+                }
+                match (&mut refresh.client_auth, &update.client_secret) {
+                    (_, None) => {}
+                    (ClientAuth::None, Some(_)) => {
+                        return Err(ApiError::invalid(
+                            "auth.refresh.token_endpoint_auth: the credential's client has no secret; make a new credential",
+                        ));
+                    }
+                    (
+                        ClientAuth::Basic { client_secret } | ClientAuth::Post { client_secret },
+                        Some(Secret(new)),
+                    ) => *client_secret = new.as_str().into(),
+                }
+            }
+            Ok(CredentialSecret::OAuth(tokens))
+        }
+        _ => Err(ApiError::invalid("auth.type: the type of a credential cannot change; make another one")),
+    }
+}
