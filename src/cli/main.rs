@@ -82,9 +82,21 @@ fn run_command(
             in_runtime(async { Ok(acp.await) })
         }
         Subcommand::Mcp(args) => {
-            let McpCommand::Serve(args) = args.command;
-            let serve = mcp::serve(args, config?, environment.clone(), Arc::clone(terminal));
-            in_runtime(async { Ok(serve.await) })
+            let (config, environment, terminal) = (config?, environment.clone(), Arc::clone(terminal));
+            match args.command {
+                McpCommand::Serve(args) => {
+                    let serve = mcp::serve(args, config, environment, terminal);
+                    in_runtime(async { Ok(serve.await) })
+                }
+                McpCommand::Login(args) => {
+                    let login = mcp::login(args, config, environment, terminal);
+                    in_runtime(signals::with_forced_exit(EndingSignals::All, login))
+                }
+                McpCommand::Logout(args) => {
+                    let logout = mcp::logout(args, config, environment, terminal);
+                    in_runtime(signals::with_forced_exit(EndingSignals::All, logout))
+                }
+            }
         }
         #[cfg(feature = "docker")]
         Subcommand::Image(args) => {

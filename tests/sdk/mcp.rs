@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use test_support::Python;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::server::{Started, folder, program, run_python};
@@ -35,6 +36,12 @@ async fn interpreter(python: &Python) -> String {
 
 /// What a run prints whose model calls these tools, one after the other, with these inputs: each result in order, then what it said of missing tools.
 async fn run(home: &Path, calls: &[(&str, &str)], arguments: &[&str]) -> Vec<String> {
+    let arguments: Vec<&str> = ["--ephemeral"].iter().chain(arguments).copied().collect();
+    run_in(home, calls, &arguments).await
+}
+
+/// The same with sessions that stay in the data folder.
+async fn run_in(home: &Path, calls: &[(&str, &str)], arguments: &[&str]) -> Vec<String> {
     let mut script = "version: 1\nturns:\n".to_owned();
     for (tool, input) in calls {
         script.push_str(&format!("  - content: [{{tool_use: {{name: {tool}, input: {input}}}}}]\n"));
@@ -43,7 +50,7 @@ async fn run(home: &Path, calls: &[(&str, &str)], arguments: &[&str]) -> Vec<Str
     std::fs::write(home.join("script.yaml"), script).unwrap();
     #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
     let mut command = Command::new(program());
-    command.args(["run", "--json", "--ephemeral", "--data"]).arg(home.join("data"));
+    command.args(["run", "--json", "--data"]).arg(home.join("data"));
     command.arg("--script").arg(home.join("script.yaml")).args(arguments).arg("go");
     let config = home.join("config.toml");
     if config.is_file() {
@@ -165,8 +172,12 @@ fn free_port() -> u16 {
 
 /// A server by HTTP.
 async fn serve(python: &Python, port: u16, guard: &[&str]) -> Child {
+    start(python, "mcp_tools.py", port, guard).await
+}
+
+async fn start(python: &Python, name: &str, port: u16, guard: &[&str]) -> Child {
     let mut command = python.command();
-    command.arg(folder().join("programs/mcp_tools.py"));
+    command.arg(folder().join("programs").join(name));
     command.args(["--port", &port.to_string()]).args(guard).stderr(Stdio::null());
     let child = command.spawn().unwrap();
     while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
@@ -247,6 +258,69 @@ async fn agents_of_the_api_use_servers_with_credentials_of_vaults() {
         let found = files_with(data.path(), secret.as_bytes());
         assert!(found.is_empty(), "{secret}: {found:?}");
     }
+}
+
+#[tokio::test]
+async fn a_person_signs_in_and_sessions_use_it() {
+    let Some(python) = python().await else { return };
+    let home = tempfile::tempdir().unwrap();
+    let port = free_port();
+    // Each access token has ended when it is used again.
+    let _server = start(&python, "mcp_login.py", port, &["--lifetime", "30"]).await;
+    let url = format!("http://127.0.0.1:{port}/mcp");
+    std::fs::write(home.path().join("config.toml"), format!("[mcp.tools]\nurl = '{url}'\nrequired = true\n"))
+        .unwrap();
+    let calls = [("mcp__tools__add", "{a: 2, b: 3}")];
+    let data = home.path().join("data").display().to_string();
+    let arguments = ["--sandbox", "local"];
+    let before = run_in(home.path(), &calls, &arguments).await;
+    assert!(before.last().unwrap().contains("conjure mcp login tools"), "{before:?}");
+
+    let config = home.path().join("config.toml");
+    let (mut login, address) = begin_login(&data, &config).await;
+    // What a browser does: the authorization server sends it back to the command. A visit of somebody else changes nothing.
+    let visit = "import sys, urllib.parse, urllib.request as r\n\
+                 query = urllib.parse.parse_qs(urllib.parse.urlparse(sys.argv[1]).query)\n\
+                 back = query['redirect_uri'][0]\n\
+                 try:\n r.urlopen(back + '?code=x&state=wrong')\nexcept Exception as error: print(error.code)\n\
+                 print(r.urlopen(sys.argv[1]).read().decode())";
+    let page = python.run(&["-c", visit, &address], "").await;
+    assert!(page.contains("404") && page.contains("You are signed in."), "{page}");
+    assert!(login.wait().await.unwrap().success());
+    // Somebody refuses.
+    let (mut login, address) = begin_login(&data, &config).await;
+    let refuse = "import sys, urllib.parse, urllib.request as r\n\
+                  query = urllib.parse.parse_qs(urllib.parse.urlparse(sys.argv[1]).query)\n\
+                  r.urlopen(query['redirect_uri'][0] + '?error=access_denied&state=' + query['state'][0])";
+    python.run(&["-c", refuse, &address], "").await;
+    assert_eq!(login.wait().await.unwrap().code(), Some(1));
+
+    for _ in 0..2 {
+        let after = run_in(home.path(), &calls, &arguments).await;
+        assert!(after[0].contains(r#""content":"5""#), "{after:?}");
+    }
+    for secret in ["access-", "refresh-"] {
+        let found = files_with(home.path(), secret.as_bytes());
+        assert!(found.is_empty(), "{secret}: {found:?}");
+    }
+    #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
+    let mut command = Command::new(program());
+    command.args(["mcp", "logout", &url, "--data", &data]).env("CONJURE_CONFIG", &config);
+    assert!(command.status().await.unwrap().success());
+    std::fs::remove_dir_all(home.path().join("data/tenants/local/mcp")).unwrap();
+    let later = run_in(home.path(), &calls, &arguments).await;
+    assert!(later.last().unwrap().contains("conjure mcp login tools"), "{later:?}");
+}
+
+/// A sign-in that has begun, and the address for a browser.
+async fn begin_login(data: &str, config: &Path) -> (Child, String) {
+    #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
+    let mut command = Command::new(program());
+    command.args(["mcp", "login", "tools", "--data", data]).env("CONJURE_CONFIG", config);
+    let mut login = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let mut lines = BufReader::new(login.stdout.take().unwrap()).lines();
+    let address = lines.next_line().await.unwrap().expect("it prints where to sign in");
+    (login, address)
 }
 
 /// The files beneath a folder that hold these bytes.

@@ -14,7 +14,10 @@ mod config;
 pub mod server;
 
 #[cfg(feature = "client")]
-pub use client::{Authorize, McpServer, McpServers, RefreshError, ServerReport, ServerState, refresh_tokens};
+pub use client::{
+    Authorize, Login, LoginError, LoginOptions, McpServer, McpServers, RefreshError, ServerReport,
+    ServerState, refresh_tokens,
+};
 pub use config::{
     AddressScope, HttpServer, McpConfigError, McpJson, McpServerName, McpServerSpec, McpTransport,
     ServerPlace, StdioServer, VariableLookup, parse_mcp_json,

@@ -33,6 +33,12 @@ pub enum VaultError {
     /// The record has another form.
     #[error("the record of a credential cannot be read or written: {0}")]
     Record(serde_json::Error),
+    /// The address is none of a server.
+    #[error("`{url}` is no address of a server; give an absolute URL such as `https://mcp.example.com/mcp`")]
+    Address {
+        /// The address.
+        url: String,
+    },
     /// The records cannot be asked.
     #[error(transparent)]
     Records(#[from] RecordError),

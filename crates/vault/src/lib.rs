@@ -14,4 +14,6 @@ mod store;
 pub use credential::{ClientAuth, CredentialSecret, OAuthRefresh, OAuthTokens};
 pub use error::VaultError;
 pub use key::VaultKey;
-pub use store::{CREDENTIAL, CredentialStore, FoundCredential, IN_VAULT, StoredCredential, server_address};
+pub use store::{
+    CREDENTIAL, CredentialStore, FoundCredential, IN_VAULT, LOGIN_VAULT, StoredCredential, server_address,
+};

@@ -2,7 +2,7 @@
 
 use conjure_base::{Digest, TenantId, Timestamp};
 use conjure_journal::{
-    IndexName, Record, RecordContent, RecordErrorKind, RecordKey, RecordKind, RecordQuery, Records,
+    IndexName, NewRecord, Record, RecordContent, RecordErrorKind, RecordKey, RecordKind, RecordQuery, Records,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -17,6 +17,9 @@ pub static CREDENTIAL: RecordKind = RecordKind::from_static("credential");
 
 /// The vault of a credential.
 pub const IN_VAULT: IndexName = IndexName::from_static("vault");
+
+/// The vault of the sign-ins at configured servers ([`CredentialStore::put_login`]).
+pub const LOGIN_VAULT: &str = "login";
 
 /// How many credentials of a vault are looked at in one read.
 const PAGE: u32 = 100;
@@ -199,6 +202,38 @@ impl<'r> CredentialStore<'r> {
         }
     }
 
+    /// Stores the tokens of a sign-in at the server `url`, in the vault [`LOGIN_VAULT`]. They replace those of an earlier one.
+    ///
+    /// # Errors
+    /// When the address is none, or they cannot be written.
+    pub async fn put_login(&self, url: &str, secret: &CredentialSecret) -> Result<(), VaultError> {
+        let (id, key, server) = self.login(url)?;
+        let shown = RawValue::from_string("{}".to_owned()).map_err(VaultError::Record)?;
+        let mut credential = StoredCredential::new(LOGIN_VAULT.to_owned(), server, shown);
+        self.seal(&id, &mut credential, secret)?;
+        // Whoever signs in last has the tokens that hold.
+        self.records.delete(&key, None).await?;
+        self.records.insert(NewRecord::new(key, credential.content()?)).await?;
+        Ok(())
+    }
+
+    /// Forgets the tokens of a sign-in at the server `url`. Returns whether there were any.
+    ///
+    /// # Errors
+    /// When the address is none, or they cannot be deleted.
+    pub async fn remove_login(&self, url: &str) -> Result<bool, VaultError> {
+        let (_, key, _) = self.login(url)?;
+        Ok(self.records.delete(&key, None).await?)
+    }
+
+    /// The id of the credential of a sign-in, its key, and the server's address.
+    fn login(&self, url: &str) -> Result<(String, RecordKey, String), VaultError> {
+        let server = server_address(url).ok_or_else(|| VaultError::Address { url: url.to_owned() })?;
+        let id = format!("login-{}", Digest::of_bytes(server.as_bytes()).to_hex());
+        let key = RecordKey::new(self.tenant, CREDENTIAL.clone(), id.clone());
+        Ok((id, key.map_err(conjure_journal::RecordError::from)?, server))
+    }
+
     /// What a sealed text belongs to, so that it opens nowhere else.
     fn context(&self, id: &str) -> String {
         format!("conjure credential\0{}\0{id}", self.tenant)
@@ -207,7 +242,7 @@ impl<'r> CredentialStore<'r> {
 
 #[cfg(test)]
 mod tests {
-    use conjure_journal::{MemoryRecords, NewRecord};
+    use conjure_journal::MemoryRecords;
     use secrecy::{ExposeSecret as _, SecretString};
 
     use super::*;
@@ -303,6 +338,22 @@ mod tests {
         // A sealed text opens in its own record only.
         let stolen = StoredCredential::of(&record).unwrap();
         assert!(matches!(store.open("2", &stolen), Err(VaultError::Sealed { .. })));
+    }
+
+    #[tokio::test]
+    async fn a_sign_in_replaces_the_one_before_and_is_forgotten() {
+        let (records, key) = (MemoryRecords::new(), VaultKey::from_hex(&"a1".repeat(32)).unwrap());
+        let acme = TenantId::new("acme").unwrap();
+        let store = CredentialStore::new(&records, &key, &acme);
+        let vaults = [LOGIN_VAULT.to_owned()];
+        for text in ["one", "two"] {
+            store.put_login(URL, &bearer(text)).await.unwrap();
+            assert_eq!(token(store.find(&vaults, URL).await.unwrap().as_ref()), Some(text));
+        }
+        assert!(store.remove_login(&format!("{URL}/")).await.unwrap());
+        assert!(!store.remove_login(URL).await.unwrap());
+        assert!(store.find(&vaults, URL).await.unwrap().is_none());
+        assert!(matches!(store.put_login("here", &bearer("x")).await, Err(VaultError::Address { .. })));
     }
 
     #[test]

@@ -17,6 +17,15 @@ It speaks MCP over standard input and output; another program starts it. It offe
 tools, prompts and resources, and the tools of a sandbox. With a model it also offers `run_agent`,
 which gives a task to an agent of its own.";
 
+const LOGIN_EXAMPLES: &str = "\
+Examples:
+  conjure mcp login issues
+  conjure mcp login https://mcp.example.com/mcp --scope read
+
+It prints an address to open in a browser of this machine, and ends when you have signed in. The
+tokens are sealed in the data folder, and renewed when they end. From another machine, forward the
+port: `--port 8765` here, and `ssh -L 8765:127.0.0.1:8765 HOST` there.";
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct McpArgs {
     #[command(subcommand)]
@@ -27,6 +36,41 @@ pub(crate) struct McpArgs {
 pub(crate) enum McpCommand {
     /// Serve skills and a sandbox to a program that speaks MCP.
     Serve(McpServeArgs),
+    /// Sign in at an MCP server by a browser. Sessions of the tenant then use its tools.
+    Login(McpLoginArgs),
+    /// Forget a sign-in.
+    Logout(McpLogoutArgs),
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = LOGIN_EXAMPLES)]
+pub(crate) struct McpLoginArgs {
+    /// The server: its name in the configuration (`[mcp.NAME]`), or its URL.
+    #[arg(value_name = "NAME|URL")]
+    pub(crate) server: String,
+    /// The client's id at the authorization server, or the URL of its metadata document, where clients cannot register themselves.
+    #[arg(long, value_name = "ID")]
+    pub(crate) client_id: Option<String>,
+    /// The variable of the environment that holds the client's secret.
+    #[arg(long, value_name = "VARIABLE", requires = "client_id")]
+    pub(crate) client_secret_env: Option<String>,
+    /// What is asked for, instead of what the server names; may be repeated.
+    #[arg(long = "scope", value_name = "SCOPE")]
+    pub(crate) scopes: Vec<String>,
+    /// The port of this machine that the browser comes back to; a free one by default.
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub(crate) port: u16,
+    #[command(flatten)]
+    pub(crate) data_args: DataArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct McpLogoutArgs {
+    /// The server: its name in the configuration (`[mcp.NAME]`), or its URL.
+    #[arg(value_name = "NAME|URL")]
+    pub(crate) server: String,
+    #[command(flatten)]
+    pub(crate) data_args: DataArgs,
 }
 
 #[derive(Debug, clap::Args)]

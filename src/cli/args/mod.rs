@@ -28,7 +28,7 @@ pub(crate) use hosted::{PushArgs, RemoteCommand, RemoteSource};
 #[cfg(feature = "docker")]
 pub(crate) use image::{ImageBuildArgs, ImageCommand, ImageFrom, PackageSet};
 pub(crate) use keys::KeysCommand;
-pub(crate) use mcp::{McpCommand, McpServeArgs};
+pub(crate) use mcp::{McpCommand, McpLoginArgs, McpLogoutArgs, McpServeArgs};
 #[cfg(feature = "model-http")]
 pub(crate) use models::ModelsArgs;
 pub(crate) use open::OpenArgs;

@@ -1,9 +1,11 @@
-//! `conjure mcp serve`.
+//! `conjure mcp`: serves programs that speak MCP, and signs in at MCP servers.
 
 #[cfg(feature = "mcp")]
 mod agent;
 #[cfg(feature = "mcp")]
 mod command;
+#[cfg(feature = "mcp")]
+mod login;
 #[cfg(not(feature = "mcp"))]
 mod not_built;
 #[cfg(feature = "mcp")]
@@ -11,5 +13,7 @@ mod sandbox_tools;
 
 #[cfg(feature = "mcp")]
 pub(crate) use command::serve;
+#[cfg(feature = "mcp")]
+pub(crate) use login::{login, logout};
 #[cfg(not(feature = "mcp"))]
-pub(crate) use not_built::serve;
+pub(crate) use not_built::{login, logout, serve};

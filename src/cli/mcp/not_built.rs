@@ -1,10 +1,10 @@
-//! `conjure mcp serve` in a program that was built without MCP.
+//! `conjure mcp` in a program that was built without MCP.
 
 use std::sync::Arc;
 
 use conjure::{Config, ProcessEnv};
 
-use crate::cli::args::McpServeArgs;
+use crate::cli::args::{McpLoginArgs, McpLogoutArgs, McpServeArgs};
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::terminal::Terminal;
 
@@ -17,10 +17,34 @@ pub(crate) async fn serve(
 ) -> ExitStatus {
     let McpServeArgs { skills, sandbox: _, network: _, workspace: _, model: _, script: _, data_args: _ } =
         args;
-    let error = CliError::usage(format!(
-        "{} folders of skills cannot be served: this program was built without the feature `mcp`",
-        skills.len()
-    ));
+    refuse(&format!("{} folders of skills cannot be served", skills.len()), &terminal)
+}
+
+/// Says how to get it.
+pub(crate) async fn login(
+    args: McpLoginArgs,
+    _: Config,
+    _: ProcessEnv,
+    terminal: Arc<Terminal>,
+) -> ExitStatus {
+    let McpLoginArgs { server: _, client_id: _, client_secret_env: _, scopes: _, port: _, data_args: _ } =
+        args;
+    refuse("nobody can sign in at an MCP server", &terminal)
+}
+
+/// Says how to get it.
+pub(crate) async fn logout(
+    args: McpLogoutArgs,
+    _: Config,
+    _: ProcessEnv,
+    terminal: Arc<Terminal>,
+) -> ExitStatus {
+    let McpLogoutArgs { server: _, data_args: _ } = args;
+    refuse("nobody is signed in at an MCP server", &terminal)
+}
+
+fn refuse(what: &str, terminal: &Terminal) -> ExitStatus {
+    let error = CliError::usage(format!("{what}: this program was built without the feature `mcp`"));
     terminal.error(&error.with_hint("install the command with `cargo install --path . --features full`"));
     ExitStatus::Usage
 }

@@ -5,6 +5,7 @@ mod connection;
 mod error;
 mod http_transport;
 mod listing;
+mod login;
 mod manifest;
 mod oauth;
 mod process_transport;
@@ -16,6 +17,7 @@ mod servers;
 mod tool_names;
 
 pub use authorization::Authorize;
+pub use login::{Login, LoginError, LoginOptions};
 pub use oauth::{RefreshError, refresh_tokens};
 pub use server::{McpServer, ServerState};
 pub use servers::{McpServers, ServerReport};

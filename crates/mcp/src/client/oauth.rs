@@ -120,12 +120,26 @@ async fn ask(refresh: &OAuthRefresh, addresses: AddressScope) -> Result<OAuthTok
     Ok(tokens(refresh, answer))
 }
 
+/// The tokens of a sign-in. `None` if the answer has none.
+pub(super) fn first_tokens(
+    answer: serde_json::Value,
+    refresh: impl FnOnce(SecretString) -> OAuthRefresh,
+) -> Option<OAuthTokens> {
+    let answer: TokenAnswer = serde_json::from_value(answer).ok()?;
+    let expires_at = answer.expires_in.map(end_of);
+    let refresh = answer.refresh_token.map(|SecretText(token)| refresh(token));
+    Some(OAuthTokens { access_token: answer.access_token.0, expires_at, refresh })
+}
+
+/// When a token ends that lasts so many seconds from now on.
+fn end_of(seconds: u64) -> Timestamp {
+    let millis = seconds.min(MAX_LIFETIME_SECONDS).saturating_mul(1_000);
+    Timestamp::from_millis(SystemClock.timestamp().millis().saturating_add(millis))
+}
+
 /// The tokens from an answer. What it does not give stays.
 fn tokens(refresh: &OAuthRefresh, answer: TokenAnswer) -> OAuthTokens {
-    let expires_at = answer.expires_in.map(|seconds| {
-        let millis = seconds.min(MAX_LIFETIME_SECONDS).saturating_mul(1_000);
-        Timestamp::from_millis(SystemClock.timestamp().millis().saturating_add(millis))
-    });
+    let expires_at = answer.expires_in.map(end_of);
     let mut refresh = refresh.clone();
     if let Some(SecretText(token)) = answer.refresh_token {
         refresh.refresh_token = token;

@@ -6,6 +6,8 @@ mod check_credential;
 pub(super) mod delete_session;
 mod find_session;
 mod fork_session;
+#[cfg(feature = "vaults")]
+mod logins;
 #[cfg(feature = "anthropic")]
 mod messages_service;
 mod models;

@@ -27,6 +27,7 @@ impl RuntimeSessionFactory {
             addresses,
             redactor: Redactor::default(),
             renewal: Mutex::default(),
+            advice: String::new(),
         });
         let failed =
             |is_refused, renewal| CredentialCheck { failed_method: Some("initialize"), is_refused, renewal };

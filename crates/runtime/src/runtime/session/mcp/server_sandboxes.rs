@@ -16,6 +16,7 @@ use conjure_mcp::{
     ServerPlace, StdioServer,
 };
 use conjure_sandbox::{Executor, NetworkPolicy, SharedFolder};
+use conjure_vault::LOGIN_VAULT;
 
 use super::program_files::program_files;
 use super::vault_authorization::VaultAuthorization;
@@ -60,7 +61,11 @@ impl Inner {
             };
             let manifest = home.data.path().join("mcp").join(format!("{name}.json"));
             let (spec, source) = match &spec.transport {
-                McpTransport::Http(_) => (spec.clone(), None),
+                McpTransport::Http(http) => {
+                    let authorization = self.login_of(key, redactor, http, name);
+                    parts.push(ServerParts { spec: spec.clone(), source: None, manifest, authorization });
+                    continue;
+                }
                 McpTransport::Stdio(stdio) => {
                     let (stdio, source) = self.server_source(key, profile, home, workspace, name, stdio)?;
                     (McpServerSpec { transport: McpTransport::Stdio(stdio), ..spec.clone() }, Some(source))
@@ -72,6 +77,29 @@ impl Inner {
             parts.push(self.remote_server(key, profile, home, redactor, server)?);
         }
         Ok(parts)
+    }
+
+    /// The sign-in of the tenant at a configured server, unless its headers say who asks.
+    fn login_of(
+        &self,
+        key: &SessionKey,
+        redactor: &Redactor,
+        http: &HttpServer,
+        name: &str,
+    ) -> Option<Arc<dyn Authorize>> {
+        let has_header = http.headers.keys().any(|header| header.eq_ignore_ascii_case("authorization"));
+        (!has_header).then(|| {
+            Arc::new(VaultAuthorization {
+                vaults: self.vaults.get().cloned(),
+                tenant: key.tenant.clone(),
+                names: vec![LOGIN_VAULT.to_owned()],
+                url: http.url.clone(),
+                addresses: http.addresses,
+                redactor: redactor.clone(),
+                renewal: Mutex::default(),
+                advice: format!("sign in with `conjure mcp login {name}`, or give its token as a header, such as `headers = {{ Authorization = \"Bearer ${{TOKEN}}\" }}`"),
+            }) as Arc<dyn Authorize>
+        })
     }
 
     /// Which addresses may be dialled for servers that anybody may name.
@@ -123,6 +151,7 @@ impl Inner {
             addresses,
             redactor: redactor.clone(),
             renewal: Mutex::default(),
+            advice: vault_advice(&profile.vaults, &server.url),
         };
         Ok(ServerParts { spec, source: None, manifest, authorization: Some(Arc::new(authorization)) })
     }
@@ -210,6 +239,14 @@ impl Inner {
         let source =
             self.sandboxes.unpooled_source(key, home, &kind, &config, context.with_read_only(read_only))?;
         Ok((program, source))
+    }
+}
+
+/// What to do when no credential of a session is accepted.
+fn vault_advice(vaults: &[String], url: &str) -> String {
+    match vaults.len() {
+        0 => "the session has no vaults; create it with `vault_ids`, one of which has a credential for this server's URL".to_owned(),
+        _ => format!("no credential for `{url}` in the session's vaults was accepted; add or update one"),
     }
 }
 

@@ -36,6 +36,8 @@ pub(in crate::runtime::session) struct VaultAuthorization {
     pub(in crate::runtime::session) redactor: Redactor,
     /// What came of the last attempt to renew a token.
     pub(in crate::runtime::session) renewal: Mutex<RenewalOutcome>,
+    /// What people can do when nothing is accepted.
+    pub(in crate::runtime::session) advice: String,
 }
 
 impl VaultAuthorization {
@@ -129,9 +131,6 @@ impl Authorize for VaultAuthorization {
     }
 
     fn advice(&self) -> String {
-        match self.names.len() {
-            0 => "the session has no vaults; create it with `vault_ids`, one of which has a credential for this server's URL".to_owned(),
-            _ => format!("no credential for `{}` in the session's vaults was accepted; add or update one", self.url),
-        }
+        self.advice.clone()
     }
 }

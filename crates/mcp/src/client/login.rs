@@ -1,0 +1,281 @@
+//! [`Login`]: a person signs in at a server by a browser (OAuth 2.1 with PKCE), and the tokens come back.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_vault::{ClientAuth, OAuthRefresh, OAuthTokens};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use reqwest::Url;
+use rmcp::transport::auth::{
+    AuthorizationManager, AuthorizationMetadata, OAuthClientConfig, OAuthHttpClient, OAuthHttpClientFuture,
+    OAuthHttpRequest, OAuthTokenResponse,
+};
+use secrecy::{ExposeSecret as _, SecretString};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::http_transport::checked_client;
+use super::oauth::first_tokens;
+use crate::config::AddressScope;
+
+/// The largest answer that is read of an authorization server.
+const MAX_ANSWER_BYTES: usize = 256 << 10;
+
+/// How long an authorization server may take for one answer.
+const ANSWER_TIME: Duration = Duration::from_secs(30);
+
+/// The largest head of a browser's request.
+const MAX_HEAD_BYTES: usize = 16 << 10;
+
+/// How long a browser may take for one request.
+const HEAD_TIME: Duration = Duration::from_secs(20);
+
+/// Where a browser comes back to.
+const CALLBACK: &str = "/callback";
+
+/// What is known before somebody signs in.
+#[derive(Debug, Clone, Default)]
+pub struct LoginOptions {
+    /// The client's id at the authorization server, or the address of its metadata document. Without it the client registers itself.
+    pub client_id: Option<String>,
+    /// The secret of that client.
+    pub client_secret: Option<SecretString>,
+    /// What is asked for; empty: what the server names.
+    pub scopes: Vec<String>,
+    /// The port of this machine that the browser comes back to; 0: any free one.
+    pub port: u16,
+}
+
+/// Why nobody could sign in.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct LoginError(String);
+
+/// A sign-in that has begun: a person opens its address in a browser.
+pub struct Login {
+    manager: AuthorizationManager,
+    metadata: AuthorizationMetadata,
+    client: OAuthClientConfig,
+    resource: String,
+    authorization_url: String,
+    /// What the browser must bring back.
+    state: String,
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Login {
+    /// Asks the server at `url` where people sign in, and registers this client there unless it has an id.
+    ///
+    /// # Errors
+    /// Which step failed.
+    pub async fn start(url: &str, options: LoginOptions) -> Result<Self, LoginError> {
+        let base = Url::parse(url).map_err(|error| LoginError(format!("its address is no URL: {error}")))?;
+        // Addresses that a server names are as public as the server itself.
+        let http = Arc::new(CheckedHttp { addresses: scope_of(&base) });
+        let failed = |step: &str, error: &dyn std::error::Error| LoginError(format!("{step}: {}", error));
+        let mut manager = AuthorizationManager::new_with_oauth_http_client(base.clone(), http)
+            .await
+            .map_err(|error| failed("it cannot be asked where people sign in", &error))?;
+        let found = manager
+            .resolve_metadata()
+            .await
+            .map_err(|error| failed("it does not say where people sign in", &error))?;
+        let metadata = found.metadata;
+        manager.set_metadata(metadata.clone());
+        let listener = TcpListener::bind(("127.0.0.1", options.port))
+            .await
+            .map_err(|error| LoginError(format!("the port {} is not free: {error}", options.port)))?;
+        let address = listener.local_addr().map_err(|error| LoginError(error.to_string()))?;
+        let redirect = format!("http://{address}{CALLBACK}");
+        let scopes = match options.scopes.is_empty() {
+            true => manager.select_initial_scopes(&[]).await,
+            false => options.scopes.clone(),
+        };
+        let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+        let client = match &options.client_id {
+            Some(id) => {
+                let client = OAuthClientConfig::new(id, &redirect)
+                    .with_scopes(scopes.iter().map(|scope| (*scope).to_owned()).collect());
+                let client = match &options.client_secret {
+                    Some(secret) => client.with_client_secret(secret.expose_secret()),
+                    None => client,
+                };
+                manager
+                    .configure_client(client.clone())
+                    .map_err(|error| failed("this client cannot be used there", &error))?;
+                client
+            }
+            None => manager.register_client("Conjure", &redirect, &scopes).await.map_err(|error| {
+                failed("it does not let clients register themselves; give `--client-id`", &error)
+            })?,
+        };
+        let authorization_url = manager
+            .get_authorization_url(&scopes)
+            .await
+            .map_err(|error| failed("nobody can sign in there", &error))?;
+        let state = Url::parse(&authorization_url).ok().and_then(|url| parameter(&url, "state"));
+        let state = state.ok_or_else(|| LoginError("the sign-in has no state".to_owned()))?;
+        Ok(Self {
+            manager,
+            metadata,
+            client,
+            resource: base.to_string(),
+            authorization_url,
+            state,
+            listener,
+            address,
+        })
+    }
+
+    /// What a person opens in a browser of this machine.
+    #[must_use]
+    pub fn authorization_url(&self) -> &str {
+        &self.authorization_url
+    }
+
+    /// Waits until the person has signed in, and gets the tokens. It waits without end.
+    ///
+    /// # Errors
+    /// When the person or the server refuses.
+    pub async fn finish(self) -> Result<OAuthTokens, LoginError> {
+        let callback = self.callback().await?;
+        let parameter = |name: &str| parameter(&callback, name).unwrap_or_default();
+        let issuer = Some(parameter("iss")).filter(|issuer| !issuer.is_empty());
+        let answer = self
+            .manager
+            .exchange_code_for_token_with_issuer(&parameter("code"), &self.state, issuer.as_deref())
+            .await;
+        let answer = answer.map_err(|error| LoginError(format!("the sign-in was not accepted: {error}")))?;
+        self.tokens(&answer)
+    }
+
+    /// The address that the browser comes back with.
+    async fn callback(&self) -> Result<Url, LoginError> {
+        let mut visits = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                accepted = self.listener.accept() => {
+                    if let Ok((stream, _)) = accepted {
+                        visits.push(tokio::time::timeout(HEAD_TIME, self.visit(stream)));
+                    }
+                }
+                Some(visit) = visits.next() => {
+                    if let Ok(Some(callback)) = visit {
+                        return callback;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Answers a browser. Returns where it comes back from the sign-in, or what was refused there.
+    async fn visit(&self, mut stream: TcpStream) -> Option<Result<Url, LoginError>> {
+        let mut head = Vec::new();
+        while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+            if head.len() > MAX_HEAD_BYTES || stream.read_buf(&mut head).await.ok()? == 0 {
+                return None;
+            }
+        }
+        let head = String::from_utf8_lossy(&head);
+        let target = head.strip_prefix("GET ").and_then(|rest| rest.split(' ').next()).unwrap_or_default();
+        let url = Url::parse(&format!("http://{}{target}", self.address)).ok();
+        let ours = url.filter(|url| {
+            url.path() == CALLBACK && parameter(url, "state").is_some_and(|state| state == self.state)
+        });
+        let Some(url) = ours else {
+            reply(&mut stream, "404 Not Found", "There is nothing here.").await;
+            return None;
+        };
+        if let Some(error) = parameter(&url, "error") {
+            reply(&mut stream, "200 OK", "Nobody was signed in. You can close this window.").await;
+            let error = conjure_base::text::truncate(&error, 100).escape_debug().to_string();
+            return Some(Err(LoginError(format!("the server refused the sign-in: {error}"))));
+        }
+        reply(&mut stream, "200 OK", "You are signed in. You can close this window.").await;
+        Some(Ok(url))
+    }
+
+    /// The tokens of an answer, and how they are renewed.
+    fn tokens(&self, answer: &OAuthTokenResponse) -> Result<OAuthTokens, LoginError> {
+        let json = serde_json::to_value(answer).map_err(|error| LoginError(error.to_string()))?;
+        let refresh = |refresh_token: SecretString| OAuthRefresh {
+            client_id: self.client.client_id.clone(),
+            refresh_token,
+            token_endpoint: self.metadata.token_endpoint.clone(),
+            client_auth: match &self.client.client_secret {
+                None => ClientAuth::None,
+                Some(secret) => ClientAuth::Post { client_secret: SecretString::from(secret.as_str()) },
+            },
+            resource: Some(self.resource.clone()),
+            scope: None,
+        };
+        first_tokens(json, refresh).ok_or_else(|| LoginError("the server gave no access token".to_owned()))
+    }
+}
+
+/// A server with a private address may name private addresses, any other one may not.
+fn scope_of(url: &Url) -> AddressScope {
+    let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    let is_private = host == "localhost"
+        || host.parse::<std::net::IpAddr>().is_ok_and(|address| {
+            address.is_loopback() || matches!(address, std::net::IpAddr::V4(address) if address.is_private())
+        });
+    if is_private { AddressScope::AsWritten } else { AddressScope::PublicOnly }
+}
+
+fn parameter(url: &Url, name: &str) -> Option<String> {
+    url.query_pairs().find(|(found, _)| found == name).map(|(_, value)| value.into_owned())
+}
+
+/// Writes a page of one sentence. A browser that has gone does not matter.
+async fn reply(stream: &mut TcpStream, status: &str, text: &str) {
+    let page = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{text}",
+        text.len()
+    );
+    let _ = stream.write_all(page.as_bytes()).await;
+    let _ = stream.shutdown().await;
+}
+
+/// Every request of a sign-in: addresses are checked, redirects are not followed, answers are bounded.
+struct CheckedHttp {
+    addresses: AddressScope,
+}
+
+impl OAuthHttpClient for CheckedHttp {
+    fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
+        Box::pin(async move {
+            let (parts, body) = request.request.into_parts();
+            let url = Url::parse(&parts.uri.to_string())?;
+            let client = checked_client(&url, self.addresses).await?;
+            let asked = client
+                .request(parts.method, url)
+                .headers(parts.headers)
+                .body(body)
+                .timeout(request.timeout.unwrap_or(ANSWER_TIME))
+                .send()
+                .await?;
+            let mut answer = http::Response::new(Vec::new());
+            *answer.status_mut() = asked.status();
+            *answer.headers_mut() = asked.headers().clone();
+            let mut stream = asked.bytes_stream();
+            while let Some(piece) = stream.next().await {
+                let piece = piece?;
+                if answer.body().len() + piece.len() > MAX_ANSWER_BYTES {
+                    return Err("the answer is too large".into());
+                }
+                answer.body_mut().extend_from_slice(&piece);
+            }
+            Ok(answer)
+        })
+    }
+}
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Login").field("resource", &self.resource).finish_non_exhaustive()
+    }
+}
