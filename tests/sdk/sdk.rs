@@ -157,6 +157,18 @@ async fn keys_belong_to_tenants_and_have_scopes() {
 }
 
 #[tokio::test]
+async fn a_creation_with_a_key_happens_once_also_over_a_kill() {
+    let Some(python) = server::python().await else { return };
+    let data = tempfile::tempdir().unwrap();
+    let server = Started::start(data.path(), Some("echo")).await;
+    let made = run_python(&python, "idempotency.py", &[server.url(), "first"]).await;
+    server.kill().await;
+    let server = Started::start(data.path(), Some("echo")).await;
+    run_python(&python, "idempotency.py", &[server.url(), "again", made.trim()]).await;
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn sessions_work_with_the_skills_of_their_agent() {
     check("skill", "skill_used.py").await;
 }

@@ -9,6 +9,7 @@
 mod access;
 mod events;
 mod http;
+mod idempotency;
 mod messages;
 mod metrics;
 mod objects;

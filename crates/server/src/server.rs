@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::{Admission, AdmissionMode, ApiKeys, ApiKeysError, RateLimit};
 use crate::http::{Connections, accept, limit_body_time, method_not_allowed, not_found, request_scope};
+use crate::idempotency::{RunningKeys, keep_deleting_expired};
 use crate::options::ServerOptions;
 use crate::routes;
 use crate::sessions::sweep;
@@ -85,6 +86,8 @@ impl Server {
             admission,
             rate_limit: RateLimit::per_minute(options.serve.requests_per_minute),
             collecting_outputs: tokio::sync::Mutex::default(),
+            running_keys: RunningKeys::default(),
+            connections: connections.clone(),
             closing,
         });
         let router = router(&state);
@@ -109,6 +112,7 @@ impl Server {
     /// [`ServerOptions::shutdown_time`] says. The runtime is not shut down.
     pub async fn serve(self, stop: impl Future<Output = ()> + Send) {
         let Self { listener, router, connections, options, state, former_sessions, .. } = self;
+        connections.tasks.spawn(keep_deleting_expired(Arc::clone(&state)));
         connections.tasks.spawn(async move { sweep(&state, &state.options.tenant, former_sessions).await });
         let stopped = connections.closing.clone();
         if let Some(metrics) = options.metrics.clone() {
@@ -136,7 +140,7 @@ impl Server {
 }
 
 fn router(state: &Arc<ServerState>) -> Router {
-    let router = routes::all().into_iter().fold(Router::new(), |router, route| route.add_to(router));
+    let router = routes::all().into_iter().fold(Router::new(), |router, route| route.add_to(router, state));
     router
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)

@@ -8,7 +8,8 @@ use conjure_vault::VaultKey;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{Admission, RateLimit};
-use crate::http::ApiError;
+use crate::http::{ApiError, Connections};
+use crate::idempotency::RunningKeys;
 use crate::options::ServerOptions;
 
 /// What all handlers share.
@@ -24,6 +25,10 @@ pub(crate) struct ServerState {
     pub(crate) rate_limit: RateLimit,
     /// Held while outputs of a session become files.
     pub(crate) collecting_outputs: tokio::sync::Mutex<()>,
+    /// The idempotency keys whose first request is being answered.
+    pub(crate) running_keys: RunningKeys,
+    /// The tasks of the server, which its end waits for.
+    pub(crate) connections: Connections,
     /// Cancelled when the server stops: streams end with a last event.
     pub(crate) closing: CancellationToken,
 }

@@ -2,6 +2,7 @@
 //!
 //! State: whether keys were ever seen. A server that has seen keys asks for one until it ends, so that revoking the last key opens nothing.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::http::{HeaderMap, header};
@@ -45,6 +46,16 @@ impl Admission {
             return Ok(AdmissionMode::Keys);
         }
         Ok(AdmissionMode::Local)
+    }
+
+    /// The tenants that requests can be of: those of keys, and that of requests without a key.
+    ///
+    /// # Errors
+    /// If the keys cannot be read.
+    pub(crate) async fn tenants(&self) -> Result<BTreeSet<TenantId>, ApiKeysError> {
+        let keys = self.keys.list(None).await?;
+        let tenants = keys.into_iter().map(|key| key.tenant);
+        Ok(tenants.chain([self.local_tenant.clone()]).collect())
     }
 
     /// Who asks.

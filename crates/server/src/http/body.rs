@@ -1,4 +1,4 @@
-//! What a handler reads of a request: the bytes of its body, and its query string.
+//! What a handler reads of a request: the bytes of its body, the parts of its path, and its query string.
 
 use std::io;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use futures_util::{StreamExt as _, stream};
+use serde::de::DeserializeOwned;
 
 use crate::http::error::ApiError;
 use crate::state::ServerState;
@@ -95,6 +96,20 @@ fn refused(error: &BytesRejection) -> ApiError {
 
 fn too_large() -> ApiError {
     ApiError::too_large("the body is larger than this server takes")
+}
+
+/// The parts of a path. One that is not UTF-8 names nothing.
+#[derive(Debug, Clone)]
+pub(crate) struct Path<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let path = axum::extract::Path::from_request_parts(parts, state).await;
+        path.map(|axum::extract::Path(path)| Self(path))
+            .map_err(|error| ApiError::not_found(error.body_text()))
+    }
 }
 
 /// The query string, without its `?`; empty if there is none.

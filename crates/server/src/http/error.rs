@@ -63,6 +63,12 @@ impl ApiError {
         Self::new(ErrorKind::Conflict, message)
     }
 
+    /// 409: others are at the same thing for a moment. The SDKs wait and repeat.
+    #[must_use]
+    pub fn busy(message: impl Into<String>) -> Self {
+        Self { retry_after: Some(Duration::from_secs(1)), ..Self::conflict(message) }
+    }
+
     /// 413: the body is too large.
     #[must_use]
     pub fn too_large(message: impl Into<String>) -> Self {

@@ -10,7 +10,7 @@ mod origin;
 mod request_scope;
 mod stall_guard;
 
-pub(crate) use body::{Body, RawQuery, limit_body_time};
+pub(crate) use body::{Body, Path, RawQuery, limit_body_time};
 pub(crate) use connection::{Connections, accept};
 pub(crate) use download::download;
 pub use error::ApiError;

@@ -122,7 +122,7 @@ pub(crate) fn not_written(error: RecordError) -> ApiError {
 
 /// The error when others change a row again and again.
 pub(crate) fn busy() -> ApiError {
-    ApiError::conflict("others change this object at the same time; read it and try again")
+    ApiError::busy("others change this object at the same time; read it and try again")
 }
 
 /// What cursors begin with on the wire.

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use conjure_api::{
     Agent, AgentCreate, AgentId, AgentListQuery, AgentSkill, AgentUpdate, ExecutionIdentity, ModelConfig,
     Page, PageQuery, Patch, Tool, agent_version_query, check_mcp, no_query, patch_metadata,
 };
 
 use crate::access::{Caller, Scope};
-use crate::http::{ApiError, Body, RawQuery};
+use crate::http::{ApiError, Body, Path, RawQuery};
 use crate::objects::{AgentParts, Agents, now};
 use crate::routes::route::Route;
 use crate::state::ServerState;
@@ -19,7 +19,7 @@ type Shared = State<Arc<ServerState>>;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::post(Scope::Admin, "/v1/agents", create),
+        Route::post(Scope::Admin, "/v1/agents", create).idempotent(),
         Route::get("/v1/agents", list),
         Route::get("/v1/agents/{agent_id}", retrieve),
         Route::post(Scope::Admin, "/v1/agents/{agent_id}", update),

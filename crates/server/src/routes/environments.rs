@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use conjure_api::{
     Deleted, DeletedKind, Environment, EnvironmentCreate, EnvironmentId, EnvironmentListQuery,
     EnvironmentScope, EnvironmentUpdate, Page, no_query,
 };
 
 use crate::access::{Caller, Scope};
-use crate::http::{ApiError, Body, RawQuery};
+use crate::http::{ApiError, Body, Path, RawQuery};
 use crate::objects::{Environments, now};
 use crate::routes::route::Route;
 use crate::state::ServerState;
@@ -19,7 +19,7 @@ type Shared = State<Arc<ServerState>>;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::post(Scope::Admin, "/v1/environments", create),
+        Route::post(Scope::Admin, "/v1/environments", create).idempotent(),
         Route::get("/v1/environments", list),
         Route::get("/v1/environments/{environment_id}", retrieve),
         Route::post(Scope::Admin, "/v1/environments/{environment_id}", update),

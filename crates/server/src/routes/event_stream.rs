@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::IntoResponse;
 use axum::response::sse::{Event as Record, KeepAlive, Sse};
 use conjure_actors::session::{SessionError, Subscription, Update};
@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use crate::access::Caller;
 use crate::events::{PreviewMapping, api_events};
-use crate::http::{ApiError, RawQuery};
+use crate::http::{ApiError, Path, RawQuery};
 use crate::metrics::OpenStream;
 use crate::routes::route::Route;
 use crate::sessions::SessionStore;

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::{DefaultBodyLimit, State};
 use axum::response::Response;
 use conjure_api::{Deleted, DeletedKind, FileId, FileListQuery, FileMetadata, FilePage, Time, no_query};
 use conjure_artifact::{HEAD_BYTES, content_type_of};
 use conjure_base::{TenantId, Timestamp};
 
 use crate::access::{Caller, Scope};
-use crate::http::{ApiError, Form, Part, RawQuery, download};
+use crate::http::{ApiError, Form, Part, Path, RawQuery, download};
 use crate::objects::{Files, now};
 use crate::routes::route::Route;
 use crate::sessions::collect_outputs;
@@ -31,7 +31,9 @@ const MAX_NAME: usize = 255;
 pub(crate) fn routes() -> Vec<Route> {
     let limit = usize::try_from(MAX_FILE).unwrap_or(usize::MAX).saturating_add(FORM_OVERHEAD);
     vec![
-        Route::post(Scope::Run, "/v1/files", upload).map(|route| route.layer(DefaultBodyLimit::max(limit))),
+        Route::post(Scope::Run, "/v1/files", upload)
+            .map(|route| route.layer(DefaultBodyLimit::max(limit)))
+            .without_idempotency_key(),
         Route::get("/v1/files", list),
         Route::get("/v1/files/{file_id}", retrieve),
         Route::get("/v1/files/{file_id}/content", content),

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use conjure_api::{IdPage, ModelInfo, ModelListQuery, no_query};
 
 use crate::access::Caller;
-use crate::http::{ApiError, RawQuery};
+use crate::http::{ApiError, Path, RawQuery};
 use crate::objects::AgentParts;
 use crate::routes::route::Route;
 use crate::state::ServerState;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use conjure_api::{
     Cursor, Deleted, DeletedKind, Page, Resource, ResourceCreate, ResourceId, no_query, resource_list_query,
 };
 
 use crate::access::{Caller, Scope};
-use crate::http::{ApiError, Body, RawQuery};
+use crate::http::{ApiError, Body, Path, RawQuery};
 use crate::routes::route::Route;
 use crate::routes::sessions::refuse_archived;
 use crate::sessions::{SessionStore, new_resource, put_resource, remove_resource};
@@ -23,7 +23,7 @@ const MAX_RESOURCES: usize = 999;
 pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::get("/v1/sessions/{id}/resources", list),
-        Route::post(Scope::Run, "/v1/sessions/{id}/resources", add),
+        Route::post(Scope::Run, "/v1/sessions/{id}/resources", add).idempotent(),
         Route::get("/v1/sessions/{id}/resources/{resource_id}", retrieve),
         Route::post(Scope::Run, "/v1/sessions/{id}/resources/{resource_id}", update),
         Route::delete(Scope::Run, "/v1/sessions/{id}/resources/{resource_id}", remove),

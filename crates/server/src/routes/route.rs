@@ -6,13 +6,25 @@ use axum::Router;
 use axum::extract::Request;
 use axum::handler::Handler;
 use axum::http::Method;
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 
 use crate::access::{Caller, Scope};
 use crate::http::ApiError;
+use crate::idempotency::{answer_once, refuse_key};
 use crate::state::ServerState;
+
+/// What a route does with the header `Idempotency-Key`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Idempotency {
+    /// Nothing: it creates nothing, or may be repeated by nature.
+    Ignored,
+    /// A repeated request gets the answer of the first one.
+    Honoured,
+    /// It refuses the header.
+    Refused,
+}
 
 /// One route.
 pub(crate) struct Route {
@@ -20,6 +32,7 @@ pub(crate) struct Route {
     pub(crate) path: &'static str,
     /// What the key needs; `None`: no key.
     pub(crate) scope: Option<Scope>,
+    pub(crate) idempotency: Idempotency,
     handler: MethodRouter<Arc<ServerState>>,
 }
 
@@ -30,7 +43,7 @@ impl Route {
         H: Handler<T, Arc<ServerState>>,
         T: 'static,
     {
-        Self { method: Method::GET, path, scope: Some(Scope::Read), handler: on(MethodFilter::GET, handler) }
+        Self::new(Method::GET, path, Scope::Read, on(MethodFilter::GET, handler))
     }
 
     /// A route that creates or changes something.
@@ -39,7 +52,7 @@ impl Route {
         H: Handler<T, Arc<ServerState>>,
         T: 'static,
     {
-        Self { method: Method::POST, path, scope: Some(scope), handler: on(MethodFilter::POST, handler) }
+        Self::new(Method::POST, path, scope, on(MethodFilter::POST, handler))
     }
 
     /// A route that deletes.
@@ -48,7 +61,26 @@ impl Route {
         H: Handler<T, Arc<ServerState>>,
         T: 'static,
     {
-        Self { method: Method::DELETE, path, scope: Some(scope), handler: on(MethodFilter::DELETE, handler) }
+        Self::new(Method::DELETE, path, scope, on(MethodFilter::DELETE, handler))
+    }
+
+    const fn new(
+        method: Method,
+        path: &'static str,
+        scope: Scope,
+        handler: MethodRouter<Arc<ServerState>>,
+    ) -> Self {
+        Self { method, path, scope: Some(scope), idempotency: Idempotency::Ignored, handler }
+    }
+
+    /// The same route, whose repeated requests with an `Idempotency-Key` get the answer of the first one.
+    pub(crate) fn idempotent(self) -> Self {
+        Self { idempotency: Idempotency::Honoured, ..self }
+    }
+
+    /// The same route, which refuses the header `Idempotency-Key`.
+    pub(crate) fn without_idempotency_key(self) -> Self {
+        Self { idempotency: Idempotency::Refused, ..self }
     }
 
     /// The same route for keys with this scope.
@@ -69,12 +101,22 @@ impl Route {
         Self { handler: change(self.handler), ..self }
     }
 
-    pub(crate) fn add_to(self, router: Router<Arc<ServerState>>) -> Router<Arc<ServerState>> {
-        let handler = match self.scope {
-            None => self.handler,
-            Some(scope) => {
-                self.handler.route_layer(from_fn(move |request, next| check(scope, request, next)))
+    pub(crate) fn add_to(
+        self,
+        router: Router<Arc<ServerState>>,
+        state: &Arc<ServerState>,
+    ) -> Router<Arc<ServerState>> {
+        let handler = match self.idempotency {
+            Idempotency::Ignored => self.handler,
+            Idempotency::Honoured => {
+                self.handler.route_layer(from_fn_with_state(Arc::clone(state), answer_once))
             }
+            Idempotency::Refused => self.handler.route_layer(from_fn(refuse_key)),
+        };
+        // The last layer is the first that a request passes.
+        let handler = match self.scope {
+            None => handler,
+            Some(scope) => handler.route_layer(from_fn(move |request, next| check(scope, request, next))),
         };
         router.route(self.path, handler)
     }

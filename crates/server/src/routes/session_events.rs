@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use conjure_api::{Cursor, Event, EventListQuery, EventSend, Order, Page, SentEvents};
 use conjure_runtime::{EventCursor, EventOrder, EventQuery};
 
 use crate::access::{Caller, Scope};
 use crate::events::api_events;
-use crate::http::{ApiError, Body, RawQuery};
+use crate::http::{ApiError, Body, Path, RawQuery};
 use crate::routes::route::Route;
 use crate::routes::sessions::refuse_archived;
 use crate::sessions::{self, SessionStore};
@@ -20,7 +20,7 @@ const CHUNK: usize = 256;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::post(Scope::Run, "/v1/sessions/{id}/events", send),
+        Route::post(Scope::Run, "/v1/sessions/{id}/events", send).idempotent(),
         Route::get("/v1/sessions/{id}/events", list),
     ]
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use conjure_api::{
     Deleted, DeletedKind, Patch, Session, SessionCreate, SessionListQuery, SessionUpdate, Tool, TwoWayPage,
     patch_metadata,
@@ -13,7 +13,7 @@ use conjure_conversation::ProfileChange;
 use conjure_runtime::RuntimeError;
 
 use crate::access::{Caller, Scope};
-use crate::http::{ApiError, Body, RawQuery};
+use crate::http::{ApiError, Body, Path, RawQuery};
 use crate::routes::route::Route;
 use crate::sessions::{self, SessionStore, StoredSession, client_tools, cost_micros};
 use crate::state::ServerState;
@@ -23,7 +23,7 @@ const MOST_SKIPPED: usize = 10_000;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::post(Scope::Run, "/v1/sessions", create),
+        Route::post(Scope::Run, "/v1/sessions", create).idempotent(),
         Route::get("/v1/sessions", list),
         Route::get("/v1/sessions/{id}", retrieve),
         Route::post(Scope::Run, "/v1/sessions/{id}", update),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::{DefaultBodyLimit, State};
 use axum::response::Response;
 use conjure_api::{
     Deleted, DeletedKind, Page, PageQuery, Skill, SkillId, SkillListQuery, SkillVersion, SkillVersionId,
@@ -12,7 +12,7 @@ use conjure_api::{
 use conjure_base::TenantId;
 
 use crate::access::{Caller, Scope};
-use crate::http::{ApiError, Form, RawQuery, download};
+use crate::http::{ApiError, Form, Path, RawQuery, download};
 use crate::objects::{SkillPackage, Skills, UploadedFile, now, package_skill};
 use crate::routes::route::Route;
 use crate::state::ServerState;
@@ -32,12 +32,15 @@ pub(crate) fn routes() -> Vec<Route> {
     let limit = || DefaultBodyLimit::max(MAX_BYTES + FORM_OVERHEAD);
     let version = "/v1/skills/{skill_id}/versions/{version}";
     vec![
-        Route::post(Scope::Admin, "/v1/skills", create).map(|route| route.layer(limit())),
+        Route::post(Scope::Admin, "/v1/skills", create)
+            .map(|route| route.layer(limit()))
+            .without_idempotency_key(),
         Route::get("/v1/skills", list),
         Route::get("/v1/skills/{skill_id}", retrieve),
         Route::delete(Scope::Admin, "/v1/skills/{skill_id}", delete),
         Route::post(Scope::Admin, "/v1/skills/{skill_id}/versions", create_version)
-            .map(|route| route.layer(limit())),
+            .map(|route| route.layer(limit()))
+            .without_idempotency_key(),
         Route::get("/v1/skills/{skill_id}/versions", list_versions),
         Route::get(version, retrieve_version),
         Route::delete(Scope::Admin, version, delete_version),

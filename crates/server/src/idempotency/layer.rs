@@ -1,0 +1,109 @@
+//! The layers of routes that create: one that honours the header, and one that refuses it.
+
+use std::sync::Arc;
+
+use axum::body::{Bytes, HttpBody as _, to_bytes};
+use axum::extract::{FromRequest as _, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use conjure_base::{Clock as _, Digest, SystemClock};
+
+use super::key::{HEADER, IdempotencyKey};
+use super::stored_answers::{MAX_ANSWER, Reservation, Reserved, StoredAnswers};
+use crate::access::Caller;
+use crate::http::{ApiError, Body};
+use crate::state::ServerState;
+
+/// Answers a request with a key once; a repeated one gets the stored answer.
+///
+/// The first one is answered by a task, so that it is completed also when its client goes away.
+pub(crate) async fn answer_once(
+    State(state): State<Arc<ServerState>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match IdempotencyKey::from_headers(request.headers()) {
+        Ok(None) => next.run(request).await,
+        Ok(Some(key)) => match answer(&state, &key, request, next).await {
+            Ok(response) => response,
+            Err(refused) => refused.into_response(),
+        },
+        Err(refused) => refused.into_response(),
+    }
+}
+
+/// Refuses a key where an answer is not stored.
+pub(crate) async fn refuse_key(request: Request, next: Next) -> Response {
+    if request.headers().contains_key(HEADER) {
+        let refused = "uploads cannot have the header `Idempotency-Key`, since their bodies are not kept for comparison; leave it out";
+        return ApiError::invalid(refused).into_response();
+    }
+    next.run(request).await
+}
+
+async fn answer(
+    state: &Arc<ServerState>,
+    key: &IdempotencyKey,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    let nobody = || ApiError::authentication("the request has no key");
+    let tenant = request.extensions().get::<Caller>().ok_or_else(nobody)?.tenant.clone();
+    let (parts, body) = request.into_parts();
+    let Body(bytes) = Body::from_request(Request::from_parts(parts.clone(), body), state).await?;
+    let id = key.row_id(&parts.method, parts.uri.path());
+    let running = state.running_keys.begin(&tenant, &id).ok_or_else(|| {
+        ApiError::busy("a request with this `Idempotency-Key` is being answered; repeat this one later")
+    })?;
+    let answers = StoredAnswers::new(Arc::clone(&state.records), tenant);
+    let request = Request::from_parts(parts, bytes.clone().into());
+    let dropping = state.connections.dropping.clone();
+    let task = state.connections.tasks.spawn(async move {
+        let _running = running;
+        let completed = async {
+            match answers.reserve(&id, Digest::of_bytes(&bytes), SystemClock.timestamp()).await? {
+                Reserved::Answered(response) => Ok(response),
+                Reserved::First(reservation) => {
+                    Ok(keep(&answers, reservation, next.run(request).await).await)
+                }
+            }
+        };
+        tokio::select! {
+            response = completed => response,
+            // The row stays without an answer: the outcome is unknown.
+            () = dropping.cancelled() => Err(ApiError::internal("the server stops")),
+        }
+    });
+    task.await.map_err(|error| {
+        tracing::error!(%error, "a request with an idempotency key failed");
+        ApiError::internal("the server failed; its log has the cause")
+    })?
+}
+
+/// Stores what a repeated request gets, before the client of the first one gets its answer.
+async fn keep(answers: &StoredAnswers, reservation: Reservation, response: Response) -> Response {
+    if !response.status().is_success() {
+        report(answers.release(reservation).await);
+        return response;
+    }
+    let is_small = response.body().size_hint().exact().is_some_and(|size| size <= MAX_ANSWER as u64);
+    if !is_small {
+        report(answers.store_too_large(reservation).await);
+        return response;
+    }
+    let (parts, body) = response.into_parts();
+    // The body is in memory, so it is read without waiting and without errors.
+    let json: Bytes = match to_bytes(body, MAX_ANSWER).await {
+        Ok(json) => json,
+        Err(error) => return ApiError::internal(error.to_string()).into_response(),
+    };
+    report(answers.store(reservation, parts.status, &json).await);
+    Response::from_parts(parts, json.into())
+}
+
+/// The client gets its answer all the same. A repeated request is told that the outcome is unknown.
+fn report(stored: Result<(), ApiError>) {
+    if let Err(error) = stored {
+        tracing::warn!(%error, "the row of an idempotency key was not written");
+    }
+}
