@@ -173,7 +173,7 @@ pub mod server {
     pub use conjure_runtime::ServeSettings;
     pub use conjure_server::{
         ApiKey, ApiKeyId, ApiKeyInfo, ApiKeyTextError, ApiKeys, ApiKeysError, Metrics, NewApiKey, RouteInfo,
-        Scope, ServeError, Server, ServerOptions, route_table,
+        Scope, ServeError, Server, ServerOptions, TlsCertificate, TlsError, route_table,
     };
 }
 

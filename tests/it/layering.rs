@@ -155,7 +155,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 24] = [
 ];
 
 /// External crates, and the workspace crates that may use them.
-const EXTERNAL_CRATES: [(&str, &[&str]); 40] = [
+const EXTERNAL_CRATES: [(&str, &[&str]); 41] = [
     ("agent-client-protocol", &["conjure-acp"]),
     ("axum", &["conjure-server"]),
     ("bollard", &["conjure-sandbox"]),
@@ -199,9 +199,11 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 40] = [
     ("metrics-exporter-prometheus", &["conjure-server"]),
     ("ractor", &["conjure-actors"]),
     ("reqwest", &["conjure-anthropic", "conjure-artifact", "conjure-mcp", "conjure-model-http"]),
-    ("rustls", &["conjure-artifact", "conjure-mcp", "conjure-model-http"]),
+    ("rustls", &["conjure-artifact", "conjure-mcp", "conjure-model-http", "conjure-server"]),
     ("rustls-platform-verifier", &["conjure-artifact", "conjure-mcp", "conjure-model-http"]),
     ("ring", &["conjure-vault"]),
+    // TLS of connections that are accepted.
+    ("tokio-rustls", &["conjure-server"]),
     ("rusqlite", &["conjure-journal"]),
     ("rustyline", &["conjure"]),
     (

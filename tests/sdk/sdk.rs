@@ -11,6 +11,7 @@ mod mcp;
 mod messages;
 mod readme;
 mod server;
+mod tls;
 
 use server::{Started, run_python};
 

@@ -20,7 +20,7 @@ mod sessions;
 mod state;
 
 pub use access::{ApiKey, ApiKeyId, ApiKeyInfo, ApiKeyTextError, ApiKeys, ApiKeysError, NewApiKey, Scope};
-pub use http::ApiError;
+pub use http::{ApiError, TlsCertificate, TlsError};
 pub use metrics::Metrics;
 pub use options::ServerOptions;
 pub use routes::{RouteInfo, route_table};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use conjure_base::TenantId;
 use conjure_runtime::ServeSettings;
 
+use crate::http::TlsCertificate;
 use crate::metrics::Metrics;
 
 /// The options of a [`Server`](crate::Server).
@@ -19,6 +20,7 @@ pub struct ServerOptions {
     pub(crate) shutdown_time: Duration,
     pub(crate) serve: ServeSettings,
     pub(crate) metrics: Option<Metrics>,
+    pub(crate) tls: Option<TlsCertificate>,
 }
 
 impl ServerOptions {
@@ -36,8 +38,11 @@ impl ServerOptions {
                 skills: BTreeMap::new(),
                 requests_per_minute: None,
                 private_mcp_servers: None,
+                certificate: None,
+                private_key: None,
             },
             metrics: None,
+            tls: None,
         }
     }
 
@@ -66,6 +71,13 @@ impl ServerOptions {
     #[must_use]
     pub fn metrics(mut self, metrics: Metrics) -> Self {
         self.metrics = Some(metrics);
+        self
+    }
+
+    /// Speaks TLS with this certificate; by default, connections are not encrypted. The files that the settings name are not read.
+    #[must_use]
+    pub fn tls(mut self, certificate: TlsCertificate) -> Self {
+        self.tls = Some(certificate);
         self
     }
 

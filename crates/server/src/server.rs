@@ -78,7 +78,7 @@ impl Server {
         let listener = TcpListener::bind(wanted).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let closing = CancellationToken::new();
-        let connections = Connections::new(options.connections, closing.clone());
+        let connections = Connections::new(options.connections, closing.clone(), options.tls.clone());
         let state = Arc::new(ServerState {
             runtime,
             records,
@@ -100,6 +100,13 @@ impl Server {
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The base URL of clients, with the scheme `https` where it has a certificate.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let scheme = if self.connections.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
     }
 
     /// Whether requests need a key. Without keys, programs of this machine are let in. Once there is a key, requests need one.

@@ -29,6 +29,12 @@ pub(crate) struct ServeArgs {
     /// where this machine permits no jail.
     #[arg(long, value_name = "KIND")]
     pub(crate) sandbox: Option<String>,
+    /// The certificate and its chain (PEM), for TLS; instead of the configured one.
+    #[arg(long, value_name = "FILE", requires = "private_key")]
+    pub(crate) certificate: Option<PathBuf>,
+    /// The private key of the certificate (PEM).
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub(crate) private_key: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) data_args: DataArgs,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use conjure::config::ExecutorKind;
 use conjure::model::ScriptedModel;
-use conjure::server::{Metrics, ServeError, Server, ServerOptions};
+use conjure::server::{Metrics, ServeError, ServeSettings, Server, ServerOptions, TlsCertificate};
 use conjure::{Clock as _, Config, ProcessEnv, Runtime, RuntimeOptions, Settings, SystemClock};
 
 use crate::cli::args::ServeArgs;
@@ -45,6 +45,7 @@ async fn run(
     let config =
         with_data_dir(&args.data_args, config)?.with(Settings { executor, ..Settings::default() })?;
     let mut serve = config.serve().clone();
+    let certificate = certificate(args, &serve)?;
     let mut options = RuntimeOptions::from(config).for_user(environment).resume_unfinished();
     if let Some(script) = &args.script {
         let model = ScriptedModel::from_file(script).map_err(|error| {
@@ -57,7 +58,10 @@ async fn run(
     // Before anything is counted.
     let metrics = Metrics::install().map_err(CliError::internal)?;
     let runtime = Runtime::spawn(options).await?;
-    let server = ServerOptions::new(args.listen, args.tenant().clone()).serve(serve).metrics(metrics);
+    let mut server = ServerOptions::new(args.listen, args.tenant().clone()).serve(serve).metrics(metrics);
+    if let Some(certificate) = certificate {
+        server = server.tls(certificate);
+    }
     let server = Server::bind(server, runtime.clone()).await;
     let exit = match server {
         Ok(server) => {
@@ -65,7 +69,7 @@ async fn run(
                 terminal.note("no key is needed, so programs of this machine alone are answered");
                 terminal.note("`conjure keys create NAME` makes a key; then every client needs one");
             }
-            terminal.output(&format!("listening on http://{}", server.address()));
+            terminal.output(&format!("listening on {}", server.url()));
             let mut exit = ExitStatus::Success;
             server.serve(async { exit = signals.next().await }).await;
             Ok(exit)
@@ -82,4 +86,18 @@ async fn run(
     let exit = exit?;
     ended?;
     Ok(exit)
+}
+
+/// The certificate of the options, or else of the configuration.
+fn certificate(args: &ServeArgs, serve: &ServeSettings) -> Result<Option<TlsCertificate>, CliError> {
+    let of_options = args.certificate.as_ref().zip(args.private_key.as_ref());
+    let Some((certificate, key)) = of_options.or(serve.certificate.as_ref().zip(serve.private_key.as_ref()))
+    else {
+        return Ok(None);
+    };
+    TlsCertificate::from_files(certificate, key).map(Some).map_err(|error| {
+        CliError::usage(error.to_string()).with_hint(
+            "`certificate` and `private_key` of `[serve]`, or `--certificate FILE --private-key FILE`, name two files in the form PEM",
+        )
+    })
 }

@@ -10,7 +10,7 @@ use crate::cli::terminal::Terminal;
 
 /// Says how to get the server.
 pub(crate) async fn serve(args: ServeArgs, _: Config, _: ProcessEnv, terminal: Arc<Terminal>) -> ExitStatus {
-    let ServeArgs { listen, script: _, sandbox: _, data_args: _ } = &args;
+    let ServeArgs { listen, certificate: _, private_key: _, script: _, sandbox: _, data_args: _ } = &args;
     let tenant = args.tenant();
     let error = CliError::usage(format!(
         "the server cannot listen on {listen} for `{tenant}`: this program was built without the feature `serve`"

@@ -281,6 +281,13 @@ pub const CONFIG_KEYS: &[ConfigKey] = &[
         "true",
         "Whether agents may name MCP servers with private addresses, such as `localhost`; not by default.",
     ),
+    key(
+        "serve",
+        "certificate",
+        "\"tls/cert.pem\"",
+        "The file of the server's certificate and its chain (PEM). With it, the server speaks TLS.",
+    ),
+    key("serve", "private_key", "\"tls/key.pem\"", "The file of the certificate's private key (PEM)."),
 ];
 
 /// The names of the keys in a table, or of the keys and tables outside of all.

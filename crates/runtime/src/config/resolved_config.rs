@@ -389,7 +389,8 @@ impl Config {
     #[must_use]
     pub fn serve(&self) -> ServeSettings {
         let mut serve = self.settings.serve.clone();
-        for path in serve.skills.values_mut() {
+        let files = serve.certificate.iter_mut().chain(&mut serve.private_key);
+        for path in serve.skills.values_mut().chain(files) {
             // It was checked when the layers were merged.
             *path = paths::expand(path, self.home.as_deref()).unwrap_or_else(|_| path.clone());
         }

@@ -1,4 +1,4 @@
-//! Settings of the server: which configured model answers for a name of the vendor's, and which folder is one of its skills.
+//! Settings of the server: its certificate, which configured model answers for a name of the vendor's, and which folder is one of its skills.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -19,18 +19,34 @@ pub struct ServeSettings {
     pub requests_per_minute: Option<NonZeroU32>,
     /// Whether agents may name MCP servers with private addresses, such as `localhost`; `None`: they may not.
     pub private_mcp_servers: Option<bool>,
+    /// The file of the certificate and its chain, in the form PEM; `None`: the server speaks no TLS. A private key is with it.
+    pub certificate: Option<PathBuf>,
+    /// The file of the certificate's private key, in the form PEM.
+    pub private_key: Option<PathBuf>,
 }
 
 impl ServeSettings {
     /// Merges these settings over `lower`.
     #[must_use]
     pub fn merged_over(self, lower: Self) -> Self {
-        let Self { mut models, mut skills, requests_per_minute, private_mcp_servers } = lower;
+        let Self {
+            mut models,
+            mut skills,
+            requests_per_minute,
+            private_mcp_servers,
+            certificate,
+            private_key,
+        } = lower;
         models.extend(self.models);
         skills.extend(self.skills);
         let requests_per_minute = self.requests_per_minute.or(requests_per_minute);
         let private_mcp_servers = self.private_mcp_servers.or(private_mcp_servers);
-        Self { models, skills, requests_per_minute, private_mcp_servers }
+        // A key belongs to its certificate, so a layer gives both or none.
+        let (certificate, private_key) = match self.certificate {
+            Some(own) => (Some(own), self.private_key),
+            None => (certificate, private_key),
+        };
+        Self { models, skills, requests_per_minute, private_mcp_servers, certificate, private_key }
     }
 
     /// The model that answers for `name`; `None` when no pattern fits.
@@ -62,15 +78,28 @@ fn fits(pattern: &str, name: &str) -> bool {
 /// Parses the table `[serve]` of the file. Relative paths start at `folder`.
 pub(super) fn parse(table: &Table, folder: &Path) -> Result<ServeSettings, String> {
     keys::check(table, "serve")?;
-    let place = |path: &String| {
+    let place = |path: &str| {
         let path = PathBuf::from(path);
         if path.starts_with("~") { path } else { folder.join(path) }
     };
+    let file = |key: &str| match table.get(key) {
+        None => Ok(None),
+        Some(Value::String(text)) if !text.trim().is_empty() => Ok(Some(place(text))),
+        Some(_) => Err(format!("`{key}` must be the name of a file")),
+    };
+    let (certificate, private_key) = (file("certificate")?, file("private_key")?);
+    match (&certificate, &private_key) {
+        (Some(_), None) => return Err("`certificate` needs a `private_key`".to_owned()),
+        (None, Some(_)) => return Err("`private_key` needs a `certificate`".to_owned()),
+        _ => {}
+    }
     Ok(ServeSettings {
         models: texts(table, "models")?.map(|(name, model)| (name.clone(), model.clone())).collect(),
         skills: texts(table, "skills")?.map(|(name, path)| (name.clone(), place(path))).collect(),
         requests_per_minute: table.get("requests_per_minute").map(requests).transpose()?,
         private_mcp_servers: table.get("private_mcp_servers").map(flag).transpose()?,
+        certificate,
+        private_key,
     })
 }
 
@@ -133,8 +162,14 @@ mod tests {
         let serve = read("[skills]\nxlsx = 'skills/xlsx'\npdf = '~/pdf'\n").unwrap();
         assert_eq!(serve.skills["xlsx"], Path::new("/etc/conjure/skills/xlsx"));
         assert_eq!(serve.skills["pdf"], Path::new("~/pdf"));
+        let serve = read("certificate = 'tls/cert.pem'\nprivate_key = '/etc/key.pem'").unwrap();
+        assert_eq!(serve.certificate.as_deref(), Some(Path::new("/etc/conjure/tls/cert.pem")));
+        assert_eq!(serve.private_key.as_deref(), Some(Path::new("/etc/key.pem")));
         for (text, part) in [
             ("model = 1", "there is no `model`, did you mean `models`?"),
+            ("certificate = 'c'", "`certificate` needs a `private_key`"),
+            ("private_key = 'k'", "`private_key` needs a `certificate`"),
+            ("certificate = 1", "`certificate` must be the name of a file"),
             ("models = 1", "`models` must be a table"),
             ("requests_per_minute = 0", "a whole number of at least 1"),
             ("[models]\na = 1", "`models`: `a` must be a text, not a integer"),

@@ -1,4 +1,4 @@
-//! Connections: accepting them, at most so many at once, and serving HTTP/1.1 on each.
+//! Connections: accepting them, at most so many at once, and serving HTTP/1.1 on each, behind TLS where there is a certificate.
 //!
 //! State: the tasks of open connections. They end with the server.
 
@@ -9,12 +9,14 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::http::stall_guard::StallGuard;
+use crate::http::tls::{Tls, TlsCertificate};
 
 /// How long a request's head may take to arrive, also on a connection that is kept open.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
@@ -34,12 +36,15 @@ pub(crate) struct Connections {
     pub(crate) closing: CancellationToken,
     /// Cancelled when open connections are to be dropped.
     pub(crate) dropping: CancellationToken,
+    /// What connections are encrypted with; `None`: they are not.
+    pub(crate) tls: Option<Arc<Tls>>,
 }
 
 impl Connections {
-    pub(crate) fn new(most: usize, closing: CancellationToken) -> Self {
+    pub(crate) fn new(most: usize, closing: CancellationToken, tls: Option<TlsCertificate>) -> Self {
         let permits = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
-        Self { tasks: TaskTracker::new(), permits, closing, dropping: CancellationToken::new() }
+        let tls = tls.map(|certificate| Arc::new(Tls::new(certificate)));
+        Self { tasks: TaskTracker::new(), permits, closing, dropping: CancellationToken::new(), tls }
     }
 }
 
@@ -65,21 +70,39 @@ pub(crate) async fn accept(listener: TcpListener, router: Router, connections: C
         };
         let (router, open) = (router.clone(), connections.clone());
         connections.tasks.spawn(async move {
-            serve(stream, router, &open).await;
+            encrypt_and_serve(stream, router, &open).await;
             drop(permit);
         });
     }
 }
 
-/// Serves one connection until its client ends it, or the server closes.
-async fn serve(stream: TcpStream, router: Router, open: &Connections) {
+/// Serves one connection, behind TLS where there is a certificate.
+async fn encrypt_and_serve(stream: TcpStream, router: Router, open: &Connections) {
     // An event is one small write, which must not wait for the next.
     let _ = stream.set_nodelay(true);
-    let connection =
-        http1::Builder::new().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).serve_connection(
-            TokioIo::new(StallGuard::new(stream, STALL_TIMEOUT)),
-            TowerToHyperService::new(router),
-        );
+    let stream = StallGuard::new(stream, STALL_TIMEOUT);
+    let Some(tls) = &open.tls else { return serve(stream, router, open).await };
+    let accepted = tokio::select! {
+        biased;
+        // No request has begun.
+        () = open.closing.cancelled() => return,
+        accepted = tls.accept(stream) => accepted,
+    };
+    match accepted {
+        Ok(stream) => serve(stream, router, open).await,
+        Err(error) => tracing::debug!(%error, "a client did not complete the handshake of TLS"),
+    }
+}
+
+/// Serves HTTP on one connection until its client ends it, or the server closes.
+async fn serve<S>(stream: S, router: Router, open: &Connections)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     tokio::pin!(connection);
     let mut is_closing = false;
     loop {

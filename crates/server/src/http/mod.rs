@@ -9,6 +9,7 @@ mod form;
 mod origin;
 mod request_scope;
 mod stall_guard;
+mod tls;
 
 pub(crate) use body::{Body, Path, RawQuery, limit_body_time};
 pub(crate) use connection::{Connections, accept};
@@ -17,3 +18,4 @@ pub use error::ApiError;
 pub(crate) use form::{Form, Part};
 pub(crate) use origin::check_loopback;
 pub(crate) use request_scope::{method_not_allowed, not_found, request_scope};
+pub use tls::{TlsCertificate, TlsError};
