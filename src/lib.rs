@@ -172,8 +172,9 @@ pub mod sandbox {
 pub mod server {
     pub use conjure_runtime::ServeSettings;
     pub use conjure_server::{
-        ApiKey, ApiKeyId, ApiKeyInfo, ApiKeyTextError, ApiKeys, ApiKeysError, Metrics, NewApiKey, RouteInfo,
-        Scope, ServeError, Server, ServerOptions, TlsCertificate, TlsError, route_table,
+        ApiKey, ApiKeyId, ApiKeyInfo, ApiKeyTextError, ApiKeys, ApiKeysError, Metrics, NewApiKey,
+        ReloadError, RouteInfo, Scope, ServeError, Server, ServerHandle, ServerOptions, TlsCertificate,
+        TlsError, route_table,
     };
 }
 

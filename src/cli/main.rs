@@ -58,7 +58,8 @@ fn run_command(
     terminal: &Arc<Terminal>,
 ) -> Result<ExitStatus, CliError> {
     start_log(environment)?;
-    let file = args.config.or_else(|| Config::default_file(environment));
+    let of_option = args.config;
+    let file = of_option.clone().or_else(|| Config::default_file(environment));
     let config = Config::from_layers(Settings::default(), environment, file.as_deref());
     match args.command {
         Subcommand::Run(args) => {
@@ -70,7 +71,7 @@ fn run_command(
             in_runtime(signals::with_forced_exit(EndingSignals::Termination, chat))
         }
         Subcommand::Serve(args) => {
-            let serve = serve::serve(*args, config?, environment.clone(), Arc::clone(terminal));
+            let serve = serve::serve(*args, of_option, config?, environment.clone(), Arc::clone(terminal));
             in_runtime(signals::with_forced_exit(EndingSignals::All, serve))
         }
         Subcommand::Keys(args) => {

@@ -10,6 +10,7 @@ mod killed;
 mod mcp;
 mod messages;
 mod readme;
+mod reload;
 mod server;
 mod tls;
 

@@ -73,16 +73,19 @@ impl Started {
         home: &Path,
         environment: &[(&str, &str)],
     ) -> Self {
-        let mut child = Command::new(program())
+        let mut command = Command::new(program());
+        command
             .args(arguments)
             .current_dir(folder().join("../.."))
             .env("HOME", home)
             .env_remove("ANTHROPIC_API_KEY")
-            .envs(environment.iter().copied())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
+            .envs(environment.iter().copied());
+        Self::spawn(command).await
+    }
+
+    /// Starts this command.
+    pub(crate) async fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("it says where it listens");
         let line = line.unwrap().expect("the server ended before it listened");
@@ -99,12 +102,17 @@ impl Started {
         self.child.kill().await.unwrap();
     }
 
-    /// Ends it in order, which must succeed.
-    pub(crate) async fn stop(mut self) {
+    /// Sends it a signal.
+    pub(crate) async fn signal(&self, name: &str) {
         let id = self.child.id().unwrap().to_string();
         #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
-        let told = Command::new("kill").args(["-TERM", &id]).status().await.unwrap();
+        let told = Command::new("kill").args([name, &id]).status().await.unwrap();
         assert!(told.success());
+    }
+
+    /// Ends it in order, which must succeed.
+    pub(crate) async fn stop(mut self) {
+        self.signal("-TERM").await;
         let status = tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("it ends").unwrap();
         assert_eq!(status.code(), Some(143), "SIGTERM ends it in order");
     }

@@ -43,7 +43,7 @@ fn pem(label: &str, der: &[u8]) -> String {
 }
 
 /// The arguments of a server with this data folder and script.
-fn arguments(data: &Path, more: &[&str]) -> Vec<String> {
+pub(crate) fn arguments(data: &Path, more: &[&str]) -> Vec<String> {
     let (data, script) = (data.join("data"), folder().join("scripts/echo.yaml"));
     let (data, script) = (data.display().to_string(), script.display().to_string());
     let usual =

@@ -14,7 +14,9 @@ use tokio_util::sync::CancellationToken;
 use crate::access::{Admission, AdmissionMode, ApiKeys, ApiKeysError, RateLimit};
 use crate::http::{Connections, accept, limit_body_time, method_not_allowed, not_found, request_scope};
 use crate::idempotency::{RunningKeys, keep_deleting_expired};
+use crate::live_settings::LiveSettings;
 use crate::options::ServerOptions;
+use crate::reload::ServerHandle;
 use crate::routes;
 use crate::sessions::sweep;
 use crate::state::ServerState;
@@ -69,14 +71,28 @@ impl Server {
     pub async fn bind(options: ServerOptions, runtime: Runtime) -> Result<Self, ServeError> {
         let wanted = options.listen;
         let failed = |reason| ServeError::Listen { address: wanted, reason };
+        let listener = TcpListener::bind(wanted).await.map_err(failed)?;
+        Self::with_listener(listener, options, runtime).await
+    }
+
+    /// Answers on this socket, which listens already. The address in the options is not used.
+    ///
+    /// # Errors
+    /// If others than this machine reach the address and there are no keys, and if the sessions cannot be listed.
+    pub async fn with_listener(
+        listener: TcpListener,
+        options: ServerOptions,
+        runtime: Runtime,
+    ) -> Result<Self, ServeError> {
+        let wanted = options.listen;
+        let address =
+            listener.local_addr().map_err(|reason| ServeError::Listen { address: wanted, reason })?;
         let records = runtime.records();
         let admission = Admission::new(ApiKeys::new(Arc::clone(&records)), options.tenant.clone());
         let mode = admission.mode().await?;
-        if mode == AdmissionMode::Local && !wanted.ip().is_loopback() {
-            return Err(ServeError::NotLocal { address: wanted });
+        if mode == AdmissionMode::Local && !address.ip().is_loopback() {
+            return Err(ServeError::NotLocal { address });
         }
-        let listener = TcpListener::bind(wanted).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
         let closing = CancellationToken::new();
         let connections = Connections::new(options.connections, closing.clone(), options.tls.clone());
         let state = Arc::new(ServerState {
@@ -84,6 +100,7 @@ impl Server {
             records,
             options: options.clone(),
             admission,
+            settings: LiveSettings::new(options.serve.clone()),
             rate_limit: RateLimit::per_minute(options.serve.requests_per_minute),
             collecting_outputs: tokio::sync::Mutex::default(),
             running_keys: RunningKeys::default(),
@@ -107,6 +124,12 @@ impl Server {
     pub fn url(&self) -> String {
         let scheme = if self.connections.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
+    }
+
+    /// Changes what a server can exchange while it runs.
+    #[must_use]
+    pub fn handle(&self) -> ServerHandle {
+        ServerHandle::new(Arc::clone(&self.state))
     }
 
     /// Whether requests need a key. Without keys, programs of this machine are let in. Once there is a key, requests need one.

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::access::{Admission, RateLimit};
 use crate::http::{ApiError, Connections};
 use crate::idempotency::RunningKeys;
+use crate::live_settings::LiveSettings;
 use crate::options::ServerOptions;
 
 /// What all handlers share.
@@ -19,6 +20,8 @@ pub(crate) struct ServerState {
     /// The rows of agents, environments and sessions.
     pub(crate) records: Arc<dyn Records>,
     pub(crate) options: ServerOptions,
+    /// The settings in force, which a reload exchanges.
+    pub(crate) settings: LiveSettings,
     /// Lets requests in.
     pub(crate) admission: Admission,
     /// How many requests each key may make.

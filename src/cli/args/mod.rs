@@ -33,6 +33,8 @@ pub(crate) use mcp::{McpCommand, McpLoginArgs, McpLogoutArgs, McpServeArgs};
 pub(crate) use models::ModelsArgs;
 pub(crate) use open::OpenArgs;
 pub(crate) use run::RunArgs;
+#[cfg(feature = "serve")]
+pub(crate) use serve::ListenAt;
 pub(crate) use serve::ServeArgs;
 pub(crate) use sessions::{
     ContinueArgs, DataArgs, DecideArgs, ExportFormat, ForkArgs, LOCAL_TENANT, ResumeArgs, SessionsCommand,

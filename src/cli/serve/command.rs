@@ -1,14 +1,19 @@
 //! `conjure serve`: starts a runtime and a server on it, and ends both in order.
 
-use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use conjure::config::ExecutorKind;
 use conjure::model::ScriptedModel;
-use conjure::server::{Metrics, ServeError, ServeSettings, Server, ServerOptions, TlsCertificate};
+use conjure::server::{Metrics, ServeError, Server, ServerOptions};
 use conjure::{Clock as _, Config, ProcessEnv, Runtime, RuntimeOptions, Settings, SystemClock};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cli::args::ServeArgs;
+use super::reload::{LoadedSettings, Reloader};
+use super::systemd::{Notifier, socket_of_stdin};
+use crate::cli::args::{ListenAt, ServeArgs};
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::command_runtime::{CLEANUP_TIMEOUT, with_data_dir};
 use crate::cli::run::{SCRIPT, executor_of};
@@ -18,11 +23,12 @@ use crate::cli::terminal::Terminal;
 /// Serves until a signal ends it.
 pub(crate) async fn serve(
     args: ServeArgs,
+    config_file: Option<PathBuf>,
     config: Config,
     environment: ProcessEnv,
     terminal: Arc<Terminal>,
 ) -> ExitStatus {
-    match run(&args, &config, &environment, &terminal).await {
+    match run(Arc::new(args), config_file, &config, &environment, &terminal).await {
         Ok(exit) => exit,
         Err(error) => {
             terminal.error(&error);
@@ -32,20 +38,22 @@ pub(crate) async fn serve(
 }
 
 async fn run(
-    args: &ServeArgs,
+    args: Arc<ServeArgs>,
+    config_file: Option<PathBuf>,
     config: &Config,
     environment: &ProcessEnv,
     terminal: &Terminal,
 ) -> Result<ExitStatus, CliError> {
     let mut signals = Signals::catch()?;
+    let hangups = signal(SignalKind::hangup())
+        .map_err(|error| CliError::internal(format!("signals cannot be caught: {error}")))?;
     let executor: Option<ExecutorKind> = match &args.sandbox {
         Some(kind) => Some(executor_of(kind, environment, terminal).await?),
         None => None,
     };
     let config =
         with_data_dir(&args.data_args, config)?.with(Settings { executor, ..Settings::default() })?;
-    let mut serve = config.serve().clone();
-    let certificate = certificate(args, &serve)?;
+    let LoadedSettings { serve, certificate } = LoadedSettings::new(&args, &config)?;
     let mut options = RuntimeOptions::from(config).for_user(environment).resume_unfinished();
     if let Some(script) = &args.script {
         let model = ScriptedModel::from_file(script).map_err(|error| {
@@ -53,16 +61,22 @@ async fn run(
                 .with_hint("`--script` names a file with the model's words, in YAML or JSON")
         })?;
         options = options.model(SCRIPT, model.by_history());
-        serve.models = BTreeMap::from([("*".to_owned(), SCRIPT.to_owned())]);
     }
+    let (address, socket) = match args.listen {
+        ListenAt::Address(address) => (address, None),
+        ListenAt::StandardInput => socket().map(|(address, socket)| (address, Some(socket)))?,
+    };
     // Before anything is counted.
     let metrics = Metrics::install().map_err(CliError::internal)?;
     let runtime = Runtime::spawn(options).await?;
-    let mut server = ServerOptions::new(args.listen, args.tenant().clone()).serve(serve).metrics(metrics);
+    let mut server = ServerOptions::new(address, args.tenant().clone()).serve(serve).metrics(metrics);
     if let Some(certificate) = certificate {
         server = server.tls(certificate);
     }
-    let server = Server::bind(server, runtime.clone()).await;
+    let server = match socket {
+        Some(socket) => Server::with_listener(socket, server, runtime.clone()).await,
+        None => Server::bind(server, runtime.clone()).await,
+    };
     let exit = match server {
         Ok(server) => {
             if !server.needs_keys() {
@@ -70,8 +84,19 @@ async fn run(
                 terminal.note("`conjure keys create NAME` makes a key; then every client needs one");
             }
             terminal.output(&format!("listening on {}", server.url()));
+            let notifier = Notifier::new(environment);
+            notifier.ready();
+            let environment = environment.clone();
+            let reloader = Reloader { args, config: config_file, environment, server: server.handle() };
             let mut exit = ExitStatus::Success;
-            server.serve(async { exit = signals.next().await }).await;
+            let stop = async {
+                tokio::select! {
+                    signal = signals.next() => exit = signal,
+                    () = reloader.at_each(hangups, &notifier, terminal) => {}
+                }
+                notifier.stopping();
+            };
+            server.serve(stop).await;
             Ok(exit)
         }
         Err(error) => {
@@ -88,16 +113,13 @@ async fn run(
     Ok(exit)
 }
 
-/// The certificate of the options, or else of the configuration.
-fn certificate(args: &ServeArgs, serve: &ServeSettings) -> Result<Option<TlsCertificate>, CliError> {
-    let of_options = args.certificate.as_ref().zip(args.private_key.as_ref());
-    let Some((certificate, key)) = of_options.or(serve.certificate.as_ref().zip(serve.private_key.as_ref()))
-    else {
-        return Ok(None);
-    };
-    TlsCertificate::from_files(certificate, key).map(Some).map_err(|error| {
-        CliError::usage(error.to_string()).with_hint(
-            "`certificate` and `private_key` of `[serve]`, or `--certificate FILE --private-key FILE`, name two files in the form PEM",
-        )
+/// The socket that is the standard input, and its address.
+fn socket() -> Result<(SocketAddr, TcpListener), CliError> {
+    let socket = socket_of_stdin().and_then(TcpListener::from_std);
+    let socket = socket.and_then(|socket| Ok((socket.local_addr()?, socket)));
+    socket.map_err(|error| {
+        CliError::usage(format!("the standard input is no socket that listens: {error}"))
+            .in_option("--listen -")
+            .with_hint("systemd gives one by `StandardInput=socket` and a unit `conjure.socket`; `--listen ADDR` names an address")
     })
 }

@@ -4,6 +4,10 @@
 mod command;
 #[cfg(not(feature = "serve"))]
 mod not_built;
+#[cfg(feature = "serve")]
+mod reload;
+#[cfg(feature = "serve")]
+mod systemd;
 
 #[cfg(feature = "serve")]
 pub(crate) use command::serve;

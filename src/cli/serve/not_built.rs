@@ -1,5 +1,6 @@
 //! `conjure serve` in a program that was built without the server.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use conjure::{Config, ProcessEnv};
@@ -9,7 +10,13 @@ use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::terminal::Terminal;
 
 /// Says how to get the server.
-pub(crate) async fn serve(args: ServeArgs, _: Config, _: ProcessEnv, terminal: Arc<Terminal>) -> ExitStatus {
+pub(crate) async fn serve(
+    args: ServeArgs,
+    _: Option<PathBuf>,
+    _: Config,
+    _: ProcessEnv,
+    terminal: Arc<Terminal>,
+) -> ExitStatus {
     let ServeArgs { listen, certificate: _, private_key: _, script: _, sandbox: _, data_args: _ } = &args;
     let tenant = args.tenant();
     let error = CliError::usage(format!(

@@ -126,6 +126,10 @@ const DOCKER_HOST: Variable = variable(
 );
 const DATA_HOME: Variable =
     variable("XDG_DATA_HOME", "Where programs keep their data, instead of `~/.local/share`.");
+const NOTIFY_SOCKET: Variable = variable(
+    "NOTIFY_SOCKET",
+    "Where systemd listens, which `conjure serve` tells that it is ready. systemd sets it.",
+);
 const RUNTIME_DIR: Variable =
     variable("XDG_RUNTIME_DIR", "Where the sockets of a rootless Docker or Podman are looked for.");
 
@@ -167,6 +171,7 @@ pub const VARIABLES: &[Variable] = &[
     DOCKER_HOST,
     DATA_HOME,
     RUNTIME_DIR,
+    NOTIFY_SOCKET,
 ];
 
 /// The variables of the keys of model services that need no configuration.
@@ -305,6 +310,12 @@ impl ProcessEnv {
     pub fn no_color(&self) -> bool {
         let dumb = self.values.get(TERM.name).is_some_and(|term| term == "dumb");
         dumb || self.values.get(NO_COLOR.name).is_some_and(|value| !value.is_empty())
+    }
+
+    /// The socket of systemd: a path, or an abstract name behind `@`.
+    #[must_use]
+    pub fn notify_socket(&self) -> Option<&str> {
+        self.values.get(NOTIFY_SOCKET.name).and_then(|path| path.to_str()).filter(|path| !path.is_empty())
     }
 
     /// The value of any variable that a configuration names, such as the key of a model. `None` if it is not set, empty, or not UTF-8.

@@ -17,19 +17,26 @@ const MINUTE: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(crate) struct RateLimit {
     /// The time that one request takes of a key's minute; `None`: no limit.
-    interval: Option<Duration>,
+    interval: Mutex<Option<Duration>>,
     /// When each key has made up for its requests so far.
     even_at: Mutex<HashMap<ApiKeyId, Duration>>,
 }
 
 impl RateLimit {
     pub(crate) fn per_minute(requests: Option<NonZeroU32>) -> Self {
-        Self { interval: requests.map(|requests| MINUTE / requests.get()), even_at: Mutex::default() }
+        let limit = Self::default();
+        limit.set_per_minute(requests);
+        limit
+    }
+
+    /// Has requests from now on be limited so.
+    pub(crate) fn set_per_minute(&self, requests: Option<NonZeroU32>) {
+        *lock(&self.interval) = requests.map(|requests| MINUTE / requests.get());
     }
 
     /// Lets a request in, or says how long to wait. `now` is a time on a clock that only goes forward.
     pub(crate) fn admit(&self, key: ApiKeyId, now: Duration) -> Result<(), Duration> {
-        let Some(interval) = self.interval else { return Ok(()) };
+        let Some(interval) = *lock(&self.interval) else { return Ok(()) };
         let mut even_at = lock(&self.even_at);
         let even = even_at.entry(key).or_insert(now);
         let next = (*even).max(now) + interval;
@@ -66,6 +73,10 @@ mod tests {
         let other = "key_ffffffffffffffffffffffffffffffff".parse().unwrap();
         assert_eq!(limit.admit(other, start), Ok(()), "each key for itself");
         assert_eq!(RateLimit::default().admit(key(), start), Ok(()));
+        limit.set_per_minute(NonZeroU32::new(6_000));
+        assert_eq!(limit.admit(key(), start + Duration::from_secs(2)), Ok(()), "another rate holds at once");
+        limit.set_per_minute(None);
+        assert_eq!(limit.admit(key(), start), Ok(()));
     }
 
     proptest! {

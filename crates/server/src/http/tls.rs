@@ -1,14 +1,15 @@
 //! TLS: a certificate with its key, and the handshake of a connection.
 //!
-//! State: none; the certificate is that of the start.
+//! State: the certificate in force, which a reload exchanges. Connections that are open keep the one that they began with.
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use conjure_base::lock;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -118,13 +119,18 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     Ok(bytes)
 }
 
-/// The certificate of the server.
+/// The certificate in force.
 #[derive(Debug)]
-pub(crate) struct Tls(TlsCertificate);
+pub(crate) struct Tls(Mutex<TlsCertificate>);
 
 impl Tls {
     pub(crate) const fn new(certificate: TlsCertificate) -> Self {
-        Self(certificate)
+        Self(Mutex::new(certificate))
+    }
+
+    /// Has new connections use this certificate.
+    pub(crate) fn exchange(&self, certificate: TlsCertificate) {
+        *lock(&self.0) = certificate;
     }
 
     /// Carries out the handshake of a connection.
@@ -135,7 +141,8 @@ impl Tls {
         &self,
         stream: S,
     ) -> io::Result<TlsStream<S>> {
-        let handshake = TlsAcceptor::from(Arc::clone(&self.0.0)).accept(stream);
+        let TlsCertificate(config) = lock(&self.0).clone();
+        let handshake = TlsAcceptor::from(config).accept(stream);
         let late =
             |_| io::Error::new(io::ErrorKind::TimedOut, "the client did not complete the handshake in time");
         tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await.map_err(late)?

@@ -25,7 +25,7 @@ impl<'r> AgentParts<'r> {
     }
 
     pub(crate) fn model_names(&self) -> ModelNames<'r> {
-        ModelNames { runtime: &self.state.runtime, serve: &self.state.options.serve, tenant: self.tenant }
+        ModelNames { runtime: &self.state.runtime, serve: self.state.settings.get(), tenant: self.tenant }
     }
 
     /// The skills with their versions: the latest one where none is named.
@@ -43,7 +43,7 @@ impl<'r> AgentParts<'r> {
 
     async fn skill(&self, skill: SkillRef) -> Result<AgentSkill, String> {
         match skill.kind {
-            SkillKind::Anthropic if self.state.options.serve.skills.contains_key(&skill.skill_id) => {
+            SkillKind::Anthropic if self.state.settings.get().skills.contains_key(&skill.skill_id) => {
                 Ok(AgentSkill {
                     skill_id: skill.skill_id,
                     r#type: SkillKind::Anthropic,

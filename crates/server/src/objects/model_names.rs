@@ -1,6 +1,7 @@
 //! Names of models: which configured model answers for the name that a client uses.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use conjure_api::{ById, IdPage, Lifecycle, ModelConfig, ModelInfo, ModelListQuery, Time};
 use conjure_base::TenantId;
@@ -9,10 +10,9 @@ use conjure_runtime::{Runtime, ServeSettings};
 use crate::http::ApiError;
 
 /// The models of a tenant, as clients name them.
-#[derive(Clone, Copy)]
 pub(crate) struct ModelNames<'r> {
     pub(crate) runtime: &'r Runtime,
-    pub(crate) serve: &'r ServeSettings,
+    pub(crate) serve: Arc<ServeSettings>,
     pub(crate) tenant: &'r TenantId,
 }
 

@@ -43,7 +43,7 @@ pub(super) async fn load_skills(
 }
 
 async fn configured(state: &ServerState, skill: &AgentSkill) -> Result<Result<Skill, String>, ApiError> {
-    let Some(folder) = state.options.serve.skills.get(&skill.skill_id).cloned() else {
+    let Some(folder) = state.settings.get().skills.get(&skill.skill_id).cloned() else {
         return Ok(Err(format!(
             "`{0}` is not in `[serve.skills]` any more; set it to the skill's folder",
             skill.skill_id

@@ -1,0 +1,116 @@
+//! `conjure serve` under a manager of services: it is told of the server's state, gives the socket, and has the configuration reloaded.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::net::UnixDatagram;
+use tokio::process::Command;
+
+use crate::server::{Started, program, python, run_python};
+use crate::tls::{Authority, arguments};
+
+/// How long the server may take to tell of its state.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The socket of the manager.
+struct Manager(UnixDatagram);
+
+impl Manager {
+    /// The next state that it is told of must be this.
+    async fn expect(&self, state: &str) {
+        let mut told = [0; 256];
+        let length = tokio::time::timeout(PATIENCE, self.0.recv(&mut told)).await.expect(state).unwrap();
+        assert_eq!(std::str::from_utf8(&told[..length]).unwrap(), state);
+    }
+}
+
+#[tokio::test]
+async fn a_signal_reloads_what_can_be_exchanged_and_mistakes_change_nothing() {
+    let Some(python) = python().await else { return };
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name);
+    let (config, root, socket) = (path("config.toml"), path("root.pem"), path("notify"));
+    let authority = Authority::new(&root);
+    let certify = |name: &str| authority.certify(name, &path("cert.pem"), &path("key.pem"));
+    let configure = |more: &str| {
+        let tls = "certificate = \"cert.pem\"\nprivate_key = \"key.pem\"\n";
+        fs::write(&config, format!("[serve]\n{tls}{more}")).unwrap();
+    };
+    certify("first");
+    configure("[serve.models]\none = \"ollama:one\"\n");
+    let manager = Manager(UnixDatagram::bind(&socket).unwrap());
+    let (data, config_path) = (path("data").display().to_string(), config.display().to_string());
+    let arguments =
+        ["serve", "--listen", "127.0.0.1:0", "--sandbox", "local", "--data", &data, "--config", &config_path];
+    let environment = [("NOTIFY_SOCKET", socket.to_str().unwrap())];
+    let arguments = arguments.map(str::to_owned).to_vec();
+    let server = Started::of_command_with(arguments, home.path(), &environment).await;
+    manager.expect("READY=1").await;
+    let check = async |name: &str, there: &str, not_there: &str, skill: &str| {
+        let root = root.to_str().unwrap();
+        run_python(&python, "reload.py", &[server.url(), root, name, there, not_there, skill]).await;
+    };
+    let reload = async || {
+        server.signal("-HUP").await;
+        manager.expect("RELOADING=1").await;
+        manager.expect("READY=1").await;
+    };
+    check("first", "one", "two", "none").await;
+
+    certify("second");
+    fs::create_dir(path("greeter")).unwrap();
+    fs::write(path("greeter/SKILL.md"), "---\nname: greeter\ndescription: Greets\n---\nSay hello.\n")
+        .unwrap();
+    let good = "[serve.models]\ntwo = \"ollama:two\"\n[serve.skills]\ngreeter = \"greeter\"\n";
+    configure(good);
+    reload().await;
+    check("second", "two", "one", "skill").await;
+
+    certify("third");
+    for mistake in [
+        "[serve.models]\none = 1\n",
+        "[serve.models]\none = \"ollama:one\"\ntwo = \"unknown-vendor:two\"\n",
+        "[serve.models]\none = \"ollama:one\"\n[serve.skills]\nother = \"no-such-folder\"\n",
+        "no TOML",
+    ] {
+        configure(mistake);
+        reload().await;
+    }
+    fs::write(&config, "[serve.models]\none = \"ollama:one\"\n").unwrap();
+    reload().await;
+    configure(&good.replace("two", "one"));
+    fs::write(path("cert.pem"), "no certificate").unwrap();
+    reload().await;
+    check("second", "two", "one", "skill").await;
+
+    certify("fourth");
+    reload().await;
+    check("fourth", "one", "two", "skill").await;
+    server.signal("-TERM").await;
+    manager.expect("STOPPING=1").await;
+}
+
+#[tokio::test]
+async fn the_socket_may_come_from_the_manager() {
+    let Some(python) = python().await else { return };
+    let home = tempfile::tempdir().unwrap();
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let mut arguments = arguments(home.path(), &[]);
+    arguments[2] = "-".to_owned();
+    let command = |input: Stdio| {
+        #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
+        let mut command = Command::new(program());
+        command.args(&arguments).env("HOME", home.path()).stdin(input);
+        command
+    };
+    let server = Started::spawn(command(OwnedFd::from(socket).into())).await;
+    assert_eq!(server.url(), format!("http://{address}"));
+    run_python(&python, "quickstart.py", &[server.url()]).await;
+    server.stop().await;
+    let output = command(Stdio::null()).output().await.unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && told.contains("is no socket that listens"), "{told}");
+}
