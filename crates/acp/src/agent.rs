@@ -87,8 +87,14 @@ where
         .on_receive_request(
             async move |request: PromptRequest, responder, connection: ConnectionTo<Client>| {
                 let (editor, telling) = (Arc::clone(&asking), connection.clone());
+                // Here, so that a cancellation that follows is one of this turn.
+                let begun = editor.begin_turn(&request.session_id);
                 connection.spawn(async move {
-                    responder.respond_with_result(editor.prompt(request, telling).await)
+                    let answer = match begun {
+                        Ok(opened) => opened.prompt(request, telling).await,
+                        Err(error) => Err(error),
+                    };
+                    responder.respond_with_result(answer)
                 })
             },
             agent_client_protocol::on_receive_request!(),
@@ -200,27 +206,6 @@ impl Editor {
         Ok(LoadSessionResponse::new().modes(options.modes.of(id).state()))
     }
 
-    async fn prompt(
-        &self,
-        request: PromptRequest,
-        connection: ConnectionTo<Client>,
-    ) -> Result<PromptResponse, Error> {
-        let opened = self.begin_turn(&request.session_id)?;
-        let blocks = prompt::blocks(request.prompt, &opened.cwd).map_err(invalid)?;
-        let follower = TurnFollower {
-            session: opened.session.clone(),
-            connection,
-            cwd: opened.cwd,
-            cancel: opened.cancel,
-            calls: HashMap::new(),
-        };
-        if let Some(notice) = opened.notice {
-            follower.send(updates::message(notice))?;
-        }
-        let turn = opened.session.send(blocks).await.map_err(failed)?;
-        follower.follow(turn).await.map(PromptResponse::new)
-    }
-
     fn set_mode(&self, request: &SetSessionModeRequest) -> Result<SetSessionModeResponse, Error> {
         let opened = self.find(&request.session_id)?;
         let wanted = &*request.mode_id.0;
@@ -263,6 +248,29 @@ impl Editor {
         opened.cancel = CancellationToken::new();
         let notice = opened.notice.take();
         Ok(EditorSession { notice, ..opened.clone() })
+    }
+}
+
+impl EditorSession {
+    /// Answers a prompt.
+    async fn prompt(
+        self,
+        request: PromptRequest,
+        connection: ConnectionTo<Client>,
+    ) -> Result<PromptResponse, Error> {
+        let blocks = prompt::blocks(request.prompt, &self.cwd).map_err(invalid)?;
+        let follower = TurnFollower {
+            session: self.session.clone(),
+            connection,
+            cwd: self.cwd,
+            cancel: self.cancel,
+            calls: HashMap::new(),
+        };
+        if let Some(notice) = self.notice {
+            follower.send(updates::message(notice))?;
+        }
+        let turn = self.session.send(blocks).await.map_err(failed)?;
+        follower.follow(turn).await.map(PromptResponse::new)
     }
 }
 

@@ -90,12 +90,13 @@ impl TurnFollower {
             let decision = tokio::select! {
                 biased;
                 () = self.cancel.cancelled() => return Ok(()),
-                decision = self.decision(call) => decision?,
+                // An editor that cannot ask is one that does not allow.
+                decision = self.decision(call) => decision.unwrap_or(None),
             };
             match decision {
                 Some(decision) => self.session.decide_event(event, decision).await.map_err(failed)?,
                 // The user has cancelled the turn instead.
-                None => self.session.interrupt().await.map_err(failed)?,
+                None => return self.session.interrupt().await.map(drop).map_err(failed),
             }
         }
         Ok(())
