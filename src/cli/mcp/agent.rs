@@ -1,12 +1,17 @@
 //! Agents of `run_agent`: each prompt is a session of its own.
 
+use conjure::conversation::Decision;
 use conjure::{Config, Runtime, SessionEvent, SessionEventKind, SessionSpec, TenantId, TurnEvent, Update};
+use conjure_conversation::{EventId, SessionStopReason};
 use conjure_mcp::server::{AgentFuture, AgentRunner, ProgressFn};
 use tokio_util::sync::CancellationToken;
 
 /// The first instructions of an agent.
 const BASE_PROMPT: &str = "You are a helpful assistant with tools. Another program has given you one task, and reads your last message as the \
                            result. Nobody can answer questions.";
+
+/// What the model is told of a call that a person would have to allow.
+const NOBODY: &str = "this call needs a person's approval, and nobody can be asked here";
 
 /// Runs sessions in a runtime.
 pub(super) struct SessionAgents {
@@ -63,6 +68,10 @@ impl SessionAgents {
                     };
                 }
                 Some(Ok(TurnEvent::Update(Update::Recorded(event)))) => {
+                    for call in waiting_calls(&event) {
+                        let decision = Decision::Deny { reason: NOBODY.to_owned() };
+                        session.decide_event(call, decision).await.map_err(|error| failed(&error))?;
+                    }
                     if let Some(step) = step(&event) {
                         progress(step);
                     }
@@ -70,6 +79,17 @@ impl SessionAgents {
                 Some(Ok(_)) => {}
             }
         }
+    }
+}
+
+/// The calls that wait for a person.
+fn waiting_calls(event: &SessionEvent) -> &[EventId] {
+    match &event.kind {
+        SessionEventKind::SessionStatusIdle {
+            stop_reason: SessionStopReason::RequiresAction { event_ids, .. },
+            ..
+        } => event_ids,
+        _ => &[],
     }
 }
 

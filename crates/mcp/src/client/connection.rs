@@ -81,7 +81,7 @@ where
         biased;
         service = Handler { changed }.serve_with_lifecycle(transport, lifecycle()) => {
             service.map_err(|error| StartError::Protocol {
-                needs_authorization: error.is_authorization_required(),
+                needs_authorization: error.is_authorization_required() || is_unauthorized(&error),
                 reason: printable(&causes(&error)),
             })
         }
@@ -91,6 +91,19 @@ where
 
 fn needs_authorization(server: &str) -> McpError {
     McpError::NeedsAuthorization { server: server.to_owned(), advice: TOKEN_ADVICE.to_owned() }
+}
+
+/// Whether a service answered 401, also without the header that should go with it.
+fn is_unauthorized(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let status = error.downcast_ref::<reqwest::Error>().and_then(reqwest::Error::status);
+        if status == Some(reqwest::StatusCode::UNAUTHORIZED) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 /// The innermost cause of an error says the most.
@@ -211,7 +224,7 @@ impl Connection {
     fn error(&self, error: ServiceError) -> McpError {
         let server = self.server.clone();
         match error {
-            _ if error.is_authorization_required() => needs_authorization(&server),
+            _ if error.is_authorization_required() || is_unauthorized(&error) => needs_authorization(&server),
             ServiceError::TransportSend(_) | ServiceError::TransportClosed => {
                 let reason = match &self.diagnosis {
                     Some(diagnosis) => diagnosis.reason(),

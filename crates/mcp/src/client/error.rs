@@ -1,5 +1,7 @@
 //! [`McpError`]: why a server cannot be asked, or did not answer.
 
+use conjure_base::Redactor;
+
 /// Why a server cannot be asked, or did not answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum McpError {
@@ -25,4 +27,21 @@ pub(crate) enum McpError {
     /// It wants something that this client does not offer.
     #[error("the MCP server `{server}` {reason}")]
     Unsupported { server: String, reason: String },
+}
+
+impl McpError {
+    /// The same error without these secrets, which a server may have put into its words.
+    pub(super) fn redacted(mut self, redactor: &Redactor) -> Self {
+        match &mut self {
+            Self::NotStarted { reason, .. }
+            | Self::WaitsForRetry { reason, .. }
+            | Self::Lost { reason, .. }
+            | Self::Refused { reason, .. }
+            | Self::Unsupported { reason, .. }
+            | Self::NeedsAuthorization { advice: reason, .. } => {
+                *reason = redactor.redact(reason).into_owned();
+            }
+        }
+        self
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use conjure_base::Redactor;
 use conjure_conversation::ToolDefinition;
 use rmcp::model::PaginatedRequestParams;
 use rmcp::model::Tool as WireTool;
@@ -17,6 +18,10 @@ const MAX_PAGES: usize = 64;
 const MAX_TOOLS: usize = 1024;
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
 const MAX_DESCRIPTION_CHARS: usize = 4096;
+
+/// The most bytes of a tool's name, and how many tools that cannot be offered are told of one by one.
+const MAX_NAME_BYTES: usize = 256;
+const MAX_LEFT_OUT: usize = 20;
 
 /// A tool of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,6 +40,9 @@ pub(super) struct Listing {
     pub(super) tools: Vec<ListedTool>,
     /// One sentence for each tool that cannot be offered.
     pub(super) left_out: Vec<String>,
+    /// How many tools cannot be offered.
+    #[serde(default)]
+    pub(super) refused: usize,
 }
 
 /// Asks the server for all its tools.
@@ -46,7 +54,7 @@ pub(super) async fn list_tools(peer: &Peer<RoleClient>) -> Result<Listing, Servi
         params.cursor = cursor;
         let page = peer.list_tools(Some(params)).await?;
         for tool in page.tools {
-            if listing.tools.len() == MAX_TOOLS {
+            if listing.tools.len() + listing.refused == MAX_TOOLS {
                 listing.left_out.push(format!("it has more than {MAX_TOOLS} tools; the others are left out"));
                 return Ok(listing);
             }
@@ -64,9 +72,20 @@ pub(super) async fn list_tools(peer: &Peer<RoleClient>) -> Result<Listing, Servi
 }
 
 impl Listing {
+    /// The same list without these secrets.
+    pub(super) fn redacted(self, redactor: &Redactor) -> Self {
+        let tools = self.tools.into_iter().map(|tool| tool.redacted(redactor)).collect();
+        let left_out = self.left_out.iter().map(|text| redactor.redact(text).into_owned()).collect();
+        Self { tools, left_out, refused: self.refused }
+    }
+
     fn add(&mut self, tool: WireTool) {
         let schema = Value::Object((*tool.input_schema).clone());
-        match normal_schema(schema) {
+        let schema = match tool.name.len() {
+            0..=MAX_NAME_BYTES => normal_schema(schema),
+            bytes => Err(format!("its name has {bytes} bytes, and the most is {MAX_NAME_BYTES}")),
+        };
+        match schema {
             Ok(input_schema) => self.tools.push(ListedTool {
                 name: tool.name.to_string(),
                 description: description(tool.description.as_deref().unwrap_or_default()),
@@ -74,6 +93,13 @@ impl Listing {
                 only_reads: tool.annotations.is_some_and(|hints| hints.read_only_hint == Some(true)),
             }),
             Err(reason) => {
+                self.refused += 1;
+                if self.left_out.len() == MAX_LEFT_OUT {
+                    self.left_out.push("more of its tools are left out".to_owned());
+                }
+                if self.left_out.len() > MAX_LEFT_OUT {
+                    return;
+                }
                 let name = conjure_base::text::truncate(&tool.name, 60).escape_debug().to_string();
                 self.left_out.push(format!("its tool `{name}` is left out: {reason}"));
             }
@@ -87,6 +113,18 @@ impl Listing {
 }
 
 impl ListedTool {
+    /// The same tool without these secrets, which a server may have put into its words.
+    fn redacted(mut self, redactor: &Redactor) -> Self {
+        self.description = redactor.redact(&self.description).into_owned();
+        let schema = self.input_schema.to_string();
+        if let std::borrow::Cow::Owned(redacted) = redactor.redact(&schema) {
+            let words = serde_json::from_str(&redacted);
+            self.input_schema =
+                words.unwrap_or_else(|_| serde_json::json!({"type": "object", "properties": {}}));
+        }
+        self
+    }
+
     /// The definition for the model, under this name.
     pub(super) fn definition(&self, name: &str, server: &str) -> ToolDefinition {
         // The model is told whose words these are.
@@ -164,6 +202,28 @@ mod tests {
         assert_eq!(names, ["good", "empty"]);
         assert_eq!(listing.tools[1].input_schema, json!({"type": "object", "properties": {}}));
         assert_eq!(listing.left_out.len(), 4, "{:?}", listing.left_out);
+    }
+
+    #[test]
+    fn a_flood_of_tools_that_cannot_be_offered_is_told_in_few_words() {
+        let long = "x".repeat(MAX_NAME_BYTES + 1);
+        let tools: Vec<(&str, Value)> = (0..500).map(|_| (long.as_str(), json!({}))).collect();
+        let listing = listing(&tools);
+        assert_eq!(
+            (listing.tools.len(), listing.refused, listing.left_out.len()),
+            (0, 500, MAX_LEFT_OUT + 1)
+        );
+        assert!(listing.left_out[0].len() < 300, "{}", listing.left_out[0]);
+    }
+
+    #[test]
+    fn a_secret_that_a_server_repeats_is_redacted() {
+        let schema = json!({"type": "object", "properties": {"a": {"description": "send t0ken-1"}}});
+        let mut listing = listing(&[("good", schema)]);
+        listing.tools[0].description = "use t0ken-1".to_owned();
+        let redacted = listing.redacted(&Redactor::new([("TOKEN", "t0ken-1")]));
+        let text = format!("{redacted:?}");
+        assert!(!text.contains("t0ken-1") && text.matches("[REDACTED:TOKEN]").count() == 2, "{text}");
     }
 
     #[test]

@@ -47,8 +47,21 @@ pub enum RefreshError {
 #[derive(Deserialize)]
 struct TokenAnswer {
     access_token: SecretText,
+    #[serde(default, deserialize_with = "seconds")]
     expires_in: Option<u64>,
     refresh_token: Option<SecretText>,
+}
+
+/// A number of seconds. Some endpoints write it as a text or with a fraction; anything else is not known.
+fn seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let value = serde_json::Value::deserialize(deserializer)?;
+    let number = match &value {
+        serde_json::Value::String(text) => text.trim().parse::<f64>().ok(),
+        other => other.as_f64(),
+    };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is bounded just before")]
+    let whole = |number: f64| number.clamp(0.0, MAX_LIFETIME_SECONDS as f64) as u64;
+    Ok(number.filter(|number| number.is_finite()).map(whole))
 }
 
 /// A text that is never shown.
@@ -246,6 +259,11 @@ mod tests {
                 format!("authorization: basic {}", STANDARD.encode("a+client:s%3A1")).to_ascii_lowercase();
             assert_eq!(lower.contains(&basic), header, "{request}");
             assert_eq!(request.contains("client_secret=s%3A1"), in_body, "{request}");
+        }
+        for written in [r#""60""#, "60.5", "1e99", "null", "-1", "[]"] {
+            let body = format!(r#"{{"access_token":"n","expires_in":{written}}}"#);
+            let (url, _, _tasks) = endpoint("200 OK", &body).await;
+            refresh_tokens(&refresh(url, ClientAuth::None), AddressScope::AsWritten).await.unwrap();
         }
         let (url, _, _tasks) = endpoint("200 OK", r#"{"access_token":"n","refresh_token":"r2"}"#).await;
         let tokens = refresh_tokens(&refresh(url, ClientAuth::None), AddressScope::AsWritten).await.unwrap();

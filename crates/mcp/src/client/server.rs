@@ -5,10 +5,10 @@
 //! sessions know them without starting the server. When the host crashes, the server ends with its sandbox.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use conjure_base::{Backoff, Clock as _, Deadline, SystemClock};
+use conjure_base::{Backoff, Clock as _, Deadline, Redactor, SystemClock};
 use conjure_sandbox::{CallOptions, Executor};
 use rmcp::model::{CallToolResult, JsonObject};
 use secrecy::SecretString;
@@ -32,6 +32,9 @@ const PATIENCE: u32 = 3;
 /// After so many failed starts in a row, only a call starts it again.
 const BACKGROUND_STARTS: u32 = 6;
 
+/// The pause between two lists that a server asks for.
+const LIST_PAUSE: Duration = Duration::from_secs(1);
+
 /// A server that lived so long had started well.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
 
@@ -48,6 +51,8 @@ pub(super) struct Inner {
     /// The sandbox of its program.
     executor: Option<Arc<dyn Executor>>,
     manifest: Option<PathBuf>,
+    /// The secrets of the session, which a server may repeat.
+    redactor: OnceLock<Redactor>,
     /// Who knows its token.
     authorization: Option<Arc<dyn Authorize>>,
     state: watch::Sender<State>,
@@ -132,6 +137,7 @@ impl McpServer {
             spec,
             executor,
             manifest,
+            redactor: OnceLock::new(),
             authorization,
             state: watch::Sender::new(State { listing, ..State::default() }),
             wanted: Notify::new(),
@@ -166,6 +172,14 @@ impl McpServer {
 }
 
 impl Inner {
+    pub(super) fn set_redactor(&self, redactor: &Redactor) {
+        let _ = self.redactor.set(redactor.clone());
+    }
+
+    fn redactor(&self) -> &Redactor {
+        self.redactor.get_or_init(Redactor::default)
+    }
+
     /// Has it started in the background, if its tools are not known.
     pub(super) fn prepare(&self) {
         if self.listing().is_none() {
@@ -300,11 +314,20 @@ impl Inner {
         };
         let Some(authorization) = &self.authorization else { return connect(None).await };
         let no_token = |advice: String| McpError::NeedsAuthorization { server: name.to_owned(), advice };
+        let token = async |refused: Option<&SecretString>| {
+            tokio::select! {
+                biased;
+                token = authorization.token(refused) => token.map_err(no_token),
+                () = SystemClock.sleep_until(deadline) => {
+                    Err(self.not_started("its token was not there in time"))
+                }
+            }
+        };
         let refused = self.state.borrow().refused.clone();
-        let token = authorization.token(refused.as_ref()).await.map_err(no_token)?;
-        let connected = match connect(token.clone()).await {
-            Err(McpError::NeedsAuthorization { .. }) if token.is_some() => {
-                match authorization.token(token.as_ref()).await.map_err(no_token)? {
+        let first = token(refused.as_ref()).await?;
+        let connected = match connect(first.clone()).await {
+            Err(McpError::NeedsAuthorization { .. }) if first.is_some() => {
+                match token(first.as_ref()).await? {
                     Some(token) => connect(Some(token)).await,
                     None => Err(no_token(String::new())),
                 }
@@ -337,6 +360,7 @@ impl Inner {
             }
             Err(error) => {
                 let error: McpError = error;
+                let error = error.redacted(self.redactor());
                 let count = failures + 1;
                 let wait = RETRY.wait(failures);
                 tracing::warn!(server = self.spec.name.as_str(), failures = count, "{error}");
@@ -359,6 +383,7 @@ impl Inner {
             listing = connection.list_tools(options) => listing?,
             () = SystemClock.sleep_until(deadline) => return Err(self.not_started("it does not list its tools in time")),
         };
+        let listing = listing.redacted(self.redactor());
         for left_out in &listing.left_out {
             tracing::warn!(server = self.spec.name.as_str(), "{left_out}");
         }
@@ -404,6 +429,11 @@ async fn keep(inner: Arc<Inner>) {
             () = inner.wanted.notified() => {}
             () = inner.changed.notified() => {
                 inner.list_again().await;
+                // A server that says so again and again is asked once in a while.
+                tokio::select! {
+                    () = inner.wanted.notified() => inner.wanted.notify_one(),
+                    () = SystemClock.sleep_until(SystemClock.deadline(LIST_PAUSE)) => {}
+                }
                 continue;
             }
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 
-use conjure_base::lock;
+use conjure_base::{Redactor, lock};
 use conjure_conversation::{ToolDefinition, ToolServerFailure};
 use conjure_sandbox::Executor;
 use conjure_toolbox::{SourcedTools, Tool, ToolSource};
@@ -56,11 +56,12 @@ struct Snapshot {
 }
 
 impl McpServers {
-    /// The servers of a session. Large results are written to files in `files`, the sandbox of the session's tools. Those whose tools are not
+    /// The servers of a session. Secrets of `redactor` are taken out of what they say about themselves. Large results are written to files in `files`, the sandbox of the session's tools. Those whose tools are not
     /// known are started in the background.
     #[must_use]
-    pub fn new(servers: Vec<McpServer>, files: Option<Arc<dyn Executor>>) -> Self {
+    pub fn new(servers: Vec<McpServer>, files: Option<Arc<dyn Executor>>, redactor: &Redactor) -> Self {
         for server in &servers {
+            server.inner.set_redactor(redactor);
             server.inner.prepare();
         }
         let shared =

@@ -9,7 +9,7 @@ use conjure_sandbox::NetworkPolicy;
 
 use super::expansion::{VariableLookup, expand};
 
-/// The name of a server: 1 to 40 of ASCII letters, digits, `_` and `-`. It is a part of its tools' names.
+/// The name of a server: 1 to 40 of ASCII letters, digits, `-`, and single `_` between them. It is a part of its tools' names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct McpServerName(String);
 
@@ -23,13 +23,17 @@ impl McpServerName {
     /// What a name may hold, as text.
     pub fn new(text: &str) -> Result<Self, String> {
         let is_valid = (1..=Self::MAX_BYTES).contains(&text.len())
-            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+            // The names of its tools are `mcp__SERVER__TOOL`.
+            && !text.contains("__")
+            && !text.starts_with('_')
+            && !text.ends_with('_');
         if is_valid {
             return Ok(Self(text.to_owned()));
         }
         let shown = conjure_base::text::truncate(text, 60);
         Err(format!(
-            "`{}` cannot be the name of an MCP server: use 1 to {} of letters, digits, `_` and `-`",
+            "`{}` cannot be the name of an MCP server: use 1 to {} of letters, digits, `-`, and single `_` between them",
             shown.escape_debug(),
             Self::MAX_BYTES
         ))
@@ -199,7 +203,11 @@ impl McpServerSpec {
         values
             .iter()
             .filter(move |(name, value)| is_header || conjure_base::is_sensitive_variable(name, value))
-            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .flat_map(move |(name, value)| {
+                // A server may repeat a token without the scheme before it.
+                let bare = value.split_once(' ').filter(|_| is_header).map(|(_, token)| token.trim());
+                std::iter::once(value.as_str()).chain(bare).map(|value| (name.as_str(), value))
+            })
     }
 }
 

@@ -136,7 +136,6 @@ impl Shared {
         let Some(prompt) = input.get("prompt").and_then(Value::as_str) else {
             return tools::failed("bad input: `prompt` must be a text");
         };
-        let token = context.meta.get_progress_token();
         let (told, mut steps) = tokio::sync::mpsc::unbounded_channel::<String>();
         let progress: ProgressFn = Arc::new(move |step| {
             // Nobody listens once the call is over.
@@ -149,14 +148,14 @@ impl Shared {
                 biased;
                 Some(step) = steps.recv() => {
                     count += 1.0;
-                    if let Some(token) = &token {
-                        let mut told = ProgressNotificationParam::new(token.clone(), count);
-                        told.message = Some(step);
-                        // A client that does not listen misses it.
-                        let _ = context.peer.notify_progress(told).await;
-                    }
+                    notify(context, count, step).await;
                 }
                 answer = &mut running => {
+                    // What it did last stands before its answer.
+                    while let Ok(step) = steps.try_recv() {
+                        count += 1.0;
+                        notify(context, count, step).await;
+                    }
                     return match answer {
                         Ok(text) => CallToolResult::success(vec![ContentBlock::text(text)]),
                         Err(reason) => tools::failed(reason),
@@ -164,6 +163,15 @@ impl Shared {
                 }
             }
         }
+    }
+}
+
+/// Tells a client that asked for it what an agent does. A client that does not listen misses it.
+async fn notify(context: &RequestContext<RoleServer>, count: f64, step: String) {
+    if let Some(token) = context.meta.get_progress_token() {
+        let mut told = ProgressNotificationParam::new(token, count);
+        told.message = Some(step);
+        let _ = context.peer.notify_progress(told).await;
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::{Clock as _, SystemClock};
+use conjure_base::{Clock as _, Redactor, SystemClock};
 use conjure_conversation::{
     Authorization, CallContext, SessionView, ToolCall, ToolDefinition, ToolRunner as _, execute_tool_calls,
     tool_servers_note,
@@ -84,7 +84,8 @@ impl Session {
             let manifest = manifests.map(|folder| folder.join(format!("{}.json", spec.name)));
             McpServer::new(spec, Some(Arc::clone(&executor)), manifest)
         });
-        let servers = Arc::new(McpServers::new(servers.collect(), Some(Arc::clone(&executor))));
+        let servers =
+            Arc::new(McpServers::new(servers.collect(), Some(Arc::clone(&executor)), &Redactor::default()));
         servers.wait_required().await;
         let mut required = servers.failures();
         required.retain(|failure| waited_for.contains(&failure.server));

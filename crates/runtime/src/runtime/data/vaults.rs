@@ -1,15 +1,23 @@
 //! [`Vaults`]: the records of credentials, and the key that opens them.
 
+#[cfg(feature = "mcp")]
+use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+#[cfg(feature = "mcp")]
+use std::sync::Weak;
 
+#[cfg(feature = "mcp")]
+use conjure_base::lock;
 use conjure_journal::Records;
 use conjure_vault::{VaultError, VaultKey};
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::OnceCell;
 #[cfg(feature = "mcp")]
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, OwnedMutexGuard};
+#[cfg(feature = "mcp")]
+use tokio_util::task::TaskTracker;
 
 use crate::runtime::task_set::run_blocking;
 
@@ -29,9 +37,12 @@ struct Inner {
     /// The file of the key otherwise.
     file: PathBuf,
     key: OnceCell<Arc<VaultKey>>,
-    /// Held while a token is renewed.
+    /// The renewals of tokens. They end by themselves, whoever waits for them: a refresh token is often good only once.
     #[cfg(feature = "mcp")]
-    renewing: Mutex<()>,
+    renewals: TaskTracker,
+    /// Held while the token of this credential is renewed.
+    #[cfg(feature = "mcp")]
+    renewing: std::sync::Mutex<HashMap<String, Weak<Mutex<()>>>>,
 }
 
 impl Vaults {
@@ -42,7 +53,9 @@ impl Vaults {
             file: data.join(KEY_FILE),
             key: OnceCell::new(),
             #[cfg(feature = "mcp")]
-            renewing: Mutex::default(),
+            renewals: TaskTracker::new(),
+            #[cfg(feature = "mcp")]
+            renewing: std::sync::Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -71,10 +84,29 @@ impl Vaults {
         self.inner.key.get_or_try_init(read).await.cloned()
     }
 
-    /// Waits until nobody else renews a token.
+    /// Waits until nobody else of this process renews the token of this credential.
     #[cfg(feature = "mcp")]
-    pub(crate) async fn renewing(&self) -> MutexGuard<'_, ()> {
-        self.inner.renewing.lock().await
+    pub(crate) async fn renewing(&self, credential: &str) -> OwnedMutexGuard<()> {
+        let own = {
+            let mut all = lock(&self.inner.renewing);
+            all.retain(|_, lock| lock.strong_count() > 0);
+            let known = all.get(credential).and_then(Weak::upgrade);
+            known.unwrap_or_else(|| {
+                let own = Arc::new(Mutex::default());
+                all.insert(credential.to_owned(), Arc::downgrade(&own));
+                own
+            })
+        };
+        own.lock_owned().await
+    }
+
+    /// Runs a renewal to its end, also when nobody waits for it any more.
+    #[cfg(feature = "mcp")]
+    pub(crate) async fn renew<T: Send + 'static>(
+        &self,
+        renewal: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        self.inner.renewals.spawn(renewal).await.ok()
     }
 }
 

@@ -235,7 +235,7 @@ impl SessionFactory for RuntimeSessionFactory {
             let (source, pre_call_hook) = match servers {
                 servers if servers.is_empty() => (source, pre_call_hook),
                 servers => {
-                    let servers = mcp::start_servers(servers, &executors, executor.clone())?;
+                    let servers = mcp::start_servers(servers, &executors, executor.clone(), &redactor)?;
                     let hook = mcp::ToolServersHook::new(Arc::clone(&servers));
                     (Some(servers as Arc<dyn ToolSource>), Some(Arc::new(hook) as Arc<dyn PreCallHook>))
                 }

@@ -265,6 +265,7 @@ pub(in crate::runtime::session) fn start_servers(
     parts: Vec<ServerParts>,
     executors: &SupervisedExecutorBuilder,
     files: Option<Arc<dyn Executor>>,
+    redactor: &Redactor,
 ) -> Result<Arc<McpServers>, Failure> {
     let mut servers = Vec::with_capacity(parts.len());
     for ServerParts { spec, source, manifest, authorization } in parts {
@@ -281,7 +282,7 @@ pub(in crate::runtime::session) fn start_servers(
         };
         servers.push(McpServer::new(spec, executor, Some(manifest)));
     }
-    Ok(Arc::new(McpServers::new(servers, files)))
+    Ok(Arc::new(McpServers::new(servers, files, redactor)))
 }
 
 /// The secrets of the servers, which are redacted wherever they would leave.

@@ -12,7 +12,7 @@ use futures_util::stream::{self, BoxStream};
 /// Waits for required servers, once. The model is told of each server that could not be started, once.
 pub(in crate::runtime::session) struct ToolServersHook {
     servers: Arc<McpServers>,
-    state: Mutex<HookState>,
+    state: Arc<Mutex<HookState>>,
 }
 
 #[derive(Default)]
@@ -24,7 +24,7 @@ struct HookState {
 
 impl ToolServersHook {
     pub(in crate::runtime::session) fn new(servers: Arc<McpServers>) -> Self {
-        Self { servers, state: Mutex::default() }
+        Self { servers, state: Arc::default() }
     }
 
     /// The failures that were not reported yet.
@@ -38,12 +38,15 @@ impl ToolServersHook {
 
 impl PreCallHook for ToolServersHook {
     fn before_model_call(&self, _: &SessionState) -> Option<BoxStream<'static, CommandKind>> {
-        if std::mem::replace(&mut lock(&self.state).has_waited, true) {
+        if lock(&self.state).has_waited {
             return self.news().map(|news| stream::iter([news]).boxed());
         }
-        let servers = Arc::clone(&self.servers);
-        // It is asked again when the wait is over.
-        let waiting = stream::once(async move { servers.wait_required().await });
+        let (servers, state) = (Arc::clone(&self.servers), Arc::clone(&self.state));
+        // It is asked again when the wait is over. A wait that is broken off is begun anew by the next turn.
+        let waiting = stream::once(async move {
+            servers.wait_required().await;
+            lock(&state).has_waited = true;
+        });
         Some(waiting.filter_map(|()| async { None }).boxed())
     }
 }

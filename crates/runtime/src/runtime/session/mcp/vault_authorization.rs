@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use conjure_base::{Clock as _, Redactor, SystemClock, TenantId, lock};
 use conjure_mcp::{AddressScope, Authorize, RefreshError, refresh_tokens};
-use conjure_vault::{CredentialSecret, CredentialStore, FoundCredential, OAuthTokens};
+use conjure_vault::{CredentialSecret, CredentialStore, FoundCredential, OAuthRefresh, OAuthTokens};
 use futures_util::future::BoxFuture;
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -86,8 +86,8 @@ impl VaultAuthorization {
             *lock(&self.renewal) = RenewalOutcome::Refused;
             return Err("it has no refresh token; store a new access token".to_owned());
         };
-        // One process of the machine renews at a time: a refresh token can often be used only once.
-        let _turn = vaults.renewing().await;
+        // In this process one renewal runs at a time: a refresh token is often good only once. Of several processes, one stores its tokens.
+        let turn = vaults.renewing(&found.id).await;
         let now = store.find(&self.names, &self.url).await.map_err(|error| error.to_string())?;
         let is_same = now.is_some_and(|now| {
             now.id == found.id && now.secret.token().expose_secret() == tokens.access_token.expose_secret()
@@ -95,15 +95,25 @@ impl VaultAuthorization {
         if !is_same {
             return Ok(false);
         }
-        let renewed = refresh_tokens(refresh, self.addresses).await;
-        *lock(&self.renewal) = match &renewed {
-            Ok(_) => RenewalOutcome::Renewed,
-            Err(RefreshError::Unreachable(_)) => RenewalOutcome::Unreachable,
-            Err(_) => RenewalOutcome::Refused,
+        let renewal = Renewal {
+            vaults: vaults.clone(),
+            tenant: self.tenant.clone(),
+            found: found.clone(),
+            refresh: refresh.clone(),
+            addresses: self.addresses,
         };
-        let new = renewed.map_err(|error| error.to_string())?;
-        let stored = store.replace_secret(found, &CredentialSecret::OAuth(new)).await;
-        stored.map_err(|error| error.to_string())
+        // It goes on when the session ends meanwhile: the old refresh token may be used up already.
+        let run = async move {
+            let done = renewal.run().await;
+            drop(turn);
+            done
+        };
+        let (outcome, stored) = vaults
+            .renew(run)
+            .await
+            .unwrap_or((RenewalOutcome::Unreachable, Err("the renewal was lost".to_owned())));
+        *lock(&self.renewal) = outcome;
+        stored
     }
 
     /// The token, which is redacted from now on.
@@ -112,6 +122,37 @@ impl VaultAuthorization {
         let text = [(REDACTED_AS.to_owned(), token.expose_secret().to_owned())];
         self.redactor.extend(&Redactor::new(std::collections::BTreeMap::from(text)));
         token.clone()
+    }
+}
+
+/// One renewal of a credential's token.
+struct Renewal {
+    vaults: Vaults,
+    tenant: TenantId,
+    found: FoundCredential,
+    refresh: OAuthRefresh,
+    addresses: AddressScope,
+}
+
+impl Renewal {
+    /// Asks the token endpoint and stores what it gives. Returns whether it was stored; not if somebody else changed the credential meanwhile.
+    async fn run(self) -> (RenewalOutcome, Result<bool, String>) {
+        let new = match refresh_tokens(&self.refresh, self.addresses).await {
+            Ok(new) => new,
+            Err(error) => {
+                let outcome = match error {
+                    RefreshError::Unreachable(_) => RenewalOutcome::Unreachable,
+                    _ => RenewalOutcome::Refused,
+                };
+                return (outcome, Err(error.to_string()));
+            }
+        };
+        let store = async {
+            let key = self.vaults.key().await?;
+            let store = CredentialStore::new(self.vaults.records(), &key, &self.tenant);
+            store.replace_secret(&self.found, &CredentialSecret::OAuth(new)).await
+        };
+        (RenewalOutcome::Renewed, store.await.map_err(|error| error.to_string()))
     }
 }
 
