@@ -23,12 +23,12 @@ const BLOCKS: [(&str, ()); 8] = [
 ];
 
 /// Fields that change nothing in the answer.
-const WITHOUT_EFFECT: [&str; 4] = ["cache_control", "metadata", "service_tier", "diagnostics"];
+const WITHOUT_EFFECT: [&str; 6] =
+    ["cache_control", "context_management", "diagnostics", "metadata", "service_tier", "thinking"];
 
 /// Fields that no model behind another API can be told.
-const UNSUPPORTED: [&str; 11] = [
+const UNSUPPORTED: [&str; 10] = [
     "container",
-    "context_management",
     "inference_geo",
     "mcp_servers",
     "output_config",
@@ -118,7 +118,6 @@ impl MessageCreate {
             object
                 .unsupported(name, &format!("`{name}` for models behind other APIs than the Messages API"))?;
         }
-        only(&mut object, "thinking", "type", "disabled")?;
         only(&mut object, "tool_choice", "type", "auto")?;
         if let Some(speed) = object.optional("speed") {
             speed.one_of(&[("standard", ())])?;
@@ -185,8 +184,8 @@ fn read_tool(input: Input<'_>) -> Result<MessageTool, RequestError> {
         let what = format!("the tool `{kind}` for models behind other APIs than the Messages API");
         return Err(RequestError::unsupported(place, &what));
     }
-    // Neither changes what the model is told here.
-    for name in ["cache_control", "eager_input_streaming"] {
+    // None of these changes what the model is told here.
+    for name in ["cache_control", "defer_loading", "eager_input_streaming"] {
         object.given(name);
     }
     let schema = object.required("input_schema")?;
@@ -274,6 +273,14 @@ mod tests {
     }
 
     #[test]
+    fn hints_to_the_vendors_own_models_are_without_effect() {
+        let body = r#"{"model":"m","max_tokens":9,"thinking":{"type":"adaptive"},"context_management":{"edits":[]},
+            "tools":[{"name":"t","input_schema":{"type":"object"},"defer_loading":true}],
+            "messages":[{"role":"user","content":"a"}]}"#;
+        assert_eq!(read(body).unwrap().tools.len(), 1);
+    }
+
+    #[test]
     fn what_another_api_cannot_be_told_is_named() {
         let with = |more: &str| {
             read(&format!(
@@ -286,7 +293,6 @@ mod tests {
                 .starts_with("temperature: this server does not support `temperature`")
         );
         assert!(with(r#""tool_choice":{"type":"any"}"#).starts_with("tool_choice: "));
-        assert!(with(r#""thinking":{"type":"enabled"}"#).starts_with("thinking: "));
         assert!(
             with(r#""tools":[{"type":"web_search_20250305","name":"web_search"}]"#).starts_with("tools.0: ")
         );
