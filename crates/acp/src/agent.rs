@@ -196,6 +196,10 @@ impl Editor {
             .parse()
             .map_err(|_| invalid(format!("there is no session `{}`", request.session_id.0)))?;
         let session = options.runtime.session(&options.tenant, id).await.map_err(failed)?;
+        // Nobody can answer what was asked in an earlier time, so that turn ends as one that was cancelled.
+        if !session.snapshot().await.map_err(failed)?.pending_actions.is_empty() {
+            session.interrupt().await.map_err(failed)?;
+        }
         let page = options.runtime.events(&options.tenant, id, 0).await.map_err(failed)?;
         for event in &page {
             for update in updates::of_event(&event.kind, &cwd, false) {

@@ -13,6 +13,9 @@ from acp.stdio import spawn_agent_process
 command, *arguments = sys.argv[1:]
 
 
+HANGS = "never"
+
+
 class Editor:
     """An editor whose user answers as planned."""
 
@@ -27,6 +30,8 @@ class Editor:
     async def request_permission(self, session_id, tool_call, options, **_):
         self.asked.append((tool_call, options))
         answer = self.answers.pop(0)
+        if answer is HANGS:
+            await asyncio.Event().wait()
         if answer is None:
             return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
         option = next(option for option in options if option.kind == answer)
@@ -127,6 +132,15 @@ async def first_life(project):
         await agent.cancel(id)
         assert (await turn).stop_reason == "cancelled"
         await agent.prompt(id, [text_block("Go on")])
+
+        # The editor goes while it asks.
+        await agent.set_session_mode(id, "ask")
+        editor.answers = [HANGS]
+        asking = asyncio.create_task(agent.prompt(id, [text_block("Look around")]))
+        while not editor.asked:
+            await asyncio.sleep(0.01)
+        process.kill()
+        asking.cancel()
         return id
 
 
@@ -139,7 +153,10 @@ async def second_life(project, id):
         assert loaded.modes.current_mode_id == "ask"
         updates = editor.take()
         assert "Write a note" in said(updates, "user_message_chunk")
-        assert "I write it." in said(updates) and len(calls(updates)) == 5, updates
+        assert "I write it." in said(updates) and len(calls(updates)) == 6, updates
+        # What nobody answered blocks nothing.
+        assert (await agent.prompt(id, [text_block("Go on")])).stop_reason == "end_turn"
+        assert "After the question." in said(editor.take())
         await agent.close_session(id)
         await refused(agent.prompt(id, [text_block("x")]), "is not open")
 
