@@ -121,7 +121,7 @@ impl Runtime {
         let tree = tree::SessionRuntime::spawn_with_pools(made, actors).await?;
         #[cfg(feature = "vaults")]
         let vaults = Vaults::new(home.path(), options.vault_key.take(), tree.journal().records());
-        #[cfg(feature = "vaults")]
+        #[cfg(feature = "mcp")]
         factory.set_vaults(vaults.clone());
         if let Some(bodies) = storage.blobs_dir() {
             factory.set_journal(tree.accounts().clone(), bodies);

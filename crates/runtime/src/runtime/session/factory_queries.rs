@@ -12,7 +12,7 @@ use conjure_journal::SessionKey;
 
 use crate::config::Config;
 use crate::runtime::data::data_layout::{RuntimeDir, TenantDir};
-#[cfg(feature = "vaults")]
+#[cfg(feature = "mcp")]
 use crate::runtime::data::vaults::Vaults;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::session::hosted_sessions;
@@ -66,13 +66,13 @@ impl RuntimeSessionFactory {
         self.inner.sandboxes.disk_usage().set_journal(tenancy, bodies);
     }
 
-    #[cfg(feature = "vaults")]
+    #[cfg(feature = "mcp")]
     pub(crate) fn set_vaults(&self, vaults: Vaults) {
         let _ = self.inner.vaults.set(vaults);
     }
 
     /// The vaults, once the journal is open.
-    #[cfg(feature = "vaults")]
+    #[cfg(feature = "mcp")]
     pub(crate) fn vaults(&self) -> Option<Vaults> {
         self.inner.vaults.get().cloned()
     }

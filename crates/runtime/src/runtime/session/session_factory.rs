@@ -28,7 +28,7 @@ use futures_util::future::BoxFuture;
 use crate::config::Config;
 use crate::runtime::data::data_layout::RuntimeDir;
 use crate::runtime::data::process_lock::ProcessLock;
-#[cfg(feature = "vaults")]
+#[cfg(feature = "mcp")]
 use crate::runtime::data::vaults::Vaults;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::model_registry::ModelRegistry;
@@ -63,7 +63,7 @@ pub(super) struct Inner {
     pub(super) artifacts: Option<RuntimeArtifacts>,
     pub(super) deletions: TenantDeletions,
     /// Set once the journal is open.
-    #[cfg(feature = "vaults")]
+    #[cfg(feature = "mcp")]
     pub(super) vaults: OnceLock<Vaults>,
     pub(super) sessions: Mutex<HashMap<SessionKey, SessionInputs>>,
     /// The definitions of the tools, which are the same for all sessions.
@@ -92,7 +92,7 @@ impl RuntimeSessionFactory {
             sandboxes,
             artifacts: desk,
             deletions: gone,
-            #[cfg(feature = "vaults")]
+            #[cfg(feature = "mcp")]
             vaults: OnceLock::new(),
             sessions,
             tool_definitions: told,
