@@ -48,7 +48,8 @@ pub struct McpJson {
 /// Parses the text of a `.mcp.json`. `lookup` has the variables for `${VAR}`.
 ///
 /// # Errors
-/// Where the file is wrong, and what is wrong. Servers of kinds that are not supported are no errors: they are left out.
+/// Where the file is wrong, and what is wrong. Servers of kinds that are not supported, and those with other names than are possible here, are no
+/// errors: they are left out.
 ///
 /// ```
 /// use conjure_mcp::{McpTransport, parse_mcp_json};
@@ -69,6 +70,12 @@ pub fn parse_mcp_json(text: &str, lookup: VariableLookup<'_>) -> Result<McpJson,
     for (name, members) in servers {
         let wrong = |reason: String| McpConfigError::Server { server: name.clone(), reason };
         let members = members.as_object().ok_or_else(|| wrong("it must be an object".to_owned()))?;
+        // Other programs permit other names. The rest of the file is good all the same.
+        if let Err(reason) = McpServerName::new(name) {
+            let name = conjure_base::text::truncate(name, 60).escape_debug().to_string();
+            parsed.left_out.push(format!("server `{name}` is left out: {reason}"));
+            continue;
+        }
         match (Reader { members }).server(name).map_err(wrong)? {
             Ok(server) => parsed.servers.push(server.with_variables(lookup)),
             Err(kind) => parsed.left_out.push(format!(
@@ -171,12 +178,14 @@ mod tests {
             "git": {"command": "uvx", "args": ["mcp-server-git", "--repository", "/home/ada/app"]},
             "files": {"type": "stdio", "command": "npx", "args": ["-y", "server-filesystem", "."], "env": {"PORT": 8, "KEY": "${TOKEN}"}},
             "issues": {"type": "http", "url": "https://mcp.example.com/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}, "timeout": 5000},
-            "old": {"type": "sse", "url": "https://old.example.com/sse"}
+            "old": {"type": "sse", "url": "https://old.example.com/sse"},
+            "My Server": {"command": "x"}
           },
           "inputs": []
         }"#;
         let file = parse(text).unwrap();
-        assert_eq!(file.left_out.len(), 1, "{:?}", file.left_out);
+        assert_eq!(file.left_out.len(), 2, "{:?}", file.left_out);
+        assert!(file.left_out[1].contains("`My Server` is left out"), "{:?}", file.left_out);
         assert!(file.left_out[0].contains("`old`") && file.left_out[0].contains("`sse`"));
         let [git, files, issues] = file.servers.as_slice() else { panic!("{file:?}") };
         assert_eq!((git.name.as_str(), files.name.as_str()), ("git", "files"));
@@ -199,7 +208,6 @@ mod tests {
             ("[]", "no object `mcpServers`"),
             (r#"{"mcpServers": []}"#, "no object `mcpServers`"),
             (r#"{"mcpServers": {"a": 1}}"#, "server `a`: it must be an object"),
-            (r#"{"mcpServers": {"a b": {"command": "x"}}}"#, "cannot be the name of an MCP server"),
             (r#"{"mcpServers": {"a": {}}}"#, "server `a`: it has neither `command` nor `url`"),
             (r#"{"mcpServers": {"a": {"command": "x", "url": "y"}}}"#, "both `command` and `url`"),
             (r#"{"mcpServers": {"a": {"command": ""}}}"#, "`command` must be a text that is not empty"),
