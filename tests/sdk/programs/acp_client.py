@@ -139,7 +139,8 @@ async def first_life(project):
         asking = asyncio.create_task(agent.prompt(id, [text_block("Look around")]))
         while not editor.asked:
             await asyncio.sleep(0.01)
-        process.kill()
+        process.terminate()
+        await process.wait()
         asking.cancel()
         return id
 
