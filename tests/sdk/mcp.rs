@@ -265,7 +265,7 @@ async fn a_person_signs_in_and_sessions_use_it() {
     let Some(python) = python().await else { return };
     let home = tempfile::tempdir().unwrap();
     let port = free_port();
-    // Each access token has ended when it is used again.
+    // Each access token ends so soon that it is renewed before it is used.
     let _server = start(&python, "mcp_login.py", port, &["--lifetime", "30"]).await;
     let url = format!("http://127.0.0.1:{port}/mcp");
     std::fs::write(home.path().join("config.toml"), format!("[mcp.tools]\nurl = '{url}'\nrequired = true\n"))

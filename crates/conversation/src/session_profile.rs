@@ -70,7 +70,7 @@ pub struct SessionProfile {
     /// The MCP servers whose tools the session has, by their names in the embedder's configuration.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mcp_servers: Vec<String>,
-    /// The MCP servers that are reached by the addresses here, whoever configured the embedder's.
+    /// The MCP servers that the session's creator named by their addresses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remote_servers: Vec<RemoteToolServer>,
     /// The vaults with the credentials for its remote servers, by their ids. The first one that has a credential for a server counts.

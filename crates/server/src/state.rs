@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use conjure_journal::Records;
 use conjure_runtime::Runtime;
-use conjure_vault::VaultKey;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{Admission, RateLimit};
-use crate::http::{ApiError, Connections};
+use crate::http::Connections;
 use crate::idempotency::RunningKeys;
 use crate::live_settings::LiveSettings;
 use crate::options::ServerOptions;
@@ -34,11 +33,4 @@ pub(crate) struct ServerState {
     pub(crate) connections: Connections,
     /// Cancelled when the server stops: streams end with a last event.
     pub(crate) closing: CancellationToken,
-}
-
-impl ServerState {
-    /// The key that seals credentials.
-    pub(crate) async fn vault_key(&self) -> Result<Arc<VaultKey>, ApiError> {
-        Ok(self.runtime.vaults().key().await?)
-    }
 }

@@ -1,5 +1,7 @@
 //! [`CredentialStore`]: the records of credentials.
 
+use std::sync::Arc;
+
 use conjure_base::{Digest, TenantId, Timestamp};
 use conjure_journal::{
     IndexName, NewRecord, Record, RecordContent, RecordErrorKind, RecordKey, RecordKind, RecordQuery, Records,
@@ -50,10 +52,10 @@ pub struct FoundCredential {
 }
 
 /// The credentials of a tenant.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct CredentialStore<'r> {
     records: &'r dyn Records,
-    key: &'r VaultKey,
+    key: Arc<VaultKey>,
     tenant: &'r TenantId,
 }
 
@@ -114,7 +116,7 @@ impl StoredCredential {
 impl<'r> CredentialStore<'r> {
     /// The credentials of this tenant.
     #[must_use]
-    pub const fn new(records: &'r dyn Records, key: &'r VaultKey, tenant: &'r TenantId) -> Self {
+    pub const fn new(records: &'r dyn Records, key: Arc<VaultKey>, tenant: &'r TenantId) -> Self {
         Self { records, key, tenant }
     }
 
@@ -177,28 +179,33 @@ impl<'r> CredentialStore<'r> {
         Ok(None)
     }
 
-    /// Stores new secrets of a credential that was found. Returns `false`, and stores nothing, if somebody has changed it since.
+    /// Stores new secrets of a credential that was found, whatever else of it has changed since. Returns `false`, and stores nothing, if its
+    /// secrets have changed or are gone.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When it cannot be read or written.
     pub async fn replace_secret(
         &self,
         found: &FoundCredential,
         secret: &CredentialSecret,
     ) -> Result<bool, VaultError> {
-        let mut credential = StoredCredential::of(&found.record)?;
-        self.seal(&found.id, &mut credential, secret)?;
-        let key = RecordKey::new(self.tenant, CREDENTIAL.clone(), found.id.clone());
-        let key = key.map_err(conjure_journal::RecordError::from)?;
-        let content = RecordContent {
-            unique_name: found.record.content.unique_name.clone(),
-            indexes: found.record.content.indexes.clone(),
-            ..credential.content()?
-        };
-        match self.records.replace(&key, found.record.version, content).await {
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == RecordErrorKind::VersionConflict => Ok(false),
-            Err(error) => Err(error.into()),
+        let sealed = StoredCredential::of(&found.record)?.sealed;
+        let mut record = found.record.clone();
+        loop {
+            let mut credential = StoredCredential::of(&record)?;
+            if credential.sealed != sealed {
+                return Ok(false);
+            }
+            self.seal(&found.id, &mut credential, secret)?;
+            let content = RecordContent { body: credential.content()?.body, ..record.content.clone() };
+            match self.records.replace(&record.key, record.version, content).await {
+                Ok(_) => return Ok(true),
+                Err(error) if error.kind() == RecordErrorKind::VersionConflict => {}
+                Err(error) => return Err(error.into()),
+            }
+            // Its name may have been changed, which leaves the secrets as they were.
+            let Some(now) = self.records.get(&record.key).await? else { return Ok(false) };
+            record = now;
         }
     }
 
@@ -275,9 +282,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_vault_with_a_credential_for_the_server_counts() {
-        let (records, key) = (MemoryRecords::new(), VaultKey::from_hex(&"a1".repeat(32)).unwrap());
+        let (records, key) = (MemoryRecords::new(), Arc::new(VaultKey::from_hex(&"a1".repeat(32)).unwrap()));
         let (acme, other) = (TenantId::new("acme").unwrap(), TenantId::new("other").unwrap());
-        let store = CredentialStore::new(&records, &key, &acme);
+        let store = CredentialStore::new(&records, Arc::clone(&key), &acme);
         put(&store, "1", "v1", "https://else.example.com", &bearer("no")).await.unwrap();
         put(&store, "2", "v2", &format!("{URL}/"), &bearer("two")).await.unwrap();
         put(&store, "3", "v3", URL, &bearer("three")).await.unwrap();
@@ -288,7 +295,7 @@ mod tests {
         assert!(store.find(&vaults(&["v1"]), URL).await.unwrap().is_none());
         assert!(store.find(&[], URL).await.unwrap().is_none());
         // Of another tenant, and for another path of the same host.
-        let stranger = CredentialStore::new(&records, &key, &other);
+        let stranger = CredentialStore::new(&records, Arc::clone(&key), &other);
         assert!(stranger.find(&vaults(&["v2"]), URL).await.unwrap().is_none());
         assert!(store.find(&vaults(&["v2"]), "https://mcp.example.com/other").await.unwrap().is_none());
         assert_eq!(
@@ -296,17 +303,17 @@ mod tests {
             RecordErrorKind::NameTaken
         );
         // With another key it is an error, and not the next credential.
-        let wrong = VaultKey::from_hex(&"b2".repeat(32)).unwrap();
+        let wrong = Arc::new(VaultKey::from_hex(&"b2".repeat(32)).unwrap());
         let error =
-            CredentialStore::new(&records, &wrong, &acme).find(&vaults(&["v2"]), URL).await.unwrap_err();
+            CredentialStore::new(&records, wrong, &acme).find(&vaults(&["v2"]), URL).await.unwrap_err();
         assert!(matches!(error, VaultError::Sealed { id } if id == "2"));
     }
 
     #[tokio::test]
     async fn new_tokens_are_stored_unless_somebody_was_faster_and_no_record_has_them_in_plain() {
-        let (records, key) = (MemoryRecords::new(), VaultKey::from_hex(&"a1".repeat(32)).unwrap());
+        let (records, key) = (MemoryRecords::new(), Arc::new(VaultKey::from_hex(&"a1".repeat(32)).unwrap()));
         let acme = TenantId::new("acme").unwrap();
-        let store = CredentialStore::new(&records, &key, &acme);
+        let store = CredentialStore::new(&records, Arc::clone(&key), &acme);
         let tokens = |access: &str, seconds: u64| {
             CredentialSecret::OAuth(OAuthTokens {
                 access_token: SecretString::from(access),
@@ -326,8 +333,17 @@ mod tests {
         let found = store.find(&vaults, URL).await.unwrap().unwrap();
         assert!(store.replace_secret(&found, &tokens("second", 20)).await.unwrap());
         assert!(!store.replace_secret(&found, &tokens("third", 30)).await.unwrap(), "it has changed");
+        // What changes beside the secrets loses none of them.
+        let found = store.find(&vaults, URL).await.unwrap().unwrap();
+        let mut renamed = StoredCredential::of(&found.record).unwrap();
+        renamed.shown = RawValue::from_string(r#"{"display_name":"new"}"#.to_owned()).unwrap();
+        let content = renamed.content().unwrap();
+        records.replace(&found.record.key, found.record.version, content).await.unwrap();
+        assert!(store.replace_secret(&found, &tokens("second", 20)).await.unwrap());
         let found = store.find(&vaults, URL).await.unwrap();
         assert_eq!(token(found.as_ref()), Some("second"));
+        let shown = StoredCredential::of(&found.as_ref().unwrap().record).unwrap().shown;
+        assert!(shown.get().contains("new"), "the name stays");
         let record =
             records.get(&RecordKey::new(&acme, CREDENTIAL.clone(), "1").unwrap()).await.unwrap().unwrap();
         assert_eq!(StoredCredential::of(&record).unwrap().expires_at, Some(Timestamp::from_millis(20_000)));
@@ -342,9 +358,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_sign_in_replaces_the_one_before_and_is_forgotten() {
-        let (records, key) = (MemoryRecords::new(), VaultKey::from_hex(&"a1".repeat(32)).unwrap());
+        let (records, key) = (MemoryRecords::new(), Arc::new(VaultKey::from_hex(&"a1".repeat(32)).unwrap()));
         let acme = TenantId::new("acme").unwrap();
-        let store = CredentialStore::new(&records, &key, &acme);
+        let store = CredentialStore::new(&records, Arc::clone(&key), &acme);
         let vaults = [LOGIN_VAULT.to_owned()];
         for text in ["one", "two"] {
             store.put_login(URL, &bearer(text)).await.unwrap();

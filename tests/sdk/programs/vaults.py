@@ -30,6 +30,12 @@ credential = vaults.credentials.create(vault.id, auth=bearer, display_name="Issu
 assert credential.id.startswith("vcrd_") and credential.vault_id == vault.id, credential
 assert credential.auth.type == "static_bearer" and credential.auth.mcp_server_url == url
 assert vaults.credentials.retrieve(credential.id, vault_id=vault.id) == credential
+# A repeated creation with the same key is the same one; without the key it would be refused.
+key = {"Idempotency-Key": "issues of Ada"}
+once = {**bearer, "mcp_server_url": "https://once.example.com"}
+first = vaults.credentials.create(vault.id, auth=once, extra_headers=key)
+assert vaults.credentials.create(vault.id, auth=once, extra_headers=key) == first
+vaults.credentials.delete(first.id, vault_id=vault.id)
 # One in use for each server, by whatever form of its address.
 refused(conflict, vaults.credentials.create, vault.id, auth={**bearer, "mcp_server_url": "https://MCP.example.com:443/mcp/"})
 assert vaults.credentials.create(others[0], auth=bearer).id != credential.id

@@ -59,7 +59,7 @@ fn lifecycle() -> ClientLifecycleMode {
 }
 
 /// What to do where a service wants to know who asks.
-pub(super) const TOKEN_ADVICE: &str =
+const TOKEN_ADVICE: &str =
     "give its token as a header, such as `headers = { Authorization = \"Bearer ${TOKEN}\" }`";
 
 /// Why a connection did not come about.

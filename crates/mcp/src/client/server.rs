@@ -326,10 +326,10 @@ impl Inner {
         let refused = self.state.borrow().refused.clone();
         let first = token(refused.as_ref()).await?;
         let connected = match connect(first.clone()).await {
-            Err(McpError::NeedsAuthorization { .. }) if first.is_some() => {
+            Err(refused @ McpError::NeedsAuthorization { .. }) if first.is_some() => {
                 match token(first.as_ref()).await? {
                     Some(token) => connect(Some(token)).await,
-                    None => Err(no_token(String::new())),
+                    None => Err(refused),
                 }
             }
             connected => connected,

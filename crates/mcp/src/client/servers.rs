@@ -56,8 +56,8 @@ struct Snapshot {
 }
 
 impl McpServers {
-    /// The servers of a session. Secrets of `redactor` are taken out of what they say about themselves. Large results are written to files in `files`, the sandbox of the session's tools. Those whose tools are not
-    /// known are started in the background.
+    /// The servers of a session. Large results are written to files in `files`, the sandbox of the session's tools. The secrets of `redactor` are
+    /// taken out of what servers say about themselves. Those whose tools are not known are started in the background.
     #[must_use]
     pub fn new(servers: Vec<McpServer>, files: Option<Arc<dyn Executor>>, redactor: &Redactor) -> Self {
         for server in &servers {

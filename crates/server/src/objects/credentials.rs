@@ -5,21 +5,21 @@ use conjure_api::{
     CredentialUpdate, Page, Patch, Secret, TokenEndpointAuth, VaultId, VaultListQuery, patch_metadata,
 };
 use conjure_base::TenantId;
-use conjure_journal::{NewRecord, Record, RecordContent, RecordErrorKind, Records};
+use conjure_journal::{NewRecord, Record, RecordContent, RecordErrorKind};
 use conjure_vault::{
     CREDENTIAL, ClientAuth, CredentialSecret, CredentialStore, IN_VAULT, OAuthRefresh, OAuthTokens,
-    StoredCredential, VaultKey, server_address,
+    StoredCredential, server_address,
 };
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::http::ApiError;
 use crate::objects::rows::{ARCHIVED, MAX_ATTEMPTS, Rows, archived, busy, damaged, is_lost_race, now};
+use crate::state::ServerState;
 
 /// The most credentials in use of a vault.
 const MAX_CREDENTIALS: u32 = 20;
 
 /// The credentials of one vault.
-#[derive(Clone, Copy)]
 pub(crate) struct Credentials<'r> {
     rows: Rows<'r>,
     store: CredentialStore<'r>,
@@ -27,14 +27,13 @@ pub(crate) struct Credentials<'r> {
 }
 
 impl<'r> Credentials<'r> {
-    pub(crate) const fn new(
-        records: &'r dyn Records,
-        key: &'r VaultKey,
+    pub(crate) async fn open(
+        state: &'r ServerState,
         tenant: &'r TenantId,
         vault: VaultId,
-    ) -> Self {
-        let rows = Rows { records, tenant, kind: &CREDENTIAL };
-        Self { rows, store: CredentialStore::new(records, key, tenant), vault }
+    ) -> Result<Self, ApiError> {
+        let rows = Rows { records: &*state.records, tenant, kind: &CREDENTIAL };
+        Ok(Self { rows, store: state.runtime.vaults().credentials(tenant).await?, vault })
     }
 
     /// Stores a new credential. A vault has one for each server.

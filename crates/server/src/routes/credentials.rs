@@ -24,7 +24,7 @@ const ONE: &str = "/v1/vaults/{vault_id}/credentials/{credential_id}";
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::post(Scope::Admin, ALL, create),
+        Route::post(Scope::Admin, ALL, create).idempotent(),
         Route::get(ALL, list),
         Route::get(ONE, retrieve),
         Route::post(Scope::Admin, ONE, update),
@@ -50,8 +50,7 @@ async fn create(
     let vaults = Vaults::new(&*state.records, &caller.tenant);
     vaults.in_use(vault).await?;
     let create = CredentialCreate::from_json(&body, now())?;
-    let key = state.vault_key().await?;
-    let credentials = Credentials::new(&*state.records, &key, &caller.tenant, vault);
+    let credentials = Credentials::open(&state, &caller.tenant, vault).await?;
     let credential = credentials.create(create).await?;
     if let Err(error) = vaults.in_use(vault).await {
         // The vault went while its credential came.
@@ -70,8 +69,7 @@ async fn list(
     let query = VaultListQuery::from_query(&query)?;
     let vault: VaultId = vault.parse()?;
     Vaults::new(&*state.records, &caller.tenant).get(vault).await?;
-    let key = state.vault_key().await?;
-    Credentials::new(&*state.records, &key, &caller.tenant, vault).list(&query).await.map(Json)
+    Credentials::open(&state, &caller.tenant, vault).await?.list(&query).await.map(Json)
 }
 
 async fn retrieve(
@@ -81,8 +79,7 @@ async fn retrieve(
     RawQuery(query): RawQuery,
 ) -> Result<Json<Credential>, ApiError> {
     no_query(&query)?;
-    let key = state.vault_key().await?;
-    Credentials::new(&*state.records, &key, &caller.tenant, vault.parse()?).get(id.parse()?).await.map(Json)
+    Credentials::open(&state, &caller.tenant, vault.parse()?).await?.get(id.parse()?).await.map(Json)
 }
 
 async fn update(
@@ -95,8 +92,7 @@ async fn update(
     no_query(&query)?;
     let (vault, id): (VaultId, CredentialId) = (vault.parse()?, id.parse()?);
     let update = CredentialUpdate::from_json(&body, now())?;
-    let key = state.vault_key().await?;
-    Credentials::new(&*state.records, &key, &caller.tenant, vault).update(id, &update).await.map(Json)
+    Credentials::open(&state, &caller.tenant, vault).await?.update(id, &update).await.map(Json)
 }
 
 async fn delete(
@@ -107,8 +103,7 @@ async fn delete(
 ) -> Result<Json<Deleted>, ApiError> {
     no_query(&query)?;
     let (vault, id): (VaultId, CredentialId) = (vault.parse()?, id.parse()?);
-    let key = state.vault_key().await?;
-    Credentials::new(&*state.records, &key, &caller.tenant, vault).delete(id).await?;
+    Credentials::open(&state, &caller.tenant, vault).await?.delete(id).await?;
     Ok(Json(Deleted::new(DeletedKind::VaultCredential, id)))
 }
 
@@ -120,8 +115,7 @@ async fn archive(
 ) -> Result<Json<Credential>, ApiError> {
     no_query(&query)?;
     let (vault, id): (VaultId, CredentialId) = (vault.parse()?, id.parse()?);
-    let key = state.vault_key().await?;
-    Credentials::new(&*state.records, &key, &caller.tenant, vault).archive(id).await.map(Json)
+    Credentials::open(&state, &caller.tenant, vault).await?.archive(id).await.map(Json)
 }
 
 /// Asks the server of a credential, as a session would.
@@ -133,8 +127,7 @@ async fn validate(
 ) -> Result<Json<CredentialValidation>, ApiError> {
     no_query(&query)?;
     let (vault, id): (VaultId, CredentialId) = (vault.parse()?, id.parse()?);
-    let key = state.vault_key().await?;
-    let credential = Credentials::new(&*state.records, &key, &caller.tenant, vault).get(id).await?;
+    let credential = Credentials::open(&state, &caller.tenant, vault).await?.get(id).await?;
     if credential.archived_at.is_some() {
         return Err(ApiError::invalid(format!(
             "the credential `{id}` is archived and has no secrets any more"

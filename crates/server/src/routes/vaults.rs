@@ -18,7 +18,7 @@ type Shared = State<Arc<ServerState>>;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::post(Scope::Admin, "/v1/vaults", create),
+        Route::post(Scope::Admin, "/v1/vaults", create).idempotent(),
         Route::get("/v1/vaults", list),
         Route::get("/v1/vaults/{vault_id}", retrieve),
         Route::post(Scope::Admin, "/v1/vaults/{vault_id}", update),
@@ -90,8 +90,7 @@ async fn delete(
     let id: VaultId = id.parse()?;
     let vaults = Vaults::new(&*state.records, &caller.tenant);
     vaults.get(id).await?;
-    let key = state.vault_key().await?;
-    let credentials = Credentials::new(&*state.records, &key, &caller.tenant, id);
+    let credentials = Credentials::open(&state, &caller.tenant, id).await?;
     credentials.delete_all().await?;
     vaults.delete(id).await?;
     // One that was added meanwhile.
@@ -110,8 +109,7 @@ async fn archive(
     let id: VaultId = id.parse()?;
     let vaults = Vaults::new(&*state.records, &caller.tenant);
     vaults.get(id).await?;
-    let key = state.vault_key().await?;
-    let credentials = Credentials::new(&*state.records, &key, &caller.tenant, id);
+    let credentials = Credentials::open(&state, &caller.tenant, id).await?;
     credentials.archive_all().await?;
     let vault = vaults.archive(id).await?;
     // One that was added meanwhile.

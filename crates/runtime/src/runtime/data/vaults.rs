@@ -8,10 +8,11 @@ use std::sync::Arc;
 #[cfg(feature = "mcp")]
 use std::sync::Weak;
 
+use conjure_base::TenantId;
 #[cfg(feature = "mcp")]
 use conjure_base::lock;
 use conjure_journal::Records;
-use conjure_vault::{VaultError, VaultKey};
+use conjure_vault::{CredentialStore, VaultError, VaultKey};
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::OnceCell;
 #[cfg(feature = "mcp")]
@@ -60,18 +61,17 @@ impl Vaults {
         Self { inner: Arc::new(inner) }
     }
 
-    /// The records of the credentials.
-    #[must_use]
-    pub fn records(&self) -> &dyn Records {
-        &*self.inner.records
+    /// The credentials of a tenant.
+    ///
+    /// # Errors
+    /// When there is no such key as is configured, or its file cannot be read or made.
+    pub async fn credentials<'r>(&'r self, tenant: &'r TenantId) -> Result<CredentialStore<'r>, VaultError> {
+        Ok(CredentialStore::new(&*self.inner.records, self.key().await?, tenant))
     }
 
     /// The key that seals credentials: the one that the embedder has named, else that of `vault.key` in the data folder, which is made when it is
     /// first needed.
-    ///
-    /// # Errors
-    /// When there is no such key, or its file cannot be read or made.
-    pub async fn key(&self) -> Result<Arc<VaultKey>, VaultError> {
+    async fn key(&self) -> Result<Arc<VaultKey>, VaultError> {
         let read = || async {
             if let Some(text) = &self.inner.given {
                 return VaultKey::from_hex(text.expose_secret()).map(Arc::new);

@@ -1,7 +1,7 @@
 //! Sign-ins at configured MCP servers: their tokens are stored for all sessions of a tenant.
 
 use conjure_base::TenantId;
-use conjure_vault::{CredentialSecret, CredentialStore, OAuthTokens, VaultError};
+use conjure_vault::{CredentialSecret, OAuthTokens, VaultError};
 
 use crate::runtime::handle::Runtime;
 
@@ -18,11 +18,8 @@ impl Runtime {
         url: &str,
         tokens: OAuthTokens,
     ) -> Result<(), VaultError> {
-        let vaults = self.vaults();
-        let key = vaults.key().await?;
-        CredentialStore::new(vaults.records(), &key, tenant)
-            .put_login(url, &CredentialSecret::OAuth(tokens))
-            .await
+        let store = self.vaults().credentials(tenant).await?;
+        store.put_login(url, &CredentialSecret::OAuth(tokens)).await
     }
 
     /// Forgets it. Returns whether there was anything to forget.
@@ -31,8 +28,6 @@ impl Runtime {
     ///
     /// If it cannot be deleted.
     pub async fn remove_login(&self, tenant: &TenantId, url: &str) -> Result<bool, VaultError> {
-        let vaults = self.vaults();
-        let key = vaults.key().await?;
-        CredentialStore::new(vaults.records(), &key, tenant).remove_login(url).await
+        self.vaults().credentials(tenant).await?.remove_login(url).await
     }
 }

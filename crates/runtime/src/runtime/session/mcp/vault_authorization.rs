@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use conjure_base::{Clock as _, Redactor, SystemClock, TenantId, lock};
+use conjure_base::{Backoff, Clock as _, Redactor, SystemClock, TenantId, lock};
 use conjure_mcp::{AddressScope, Authorize, RefreshError, refresh_tokens};
 use conjure_vault::{CredentialSecret, CredentialStore, FoundCredential, OAuthRefresh, OAuthTokens};
 use futures_util::future::BoxFuture;
@@ -17,6 +17,10 @@ const RENEW_BEFORE: Duration = Duration::from_secs(60);
 
 /// How often a credential is read again because somebody else changed it.
 const MAX_ATTEMPTS: usize = 4;
+
+/// How often tokens that could not be stored are tried again, and after which waits.
+const STORE_ATTEMPTS: u32 = 6;
+const STORE_RETRY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 
 /// What the redactor shows instead of a token.
 const REDACTED_AS: &str = "MCP_TOKEN";
@@ -43,8 +47,7 @@ pub(in crate::runtime::session) struct VaultAuthorization {
 impl VaultAuthorization {
     async fn find(&self, refused: Option<&SecretString>) -> Result<Option<SecretString>, String> {
         let Some(vaults) = self.vaults.as_ref().filter(|_| !self.names.is_empty()) else { return Ok(None) };
-        let key = vaults.key().await.map_err(|error| error.to_string())?;
-        let store = CredentialStore::new(vaults.records(), &key, &self.tenant);
+        let store = vaults.credentials(&self.tenant).await.map_err(|error| error.to_string())?;
         let mut renewed = false;
         for _ in 0..MAX_ATTEMPTS {
             let found = store.find(&self.names, &self.url).await.map_err(|error| error.to_string())?;
@@ -120,7 +123,7 @@ impl VaultAuthorization {
     fn given(&self, secret: &CredentialSecret) -> SecretString {
         let token = secret.token();
         let text = [(REDACTED_AS.to_owned(), token.expose_secret().to_owned())];
-        self.redactor.extend(&Redactor::new(std::collections::BTreeMap::from(text)));
+        self.redactor.extend(&Redactor::new(text));
         token.clone()
     }
 }
@@ -147,12 +150,25 @@ impl Renewal {
                 return (outcome, Err(error.to_string()));
             }
         };
-        let store = async {
-            let key = self.vaults.key().await?;
-            let store = CredentialStore::new(self.vaults.records(), &key, &self.tenant);
-            store.replace_secret(&self.found, &CredentialSecret::OAuth(new)).await
-        };
-        (RenewalOutcome::Renewed, store.await.map_err(|error| error.to_string()))
+        (RenewalOutcome::Renewed, self.store(&CredentialSecret::OAuth(new)).await)
+    }
+
+    /// Stores the new tokens, in several attempts: the old refresh token may be used up.
+    async fn store(&self, new: &CredentialSecret) -> Result<bool, String> {
+        let mut failures = 0;
+        loop {
+            let stored =
+                async { self.vaults.credentials(&self.tenant).await?.replace_secret(&self.found, new).await };
+            match stored.await {
+                Ok(stored) => return Ok(stored),
+                Err(error) if failures == STORE_ATTEMPTS => return Err(error.to_string()),
+                Err(error) => {
+                    tracing::warn!(credential = self.found.id, %error, "renewed tokens are not stored yet")
+                }
+            }
+            SystemClock.sleep_until(SystemClock.deadline(STORE_RETRY.wait(failures))).await;
+            failures += 1;
+        }
     }
 }
 
