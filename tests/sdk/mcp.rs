@@ -166,6 +166,40 @@ async fn a_server_of_the_official_sdk_speaks_the_newest_revision() {
     check(&run(home.path(), &CALLS, &["--sandbox", "local", "--mcp", &server]).await);
 }
 
+#[tokio::test]
+async fn a_resumed_session_has_the_servers_that_the_command_names_again() {
+    let Some(python) = python().await else { return };
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let server = folder().join("programs/mcp_tools.py");
+    let server = format!("tools={} '{}'", interpreter(&python).await, server.display());
+    let first = run_in(home, &CALLS[..1], &["--sandbox", "local", "--mcp", &server]).await;
+    assert!(first[0].contains(r#""content":"5""#), "{first:?}");
+    let call =
+        "  - content: [{tool_use: {name: mcp__tools__add, input: {a: 40, b: 2}}}]\n  - content: done\n";
+    std::fs::write(home.join("script.yaml"), format!("version: 1\nturns:\n{}", call.repeat(2))).unwrap();
+    #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
+    let mut list = Command::new(program());
+    list.args(["sessions", "list", "--data"]).arg(home.join("data"));
+    let listed = String::from_utf8(list.output().await.unwrap().stdout).unwrap();
+    let id = listed.split_whitespace().find(|word| word.starts_with("sesn_")).unwrap();
+    let resume = async |server: &str| {
+        #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
+        let mut command = Command::new(program());
+        command.args(["sessions", "resume", id, "again", "--json", "--mcp", server, "--data"]);
+        command.arg(home.join("data")).arg("--script").arg(home.join("script.yaml"));
+        command.kill_on_drop(true).output().await.unwrap()
+    };
+    let resumed = resume(&server).await;
+    assert!(resumed.status.success(), "{}", String::from_utf8_lossy(&resumed.stderr));
+    let events = String::from_utf8(resumed.stdout).unwrap();
+    assert!(events.contains(r#""content":"42""#), "{events}");
+    let other = resume(&server.replace("tools=", "other=")).await;
+    let told = String::from_utf8(other.stderr).unwrap();
+    assert_eq!(other.status.code(), Some(2), "{told}");
+    assert!(told.contains("without an MCP server `other`") && told.contains("`tools`"), "{told}");
+}
+
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -34,7 +34,7 @@ async fn a_script_answers_messages() {
     let Some(python) = python().await else { return };
     let data = tempfile::tempdir().unwrap();
     let server = Started::start(data.path(), Some("messages")).await;
-    run_python(&python, "messages.py", &[server.url(), "any-model", "other"]).await;
+    run_python(&python, "messages.py", &[server.url(), "any-model", "script"]).await;
     server.stop().await;
 }
 
@@ -62,5 +62,17 @@ async fn messages_are_translated_for_chat_completions() {
         "[models.ours]\napi = \"chat\"\nmodel = \"the-model\"\nbase_url = \"{}\"\nkey_env = \"SERVICE_KEY\"\n",
         service.base_url()
     );
-    check(home.path(), &config, "ours", "other").await;
+    check(home.path(), &config, "ours", "chat").await;
+    let told = service.requests().iter().any(|request| {
+        let body = String::from_utf8_lossy(request.body()).into_owned();
+        let parts = [
+            r#""temperature":0.5"#,
+            r#""top_p":0.9"#,
+            r#""stop":["END"]"#,
+            r#""parallel_tool_calls":false"#,
+            r#""tool_choice":{"type":"function","function":{"name":"get_weather"}}"#,
+        ];
+        parts.iter().all(|part| body.contains(part))
+    });
+    assert!(told, "the service is told how to answer");
 }

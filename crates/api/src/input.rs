@@ -164,6 +164,15 @@ impl<'a> Input<'a> {
             .ok_or_else(|| self.error(format!("{number} is not allowed; give an integer of {wanted}")))
     }
 
+    /// A number from `min` to `max`.
+    pub(crate) fn number(&self, min: f64, max: f64) -> Result<f64, RequestError> {
+        let number: f64 = self.read("a number")?;
+        if (min..=max).contains(&number) {
+            return Ok(number);
+        }
+        Err(self.error(format!("{number} is not allowed; give a number from {min} to {max}")))
+    }
+
     /// One of `allowed`, by its name.
     pub(crate) fn one_of<T: Copy>(&self, allowed: &[(&str, T)]) -> Result<T, RequestError> {
         let text = self.string()?;

@@ -3,7 +3,8 @@
 use serde_json::value::RawValue;
 
 use crate::RequestError;
-use crate::input::{Input, ObjectInput};
+use crate::input::Input;
+use crate::message_options::MessageOptions;
 
 const MAX_MESSAGES: usize = 100_000;
 const MAX_BLOCKS: usize = 100_000;
@@ -27,18 +28,8 @@ const WITHOUT_EFFECT: [&str; 6] =
     ["cache_control", "context_management", "diagnostics", "metadata", "service_tier", "thinking"];
 
 /// Fields that no model behind another API can be told.
-const UNSUPPORTED: [&str; 10] = [
-    "container",
-    "inference_geo",
-    "mcp_servers",
-    "output_config",
-    "stop_sequences",
-    "temperature",
-    "top_k",
-    "top_p",
-    "user_profile_id",
-    "workspace_id",
-];
+const UNSUPPORTED: [&str; 5] =
+    ["container", "inference_geo", "mcp_servers", "user_profile_id", "workspace_id"];
 
 /// What must be known of a request to pass it on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +47,8 @@ pub struct MessageCreate {
     pub messages: Vec<MessageInput>,
     /// Whether the answer is streamed.
     pub stream: bool,
+    /// How the model is to answer.
+    pub options: MessageOptions,
     /// The instructions.
     pub system: Vec<String>,
     /// The tools, which the client runs.
@@ -118,13 +111,13 @@ impl MessageCreate {
             object
                 .unsupported(name, &format!("`{name}` for models behind other APIs than the Messages API"))?;
         }
-        only(&mut object, "tool_choice", "type", "auto")?;
         if let Some(speed) = object.optional("speed") {
             speed.one_of(&[("standard", ())])?;
         }
         let max_tokens = object.required("max_tokens")?.integer(1..=u64::from(u32::MAX))?;
         let create = Self {
             max_tokens: u32::try_from(max_tokens).unwrap_or(u32::MAX),
+            options: MessageOptions::read(&mut object)?,
             stream: object.optional("stream").map_or(Ok(false), |stream| stream.boolean())?,
             system: object.optional("system").map_or(Ok(Vec::new()), read_system)?,
             tools: match object.optional("tools") {
@@ -138,24 +131,6 @@ impl MessageCreate {
         object.finish()?;
         Ok(create)
     }
-}
-
-/// Refuses the object `name` when its field has another value: what the model does by default can be asked for.
-fn only(
-    object: &mut ObjectInput<'_>,
-    name: &'static str,
-    field: &'static str,
-    value: &'static str,
-) -> Result<(), RequestError> {
-    let Some(input) = object.optional(name) else { return Ok(()) };
-    let place = input.place().to_owned();
-    let mut fields = input.object()?;
-    let found = fields.required(field)?.string()?;
-    if found == value {
-        return fields.finish();
-    }
-    let what = format!("`{name}` of the type `{found}` for models behind other APIs than the Messages API");
-    Err(RequestError::unsupported(place, &what))
 }
 
 fn read_system(input: Input<'_>) -> Result<Vec<String>, RequestError> {
@@ -289,10 +264,8 @@ mod tests {
             .unwrap_err()
         };
         assert!(
-            with(r#""temperature":0.5"#)
-                .starts_with("temperature: this server does not support `temperature`")
+            with(r#""container":"c""#).starts_with("container: this server does not support `container`")
         );
-        assert!(with(r#""tool_choice":{"type":"any"}"#).starts_with("tool_choice: "));
         assert!(
             with(r#""tools":[{"type":"web_search_20250305","name":"web_search"}]"#).starts_with("tools.0: ")
         );

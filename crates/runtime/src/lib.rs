@@ -31,6 +31,7 @@ pub use conversation::{
 };
 pub use error::{Error, ErrorKind};
 pub use expected_outputs::{ExpectedOutput, OutputMatch};
+pub use models::{CallSettings, ToolChoice};
 #[cfg(feature = "model-http")]
 pub use models::{ConnectError, ConnectedModel, ModelClients};
 pub use models::{KeyVariable, ModelTarget, ModelTargetError};

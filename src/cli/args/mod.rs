@@ -31,7 +31,7 @@ pub(crate) use keys::KeysCommand;
 pub(crate) use mcp::{McpCommand, McpLoginArgs, McpLogoutArgs, McpServeArgs};
 #[cfg(feature = "model-http")]
 pub(crate) use models::ModelsArgs;
-pub(crate) use open::OpenArgs;
+pub(crate) use open::{McpServerArgs, OpenArgs};
 pub(crate) use run::RunArgs;
 #[cfg(feature = "serve")]
 pub(crate) use serve::ListenAt;

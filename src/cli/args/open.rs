@@ -14,6 +14,18 @@ use crate::cli::args::values::{
     parse_network_arg, parse_seconds, parse_variable,
 };
 
+/// The MCP servers of a session.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct McpServerArgs {
+    /// An MCP server whose tools the model has: `NAME=COMMAND` runs a program in a sandbox of its own, `NAME=URL` asks a service. The first model
+    /// call waits for its tools. May be repeated.
+    #[arg(long, value_name = "NAME=COMMAND|URL", value_parser = parse_mcp_server)]
+    pub(crate) mcp: Vec<McpServerSpec>,
+    /// A file of MCP servers, in the form of `.mcp.json`; may be repeated. Its tools are added when the servers have started.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) mcp_config: Vec<PathBuf>,
+}
+
 /// The options of a new session.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct OpenArgs {
@@ -36,13 +48,8 @@ pub(crate) struct OpenArgs {
     /// `--skills` or `--workspace` ask for it.
     #[arg(long, value_name = "SKILL,...", value_delimiter = ',', value_parser = parse_hosted)]
     pub(crate) hosted: Vec<HostedSkill>,
-    /// An MCP server whose tools the model has: `NAME=COMMAND` runs a program in a sandbox of its own, `NAME=URL` asks a service. The first model
-    /// call waits for its tools. May be repeated.
-    #[arg(long, value_name = "NAME=COMMAND|URL", value_parser = parse_mcp_server)]
-    pub(crate) mcp: Vec<McpServerSpec>,
-    /// A file of MCP servers, in the form of `.mcp.json`; may be repeated. Its tools are added when the servers have started.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) mcp_config: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) mcp: McpServerArgs,
     /// Where tools run: `jail` (the default), `docker`, or `local`, a plain child process without isolation;
     /// `jail-or-local` is `local` if this machine permits no jail.
     #[arg(long, value_name = "KIND")]

@@ -8,6 +8,7 @@ use conjure::TenantId;
 
 use crate::cli::approvals::RulesArgs;
 use crate::cli::args::format::Format;
+use crate::cli::args::open::McpServerArgs;
 use crate::cli::args::values::{InputArg, Variable, parse_input, parse_seconds, parse_variable};
 
 const SESSIONS_EXAMPLES: &str = "\
@@ -183,6 +184,8 @@ pub(crate) struct ContinueArgs {
     /// `NAME=-` from standard input. May be repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_input)]
     pub(crate) input: Vec<InputArg>,
+    #[command(flatten)]
+    pub(crate) mcp: McpServerArgs,
     /// Print the session's events on standard output, one JSON object a line.
     #[arg(long)]
     pub(crate) json: bool,

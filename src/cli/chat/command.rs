@@ -198,12 +198,13 @@ async fn resume(
     environment: &ProcessEnv,
     terminal: &Arc<Terminal>,
 ) -> Result<ChatStart, CliError> {
-    let OpenArgs { model, script, env, input, rules, tool_timeout, record, data_args, .. } = args;
+    let OpenArgs { model, script, env, input, mcp, rules, tool_timeout, record, data_args, .. } = args;
     let args = ContinueArgs {
         model,
         script,
         env,
         input,
+        mcp,
         json: false,
         timeout: None,
         tool_timeout,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use conjure::config::{McpServerSpec, parse_mcp_json};
 use conjure::{Config, ProcessEnv};
 
-use crate::cli::args::OpenArgs;
+use crate::cli::args::McpServerArgs;
 use crate::cli::cli_error::CliError;
 use crate::cli::terminal::{Terminal, printable};
 
@@ -18,7 +18,7 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The servers of the command line, by name. They come before those of the configuration; `--mcp` comes before files, and the project's file last.
 pub(crate) fn servers(
-    args: &OpenArgs,
+    args: &McpServerArgs,
     config: &Config,
     terminal: &Terminal,
 ) -> Result<BTreeMap<String, McpServerSpec>, CliError> {

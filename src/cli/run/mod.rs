@@ -28,6 +28,7 @@ pub(crate) use command_session::{
     finish_recording, print_isolation,
 };
 pub(crate) use follow_turn::{FollowOutcome, TurnCommand, TurnFollower};
+pub(crate) use mcp_servers::servers as mcp_servers;
 pub(crate) use model_change::{ModelChange, RecordedModel};
 #[cfg(feature = "model-http")]
 pub(crate) use model_source::connect_error;

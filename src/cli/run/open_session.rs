@@ -111,7 +111,7 @@ pub(crate) async fn merge_args(
         network: args.network.clone(),
         memory: args.memory,
         cpus: args.cpus,
-        mcp: mcp_servers::servers(args, config, terminal)?,
+        mcp: mcp_servers::servers(&args.mcp, config, terminal)?,
         ..Settings::default()
     })?;
     if args.image.is_some() && config.executor() != ExecutorKind::Docker {

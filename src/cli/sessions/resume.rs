@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use conjure::config::ExecutorKind;
+use conjure::config::{ExecutorKind, McpServerSpec};
 use conjure::runtime::Deadline;
 use conjure::session::{
     Redactor, SessionBody, SessionProfile, SessionSecrets, SessionStatus, SessionWorkspace,
@@ -16,15 +16,15 @@ use conjure::{
 };
 
 use crate::cli::approvals::{Rules, TerminalApprover};
-use crate::cli::args::ContinueArgs;
+use crate::cli::args::{ContinueArgs, McpServerArgs};
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::command_runtime::{CommandRuntime, with_data_dir};
 use crate::cli::run::{
     CommandSession, DisplayMode, FollowOptions, HostedState, ModelArgs, ModelChange, ModelRecording,
     OutputTarget, RecordedModel, SCRIPT, SelectedModel, TurnCommand, TurnSummary, WorkspaceOwner, add_files,
-    check_prompt, hosted_file_ids, message, no_workspace_error, open_out_folder, print_isolation, redactor,
-    run_blocking, script_from_notes, select_model, settings_from_notes, standard_input, timeout_error,
-    tool_dirs, undecided_error, variables, with_recorder,
+    check_prompt, hosted_file_ids, mcp_servers, message, no_workspace_error, open_out_folder,
+    print_isolation, redactor, run_blocking, script_from_notes, select_model, settings_from_notes,
+    standard_input, timeout_error, tool_dirs, undecided_error, variables, with_recorder,
 };
 use crate::cli::sessions::command::read_only_runtime;
 use crate::cli::sessions::find::find;
@@ -89,6 +89,26 @@ pub(super) async fn resume(
     opened.run_turns(commands, recording, options, &mut signals, terminal).await
 }
 
+/// The servers of the command line and of the project, for a session that has MCP servers. Those of the configuration come after them.
+fn mcp_servers_of(
+    args: &McpServerArgs,
+    profile: &SessionProfile,
+    config: &Config,
+    terminal: &Terminal,
+) -> Result<BTreeMap<String, McpServerSpec>, CliError> {
+    let names = &profile.mcp_servers;
+    if let Some(other) = args.mcp.iter().find(|server| !names.iter().any(|name| name == server.name.as_str()))
+    {
+        let told = format!("`--mcp`: the session was opened without an MCP server `{}`", other.name);
+        let hint = match names.as_slice() {
+            [] => "it has none; open a new session with it".to_owned(),
+            names => format!("its servers are `{}`", names.join("`, `")),
+        };
+        return Err(CliError::usage(told).with_hint(hint));
+    }
+    if names.is_empty() { Ok(BTreeMap::new()) } else { mcp_servers(args, config, terminal) }
+}
+
 /// Loads the session and starts it. An unfinished turn continues.
 pub(crate) async fn prepare_resume(
     request: &Arc<ResumeRequest>,
@@ -121,6 +141,7 @@ pub(crate) async fn prepare_resume(
     let config = with_data_dir(&going.data_args, config)?.with(Settings {
         executor: kind,
         tool_timeout: going.tool_timeout,
+        mcp: mcp_servers_of(&going.mcp, &profile, config, terminal)?,
         ..kept
     })?;
     let (own_request, own_config, own_environment, own_profile, own_terminal) =

@@ -1,13 +1,14 @@
 """The Messages API of the server: a conversation with a tool, whole and streamed, and refusals.
 
-Arguments: the address, the model's name, and whether its service speaks the Messages API (`service`) or not (`other`).
+Arguments: the address, the model's name, and what answers: a service of the Messages API (`service`), one of Chat Completions (`chat`), or
+a script (`script`).
 """
 
 import asyncio
 
 from common import *
 
-MODEL, IS_SERVICE = sys.argv[2], sys.argv[3] == "service"
+MODEL, KIND = sys.argv[2], sys.argv[3]
 client = client()
 tools = [
     {
@@ -58,14 +59,21 @@ def refused(kind, call, **changes):
 
 
 refused(anthropic.BadRequestError, client.messages.create, messages=[])
-if IS_SERVICE:
+if KIND == "service":
     # The service reads what the server does not know.
     check_call(client.messages.create(messages=asked, **named, extra_body={"metadata": {"user_id": "u"}}))
 else:
     create = client.messages.create
-    for field in [{"temperature": 0.5}, {"stop_sequences": ["x"]}, {"colour": "red"}]:
+    wrong = [{"colour": "red"}, {"temperature": 2}, {"top_k": 5}, {"stop_sequences": [""]}, {"tool_choice": {"type": "tool", "name": "none"}}]
+    if KIND == "script":
+        wrong += [{"temperature": 0.5}, {"stop_sequences": ["x"]}]
+    for field in wrong:
         told = refused(anthropic.BadRequestError, create, extra_body=field)
-        assert told.startswith(next(iter(field)) + ": "), told
+        assert next(iter(field)) in told, told
+    if KIND == "chat":
+        choice = {"type": "tool", "name": "get_weather", "disable_parallel_tool_use": True}
+        settings = {"temperature": 0.5, "top_p": 0.9, "stop_sequences": ["END"]}
+        check_call(create(messages=asked, **named, tool_choice=choice, extra_body=settings))
     prefilled = [*asked, {"role": "assistant", "content": "It"}]
     assert "the first and the last message" in refused(anthropic.BadRequestError, create, messages=prefilled)
     broken = [{"role": "user", "content": [{"type": "tool_result"}]}]

@@ -15,6 +15,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 #[cfg(feature = "openai")]
 use crate::config::ModelSettings;
 use crate::config::{Config, ProcessEnv};
+use crate::models::call_settings::CallSettings;
 use crate::models::connect_error::ConnectError;
 use crate::models::context::with_context;
 use crate::models::fallback::FallbackModel;
@@ -82,22 +83,23 @@ impl ModelClients {
     ) -> Result<ConnectedModel, ConnectError> {
         let target = ModelTarget::of_name(name, config, environment)?;
         let keys = |variable: &str| environment.named(variable).map(SecretString::from);
-        self.connect_target(target, config, environment, &keys)
+        self.connect_target(target, config, environment, &keys, &CallSettings::default())
     }
 
-    /// Connects a target. `keys` gives the key of a variable.
+    /// Connects a target and its fallbacks, for calls with these settings. `keys` gives the key of a variable.
     pub(crate) fn connect_target(
         &self,
         target: ModelTarget,
         config: &Config,
         environment: &ProcessEnv,
         keys: &dyn Fn(&str) -> Option<SecretString>,
+        call: &CallSettings,
     ) -> Result<ConnectedModel, ConnectError> {
-        let mut connected = self.connect_one(target, config, keys)?;
+        let mut connected = self.connect_one(target, config, keys, call)?;
         let mut others = Vec::new();
         for name in &connected.target.settings.fallback.clone() {
             let target = ModelTarget::of_name(name, config, environment)?;
-            let other = match self.connect_one(target, config, keys) {
+            let other = match self.connect_one(target, config, keys, call) {
                 Ok(other) => other,
                 // Without its key it is no help, and no harm either.
                 Err(error @ ConnectError::NoKey { .. }) => {
@@ -118,10 +120,13 @@ impl ModelClients {
 
     fn connect_one(
         &self,
-        target: ModelTarget,
+        mut target: ModelTarget,
         config: &Config,
         keys: &dyn Fn(&str) -> Option<SecretString>,
+        call: &CallSettings,
     ) -> Result<ConnectedModel, ConnectError> {
+        let lacks = |reason| ConnectError::Option { model: target.name.clone(), reason };
+        call.apply(&mut target.settings).map_err(lacks)?;
         let key = match &target.key {
             KeyVariable::None => None,
             KeyVariable::Optional(variable) => keys(variable).map(|key| (variable.clone(), key)),

@@ -2,6 +2,9 @@
 
 mod address;
 #[cfg(feature = "model-http")]
+mod call_body;
+mod call_settings;
+#[cfg(feature = "model-http")]
 mod connect;
 #[cfg(feature = "model-http")]
 mod connect_error;
@@ -16,6 +19,7 @@ mod model_target;
 #[cfg(not(feature = "model-http"))]
 mod no_clients;
 
+pub use call_settings::{CallSettings, ToolChoice};
 #[cfg(feature = "model-http")]
 pub use connect::{ConnectedModel, ModelClients};
 #[cfg(feature = "model-http")]

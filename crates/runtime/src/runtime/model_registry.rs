@@ -14,9 +14,9 @@ use secrecy::ExposeSecret as _;
 use secrecy::SecretString;
 
 use crate::config::{Config, ProcessEnv};
+use crate::models::{CallSettings, ModelClients, ModelTarget};
 #[cfg(feature = "model-http")]
 use crate::models::{ConnectError, ConnectedModel};
-use crate::models::{ModelClients, ModelTarget};
 use crate::runtime::error::RuntimeError;
 
 /// How long a model call waits for admission. The limits of its turn may end it sooner.
@@ -121,10 +121,10 @@ impl ModelRegistry {
         gate: &AdmissionGate,
         config: &Config,
     ) -> Result<Arc<dyn Model>, RuntimeError> {
-        self.find_with(own, name, tenant, gate, config, None)
+        self.find_with(own, name, tenant, gate, config, &CallSettings::default())
     }
 
-    /// The same, with at most so many tokens of each response where its service can be told.
+    /// The same, for calls with these settings.
     pub(crate) fn find_with(
         &self,
         own: &Self,
@@ -132,9 +132,9 @@ impl ModelRegistry {
         tenant: &TenantId,
         gate: &AdmissionGate,
         config: &Config,
-        max_tokens: Option<u32>,
+        call: &CallSettings,
     ) -> Result<Arc<dyn Model>, RuntimeError> {
-        let model = self.named_with(own, name, config, max_tokens)?;
+        let model = self.named_with(own, name, config, call)?;
         Ok(Arc::new(AdmittedModel::new(model, gate.clone(), tenant.clone(), ADMISSION_TIMEOUT)))
     }
 
@@ -145,7 +145,7 @@ impl ModelRegistry {
         name: &str,
         config: &Config,
     ) -> Result<Arc<dyn Model>, RuntimeError> {
-        self.named_with(own, name, config, None)
+        self.named_with(own, name, config, &CallSettings::default())
     }
 
     fn named_with(
@@ -153,15 +153,17 @@ impl ModelRegistry {
         own: &Self,
         name: &str,
         config: &Config,
-        max_tokens: Option<u32>,
+        call: &CallSettings,
     ) -> Result<Arc<dyn Model>, RuntimeError> {
-        #[cfg(not(feature = "model-http"))]
-        let _ = max_tokens;
         if let Some(given) = own.by_name.get(name).or_else(|| self.by_name.get(name)) {
+            if let Some(setting) = call.beyond_tokens() {
+                let reason = format!("{setting}: it has no service that can be told; leave it out");
+                return Err(RuntimeError::Client { name: name.to_owned(), reason });
+            }
             return Ok(Arc::clone(given));
         }
         #[cfg(feature = "model-http")]
-        if let Some(connected) = self.of_service(own, name, config, max_tokens)? {
+        if let Some(connected) = self.of_service(own, name, config, call)? {
             return Ok(connected.model);
         }
         Err(RuntimeError::UnknownModel { name: name.to_owned(), available: self.names(own, config) })
@@ -178,7 +180,7 @@ impl ModelRegistry {
         if own.by_name.contains_key(name) || self.by_name.contains_key(name) {
             return Ok(None);
         }
-        let connected = self.of_service(own, name, config, None)?;
+        let connected = self.of_service(own, name, config, &CallSettings::default())?;
         Ok(connected.and_then(|connected| {
             let client = connected.messages_client()?.clone();
             Some((client, connected.target.model))
@@ -198,7 +200,7 @@ impl ModelRegistry {
         own: &Self,
         name: &str,
         config: &Config,
-        max_tokens: Option<u32>,
+        call: &CallSettings,
     ) -> Result<Option<ConnectedModel>, RuntimeError> {
         let keys = |variable: &str| {
             #[cfg(not(feature = "anthropic"))]
@@ -216,10 +218,7 @@ impl ModelRegistry {
         }
         let connected = ModelTarget::of_name(name, config, &self.environment)
             .map_err(ConnectError::from)
-            .and_then(|mut target| {
-                target.settings.max_tokens = max_tokens.or(target.settings.max_tokens);
-                self.clients.connect_target(target, config, &self.environment, &keys)
-            });
+            .and_then(|target| self.clients.connect_target(target, config, &self.environment, &keys, call));
         let unusable =
             |error: ConnectError| RuntimeError::Client { name: name.to_owned(), reason: error.to_string() };
         Ok(Some(connected.map_err(unusable)?))

@@ -8,4 +8,4 @@ mod request;
 pub(crate) use answer::MessageAnswer;
 pub(crate) use answer_stream::stream_answer;
 pub(crate) use failure::failure;
-pub(crate) use request::model_request;
+pub(crate) use request::{call_settings, model_request};

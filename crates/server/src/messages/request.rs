@@ -2,11 +2,49 @@
 
 use std::sync::Arc;
 
-use conjure_api::{MessageCreate, MessageRole, MessageTool};
+use conjure_api::{MessageCreate, MessageOptions, MessageRole, MessageTool, MessageToolChoice};
 use conjure_base::TurnId;
 use conjure_conversation::{Block, Message, Request, ToolDefinition};
+use conjure_runtime::{CallSettings, ToolChoice};
 
 use crate::http::ApiError;
+
+/// How the model is to answer.
+///
+/// # Errors
+/// 400 for a schema that cannot be read, and for a choice of a tool that the request does not have.
+pub(crate) fn call_settings(create: &MessageCreate) -> Result<CallSettings, ApiError> {
+    let MessageOptions { temperature, top_p, top_k, stop_sequences, .. } = create.options.clone();
+    let tool_choice = match &create.options.tool_choice {
+        None | Some(MessageToolChoice::Auto) => ToolChoice::Auto,
+        Some(MessageToolChoice::Any) => ToolChoice::Any,
+        Some(MessageToolChoice::None) => ToolChoice::None,
+        Some(MessageToolChoice::Tool(name)) => ToolChoice::Tool(name.clone()),
+    };
+    match &tool_choice {
+        ToolChoice::Tool(name) if create.tools.iter().all(|tool| tool.name != *name) => {
+            return Err(ApiError::invalid(format!("tool_choice.name: there is no tool `{name}` in `tools`")));
+        }
+        ToolChoice::Any if create.tools.is_empty() => {
+            return Err(ApiError::invalid("tool_choice: `any` needs at least one tool in `tools`"));
+        }
+        _ => {}
+    }
+    let output_schema = create.options.output_schema.as_ref().map(|schema| {
+        serde_json::from_str(schema.get())
+            .map_err(|error| ApiError::invalid(format!("output_config.format.schema: {error}")))
+    });
+    Ok(CallSettings {
+        max_tokens: Some(create.max_tokens),
+        temperature,
+        top_p,
+        top_k,
+        stop_sequences,
+        tool_choice,
+        disable_parallel_tool_use: create.options.disable_parallel_tool_use,
+        output_schema: output_schema.transpose()?,
+    })
+}
 
 /// The request of one call, which no session records.
 ///

@@ -17,7 +17,7 @@ use futures_util::StreamExt as _;
 
 use crate::access::{Caller, Scope};
 use crate::http::{ApiError, Body, RawQuery};
-use crate::messages::{MessageAnswer, failure, model_request, stream_answer};
+use crate::messages::{MessageAnswer, call_settings, failure, model_request, stream_answer};
 use crate::objects::AgentParts;
 use crate::routes::route::Route;
 use crate::state::ServerState;
@@ -47,10 +47,10 @@ async fn create(
         return Ok(passed);
     }
     let create = MessageCreate::from_json(&body)?;
-    let (is_streamed, max_tokens) = (create.stream, create.max_tokens);
+    let (is_streamed, settings) = (create.stream, call_settings(&create)?);
     let request = model_request(create)?;
     let answer = MessageAnswer::new(model.clone())?;
-    let mut calls = state.runtime.model(&caller.tenant, &model, max_tokens)?.stream(request);
+    let mut calls = state.runtime.model(&caller.tenant, &model, &settings)?.stream(request);
     if is_streamed {
         return stream_answer(answer, calls).await;
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use conjure_base::TenantId;
 use conjure_conversation::Model;
 
+use crate::models::CallSettings;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::Runtime;
 
@@ -31,19 +32,20 @@ impl Runtime {
         self.inner.factory.check_model(tenant, name)
     }
 
-    /// The model of this name for calls that no session records, with at most so many tokens of each response where its service can be told.
+    /// The model of this name for calls that no session records. Its service is told these settings; a model of the embedder has none but
+    /// the number of tokens, which it is not told.
     /// It passes the gate of model calls, and the tenant's budget pays for it.
     ///
     /// # Errors
     ///
-    /// If there is no such model, or it cannot be called.
+    /// If there is no such model, if it cannot be called, or if its API lacks one of the settings.
     pub fn model(
         &self,
         tenant: &TenantId,
         name: &str,
-        max_tokens: u32,
+        call: &CallSettings,
     ) -> Result<Arc<dyn Model>, RuntimeError> {
-        let model = self.inner.factory.model_for_calls(tenant, name, max_tokens)?;
+        let model = self.inner.factory.model_for_calls(tenant, name, call)?;
         Ok(self.inner.tree.accounts().budgeted_model(tenant, model))
     }
 }

@@ -11,6 +11,7 @@ use conjure_conversation::{Model, SessionProfile};
 use conjure_journal::SessionKey;
 
 use crate::config::Config;
+use crate::models::CallSettings;
 use crate::runtime::data::data_layout::{RuntimeDir, TenantDir};
 #[cfg(feature = "mcp")]
 use crate::runtime::data::vaults::Vaults;
@@ -125,18 +126,17 @@ impl RuntimeSessionFactory {
         self.unwrapped_model(tenant, Some(name)).map(drop)
     }
 
-    /// The model of this name for calls without a session, behind the admission gate, with at most so many tokens of each response where its
-    /// service can be told.
+    /// The model of this name for calls without a session, with these settings, behind the admission gate.
     pub(crate) fn model_for_calls(
         &self,
         tenant: &TenantId,
         name: &str,
-        max_tokens: u32,
+        call: &CallSettings,
     ) -> Result<Arc<dyn Model>, RuntimeError> {
         let policies = self.inner.sandboxes.policies();
         let policy = policies.policy(tenant);
         let (gate, config) = (policies.model_calls(), &self.inner.config);
-        self.inner.models.find_with(&policy.models, name, tenant, gate, config, Some(max_tokens))
+        self.inner.models.find_with(&policy.models, name, tenant, gate, config, call)
     }
 
     /// The client of the Messages API behind this name, and the service's name of the model. `None` for any other model.
