@@ -4,7 +4,11 @@
     reason = "clippy takes the helpers of integration tests for code that is not a test"
 )]
 
+mod authorization_server;
+mod scripted_http;
+mod sign_in;
 mod support;
+mod wire_headers;
 
 use std::time::Duration;
 
