@@ -6,9 +6,12 @@
 
 mod authorization_server;
 mod scripted_http;
+#[cfg(feature = "server")]
+mod served;
 mod sign_in;
 mod support;
 mod wire_headers;
+mod wire_schema;
 
 use std::time::Duration;
 
