@@ -119,3 +119,20 @@ async fn a_message_that_does_not_fit_the_schema_is_found() {
         }
     }
 }
+
+/// The page of scenarios names only tests that are there.
+#[test]
+fn the_tests_that_the_page_of_scenarios_names_are_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(root.join("../../docs/mcp-conformance.md")).unwrap();
+    let names: Vec<&str> = page.split('`').skip(1).step_by(2).filter(|name| name.contains("::")).collect();
+    assert!(names.len() > 40, "{names:?}");
+    for name in names {
+        let (file, test) = name.split_once("::").unwrap();
+        let code = std::fs::read_to_string(root.join(format!("tests/client/{file}.rs"))).unwrap();
+        assert!(code.contains(&format!("fn {test}()")), "there is no test {name}");
+    }
+    for row in page.lines().filter(|row| row.contains("| passes")) {
+        assert!(row.contains("::"), "no test shows it: {row}");
+    }
+}
