@@ -20,6 +20,21 @@ use crate::wire_schema::{check, entry};
 const IMAGE: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
+/// A schema with keywords that are easily lost.
+fn rich_schema() -> Value {
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "$defs": {"address": {"$anchor": "address", "type": "object", "properties": {"street": {"type": "string"}}}},
+        "properties": {"name": {"type": "string"}, "address": {"$ref": "#/$defs/address"}, "mail": {"type": "string"}},
+        "allOf": [{"anyOf": [{"required": ["name"]}, {"required": ["mail"]}]}],
+        "if": {"required": ["address"]},
+        "then": {"required": ["name"]},
+        "else": {"required": ["mail"]},
+        "additionalProperties": false,
+    })
+}
+
 /// Tools that return each kind of content.
 struct Contents;
 
@@ -30,7 +45,8 @@ impl ToolHost for Contents {
             description: "What it does.".to_owned(),
             input_schema: json!({"type": "object", "properties": {}}),
         };
-        ["text", "image", "document", "mixed", "fail"].map(tool).into()
+        let rich = ToolDefinition { input_schema: rich_schema(), ..tool("rich") };
+        ["text", "image", "document", "mixed", "fail"].map(tool).into_iter().chain([rich]).collect()
     }
 
     fn call<'a>(&'a self, call: &'a ToolCall) -> ToolFuture<'a> {
@@ -200,6 +216,17 @@ async fn tools_list() {
         assert!(!tool["description"].as_str().unwrap().is_empty(), "{tool}");
         assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
     }
+    client.check().await;
+}
+
+/// The schema of a tool reaches the client with all its keywords.
+#[tokio::test]
+async fn json_schema_2020_12() {
+    let mut client = Client::start();
+    let listed = client.ask("tools/list", json!({})).await;
+    let tools = listed["result"]["tools"].as_array().unwrap();
+    let rich = tools.iter().find(|tool| tool["name"] == "rich").unwrap();
+    assert_eq!(rich["inputSchema"], rich_schema());
     client.check().await;
 }
 
