@@ -8,8 +8,9 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientConfig, Implementation, JsonObject,
     ProtocolVersion,
 };
-use rmcp::service::{NotificationContext, RunningService};
+use rmcp::service::{ClientInitializeError, NotificationContext, RunningService};
 use rmcp::transport::IntoTransport;
+use rmcp::transport::streamable_http_client::{InsufficientScopeError, StreamableHttpError};
 use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, RoleClient, ServiceError};
 use secrecy::SecretString;
 use tokio::sync::Notify;
@@ -62,9 +63,13 @@ fn lifecycle() -> ClientLifecycleMode {
 const TOKEN_ADVICE: &str =
     "give its token as a header, such as `headers = { Authorization = \"Bearer ${TOKEN}\" }`";
 
+/// How much of the scopes that a service names is shown.
+const MAX_SCOPE_CHARS: usize = 200;
+
 /// Why a connection did not come about.
 enum StartError {
     Late,
+    NeedsScopes { advice: String },
     Protocol { reason: String, needs_authorization: bool },
 }
 
@@ -80,12 +85,27 @@ where
     tokio::select! {
         biased;
         service = Handler { changed }.serve_with_lifecycle(transport, lifecycle()) => {
-            service.map_err(|error| StartError::Protocol {
-                needs_authorization: error.is_authorization_required() || is_unauthorized(&error),
-                reason: printable(&causes(&error)),
+            service.map_err(|error| {
+                let cause = start_cause(&error);
+                match missing_scopes(cause) {
+                    Some(advice) => StartError::NeedsScopes { advice },
+                    None => StartError::Protocol {
+                        needs_authorization: error.is_authorization_required() || is_unauthorized(cause),
+                        reason: printable(&causes(cause)),
+                    },
+                }
             })
         }
         () = SystemClock.sleep_until(deadline) => Err(StartError::Late),
+    }
+}
+
+/// What went wrong on the way to the server, which the SDK's error does not name as its source.
+fn start_cause(error: &ClientInitializeError) -> &(dyn std::error::Error + 'static) {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => &*error.error,
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => start_cause(fallback),
+        other => other,
     }
 }
 
@@ -93,10 +113,16 @@ fn needs_authorization(server: &str) -> McpError {
     McpError::NeedsAuthorization { server: server.to_owned(), advice: TOKEN_ADVICE.to_owned() }
 }
 
-/// Whether a service answered 401, also without the header that should go with it.
+/// Whether a service answered 401 without the header that should go with it. The SDK tells of that as text,
+/// or as an error of its HTTP client.
 fn is_unauthorized(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
+        if let Some(StreamableHttpError::UnexpectedServerResponse(text)) =
+            error.downcast_ref::<StreamableHttpError<reqwest::Error>>()
+        {
+            return text.starts_with("HTTP 401");
+        }
         let status = error.downcast_ref::<reqwest::Error>().and_then(reqwest::Error::status);
         if status == Some(reqwest::StatusCode::UNAUTHORIZED) {
             return true;
@@ -104,6 +130,25 @@ fn is_unauthorized(error: &(dyn std::error::Error + 'static)) -> bool {
         next = error.source();
     }
     false
+}
+
+/// What to do where a service answered that the token is good, but not for this. `None` for any other error.
+fn missing_scopes(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(missing) = error.downcast_ref::<InsufficientScopeError>() {
+            let named = missing.get_required_scope().map(|scopes| {
+                let scopes = printable(&conjure_base::text::truncate(scopes, MAX_SCOPE_CHARS));
+                format!(": it wants `{scopes}`")
+            });
+            let named = named.unwrap_or_default();
+            return Some(format!(
+                "sign in again with more scopes (`--scope`), or give it another token{named}"
+            ));
+        }
+        next = error.source();
+    }
+    None
 }
 
 /// The innermost cause of an error says the most.
@@ -138,7 +183,7 @@ impl Connection {
         let service = match connect(transport, deadline, changed).await {
             Ok(service) => service,
             // What the program said about itself tells more than how the protocol failed.
-            Err(StartError::Protocol { reason, .. }) => {
+            Err(StartError::Protocol { reason, .. } | StartError::NeedsScopes { advice: reason }) => {
                 return Err(not_started(format!("{} ({reason})", diagnosis.reason())));
             }
             Err(StartError::Late) => {
@@ -170,6 +215,9 @@ impl Connection {
                 Ok(Self { server: server.to_owned(), service, process: None, diagnosis: None, token })
             }
             Err(StartError::Protocol { needs_authorization: true, .. }) => Err(needs_authorization(server)),
+            Err(StartError::NeedsScopes { advice }) => {
+                Err(McpError::NeedsScopes { server: server.to_owned(), advice })
+            }
             Err(StartError::Protocol { reason, .. }) => Err(not_started(reason)),
             Err(StartError::Late) => Err(not_started("it did not answer in time".to_owned())),
         }
@@ -223,6 +271,9 @@ impl Connection {
 
     fn error(&self, error: ServiceError) -> McpError {
         let server = self.server.clone();
+        if let Some(advice) = missing_scopes(&error) {
+            return McpError::NeedsScopes { server, advice };
+        }
         match error {
             _ if error.is_authorization_required() || is_unauthorized(&error) => needs_authorization(&server),
             ServiceError::TransportSend(_) | ServiceError::TransportClosed => {

@@ -21,6 +21,9 @@ pub(crate) enum McpError {
     /// It wants to know who asks, and did not accept what it was sent.
     #[error("the MCP server `{server}` asks for authorization: {advice}")]
     NeedsAuthorization { server: String, advice: String },
+    /// It knows who asks, and the token does not permit this.
+    #[error("the MCP server `{server}` asks for more than its token permits, and nothing was done: {advice}")]
+    NeedsScopes { server: String, advice: String },
     /// It answered with an error.
     #[error("the MCP server `{server}` answered: {reason}")]
     Refused { server: String, reason: String },
@@ -38,6 +41,7 @@ impl McpError {
             | Self::Lost { reason, .. }
             | Self::Refused { reason, .. }
             | Self::Unsupported { reason, .. }
+            | Self::NeedsScopes { advice: reason, .. }
             | Self::NeedsAuthorization { advice: reason, .. } => {
                 *reason = redactor.redact(reason).into_owned();
             }

@@ -8,6 +8,8 @@ use conjure_vault::{ClientAuth, OAuthRefresh, OAuthTokens};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use reqwest::Url;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
+use rmcp::model::ProtocolVersion;
 use rmcp::transport::auth::{
     AuthorizationManager, AuthorizationMetadata, OAuthClientConfig, OAuthHttpClient, OAuthHttpClientFuture,
     OAuthHttpRequest, OAuthTokenResponse,
@@ -74,13 +76,15 @@ impl Login {
     pub async fn start(url: &str, options: LoginOptions) -> Result<Self, LoginError> {
         let base = Url::parse(url).map_err(|error| LoginError(format!("its address is no URL: {error}")))?;
         // Addresses that a server names are as public as the server itself.
-        let http = Arc::new(CheckedHttp { addresses: scope_of(&base) });
+        let addresses = scope_of(&base);
+        let http = Arc::new(CheckedHttp { addresses });
         let failed = |step: &str, error: &dyn std::error::Error| LoginError(format!("{step}: {}", error));
         let mut manager = AuthorizationManager::new_with_oauth_http_client(base.clone(), http)
             .await
             .map_err(|error| failed("it cannot be asked where people sign in", &error))?;
+        let challenge = challenge(&base, addresses).await;
         let found = manager
-            .resolve_metadata()
+            .resolve_metadata_from_challenge(challenge.as_deref())
             .await
             .map_err(|error| failed("it does not say where people sign in", &error))?;
         let metadata = found.metadata;
@@ -116,18 +120,12 @@ impl Login {
             .get_authorization_url(&scopes)
             .await
             .map_err(|error| failed("nobody can sign in there", &error))?;
-        let state = Url::parse(&authorization_url).ok().and_then(|url| parameter(&url, "state"));
+        let asked = Url::parse(&authorization_url).map_err(|error| LoginError(error.to_string()))?;
+        let state = parameter(&asked, "state");
         let state = state.ok_or_else(|| LoginError("the sign-in has no state".to_owned()))?;
-        Ok(Self {
-            manager,
-            metadata,
-            client,
-            resource: base.to_string(),
-            authorization_url,
-            state,
-            listener,
-            address,
-        })
+        // Tokens are renewed for the same resource.
+        let resource = parameter(&asked, "resource").unwrap_or_else(|| base.to_string());
+        Ok(Self { manager, metadata, client, resource, authorization_url, state, listener, address })
     }
 
     /// What a person opens in a browser of this machine.
@@ -198,6 +196,22 @@ impl Login {
         Some(Ok(url))
     }
 
+    /// How the client says who it is: with the header of HTTP Basic, unless the server takes the secret in the body alone. The first tokens
+    /// were got in the same way.
+    fn client_auth(&self) -> ClientAuth {
+        let Some(secret) = &self.client.client_secret else { return ClientAuth::None };
+        let client_secret = SecretString::from(secret.as_str());
+        let methods = self.metadata.additional_fields.get("token_endpoint_auth_methods_supported");
+        let takes = |method: &str| {
+            let methods = methods.and_then(serde_json::Value::as_array);
+            methods.is_some_and(|methods| methods.iter().any(|found| found == method))
+        };
+        match takes("client_secret_post") && !takes("client_secret_basic") {
+            true => ClientAuth::Post { client_secret },
+            false => ClientAuth::Basic { client_secret },
+        }
+    }
+
     /// The tokens of an answer, and how they are renewed.
     fn tokens(&self, answer: &OAuthTokenResponse) -> Result<OAuthTokens, LoginError> {
         let json = serde_json::to_value(answer).map_err(|error| LoginError(error.to_string()))?;
@@ -205,15 +219,49 @@ impl Login {
             client_id: self.client.client_id.clone(),
             refresh_token,
             token_endpoint: self.metadata.token_endpoint.clone(),
-            client_auth: match &self.client.client_secret {
-                None => ClientAuth::None,
-                Some(secret) => ClientAuth::Post { client_secret: SecretString::from(secret.as_str()) },
-            },
+            client_auth: self.client_auth(),
             resource: Some(self.resource.clone()),
             scope: None,
         };
         first_tokens(json, refresh).ok_or_else(|| LoginError("the server gave no access token".to_owned()))
     }
+}
+
+/// How a server refuses the first message of somebody who has not signed in: it may say there where people sign in, and for which scopes.
+/// `None` if it does not. The message asks what the server can do.
+async fn challenge(url: &Url, addresses: AddressScope) -> Option<String> {
+    const METHOD: &str = "server/discover";
+    let version = ProtocolVersion::V_2026_07_28.as_str().to_owned();
+    let client = serde_json::json!({"name": "conjure", "version": env!("CARGO_PKG_VERSION")});
+    let message = serde_json::json!({
+        "jsonrpc": "2.0",
+        "id": 0,
+        "method": METHOD,
+        "params": {"_meta": {
+            "io.modelcontextprotocol/protocolVersion": version,
+            "io.modelcontextprotocol/clientInfo": client,
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }},
+    });
+    let request = checked_client(url, addresses)
+        .await
+        .ok()?
+        .post(url.clone())
+        .header(ACCEPT, "application/json, text/event-stream")
+        .header(CONTENT_TYPE, "application/json")
+        .header("MCP-Protocol-Version", version)
+        .header("Mcp-Method", METHOD)
+        .body(message.to_string())
+        .timeout(ANSWER_TIME);
+    // A server that cannot be reached is told of by the next request.
+    let answer = request.send().await.ok()?;
+    if answer.status() != reqwest::StatusCode::UNAUTHORIZED {
+        return None;
+    }
+    let challenges = answer.headers().get_all(WWW_AUTHENTICATE).iter();
+    let challenges: Vec<&str> = challenges.filter_map(|value| value.to_str().ok()).collect();
+    let with = |key: &str| challenges.iter().find(|text| text.to_ascii_lowercase().contains(key));
+    with("resource_metadata=").or_else(|| with("scope=")).map(|text| (*text).to_owned())
 }
 
 /// A server with a private address may name private addresses, any other one may not.

@@ -264,7 +264,9 @@ impl ServerHandler for Handler {
                 .ok_or_else(|| format!("there is no resource `{}`", uri.escape_debug()))?;
             skills.read(name, path)
         });
-        let bytes = read.await?.map_err(|reason| ErrorData::invalid_params(reason, None))?;
+        let missing =
+            |reason: String| ErrorData::invalid_params(reason, Some(serde_json::json!({"uri": request.uri})));
+        let bytes = read.await?.map_err(missing)?;
         let contents = match String::from_utf8(bytes) {
             Ok(text) => ResourceContents::text(text, request.uri),
             Err(error) => {

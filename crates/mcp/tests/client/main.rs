@@ -4,7 +4,14 @@
     reason = "clippy takes the helpers of integration tests for code that is not a test"
 )]
 
+mod authorization_server;
+mod scripted_http;
+#[cfg(feature = "server")]
+mod served;
+mod sign_in;
 mod support;
+mod wire_headers;
+mod wire_schema;
 
 use std::time::Duration;
 
