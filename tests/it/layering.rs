@@ -182,6 +182,7 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 41] = [
             "conjure-anthropic",
             "conjure-artifact",
             "conjure-gemini",
+            "conjure-mcp",
             "conjure-model-http",
             "conjure-openai",
             "conjure-sandbox",
@@ -190,7 +191,7 @@ const EXTERNAL_CRATES: [(&str, &[&str]); 41] = [
     ("http", &["conjure-mcp"]),
     ("httparse", &["conjure-egress"]),
     ("idna", &["conjure-egress"]),
-    ("http-body", &["conjure-anthropic"]),
+    ("http-body", &["conjure-anthropic", "conjure-mcp"]),
     // The fakes of model services serve HTTP; an engine is asked by it.
     ("http-body-util", &["conjure-model-http"]),
     ("hyper", &["conjure-model-http", "conjure-sandbox", "conjure-server"]),
