@@ -122,6 +122,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 24] = [
             "conjure-conversation",
             "conjure-egress",
             "conjure-journal",
+            "conjure-mcp",
             "conjure-runtime",
             "conjure-sandbox",
             "conjure-skill",

@@ -3,6 +3,7 @@
 //! The stateless functions of the facade take a [`Workbench`] where the specification has options (`executor`,
 //! `context`, `timeout`). It is created once, and used for as many calls as needed.
 
+use std::any::Any;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -35,8 +36,9 @@ pub struct Workbench {
     standing: Mutex<SessionView>,
     executor: Arc<dyn Executor>,
     redactor: Redactor,
-    // Last: its folder is removed when it is dropped, and the sandbox must have ended by then.
+    // Last: their folders are removed when they are dropped, and the sandbox must have ended by then.
     context: Option<SessionContext>,
+    held: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Workbench {
@@ -86,6 +88,23 @@ impl Workbench {
         Self::build(skills, config, toolbox, executor, Redactor::default(), None)
     }
 
+    /// A workbench over a sandbox that was created elsewhere.
+    pub(crate) async fn in_sandbox(
+        skills: Vec<Arc<Skill>>,
+        config: &Config,
+        executor: Arc<dyn Executor>,
+        redactor: Redactor,
+    ) -> Result<Self, Error> {
+        executor.init().await?;
+        Self::build(skills, config, Toolbox::builder(), executor, redactor, None)
+    }
+
+    /// Keeps this value until the sandbox has ended: the owner of its directories.
+    pub(crate) fn holding(mut self, held: impl Any + Send + Sync) -> Self {
+        self.held = Some(Box::new(held));
+        self
+    }
+
     fn build(
         skills: Vec<Arc<Skill>>,
         config: &Config,
@@ -105,7 +124,17 @@ impl Workbench {
             None => toolbox,
         };
         let (toolbox, standing) = (toolbox.build()?, Mutex::default());
-        Ok(Self { skills, session_skills, prompting, toolbox, standing, executor, redactor, context })
+        Ok(Self {
+            skills,
+            session_skills,
+            prompting,
+            toolbox,
+            standing,
+            executor,
+            redactor,
+            context,
+            held: None,
+        })
     }
 
     /// The tool definitions of a workbench for these skills, without a sandbox. Lists the files of the skills, which blocks.

@@ -56,8 +56,7 @@ async fn run(
     })?;
     let skills = load_configured(&config, terminal)?;
     let options = ContextOptions { workspace: args.workspace.clone(), ..ContextOptions::default() };
-    let tools = Arc::new(sandbox_tools(&skills, &config, options));
-    tools.start().await.map_err(CliError::internal)?;
+    let tools = Arc::new(sandbox_tools(&skills, &config, options).await?);
     let agents = match args.model.is_some() || args.script.is_some() {
         true => Some(agents(args, config, environment).await?),
         false => None,
@@ -83,15 +82,20 @@ async fn run(
 }
 
 /// The tools of the client's sandbox, which works until the client hangs up.
-fn sandbox_tools(skills: &[Arc<Skill>], config: &Config, options: ContextOptions) -> SandboxTools {
-    let definitions = Workbench::definitions_for(skills, config);
+async fn sandbox_tools(
+    skills: &[Arc<Skill>],
+    config: &Config,
+    options: ContextOptions,
+) -> Result<SandboxTools, CliError> {
+    // A machine that permits no sandbox is an error before a client asks.
+    let first = Workbench::open(skills.iter().cloned(), config, options.clone()).await?;
     let (skills, config) = (skills.to_vec(), config.clone());
     let open = move || {
         let (skills, config, options) = (skills.clone(), config.clone(), options.clone());
         let opened = async move { Workbench::open(skills, &config, options).await };
         Box::pin(opened.map_err(|error| error.to_string())) as _
     };
-    SandboxTools::new(definitions.into(), Duration::MAX, Box::new(open))
+    Ok(SandboxTools::new(first.definitions(), Duration::MAX, Box::new(open)).with_sandbox(first))
 }
 
 /// The runtime of `run_agent`, and its agents.

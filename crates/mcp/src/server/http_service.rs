@@ -26,7 +26,7 @@ pub const SESSION_HEADER: &str = "mcp-session-id";
 pub struct HttpService {
     service: StreamableHttpService<Handler, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
-    /// Ends all sessions and streams.
+    /// Ends all sessions and streams with the service.
     _ending: DropGuard,
 }
 
@@ -60,6 +60,11 @@ impl HttpService {
     {
         request.extensions_mut().insert(client);
         self.service.handle(request).await
+    }
+
+    /// Ends all sessions and streams.
+    pub fn stop(&self) {
+        self.service.config.cancellation_token.cancel();
     }
 
     /// Ends a session. One that is not there has ended.

@@ -59,12 +59,11 @@ impl SandboxTools {
         Self { open, definitions, idle_timeout, sandbox, opening }
     }
 
-    /// Opens the sandbox before the first call needs it.
-    ///
-    /// # Errors
-    /// Why there is none, as text.
-    pub async fn start(&self) -> Result<(), String> {
-        self.workbench().await.map(drop)
+    /// Has the first calls run in this sandbox.
+    #[must_use]
+    pub fn with_sandbox(self, workbench: Workbench) -> Self {
+        lock(&self.sandbox).current = Some(Arc::new(workbench));
+        self
     }
 
     async fn workbench(&self) -> Result<Arc<Workbench>, String> {
@@ -183,3 +182,6 @@ impl std::fmt::Debug for SandboxTools {
         f.debug_struct("SandboxTools").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;
