@@ -40,14 +40,14 @@ async fn a_workbench_is_under_its_tenants_policy_and_leaves_nothing_behind() {
     let command = "ls /mnt/skills; echo hunter2 > secret; cat secret; ls /sys/class/net | wc -l; ip route 2> /dev/null | wc -l";
     let call = ToolCall::new("call", "bash_tool", &json!({"command": command, "description": "Look around"}));
     let result = execute(&call, &workbench).await;
-    let text = result.to_json();
+    let text = format!("{:?}", result.content);
     assert!(!result.is_error && text.contains("greeting") && !text.contains("hunter2"), "{text}");
     let proxy = ToolCall::new(
         "call",
         "bash_tool",
         &json!({"command": "echo proxy=$HTTPS_PROXY.", "description": "Look"}),
     );
-    let text = execute(&proxy, &workbench).await.to_json();
+    let text = format!("{:?}", execute(&proxy, &workbench).await.content);
     assert!(text.contains("proxy=."), "the tenant's policy closes the network: {text}");
     drop(workbench.close().await);
     assert!(workspaces(&fixture, "closed").is_empty(), "its workspace ends with it");
