@@ -12,13 +12,13 @@ use tokio::process::{Child, Command};
 use crate::server::{Started, folder, program, run_python};
 
 /// The interpreter with the SDK and the servers, if there is one.
-async fn python() -> Option<Python> {
+pub(crate) async fn python() -> Option<Python> {
     let check = "import mcp, mcp_server_git, mcp_server_time";
     Python::find("CONJURE_ORACLE_PYTHON_MCP", check, "`mcp` 2.3.0 and its reference servers").await
 }
 
 /// The interpreter with a server on the SDK's first major version, which speaks the revisions with `initialize` alone.
-async fn former_python() -> Option<Python> {
+pub(crate) async fn former_python() -> Option<Python> {
     let check = "import mcp_server_sqlite, mcp.server.fastmcp";
     Python::find("CONJURE_ORACLE_PYTHON_MCP_1", check, "`mcp` before 2 and `mcp-server-sqlite`").await
 }

@@ -8,6 +8,7 @@
 mod acp;
 mod killed;
 mod mcp;
+mod mcp_http;
 mod messages;
 mod readme;
 mod reload;

@@ -11,6 +11,8 @@ mod context;
 mod conversation;
 mod error;
 mod expected_outputs;
+#[cfg(feature = "mcp-server")]
+mod mcp_server;
 mod models;
 mod prompt;
 mod runtime;
@@ -32,6 +34,8 @@ pub use conversation::{
 pub use error::{Error, ErrorKind};
 pub use expected_outputs::{ExpectedOutput, OutputMatch};
 pub use models::{CallSettings, ToolChoice};
+#[cfg(feature = "mcp-server")]
+pub use mcp_server::{OpenWorkbench, SandboxTools, SessionAgents};
 #[cfg(feature = "model-http")]
 pub use models::{ConnectError, ConnectedModel, ModelClients};
 pub use models::{KeyVariable, ModelTarget, ModelTargetError};

@@ -13,7 +13,7 @@ use crate::context::SessionContext;
 use crate::error::Error;
 
 /// How long the start of a sandbox may take.
-const START_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Creates and prepares a sandbox of the configured kind for this context.
 ///

@@ -3,6 +3,7 @@
 //! The stateless functions of the facade take a [`Workbench`] where the specification has options (`executor`,
 //! `context`, `timeout`). It is created once, and used for as many calls as needed.
 
+use std::any::Any;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +11,9 @@ use conjure_base::{Redactor, lock};
 use conjure_conversation::{
     CallContext, SessionView, SkillActivation, ToolCall, ToolDefinition, ToolResult, execute_tool_calls,
 };
-use conjure_prompt::{PromptOptions, SessionSkill, SessionSkills, SkillComposer, SkillLocations};
+use conjure_prompt::{
+    PromptOptions, SessionSkill, SessionSkills, SkillComposer, SkillLocations, ToolOptions, tool_definitions,
+};
 use conjure_sandbox::{Executor, Layout};
 use conjure_skill::Skill;
 use conjure_toolbox::{SkillTools, Toolbox, ToolboxBuilder};
@@ -33,8 +36,9 @@ pub struct Workbench {
     standing: Mutex<SessionView>,
     executor: Arc<dyn Executor>,
     redactor: Redactor,
-    // Last: its folder is removed when it is dropped, and the sandbox must have ended by then.
+    // Last: their folders are removed when they are dropped, and the sandbox must have ended by then.
     context: Option<SessionContext>,
+    held: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Workbench {
@@ -84,6 +88,23 @@ impl Workbench {
         Self::build(skills, config, toolbox, executor, Redactor::default(), None)
     }
 
+    /// A workbench over a sandbox that was created elsewhere.
+    pub(crate) async fn in_sandbox(
+        skills: Vec<Arc<Skill>>,
+        config: &Config,
+        executor: Arc<dyn Executor>,
+        redactor: Redactor,
+    ) -> Result<Self, Error> {
+        executor.init().await?;
+        Self::build(skills, config, Toolbox::builder(), executor, redactor, None)
+    }
+
+    /// Keeps this value until the sandbox has ended: the owner of its directories.
+    pub(crate) fn holding(mut self, held: impl Any + Send + Sync) -> Self {
+        self.held = Some(Box::new(held));
+        self
+    }
+
     fn build(
         skills: Vec<Arc<Skill>>,
         config: &Config,
@@ -92,14 +113,8 @@ impl Workbench {
         redactor: Redactor,
         context: Option<SessionContext>,
     ) -> Result<Self, Error> {
-        let chosen = config.skills();
-        let prompting = PromptOptions {
-            activation: chosen.activation.unwrap_or(SkillActivation::Load),
-            delivery: chosen.delivery.unwrap_or_default(),
-            ..prompt_options(executor.layout().clone())
-        };
-        let known = skills.iter().map(|skill| Arc::new(SessionSkill::from_skill(Arc::clone(skill))));
-        let session_skills = SessionSkills::new(known, prompting.locations.clone());
+        let prompting = chosen_options(config, prompt_options(executor.layout().clone()));
+        let session_skills = session_skills(&skills, &prompting);
         let toolbox = toolbox
             .with_executor(Arc::clone(&executor))
             .with_timeout(config.tool_timeout())
@@ -109,7 +124,28 @@ impl Workbench {
             None => toolbox,
         };
         let (toolbox, standing) = (toolbox.build()?, Mutex::default());
-        Ok(Self { skills, session_skills, prompting, toolbox, standing, executor, redactor, context })
+        Ok(Self {
+            skills,
+            session_skills,
+            prompting,
+            toolbox,
+            standing,
+            executor,
+            redactor,
+            context,
+            held: None,
+        })
+    }
+
+    /// The tool definitions of a workbench for these skills, without a sandbox. Lists the files of the skills, which blocks.
+    #[must_use]
+    pub fn definitions_for(skills: &[Arc<Skill>], config: &Config) -> Vec<ToolDefinition> {
+        let prompting = chosen_options(config, PromptOptions::default());
+        let mut definitions = tool_definitions(&ToolOptions::default());
+        if let Some(tools) = skill_tools(&session_skills(skills, &prompting), &prompting, config) {
+            definitions.extend(tools.definitions_with_scripts());
+        }
+        definitions
     }
 
     /// The skills that it was made for.
@@ -204,6 +240,21 @@ impl Workbench {
         self.cleanup().await;
         self.into_context()
     }
+}
+
+/// These options with how the model gets skills, as configured.
+fn chosen_options(config: &Config, options: PromptOptions) -> PromptOptions {
+    let chosen = config.skills();
+    PromptOptions {
+        activation: chosen.activation.unwrap_or(SkillActivation::Load),
+        delivery: chosen.delivery.unwrap_or_default(),
+        ..options
+    }
+}
+
+fn session_skills(skills: &[Arc<Skill>], prompting: &PromptOptions) -> SessionSkills {
+    let known = skills.iter().map(|skill| Arc::new(SessionSkill::from_skill(Arc::clone(skill))));
+    SessionSkills::new(known, prompting.locations.clone())
 }
 
 /// The skill tools of a session with these skills; `None` if the model reads them with `view`.

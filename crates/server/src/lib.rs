@@ -11,6 +11,8 @@ mod events;
 mod http;
 mod idempotency;
 mod live_settings;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod messages;
 mod metrics;
 mod objects;

@@ -15,6 +15,8 @@ use crate::access::{Admission, AdmissionMode, ApiKeys, ApiKeysError, RateLimit};
 use crate::http::{Connections, accept, limit_body_time, method_not_allowed, not_found, request_scope};
 use crate::idempotency::{RunningKeys, keep_deleting_expired};
 use crate::live_settings::LiveSettings;
+#[cfg(feature = "mcp")]
+use crate::mcp::{McpClients, keep_sweeping};
 use crate::options::ServerOptions;
 use crate::reload::ServerHandle;
 use crate::routes;
@@ -104,6 +106,8 @@ impl Server {
             rate_limit: RateLimit::per_minute(options.serve.requests_per_minute),
             collecting_outputs: tokio::sync::Mutex::default(),
             running_keys: RunningKeys::default(),
+            #[cfg(feature = "mcp")]
+            mcp: Arc::new(McpClients::new(options.body_limit)),
             connections: connections.clone(),
             closing,
         });
@@ -143,6 +147,10 @@ impl Server {
     pub async fn serve(self, stop: impl Future<Output = ()> + Send) {
         let Self { listener, router, connections, options, state, former_sessions, .. } = self;
         connections.tasks.spawn(keep_deleting_expired(Arc::clone(&state)));
+        #[cfg(feature = "mcp")]
+        let mcp = Arc::clone(&state.mcp);
+        #[cfg(feature = "mcp")]
+        connections.tasks.spawn(keep_sweeping(Arc::clone(&mcp), connections.closing.clone()));
         connections.tasks.spawn(async move { sweep(&state, &state.options.tenant, former_sessions).await });
         let stopped = connections.closing.clone();
         if let Some(metrics) = options.metrics.clone() {
@@ -166,6 +174,8 @@ impl Server {
             connections.dropping.cancel();
             connections.tasks.wait().await;
         }
+        #[cfg(feature = "mcp")]
+        mcp.end().await;
     }
 }
 

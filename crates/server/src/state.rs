@@ -10,6 +10,8 @@ use crate::access::{Admission, RateLimit};
 use crate::http::Connections;
 use crate::idempotency::RunningKeys;
 use crate::live_settings::LiveSettings;
+#[cfg(feature = "mcp")]
+use crate::mcp::McpClients;
 use crate::options::ServerOptions;
 
 /// What all handlers share.
@@ -29,6 +31,9 @@ pub(crate) struct ServerState {
     pub(crate) collecting_outputs: tokio::sync::Mutex<()>,
     /// The idempotency keys whose first request is being answered.
     pub(crate) running_keys: RunningKeys,
+    /// The clients of the MCP server.
+    #[cfg(feature = "mcp")]
+    pub(crate) mcp: Arc<McpClients>,
     /// The tasks of the server, which its end waits for.
     pub(crate) connections: Connections,
     /// Cancelled when the server stops: streams end with a last event.

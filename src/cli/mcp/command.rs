@@ -1,15 +1,18 @@
 //! `conjure mcp serve`: serves the program at the other end of standard input and output, until it hangs up.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use conjure::model::ScriptedModel;
 use conjure::session::ContextOptions;
-use conjure::{Clock as _, Config, ProcessEnv, Runtime, RuntimeOptions, Settings, SystemClock};
-use conjure_mcp::server::AgentRunner;
+use conjure::{
+    Clock as _, Config, ProcessEnv, Runtime, RuntimeOptions, Settings, Skill, SystemClock, Workbench,
+};
+use conjure_mcp::server::{AgentRunner, ServedClient};
+use conjure_runtime::{SandboxTools, SessionAgents};
+use futures_util::TryFutureExt as _;
 use tokio_util::sync::CancellationToken;
 
-use super::agent::SessionAgents;
-use super::sandbox_tools::SandboxTools;
 use crate::cli::args::McpServeArgs;
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::command_runtime::{CLEANUP_TIMEOUT, with_data_dir};
@@ -53,16 +56,17 @@ async fn run(
     })?;
     let skills = load_configured(&config, terminal)?;
     let options = ContextOptions { workspace: args.workspace.clone(), ..ContextOptions::default() };
-    let tools = Arc::new(SandboxTools::open(skills.clone(), config.clone(), options).await?);
+    let tools = Arc::new(sandbox_tools(&skills, &config, options).await?);
     let agents = match args.model.is_some() || args.script.is_some() {
         true => Some(agents(args, config, environment).await?),
         false => None,
     };
+    let (runtime, agent) = agents.unzip();
     let stopping = CancellationToken::new();
-    let agent = agents.clone().map(|agents| agents as Arc<dyn AgentRunner>);
+    let agent = agent.map(|agent| Arc::new(agent) as Arc<dyn AgentRunner>);
+    let client = ServedClient::new(skills, Arc::clone(&tools) as _, agent);
     let streams = (tokio::io::stdin(), tokio::io::stdout());
-    let serving =
-        conjure_mcp::server::serve(skills, Arc::clone(&tools) as _, agent, streams, stopping.clone());
+    let serving = conjure_mcp::server::serve(client, streams, stopping.clone());
     let served = tokio::select! {
         served = serving => served.map(|()| ExitStatus::Success).map_err(CliError::internal),
         exit = signals.next() => {
@@ -71,18 +75,35 @@ async fn run(
         }
     };
     tools.close().await;
-    if let Some(agents) = agents {
-        agents.runtime.shutdown(SystemClock.deadline(CLEANUP_TIMEOUT)).await?;
+    if let Some(runtime) = runtime {
+        runtime.shutdown(SystemClock.deadline(CLEANUP_TIMEOUT)).await?;
     }
     served
 }
 
-/// The runtime of `run_agent`.
+/// The tools of the client's sandbox, which works until the client hangs up.
+async fn sandbox_tools(
+    skills: &[Arc<Skill>],
+    config: &Config,
+    options: ContextOptions,
+) -> Result<SandboxTools, CliError> {
+    // A machine that permits no sandbox is an error before a client asks.
+    let first = Workbench::open(skills.iter().cloned(), config, options.clone()).await?;
+    let (skills, config) = (skills.to_vec(), config.clone());
+    let open = move || {
+        let (skills, config, options) = (skills.clone(), config.clone(), options.clone());
+        let opened = async move { Workbench::open(skills, &config, options).await };
+        Box::pin(opened.map_err(|error| error.to_string())) as _
+    };
+    Ok(SandboxTools::new(first.definitions(), Duration::MAX, Box::new(open)).with_sandbox(first))
+}
+
+/// The runtime of `run_agent`, and its agents.
 async fn agents(
     args: &McpServeArgs,
     config: Config,
     environment: &ProcessEnv,
-) -> Result<Arc<SessionAgents>, CliError> {
+) -> Result<(Runtime, SessionAgents), CliError> {
     let mut options = RuntimeOptions::from(config.clone()).for_user(environment);
     let mut model = args.model.clone();
     if let Some(script) = &args.script {
@@ -93,5 +114,6 @@ async fn agents(
     }
     let runtime = Runtime::spawn(options).await?;
     let tenant = args.data_args.tenant.clone();
-    Ok(Arc::new(SessionAgents { runtime, tenant, model, config }))
+    let agents = SessionAgents::new(runtime.clone(), tenant, model).mcp_servers(config.mcp_servers().keys());
+    Ok((runtime, agents))
 }

@@ -1,15 +1,11 @@
 //! `conjure mcp`: serves programs that speak MCP, and signs in at MCP servers.
 
 #[cfg(feature = "mcp")]
-mod agent;
-#[cfg(feature = "mcp")]
 mod command;
 #[cfg(feature = "mcp")]
 mod login;
 #[cfg(not(feature = "mcp"))]
 mod not_built;
-#[cfg(feature = "mcp")]
-mod sandbox_tools;
 
 #[cfg(feature = "mcp")]
 pub(crate) use command::serve;

@@ -47,3 +47,4 @@ mod tenant_isolation;
 mod turn_limits;
 mod turns;
 mod warm_sandboxes;
+mod workbenches;

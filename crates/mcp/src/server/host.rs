@@ -6,7 +6,7 @@ use std::sync::Arc;
 use conjure_conversation::{ToolCall, ToolDefinition, ToolResult};
 use tokio_util::sync::CancellationToken;
 
-/// The result of a call, when it is there.
+/// The result of calls, when it is there.
 pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>>;
 
 /// The answer of an agent, or why there is none.
@@ -20,8 +20,9 @@ pub trait ToolHost: Send + Sync + 'static {
     /// Their definitions. They do not change.
     fn definitions(&self) -> Arc<[ToolDefinition]>;
 
-    /// Runs a call. Dropping the future ends what the call started.
-    fn call<'a>(&'a self, call: &'a ToolCall) -> ToolFuture<'a>;
+    /// Runs calls in one sandbox, one after the other until one fails. The result is that of the last one that ran. Dropping the future ends
+    /// what the calls started.
+    fn call<'a>(&'a self, calls: &'a [ToolCall]) -> ToolFuture<'a>;
 }
 
 /// Runs whole conversations.

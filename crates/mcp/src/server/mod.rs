@@ -1,9 +1,14 @@
-//! The server: skills and the tools of a sandbox for clients that speak MCP.
+//! The server: skills and the tools of a sandbox for clients that speak MCP, over a pair of streams or by Streamable HTTP.
 
+mod client;
 mod handler;
 mod host;
+mod http_service;
 mod skill_files;
+mod streams;
 mod tools;
 
-pub use handler::serve;
+pub use client::ServedClient;
 pub use host::{AgentFuture, AgentRunner, ProgressFn, ToolFuture, ToolHost};
+pub use http_service::{HttpService, SESSION_HEADER};
+pub use streams::serve;

@@ -5,6 +5,8 @@ mod credentials;
 mod environments;
 mod event_stream;
 mod files;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod messages;
 mod models;
 mod openapi;

@@ -143,6 +143,12 @@ impl SkillTools {
         self
     }
 
+    /// The tool definitions for a model that has a sandbox. Lists the skills' files, which blocks.
+    #[must_use]
+    pub fn definitions_with_scripts(&self) -> Vec<ToolDefinition> {
+        self.definitions(ScriptSupport::Scripts)
+    }
+
     /// The tool definitions for the model. Lists the skills' files, which blocks.
     pub(crate) fn definitions(&self, runs: ScriptSupport) -> Vec<ToolDefinition> {
         let has_scripts = |skill: &&Arc<SessionSkill>| {

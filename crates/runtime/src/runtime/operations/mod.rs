@@ -13,6 +13,7 @@ mod messages_service;
 mod models;
 mod named_files;
 mod open_session;
+mod open_workbench;
 mod read_session;
 mod records;
 mod workspace_files;

@@ -19,6 +19,7 @@ mod mcp;
 mod prepared_parts;
 pub(super) mod session_factory;
 mod session_inputs;
+mod workbench_source;
 
 pub(super) mod event_reader;
 pub(super) mod session_reader;

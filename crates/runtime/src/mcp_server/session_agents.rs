@@ -1,10 +1,12 @@
 //! Agents of `run_agent`: each prompt is a session of its own.
 
-use conjure::conversation::Decision;
-use conjure::{Config, Runtime, SessionEvent, SessionEventKind, SessionSpec, TenantId, TurnEvent, Update};
-use conjure_conversation::{EventId, SessionStopReason};
+use conjure_actors::session::{TurnEvent, Update};
+use conjure_base::TenantId;
+use conjure_conversation::{Decision, EventId, SessionEvent, SessionEventKind, SessionStopReason};
 use conjure_mcp::server::{AgentFuture, AgentRunner, ProgressFn};
 use tokio_util::sync::CancellationToken;
+
+use crate::runtime::{Runtime, SessionSpec};
 
 /// The first instructions of an agent.
 const BASE_PROMPT: &str = "You are a helpful assistant with tools. Another program has given you one task, and reads your last message as the \
@@ -13,15 +15,29 @@ const BASE_PROMPT: &str = "You are a helpful assistant with tools. Another progr
 /// What the model is told of a call that a person would have to allow.
 const NOBODY: &str = "this call needs a person's approval, and nobody can be asked here";
 
-/// Runs sessions in a runtime.
-pub(super) struct SessionAgents {
-    pub(super) runtime: Runtime,
-    pub(super) tenant: TenantId,
-    pub(super) model: Option<String>,
-    pub(super) config: Config,
+/// Runs a session of a tenant for each prompt.
+#[derive(Debug)]
+pub struct SessionAgents {
+    runtime: Runtime,
+    tenant: TenantId,
+    model: Option<String>,
+    mcp_servers: Vec<String>,
 }
 
 impl SessionAgents {
+    /// Agents of this tenant with this model, or with that of sessions without a model.
+    #[must_use]
+    pub const fn new(runtime: Runtime, tenant: TenantId, model: Option<String>) -> Self {
+        Self { runtime, tenant, model, mcp_servers: Vec::new() }
+    }
+
+    /// Gives the agents the tools of these configured MCP servers. They have none by default.
+    #[must_use]
+    pub fn mcp_servers(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.mcp_servers = names.into_iter().map(Into::into).collect();
+        self
+    }
+
     async fn answer(
         &self,
         prompt: String,
@@ -30,8 +46,7 @@ impl SessionAgents {
     ) -> Result<String, String> {
         let mut spec = SessionSpec::new(self.tenant.clone())
             .base_prompt(BASE_PROMPT)
-            .sandbox(self.config.executor().as_str())
-            .mcp_servers(self.config.mcp_servers().keys());
+            .mcp_servers(self.mcp_servers.iter().cloned());
         if let Some(model) = &self.model {
             spec = spec.model(model);
         }

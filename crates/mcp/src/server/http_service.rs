@@ -1,0 +1,82 @@
+//! [`HttpService`]: answers clients by Streamable HTTP, in both eras of the protocol.
+//!
+//! Since the revision 2026-07-28 each request stands for itself. Before, a client begins a session with `initialize`, and names it in each request.
+//!
+//! State, in memory: the sessions of that era. They end with the service, or when they are told to.
+
+use std::convert::Infallible;
+use std::fmt::Display;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use rmcp::transport::streamable_http_server::session::SessionManager as _;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::client::ServedClient;
+use super::handler::Handler;
+
+/// The header that names the session of a request, and of the answer that begins one.
+pub const SESSION_HEADER: &str = "mcp-session-id";
+
+/// Answers clients by Streamable HTTP. It lets everybody in: who may ask, and under which `Host` and `Origin`, is checked before.
+pub struct HttpService {
+    service: StreamableHttpService<Handler, LocalSessionManager>,
+    sessions: Arc<LocalSessionManager>,
+    /// Ends all sessions and streams with the service.
+    _ending: DropGuard,
+}
+
+impl HttpService {
+    /// A service that refuses larger bodies. Its sessions and streams end with it.
+    #[must_use]
+    pub fn new(max_body: usize) -> Self {
+        let mut sessions = LocalSessionManager::default();
+        // The caller knows which sessions are in use.
+        sessions.session_config.keep_alive = None;
+        let sessions = Arc::new(sessions);
+        let ending = CancellationToken::new();
+        let config = StreamableHttpServerConfig::default()
+            .with_max_request_body_bytes(max_body)
+            .with_cancellation_token(ending.clone())
+            .disable_allowed_hosts()
+            .disable_allowed_origins();
+        let service = StreamableHttpService::new(|| Ok(Handler::OfRequest), Arc::clone(&sessions), config);
+        Self { service, sessions, _ending: ending.drop_guard() }
+    }
+
+    /// Answers a request of this client. An answer to `initialize` has the header [`SESSION_HEADER`].
+    pub async fn answer<B>(
+        &self,
+        client: ServedClient,
+        mut request: Request<B>,
+    ) -> Response<impl Body<Data = Bytes, Error = Infallible> + Send + use<B>>
+    where
+        B: Body + Send + 'static,
+        B::Error: Display,
+    {
+        request.extensions_mut().insert(client);
+        self.service.handle(request).await
+    }
+
+    /// Ends all sessions and streams.
+    pub fn stop(&self) {
+        self.service.config.cancellation_token.cancel();
+    }
+
+    /// Ends a session. One that is not there has ended.
+    pub async fn end_session(&self, id: &str) {
+        if let Err(error) = self.sessions.close_session(&id.into()).await {
+            tracing::warn!(%error, "a session of an MCP client did not end in order");
+        }
+    }
+}
+
+impl std::fmt::Debug for HttpService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpService").finish_non_exhaustive()
+    }
+}

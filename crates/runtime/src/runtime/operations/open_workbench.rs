@@ -1,0 +1,83 @@
+//! Sandboxes of a tenant that belong to no session, for programs that run the tools themselves.
+
+use std::sync::Arc;
+
+use conjure_base::{Clock as _, SessionId, SystemClock, TenantId};
+use conjure_conversation::ToolDefinition;
+use conjure_journal::SessionKey;
+use conjure_sandbox::SandboxError;
+use conjure_skill::Skill;
+
+use crate::runtime::error::RuntimeError;
+use crate::runtime::handle::Runtime;
+use crate::runtime::operations::open_session::LOCK_TIMEOUT;
+use crate::runtime::session::select_skills::choose;
+use crate::runtime::session::spec::SkillSelection;
+use crate::runtime::task_set::run_blocking;
+use crate::sandbox::START_TIMEOUT;
+use crate::workbench::Workbench;
+
+impl Runtime {
+    /// The skills that sessions of this tenant have if they name none: its own catalog `default`, or that of the configuration.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such catalog.
+    pub fn default_skills(&self, tenant: &TenantId) -> Result<Vec<Arc<Skill>>, RuntimeError> {
+        choose(self.registry(), tenant, None, &SkillSelection::All)
+    }
+
+    /// The tool definitions of a workbench with these skills.
+    ///
+    /// # Errors
+    ///
+    /// If the thread that lists their files ends.
+    pub async fn workbench_definitions(
+        &self,
+        skills: &[Arc<Skill>],
+    ) -> Result<Vec<ToolDefinition>, RuntimeError> {
+        let (skills, config) = (skills.to_vec(), self.inner.factory.config().clone());
+        run_blocking("the listing of skills", move || Ok(Workbench::definitions_for(&skills, &config))).await
+    }
+
+    /// Opens a workbench of this tenant: a sandbox of the configured kind with these skills, under the tenant's policy, with a workspace of
+    /// its own in the tenant's data folder. It waits until the tenant may have one more sandbox. The workspace ends with the workbench, which
+    /// must end before the runtime.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant has reached a quota, or if the sandbox cannot be created.
+    pub async fn open_workbench(
+        &self,
+        tenant: &TenantId,
+        skills: Vec<Arc<Skill>>,
+    ) -> Result<Workbench, RuntimeError> {
+        let (runtime, tenant) = (self.clone(), tenant.clone());
+        let opening = async move { runtime.open_workbench_tracked(&tenant, skills).await };
+        self.inner.tasks.run("the opening of a sandbox", opening).await
+    }
+
+    async fn open_workbench_tracked(
+        &self,
+        tenant: &TenantId,
+        skills: Vec<Arc<Skill>>,
+    ) -> Result<Workbench, RuntimeError> {
+        let factory = &self.inner.factory;
+        factory.check_tenant(tenant).await?;
+        let id = SessionId::random().map_err(|error| RuntimeError::interrupted("making an id", &error))?;
+        let key = SessionKey::new(tenant.clone(), id);
+        let home = factory.tenant_dir(tenant).await?;
+        let pass = home.gate.shared(SystemClock.deadline(LOCK_TIMEOUT)).await?;
+        // The deletion of a tenant waits for this lock, too.
+        factory.check_tenant(tenant).await?;
+        let (source, redactor) = factory.workbench_source(&key, &home, &skills).await?;
+        drop(pass);
+        let refused = |error: SandboxError| RuntimeError::Sandbox(error.into());
+        let deadline = SystemClock.deadline(START_TIMEOUT);
+        let permit = source.acquire_permit(deadline).await.map_err(refused)?;
+        let executor = source.create(deadline).await.map_err(refused)?;
+        let opened = Workbench::in_sandbox(skills, factory.config(), executor.into(), redactor).await;
+        // The permit is released when nothing of the sandbox is left, and before the workspace is.
+        Ok(opened.map_err(RuntimeError::Sandbox)?.holding((permit, source)))
+    }
+}

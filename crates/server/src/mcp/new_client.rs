@@ -1,0 +1,58 @@
+//! What a new client of the MCP server is offered: skills, the tools of a sandbox of its own, and an agent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::TenantId;
+use conjure_mcp::server::{AgentRunner, ServedClient};
+use conjure_runtime::{Runtime, RuntimeError, SandboxTools, ServeSettings, SessionAgents};
+
+use crate::http::ApiError;
+
+/// After how long without a call a sandbox ends.
+const SANDBOX_IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// The pattern of `[serve.models]` whose model agents have.
+const ANY_MODEL: &str = "*";
+
+/// A client before anybody knows it.
+pub(crate) struct NewClient {
+    pub(super) client: ServedClient,
+    pub(super) tools: Arc<SandboxTools>,
+}
+
+/// Makes a client of this tenant. Its sandbox is opened by its first call.
+///
+/// # Errors
+/// If the skills cannot be listed.
+pub(crate) async fn new_client(
+    runtime: &Runtime,
+    settings: &ServeSettings,
+    tenant: &TenantId,
+) -> Result<NewClient, ApiError> {
+    let skills = match runtime.default_skills(tenant) {
+        Err(RuntimeError::UnknownCatalog { .. }) => Vec::new(),
+        skills => skills?,
+    };
+    let definitions = runtime.workbench_definitions(&skills).await?;
+    let (opener, owner, given) = (runtime.clone(), tenant.clone(), skills.clone());
+    let open = move || {
+        let (runtime, tenant, skills) = (opener.clone(), owner.clone(), given.clone());
+        Box::pin(async move { runtime.open_workbench(&tenant, skills).await.map_err(|error| told(&error)) })
+            as _
+    };
+    let tools = Arc::new(SandboxTools::new(definitions.into(), SANDBOX_IDLE_TIMEOUT, Box::new(open)));
+    let agent = settings.models.get(ANY_MODEL).map(|model| {
+        let agents = SessionAgents::new(runtime.clone(), tenant.clone(), Some(model.clone()));
+        Arc::new(agents) as Arc<dyn AgentRunner>
+    });
+    Ok(NewClient { client: ServedClient::new(skills, Arc::clone(&tools) as _, agent), tools })
+}
+
+/// Why there is no sandbox, with what to do.
+fn told(error: &RuntimeError) -> String {
+    match error.hint() {
+        Some(hint) => format!("there is no sandbox: {error}; {hint}"),
+        None => format!("there is no sandbox: {error}"),
+    }
+}

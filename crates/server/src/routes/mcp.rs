@@ -1,0 +1,105 @@
+//! The MCP server: `/mcp`.
+//!
+//! What it offers and how it answers is in `conjure-mcp`. Here is who may ask, and which client it is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body as AnyBody;
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, header};
+use axum::response::Response;
+use conjure_base::{Clock as _, SystemClock};
+use conjure_mcp::server::SESSION_HEADER;
+
+use crate::access::{Caller, Scope};
+use crate::http::{ApiError, Body};
+use crate::mcp::{OpenRequest, new_client};
+use crate::routes::route::Route;
+use crate::state::ServerState;
+
+/// How often a stream looks whether its key is still good.
+const KEY_CHECK: Duration = Duration::from_secs(2);
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::post(Scope::Run, "/mcp", answer),
+        // Streams and ends of sessions, in the era of the protocol that has them.
+        Route::get("/mcp", answer).needs(Scope::Run),
+        Route::delete(Scope::Run, "/mcp", answer),
+    ]
+}
+
+async fn answer(
+    State(state): State<Arc<ServerState>>,
+    caller: Caller,
+    mut parts: Parts,
+    Body(body): Body,
+) -> Result<Response, ApiError> {
+    let session = session_of(&parts.headers)?;
+    let request = begin_request(&state, &caller, session.as_deref()).await?;
+    // Nobody below needs the key.
+    parts.headers.remove(header::AUTHORIZATION);
+    parts.headers.remove("x-api-key");
+    let method = parts.method.clone();
+    let asked = Request::from_parts(parts, AnyBody::from(body));
+    let answer = state.mcp.service().answer(request.client.clone(), asked).await;
+    if let (Some(session), &Method::DELETE, true) = (&session, &method, answer.status().is_success()) {
+        state.mcp.end_session(&caller, session).await;
+    }
+    if let Some(begun) = session_of(answer.headers())? {
+        begin_session(&state, &caller, &begun).await?;
+    }
+    Ok(request.hold(answer, end_of_stream(state, caller, method)))
+}
+
+/// Begins the request of a client, which is made if the request is of no session.
+async fn begin_request(
+    state: &ServerState,
+    caller: &Caller,
+    session: Option<&str>,
+) -> Result<OpenRequest, ApiError> {
+    let begin = || OpenRequest::begin(&state.mcp, caller, session);
+    if let Some(known) = begin() {
+        return Ok(known);
+    }
+    if session.is_none() {
+        state.mcp.insert(caller, new_client(&state.runtime, &state.settings.get(), &caller.tenant).await?);
+    }
+    // Clients begin another session when one is not found.
+    begin().ok_or_else(|| {
+        ApiError::not_found("the session of the header `Mcp-Session-Id` has ended, or is not of this key; send `initialize` without it")
+    })
+}
+
+/// Makes the client of a session that has just begun. A session without a client has ended.
+async fn begin_session(state: &ServerState, caller: &Caller, session: &str) -> Result<(), ApiError> {
+    match new_client(&state.runtime, &state.settings.get(), &caller.tenant).await {
+        Ok(new) => state.mcp.insert_session(caller, session, new).await,
+        Err(error) => {
+            state.mcp.service().end_session(session).await;
+            Err(error)
+        }
+    }
+}
+
+fn session_of(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+    let Some(value) = headers.get(SESSION_HEADER) else { return Ok(None) };
+    let text = value.to_str().map_err(|_| ApiError::invalid("the header `Mcp-Session-Id` is no text"))?;
+    Ok(Some(text.to_owned()))
+}
+
+/// Done when the key is not good any more. A stream that belongs to no call ends with the server, too.
+async fn end_of_stream(state: Arc<ServerState>, caller: Caller, method: Method) {
+    loop {
+        tokio::select! {
+            biased;
+            () = state.closing.cancelled(), if method == Method::GET => return,
+            () = SystemClock.sleep_until(SystemClock.deadline(KEY_CHECK)) => {}
+        }
+        if !state.admission.is_still_admitted(&caller).await {
+            return;
+        }
+    }
+}

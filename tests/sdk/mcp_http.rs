@@ -1,0 +1,230 @@
+//! `/mcp` of `conjure serve`: the MCP server by HTTP, with the official SDK as its client, and by hand where that sends nothing wrong.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::process::Command;
+
+use crate::mcp::{former_python, python};
+use crate::server::{Started, folder, program, run_python};
+
+/// A server with the skills of the fixtures and these keys: name, tenant and scope of each.
+async fn start(data: &Path, sandbox: &str, keys: &[(&str, &str)]) -> (Started, Vec<String>) {
+    let mut texts = Vec::new();
+    for (tenant, scope) in keys {
+        #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
+        let mut command = Command::new(program());
+        command.args(["keys", "create", "of a test", "--tenant", tenant, "--scope", scope]);
+        let output = command.arg("--data").arg(data).output().await.unwrap();
+        texts.push(String::from_utf8(output.stdout).unwrap().trim().to_owned());
+    }
+    let script = folder().join("scripts/echo.yaml");
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--sandbox", sandbox, "--data"].map(str::to_owned);
+    let arguments = arguments.into_iter().chain([
+        data.display().to_string(),
+        "--script".to_owned(),
+        script.display().to_string(),
+    ]);
+    let skills = folder().join("../../fixtures/skills");
+    let environment = [("CONJURE_SKILL_PATHS", skills.to_str().unwrap())];
+    (Started::of_command_with(arguments.collect(), data, &environment).await, texts)
+}
+
+/// Checks that clients of two tenants work in such sandboxes.
+async fn check_eras(sandbox: &str) {
+    let Some(python) = python().await else { return };
+    let data = tempfile::tempdir().unwrap();
+    let (server, keys) =
+        start(data.path(), sandbox, &[("acme", "run"), ("other", "run"), ("acme", "read")]).await;
+    run_python(&python, "mcp_http.py", &[server.url(), &keys[0], &keys[1], &keys[2]]).await;
+    server.stop().await;
+    for tenant in ["acme", "other"] {
+        let left = data.path().join("tenants").join(tenant).join("workspaces");
+        let left: Vec<_> =
+            std::fs::read_dir(&left).into_iter().flatten().map(|entry| entry.unwrap()).collect();
+        // The sessions of `run_agent` keep theirs.
+        let of_sessions = left.iter().filter(|entry| entry.file_name().to_str().unwrap().starts_with("ses_"));
+        assert_eq!(of_sessions.count(), left.len(), "{left:?}");
+    }
+}
+
+#[tokio::test]
+async fn clients_of_both_eras_have_skills_a_sandbox_and_an_agent() {
+    check_eras("local").await;
+}
+
+#[tokio::test]
+async fn clients_have_jails_of_their_own() {
+    if !test_support::has_user_namespaces() {
+        return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
+    }
+    check_eras("jail").await;
+}
+
+#[tokio::test]
+async fn the_sdk_of_the_former_era_has_sessions() {
+    let Some(python) = former_python().await else { return };
+    let data = tempfile::tempdir().unwrap();
+    let (server, keys) = start(data.path(), "local", &[("acme", "run")]).await;
+    run_python(&python, "mcp_http_former.py", &[server.url(), &keys[0]]).await;
+    server.stop().await;
+}
+
+/// A request of the newest revision.
+fn request(address: &str, host: &str, method: &str, parameters: &str, further: &str) -> String {
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"}}"#;
+    let comma = if parameters.is_empty() { "" } else { "," };
+    let body =
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{parameters}{comma}{meta}}}}}"#);
+    let host = if host.is_empty() { address } else { host };
+    let name = if method == "tools/call" { "mcp-name: bash_tool\r\n" } else { "" };
+    format!(
+        "POST /mcp HTTP/1.1\r\nhost: {host}\r\naccept: application/json, text/event-stream\r\ncontent-type: application/json\r\n\
+         mcp-protocol-version: 2026-07-28\r\nmcp-method: {method}\r\n{name}{further}content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// A call of `bash_tool`.
+fn bash(address: &str, command: &str) -> String {
+    let parameters =
+        format!(r#""name":"bash_tool","arguments":{{"command":"{command}","description":"Run it"}}"#);
+    request(address, "", "tools/call", &parameters, "connection: close\r\n")
+}
+
+async fn send(address: &str, request: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
+/// The whole answer, where the connection is closed behind it.
+async fn answer(mut stream: TcpStream) -> String {
+    let mut text = String::new();
+    let reading = tokio::time::timeout(Duration::from_secs(60), stream.read_to_string(&mut text));
+    reading.await.expect("an answer ends").unwrap();
+    text
+}
+
+#[tokio::test]
+async fn without_keys_no_page_of_another_machine_is_answered() {
+    let data = tempfile::tempdir().unwrap();
+    let (server, _) = start(data.path(), "local", &[]).await;
+    let address = server.url().trim_start_matches("http://").to_owned();
+    let asked = async |host: &str, further: &str| {
+        let further = format!("{further}connection: close\r\n");
+        answer(send(&address, &request(&address, host, "tools/list", "", &further)).await).await
+    };
+    for good in [("", ""), ("localhost", ""), ("", "origin: http://localhost:3000\r\n")] {
+        let told = asked(good.0, good.1).await;
+        assert!(told.starts_with("HTTP/1.1 200") && told.contains("bash_tool"), "{good:?}: {told}");
+    }
+    for (host, further) in [
+        ("rebound.example.com", ""),
+        ("127.0.0.1.example.com:80", ""),
+        ("", "origin: https://example.com\r\n"),
+        ("", "origin: null\r\n"),
+        ("rebound.example.com", "authorization: Bearer any\r\n"),
+    ] {
+        let told = asked(host, further).await;
+        assert!(told.starts_with("HTTP/1.1 403"), "{host} {further}: {told}");
+    }
+    server.stop().await;
+}
+
+/// How many processes run this command.
+async fn processes(marker: &str) -> usize {
+    #[expect(clippy::disallowed_methods, reason = "the machine is asked")]
+    let mut command = Command::new("pgrep");
+    let output = command.args(["-fc", marker]).stderr(Stdio::null()).output().await.unwrap();
+    String::from_utf8_lossy(&output.stdout).trim().parse().unwrap()
+}
+
+/// Waits until so many processes run this command.
+async fn until(marker: &str, count: usize) {
+    for _ in 0..600 {
+        if processes(marker).await == count {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{} processes of {marker}, not {count}", processes(marker).await);
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_ends_its_call_and_keeps_its_sandbox() {
+    let data = tempfile::tempdir().unwrap();
+    let (server, _) = start(data.path(), "local", &[]).await;
+    let address = server.url().trim_start_matches("http://").to_owned();
+    let told = answer(send(&address, &bash(&address, "echo kept > a.txt")).await).await;
+    assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+    let going = send(&address, &bash(&address, "sleep 23.4567")).await;
+    until("^sleep 23.4567", 1).await;
+    drop(going);
+    until("^sleep 23.4567", 0).await;
+    let told = answer(send(&address, &bash(&address, "cat a.txt")).await).await;
+    assert!(told.contains("kept"), "{told}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_that_runs_is_answered_before_the_server_ends() {
+    let data = tempfile::tempdir().unwrap();
+    let (server, _) = start(data.path(), "local", &[]).await;
+    let address = server.url().trim_start_matches("http://").to_owned();
+    let asked = send(&address, &bash(&address, "sleep 2.3456; echo answered")).await;
+    until("^sleep 2.3456", 1).await;
+    let ((), told) = tokio::join!(server.stop(), answer(asked));
+    assert!(told.contains("answered"), "{told}");
+}
+
+#[tokio::test]
+async fn a_call_that_runs_for_long_ends_with_the_server() {
+    let data = tempfile::tempdir().unwrap();
+    let (server, _) = start(data.path(), "local", &[]).await;
+    let address = server.url().trim_start_matches("http://").to_owned();
+    let asked = send(&address, &bash(&address, "sleep 29.8765")).await;
+    until("^sleep 29.8765", 1).await;
+    server.stop().await;
+    assert_eq!(processes("^sleep 29.8765").await, 0);
+    assert!(!answer(asked).await.contains("result"));
+}
+
+/// A stream of a session of the former era, which has begun, and the id of its key.
+async fn session_stream(address: &str, key: &str) -> TcpStream {
+    let ask = |method: &str, further: &str, body: &str| {
+        format!(
+            "{method} /mcp HTTP/1.1\r\nhost: {address}\r\nx-api-key: {key}\r\naccept: application/json, text/event-stream\r\n\
+             content-type: application/json\r\nconnection: close\r\n{further}content-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let begin = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}"#;
+    let begun = answer(send(address, &ask("POST", "", begin)).await).await;
+    let session = begun.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).expect(&begun);
+    let mut stream = send(address, &ask("GET", &format!("mcp-session-id: {session}\r\n"), "")).await;
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).await.unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200");
+    stream
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_its_key_and_with_the_server() {
+    let data = tempfile::tempdir().unwrap();
+    let (server, keys) = start(data.path(), "local", &[("acme", "run"), ("acme", "run")]).await;
+    let address = server.url().trim_start_matches("http://").to_owned();
+    let (revoked, kept) =
+        (session_stream(&address, &keys[0]).await, session_stream(&address, &keys[1]).await);
+    let id = format!("key_{}", &keys[0]["sk-conjure-".len()..][..32]);
+    #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
+    let mut revoke = Command::new(program());
+    let status = revoke.args(["keys", "revoke", &id, "--data"]).arg(data.path()).status().await.unwrap();
+    assert!(status.success());
+    answer(revoked).await;
+    server.stop().await;
+    answer(kept).await;
+}
