@@ -10,6 +10,7 @@ mod killed;
 mod mcp;
 mod mcp_http;
 mod messages;
+mod network;
 mod readme;
 mod reload;
 mod server;
@@ -109,11 +110,6 @@ async fn the_openapi_document_says_what_the_sdk_expects_and_the_server_does() {
 #[tokio::test]
 async fn hostile_requests_are_refused_and_the_server_goes_on() {
     check("echo", "hostile.py").await;
-}
-
-#[tokio::test]
-async fn the_agent_fetches_nothing_from_this_machine() {
-    check("fetch", "fetch.py").await;
 }
 
 #[tokio::test]

@@ -55,6 +55,9 @@ pub struct SessionProfile {
     /// Directories of the workspace that commands also have at another path: that path, and the directory relative to the workspace.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub workspace_mounts: BTreeMap<String, String>,
+    /// The hosts that the session may reach, of those that the embedder's configuration permits. `None`: all of these.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowed_hosts: Option<Vec<String>>,
     /// Environment variables of its commands.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use conjure_base::{Redactor, is_sensitive_variable};
-use conjure_sandbox::{ContentDir, DataDir, ExecutionContext, SharedFolder, WorkspaceMount};
+use conjure_sandbox::{
+    Boundary, ContentDir, DataDir, ExecutionContext, NetworkPolicy, SandboxError, SharedFolder,
+    WorkspaceMount,
+};
 use conjure_skill::Skill;
 
 use crate::config::Config;
@@ -128,6 +131,14 @@ impl SessionContext {
     pub(crate) fn with_workspace_mounts(mut self, mounts: impl IntoIterator<Item = WorkspaceMount>) -> Self {
         self.execution.workspace_mounts.extend(mounts);
         self
+    }
+
+    /// The same context for a sandbox that reaches no other hosts than these, and can enforce that.
+    pub(crate) fn with_allowed_hosts(mut self, hosts: &[String]) -> Result<Self, SandboxError> {
+        let limit = NetworkPolicy::Limited(hosts.to_vec());
+        self.execution.network = self.execution.network.restricted_to(&limit)?;
+        self.execution.floor.network = Boundary::Enforced;
+        Ok(self)
     }
 
     /// The same context with further folders to read, at their own places.

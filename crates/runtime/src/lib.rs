@@ -23,8 +23,9 @@ mod workspace;
 
 pub use config::{
     ApiProfile, ArtifactSettings, CONFIG_KEYS, CompactionSettings, Config, ConfigError, ConfigKey,
-    ExecutorKind, MODEL_KEYS, ModelSettings, PoolSettings, ProcessEnv, ServeSettings, SessionTtl, Settings,
-    SkillSettings, TokenPrice, VARIABLES, Variable, parse_activation, parse_network, parse_size,
+    ExecutorKind, MODEL_KEYS, ModelSettings, PACKAGE_REGISTRIES, PoolSettings, ProcessEnv, ServeSettings,
+    SessionTtl, Settings, SkillSettings, TokenPrice, VARIABLES, Variable, parse_activation, parse_network,
+    parse_size,
 };
 pub use context::{ContextOptions, SessionContext, create_context};
 pub use conversation::{

@@ -59,6 +59,11 @@ impl Web {
         self.asked.load(Ordering::SeqCst)
     }
 
+    /// Its address and port, as an entry of a list.
+    pub(crate) fn host(&self) -> String {
+        self.address.to_string()
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("http://{}/data.txt", self.address)
     }

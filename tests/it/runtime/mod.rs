@@ -39,6 +39,7 @@ mod restarts;
 mod resume;
 mod sandboxes;
 mod scale;
+mod session_network;
 mod sessions;
 mod shared_data_dir;
 mod shutdown;

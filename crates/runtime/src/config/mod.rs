@@ -33,7 +33,7 @@ pub use models::{ModelSettings, TokenPrice};
 pub use pool::PoolSettings;
 pub use process_env::{MODEL_KEYS, ProcessEnv, VARIABLES, Variable};
 pub use resolved_config::Config;
-pub use sandbox::{ExecutorKind, parse_network, parse_size};
+pub use sandbox::{ExecutorKind, PACKAGE_REGISTRIES, parse_network, parse_size};
 pub use serve::ServeSettings;
 pub use settings::{ApiProfile, Settings};
 pub use skills::{SkillSettings, parse_activation};

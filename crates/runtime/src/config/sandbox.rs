@@ -46,6 +46,10 @@ impl FromStr for ExecutorKind {
     }
 }
 
+/// The hosts of the public registries of Python's and Node's packages, from which `pip`, `uv`, `npm` and `npx` install.
+pub const PACKAGE_REGISTRIES: [&str; 4] =
+    ["registry.npmjs.org", "pypi.org", "files.pythonhosted.org", "registry.yarnpkg.com"];
+
 /// Parses a network policy: the word `none` or `full`, or names of hosts, the first of which may have `limited:` before
 /// it.
 ///

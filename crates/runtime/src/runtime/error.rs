@@ -195,6 +195,12 @@ pub enum RuntimeError {
         /// Why.
         reason: String,
     },
+    /// The session's network cannot be limited as its specification says.
+    #[error("the network of the session cannot be limited: {reason}")]
+    Network {
+        /// Why.
+        reason: String,
+    },
     /// An MCP server cannot be used.
     #[error("the MCP server `{server}` cannot be used: {reason}")]
     McpServer {

@@ -125,6 +125,7 @@ impl From<RuntimeError> for ApiError {
             | RuntimeError::Client { .. }
             | RuntimeError::NotHosting { .. }
             | RuntimeError::McpServer { .. }
+            | RuntimeError::Network { .. }
             | RuntimeError::Inputs { .. } => Self::invalid(message),
             _ if retryable => Self::overloaded(message, wait),
             _ => internal(&message),

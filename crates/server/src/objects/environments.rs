@@ -8,6 +8,7 @@ use conjure_base::{Digest, TenantId};
 use conjure_journal::{NewRecord, Record, RecordContent, RecordKind, Records};
 
 use crate::http::ApiError;
+use crate::objects::environment_config::check_config;
 use crate::objects::rows::{ARCHIVED, Rows, archived, decode, encode, not_written, now};
 
 static ENVIRONMENT: RecordKind = RecordKind::from_static("environment");
@@ -25,6 +26,7 @@ impl<'r> Environments<'r> {
 
     /// Stores a new environment.
     pub(crate) async fn create(&self, environment: Environment) -> Result<Environment, ApiError> {
+        check_config(&environment.config)?;
         let record = NewRecord::new(self.rows.key(environment.id)?, content(&environment)?);
         let written = self.rows.records.insert(record).await;
         written.map_err(not_written).and_then(|record| read(&record))
@@ -101,6 +103,7 @@ impl<'r> Environments<'r> {
 
 /// The environment after an update.
 fn updated(mut environment: Environment, update: EnvironmentUpdate) -> Result<Environment, ApiError> {
+    let changes_config = update.config.is_some();
     environment.config = match (environment.config, update.config) {
         (config, None) => config,
         (EnvironmentConfig::SelfHosted, Some(ConfigUpdate::SelfHosted)) => EnvironmentConfig::SelfHosted,
@@ -112,6 +115,10 @@ fn updated(mut environment: Environment, update: EnvironmentUpdate) -> Result<En
             return Err(ApiError::invalid(message).with_code(Some("invalid_config_type_change")));
         }
     };
+    // An environment from before a rule was made keeps what it has.
+    if changes_config {
+        check_config(&environment.config)?;
+    }
     environment.description = match update.description {
         Patch::Keep => environment.description,
         Patch::Clear => None,

@@ -5,6 +5,7 @@
 mod agent_parts;
 mod agents;
 mod credentials;
+mod environment_config;
 mod environments;
 mod files;
 mod model_names;

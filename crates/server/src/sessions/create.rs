@@ -6,6 +6,7 @@ use conjure_api::{AgentOverrides, Environment, Patch, SessionAgent, SessionCreat
 use conjure_base::TenantId;
 
 use super::interaction::send_message;
+use super::network::{open_error, session_network};
 use super::profile::{cost_micros, session_spec};
 use super::resources::{files_note, new_resources, put_resource, with_directories};
 use super::row::SessionRow;
@@ -44,6 +45,7 @@ pub(crate) async fn create(
     let (note, value) = SERVER_NOTE;
     let mut spec = with_directories(spec)
         .metadata(note, value)
+        .network(session_network(&environment, &agent)?)
         .vaults(vault_ids.iter().map(ToString::to_string))
         .loaded_skills(load_skills(state, tenant, &agent).await?);
     if let Some(budget) = create.budget {
@@ -52,7 +54,7 @@ pub(crate) async fn create(
     if let Some(title) = &create.title {
         spec = spec.title(title.as_str());
     }
-    let session = state.runtime.open(spec).await?;
+    let session = state.runtime.open(spec).await.map_err(|error| open_error(error, &environment))?;
     for (place, resource) in resources.iter().enumerate() {
         let put = put_resource(state, tenant, session.id(), resource, &format!("resources.{place}")).await;
         if let Err(error) = put {

@@ -2,6 +2,7 @@
 
 mod create;
 mod interaction;
+mod network;
 mod outputs;
 mod profile;
 mod resources;

@@ -27,6 +27,7 @@ use crate::runtime::operations::delete_session::RetainedSkills;
 use crate::runtime::remote_cleanup::DeleteCondition;
 use crate::runtime::session::hosted_sessions;
 use crate::runtime::session::inputs::split;
+use crate::runtime::session::network::recorded_hosts;
 use crate::runtime::session::select_skills::choose;
 use crate::runtime::session::spec::SessionSpec;
 use crate::runtime::task_set::run_blocking;
@@ -93,6 +94,7 @@ impl Runtime {
             executor: Some(spec.executor.unwrap_or_else(|| factory.default_sandbox().to_owned())),
             catalog: spec.catalog,
             workspace: real_workspace(spec.workspace).await?,
+            allowed_hosts: recorded_hosts(&spec.network)?,
             environment,
             inputs: inputs.recorded,
             secret_names: withheld,

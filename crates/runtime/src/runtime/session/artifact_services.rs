@@ -7,6 +7,7 @@ use std::sync::Arc;
 use conjure_actors::artifacts::{ArtifactServices, ContentPinner};
 use conjure_artifact::{ArtifactIngestor, ArtifactOptions, Fetch, ReferenceResolver};
 use conjure_base::TenantId;
+use conjure_conversation::SessionProfile;
 use conjure_egress::EgressPolicy;
 use conjure_journal::SessionKey;
 use conjure_skill::Skill;
@@ -16,6 +17,7 @@ use crate::runtime::data::artifact_pins::ArtifactPins;
 use crate::runtime::data::data_layout::TenantDir;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::options::JournalLocation;
+use crate::runtime::session::network::session_network;
 use crate::runtime::tenants::{DiskUsageCache, TenantPolicies, TenantStoreQuota};
 
 /// The artifact services that all sessions of a runtime share.
@@ -49,6 +51,7 @@ impl RuntimeArtifacts {
     pub(crate) fn parts(
         &self,
         key: &SessionKey,
+        profile: &SessionProfile,
         home: &Arc<TenantDir>,
         record: JournalLocation,
         skills: Vec<Arc<Skill>>,
@@ -62,8 +65,8 @@ impl RuntimeArtifacts {
         };
         let (policies, tenant) = (self.policies.clone(), key.tenant.clone());
         let resolver = resolver.with_cache_quota(move || policies.policy(&tenant).artifact_cache_bytes);
-        let resolver = resolver.with_network(self.network_of(&key.tenant));
-        let intake = intake.with_network(self.network_of(&key.tenant));
+        let resolver = resolver.with_network(self.network_of(&key.tenant, profile));
+        let intake = intake.with_network(self.network_of(&key.tenant, profile));
         let keeper: Arc<dyn ContentPinner> = match record {
             JournalLocation::OnDisk => {
                 let kept = ArtifactPins::new(home.data.path(), key.session, store);
@@ -80,11 +83,18 @@ impl RuntimeArtifacts {
         }
     }
 
-    /// The policy that fetches for a tenant obey, as it is at the time of each fetch.
-    fn network_of(&self, tenant: &TenantId) -> impl Fn() -> EgressPolicy + Send + Sync + 'static {
-        let (policies, tenant) = (self.policies.clone(), tenant.clone());
-        // A policy whose list cannot be read is refused when it is set.
-        move || policies.policy(&tenant).network.policy().unwrap_or(EgressPolicy::None)
+    /// The policy that fetches for a session obey: that of its tenant at the time of each fetch, and the session's own limit.
+    fn network_of(
+        &self,
+        tenant: &TenantId,
+        profile: &SessionProfile,
+    ) -> impl Fn() -> EgressPolicy + Send + Sync + 'static {
+        let (policies, tenant, limit) = (self.policies.clone(), tenant.clone(), session_network(profile));
+        move || {
+            let policy = policies.policy(&tenant).network.restricted_to(&limit);
+            // A list that cannot be read is refused when it is set.
+            policy.and_then(|policy| policy.policy()).unwrap_or(EgressPolicy::None)
+        }
     }
 
     /// The size of the tenant's URL cache in bytes.

@@ -16,6 +16,7 @@ pub(super) mod hosted_sessions;
 mod known_session;
 #[cfg(feature = "mcp")]
 mod mcp;
+pub(super) mod network;
 mod prepared_parts;
 pub(super) mod session_factory;
 mod session_inputs;

@@ -22,6 +22,7 @@ use crate::runtime::session::inputs::{check_secrets, effective_inputs, sensitive
 use crate::runtime::session::known_session::PreparedParts;
 #[cfg(feature = "mcp")]
 use crate::runtime::session::mcp;
+use crate::runtime::session::network::limit_network;
 use crate::runtime::session::session_factory::{Inner, RuntimeSessionFactory};
 use crate::runtime::task_set::run_blocking;
 use crate::workspace::SessionWorkspace;
@@ -125,12 +126,13 @@ impl Inner {
                     return Err(RuntimeError::Workspace { path: folder.clone(), reason });
                 }
                 let mounts = self.workspace_mounts(profile, workspace.as_deref())?;
-                let context = context.with_workspace_mounts(mounts);
+                let context = limit_network(context.with_workspace_mounts(mounts), profile, &kind)?;
                 Some(self.sandboxes.source(key, &home, &kind, &self.config, context)?)
             }
             None => None,
         };
-        let artifacts = self.artifacts.as_ref().map(|desk| desk.parts(key, &home, self.record, folders));
+        let artifacts =
+            self.artifacts.as_ref().map(|desk| desk.parts(key, profile, &home, self.record, folders));
         let (inputs, values) = (inputs.prompt_text, inputs.values);
         let model_name = profile.model.clone();
         Ok(PreparedParts {

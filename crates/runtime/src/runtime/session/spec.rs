@@ -10,6 +10,7 @@ use conjure_conversation::{
     AgentToolset, HostedSkill, Limits, Message, RemoteToolServer, SkillActivation, SkillDelivery,
     ToolDefinition,
 };
+use conjure_sandbox::NetworkPolicy;
 use conjure_skill::Skill;
 use serde_json::Value;
 
@@ -51,6 +52,7 @@ pub struct SessionSpec {
     pub(crate) artifacts: Vec<(String, RegistrationSource)>,
     pub(crate) toolset: Option<AgentToolset>,
     pub(crate) workspace_mounts: BTreeMap<String, String>,
+    pub(crate) network: NetworkPolicy,
     pub(crate) mcp_servers: Vec<String>,
     pub(crate) remote_servers: Vec<RemoteToolServer>,
     pub(crate) vaults: Vec<String>,
@@ -90,6 +92,7 @@ impl SessionSpec {
             artifacts: Vec::new(),
             toolset: None,
             workspace_mounts: BTreeMap::new(),
+            network: NetworkPolicy::Full,
             mcp_servers: Vec::new(),
             remote_servers: Vec::new(),
             vaults: Vec::new(),
@@ -224,6 +227,29 @@ impl SessionSpec {
     #[must_use]
     pub fn workspace_mount(mut self, dir: impl Into<String>, target: impl Into<String>) -> Self {
         self.workspace_mounts.insert(target.into(), dir.into());
+        self
+    }
+
+    /// Narrows what the session reaches of the network. Its sandboxes reach the hosts that the configuration
+    /// ([`Config::network`](crate::Config::network)), the tenant's policy ([`TenantPolicy::network`](crate::TenantPolicy::network)) and this
+    /// policy all permit. URLs are fetched for the session only from hosts that the tenant's policy and this policy permit. The default,
+    /// [`NetworkPolicy::Full`], narrows nothing. It is recorded, and cannot change.
+    ///
+    /// MCP servers are not limited by it: who names them says what the session reaches there. A sandbox that cannot enforce the policy, such as
+    /// `local`, is refused ([`RuntimeError::Network`](crate::RuntimeError::Network)), as is a list with an entry that is no host.
+    ///
+    /// ```
+    /// use conjure::sandbox::NetworkPolicy;
+    /// use conjure::{SessionSpec, TenantId};
+    ///
+    /// let hosts = NetworkPolicy::Limited(vec!["api.example.com".to_owned(), "*.example.org".to_owned()]);
+    /// let spec = SessionSpec::new(TenantId::new("acme")?).network(hosts);
+    /// # let _ = spec;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn network(mut self, policy: NetworkPolicy) -> Self {
+        self.network = policy;
         self
     }
 

@@ -20,19 +20,15 @@ use conjure_vault::LOGIN_VAULT;
 
 use super::program_files::program_files;
 use super::vault_authorization::VaultAuthorization;
-use crate::config::{ExecutorKind, Settings};
+use crate::config::{ExecutorKind, PACKAGE_REGISTRIES, Settings};
 use crate::context::{ContextOptions, create_context};
 use crate::runtime::data::data_layout::TenantDir;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::sandbox_kinds::SandboxKind;
 use crate::runtime::session::session_factory::Inner;
 
-/// Programs that fetch a package and run it.
+/// Programs that fetch a package and run it. They reach the registries unless something else is configured.
 const PACKAGE_RUNNERS: [&str; 6] = ["npx", "bunx", "pnpx", "uvx", "uv", "pipx"];
-
-/// What these reach unless something else is configured.
-const REGISTRIES: [&str; 4] =
-    ["registry.npmjs.org", "pypi.org", "files.pythonhosted.org", "registry.yarnpkg.com"];
 
 /// A server, and the source of its sandbox if it is a program.
 pub(in crate::runtime::session) struct ServerParts {
@@ -211,7 +207,7 @@ impl Inner {
             }
         }
         let network = program.network.clone().unwrap_or(if is_runner {
-            NetworkPolicy::Limited(REGISTRIES.map(str::to_owned).into())
+            NetworkPolicy::Limited(PACKAGE_REGISTRIES.map(str::to_owned).into())
         } else {
             NetworkPolicy::None
         });

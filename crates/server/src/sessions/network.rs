@@ -1,0 +1,78 @@
+//! What a session reaches of the network: the `networking` of its environment. The runtime narrows it to what the operator permits.
+
+use std::num::NonZeroU16;
+
+use axum::http::Uri;
+use conjure_api::{Environment, EnvironmentConfig, LimitedNetworking, McpServer, Networking, SessionAgent};
+use conjure_egress::{Host, Target};
+use conjure_runtime::{PACKAGE_REGISTRIES, RuntimeError};
+use conjure_sandbox::NetworkPolicy;
+
+use crate::http::ApiError;
+
+/// The network of a session of this agent in this environment.
+///
+/// # Errors
+/// 400 if the environment does not let the session reach a server of its agent.
+pub(crate) fn session_network(
+    environment: &Environment,
+    agent: &SessionAgent,
+) -> Result<NetworkPolicy, ApiError> {
+    let limited = match &environment.config {
+        EnvironmentConfig::Cloud(cloud) => match &cloud.networking {
+            Networking::Unrestricted => return Ok(NetworkPolicy::Full),
+            Networking::Limited(limited) => limited,
+        },
+        EnvironmentConfig::SelfHosted => return Ok(NetworkPolicy::Full),
+    };
+    let network = NetworkPolicy::Limited(allowed_hosts(limited));
+    let policy = network.policy().map_err(|error| {
+        let message = format!(
+            "environment_id: the environment `{}`: {error}; update its `allowed_hosts`",
+            environment.id
+        );
+        ApiError::invalid(message)
+    })?;
+    if !limited.allow_mcp_servers {
+        for (place, server) in agent.mcp_servers.iter().enumerate() {
+            let is_allowed = target(server).is_some_and(|target| policy.check(&target).is_ok());
+            if !is_allowed {
+                return Err(ApiError::invalid(format!(
+                    "environment_id: the environment `{}` does not let the agent reach `mcp_servers.{place}`, which is `{}` at `{}`; add its host \
+                     to `config.networking.allowed_hosts` of the environment, or set `allow_mcp_servers` there to true",
+                    environment.id, server.name, server.url
+                )));
+            }
+        }
+    }
+    Ok(network)
+}
+
+/// What a session cannot be opened for, with the field of the request that asked for it.
+pub(crate) fn open_error(error: RuntimeError, environment: &Environment) -> ApiError {
+    match error {
+        RuntimeError::Network { reason } => ApiError::invalid(format!(
+            "environment_id: the environment `{}` limits the network, and this server cannot: {reason}; use an environment whose `networking` is \
+             `unrestricted`, or start the server with another sandbox",
+            environment.id
+        )),
+        error => error.into(),
+    }
+}
+
+fn allowed_hosts(limited: &LimitedNetworking) -> Vec<String> {
+    let registries = PACKAGE_REGISTRIES.iter().filter(|_| limited.allow_package_managers);
+    limited.allowed_hosts.iter().cloned().chain(registries.map(|&host| host.to_owned())).collect()
+}
+
+/// Where a server is; `None` if its address cannot be read without doubt.
+fn target(server: &McpServer) -> Option<Target> {
+    let url: Uri = server.url.parse().ok()?;
+    let port = match url.port_u16() {
+        Some(port) => port,
+        None if url.scheme_str() == Some("https") => 443,
+        None => 80,
+    };
+    let port = NonZeroU16::new(port)?;
+    Some(Target::new(Host::parse(url.host()?).ok()?, port))
+}

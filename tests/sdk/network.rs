@@ -1,0 +1,60 @@
+//! The `networking` of environments, in jails of the real server, also over a kill.
+
+use std::path::Path;
+
+use crate::server::{Started, folder, python, run_python};
+
+/// A server with these sandboxes, and with a list of hosts that no client can widen.
+async fn start(data: &Path, sandbox: &str, script: &str) -> Started {
+    let script = folder().join("scripts").join(script).display().to_string();
+    let config = data.join("config.toml");
+    let network = match sandbox {
+        "jail" => r#"["10.1.2.3:7", "example.com", "*.example.com", "pypi.org"]"#,
+        _ => "\"none\"",
+    };
+    std::fs::write(&config, format!("network = {network}\n")).unwrap();
+    let (config, data_folder) = (config.display().to_string(), data.join("data").display().to_string());
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--sandbox", sandbox, "--script", &script];
+    let more = ["--data", &data_folder, "--config", &config];
+    Started::of_command(arguments.iter().chain(&more).map(|&text| text.to_owned()).collect(), data).await
+}
+
+fn has_jails() -> bool {
+    let has = test_support::has_user_namespaces();
+    if !has {
+        test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
+    }
+    has
+}
+
+#[tokio::test]
+async fn sessions_reach_what_their_environment_lists_also_over_a_kill() {
+    let Some(python) = python().await else { return };
+    if !has_jails() {
+        return;
+    }
+    let data = tempfile::tempdir().unwrap();
+    let server = start(data.path(), "jail", "network.yaml").await;
+    let session = run_python(&python, "networks.py", &[server.url()]).await;
+    server.kill().await;
+    let server = start(data.path(), "jail", "network.yaml").await;
+    run_python(&python, "networks.py", &[server.url(), session.trim()]).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_agent_fetches_nothing_from_this_machine_nor_from_hosts_that_are_not_listed() {
+    let Some(python) = python().await else { return };
+    if !has_jails() {
+        return;
+    }
+    let data = tempfile::tempdir().unwrap();
+    let server = start(data.path(), "jail", "fetch.yaml").await;
+    run_python(&python, "fetch.py", &[server.url(), "limited"]).await;
+    server.stop().await;
+    // A sandbox that isolates nothing cannot keep a limit.
+    let data = tempfile::tempdir().unwrap();
+    let server = start(data.path(), "local", "fetch.yaml").await;
+    run_python(&python, "fetch.py", &[server.url(), "refused"]).await;
+    server.stop().await;
+}
