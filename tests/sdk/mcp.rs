@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 use crate::server::{Started, folder, program, run_python};
 
 /// The interpreter with the SDK and the servers, if there is one.
-async fn python() -> Option<Python> {
+pub(crate) async fn python() -> Option<Python> {
     let check = "import mcp, mcp_server_git, mcp_server_time";
     Python::find("CONJURE_ORACLE_PYTHON_MCP", check, "`mcp` 2.3.0 and its reference servers").await
 }
@@ -24,7 +24,7 @@ async fn former_python() -> Option<Python> {
 }
 
 /// The directory of the programs beside the interpreter.
-async fn programs(python: &Python) -> String {
+pub(crate) async fn programs(python: &Python) -> String {
     let interpreter = interpreter(python).await;
     interpreter.rsplit_once('/').unwrap().0.to_owned()
 }
@@ -166,12 +166,12 @@ async fn a_server_of_the_official_sdk_speaks_the_newest_revision() {
     check(&run(home.path(), &CALLS, &["--sandbox", "local", "--mcp", &server]).await);
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A server by HTTP.
-async fn serve(python: &Python, port: u16, guard: &[&str]) -> Child {
+pub(crate) async fn serve(python: &Python, port: u16, guard: &[&str]) -> Child {
     start(python, "mcp_tools.py", port, guard).await
 }
 
@@ -324,7 +324,7 @@ async fn begin_login(data: &str, config: &Path) -> (Child, String) {
 }
 
 /// The files beneath a folder that hold these bytes.
-fn files_with(folder: &Path, bytes: &[u8]) -> Vec<std::path::PathBuf> {
+pub(crate) fn files_with(folder: &Path, bytes: &[u8]) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -44,7 +44,8 @@ pub(in crate::runtime::session) struct ServerParts {
 }
 
 impl Inner {
-    /// The servers of a session. A server that is no longer configured is left out with a warning. Blocks.
+    /// The servers of a session: its own, those of the configuration that its profile names, and those that are reached by their addresses. A
+    /// server that is no longer configured is left out with a warning. Blocks.
     pub(in crate::runtime::session) fn server_parts(
         &self,
         key: &SessionKey,
@@ -54,29 +55,52 @@ impl Inner {
         redactor: &Redactor,
     ) -> Result<Vec<ServerParts>, RuntimeError> {
         let mut parts = Vec::new();
+        let own =
+            self.sessions().get(key).map(|known| known.secrets.own_servers().to_vec()).unwrap_or_default();
+        for spec in &own {
+            let manifest = format!("session-{}.json", spec.name);
+            parts.push(self.server_part(key, profile, home, (workspace, redactor), spec, &manifest)?);
+        }
         for name in &profile.mcp_servers {
+            if own.iter().any(|own| own.name.as_str() == name) {
+                continue;
+            }
             let Some(spec) = self.config.mcp_servers().get(name) else {
                 tracing::warn!(session = %key, server = name, "an MCP server of the session is not configured any more");
                 continue;
             };
-            let manifest = home.data.path().join("mcp").join(format!("{name}.json"));
-            let (spec, source) = match &spec.transport {
-                McpTransport::Http(http) => {
-                    let authorization = self.login_of(key, redactor, http, name);
-                    parts.push(ServerParts { spec: spec.clone(), source: None, manifest, authorization });
-                    continue;
-                }
-                McpTransport::Stdio(stdio) => {
-                    let (stdio, source) = self.server_source(key, profile, home, workspace, name, stdio)?;
-                    (McpServerSpec { transport: McpTransport::Stdio(stdio), ..spec.clone() }, Some(source))
-                }
-            };
-            parts.push(ServerParts { spec, source, manifest, authorization: None });
+            let manifest = format!("{name}.json");
+            parts.push(self.server_part(key, profile, home, (workspace, redactor), spec, &manifest)?);
         }
         for server in &profile.remote_servers {
             parts.push(self.remote_server(key, profile, home, redactor, server)?);
         }
         Ok(parts)
+    }
+
+    /// One server, whose tools are kept in the file of this name.
+    fn server_part(
+        &self,
+        key: &SessionKey,
+        profile: &SessionProfile,
+        home: &Arc<TenantDir>,
+        (workspace, redactor): (Option<&Path>, &Redactor),
+        spec: &McpServerSpec,
+        manifest: &str,
+    ) -> Result<ServerParts, RuntimeError> {
+        let name = spec.name.as_str();
+        let manifest = home.data.path().join("mcp").join(manifest);
+        match &spec.transport {
+            McpTransport::Http(http) => {
+                let authorization = self.login_of(key, redactor, http, name);
+                Ok(ServerParts { spec: spec.clone(), source: None, manifest, authorization })
+            }
+            McpTransport::Stdio(stdio) => {
+                let (stdio, source) = self.server_source(key, profile, home, workspace, name, stdio)?;
+                let spec = McpServerSpec { transport: McpTransport::Stdio(stdio), ..spec.clone() };
+                Ok(ServerParts { spec, source: Some(source), manifest, authorization: None })
+            }
+        }
     }
 
     /// The sign-in of the tenant at a configured server, unless its headers say who asks.
