@@ -8,6 +8,7 @@ mod listing;
 mod login;
 mod manifest;
 mod oauth;
+mod output_schema;
 mod process_transport;
 mod result;
 mod search;
