@@ -7,6 +7,7 @@ use std::time::Duration;
 use conjure_conversation::PermissionPolicy;
 use conjure_sandbox::NetworkPolicy;
 
+use super::container_run::ContainerRun;
 use super::expansion::{VariableLookup, expand};
 
 /// The name of a server: 1 to 40 of ASCII letters, digits, `-`, and single `_` between them. It is a part of its tools' names.
@@ -172,7 +173,7 @@ impl McpServerSpec {
     }
 
     /// The same server with `${VAR}` and `${VAR:-default}` replaced in its command, arguments, variables, address and headers. A variable that
-    /// `lookup` does not have, and that has no default, stays as it is written.
+    /// `lookup` does not have, and that has no default, stays as it is written. It has the variables of [`McpServerSpec::with_named_variables`], too.
     #[must_use]
     pub fn with_variables(mut self, lookup: VariableLookup<'_>) -> Self {
         let replace = |text: &mut String| *text = expand(text, lookup);
@@ -184,6 +185,21 @@ impl McpServerSpec {
             McpTransport::Http(http) => {
                 replace(&mut http.url);
                 http.headers.values_mut().for_each(replace);
+            }
+        }
+        self.with_named_variables(lookup)
+    }
+
+    /// The same server with the variables that a line `docker run -e NAME …` names without a value, where `env` does not have them.
+    #[must_use]
+    pub fn with_named_variables(mut self, lookup: VariableLookup<'_>) -> Self {
+        // What is wrong with a line is told when its server is made.
+        if let McpTransport::Stdio(stdio) = &mut self.transport
+            && let Ok(Some(run)) = ContainerRun::parse(&stdio.command, &stdio.args)
+        {
+            let named = run.env.into_iter().filter(|(_, value)| value.is_none());
+            for (name, value) in named.filter_map(|(name, _)| lookup(&name).map(|value| (name, value))) {
+                stdio.env.entry(name).or_insert(value);
             }
         }
         self
