@@ -153,8 +153,8 @@ pub mod sandbox {
     #[cfg(feature = "docker")]
     pub use conjure_sandbox::{
         Access as VolumeAccess, BuiltImage, ContainerEngine, ContainerSweepReport, Docker, DockerEnvironment,
-        DockerOptions, EngineAddress, EngineKind, HostMount, ImageError, ImageErrorKind, ImageName,
-        ImageOptions, ImagePackages, ImageProgress, ImageSource, build_image, seccomp_profile,
+        DockerOptions, EngineAddress, EngineKind, HostMount, ImageCommand, ImageError, ImageErrorKind,
+        ImageName, ImageOptions, ImagePackages, ImageProgress, ImageSource, build_image, seccomp_profile,
     };
     pub use conjure_sandbox::{
         ArtifactDir, Boundary, CallOptions, Cgroups, Command, CommandEnd, CommandOutcome, CommandOutput,

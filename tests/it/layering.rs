@@ -110,7 +110,14 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 24] = [
     ),
     (
         "conjure-acp",
-        &["conjure-actors", "conjure-base", "conjure-conversation", "conjure-runtime", "conjure-toolbox"],
+        &[
+            "conjure-actors",
+            "conjure-base",
+            "conjure-conversation",
+            "conjure-mcp",
+            "conjure-runtime",
+            "conjure-toolbox",
+        ],
     ),
     (
         "conjure-server",

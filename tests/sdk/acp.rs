@@ -6,13 +6,53 @@ use test_support::Python;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
+use crate::mcp::{files_with, free_port, programs, serve};
 use crate::server::{folder, program};
+
+/// The interpreter with the client, if there is one.
+async fn python() -> Option<Python> {
+    let check = "import acp; from importlib.metadata import version; assert version('agent-client-protocol') == '0.12.1'";
+    Python::find("CONJURE_ORACLE_PYTHON_ACP", check, "`agent-client-protocol` 0.12.1").await
+}
+
+#[tokio::test]
+async fn the_mcp_servers_of_an_editor_are_those_of_its_sessions() {
+    let (Some(python), Some(servers)) = (python().await, crate::mcp::python().await) else { return };
+    if !test_support::has_user_namespaces() {
+        return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
+    }
+    let home = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let _server = serve(&servers, port, &["--token", "t0ken"]).await;
+    let (client, script) =
+        (folder().join("programs/acp_servers.py"), folder().join("scripts/editor_servers.yaml"));
+    let (clock, url) =
+        (format!("{}/mcp-server-time", programs(&servers).await), format!("http://127.0.0.1:{port}/mcp"));
+    let program = program();
+    let arguments = [
+        client.to_str().unwrap(),
+        &clock,
+        &url,
+        "t0ken",
+        program.to_str().unwrap(),
+        "acp",
+        "--sandbox",
+        "jail",
+        "--script",
+        script.to_str().unwrap(),
+        "--data",
+        home.path().to_str().unwrap(),
+    ];
+    assert_eq!(python.run(&arguments, "").await, "done\n");
+    for secret in ["t0ken", "s3cret-of-the-clock"] {
+        let found = files_with(home.path(), secret.as_bytes());
+        assert!(found.is_empty(), "{secret}: {found:?}");
+    }
+}
 
 #[tokio::test]
 async fn an_editor_drives_sessions_through_their_whole_life() {
-    let check = "import acp; from importlib.metadata import version; assert version('agent-client-protocol') == '0.12.1'";
-    let python = Python::find("CONJURE_ORACLE_PYTHON_ACP", check, "`agent-client-protocol` 0.12.1").await;
-    let Some(python) = python else { return };
+    let Some(python) = python().await else { return };
     let home = tempfile::tempdir().unwrap();
     let client = folder().join("programs/acp_client.py");
     let (program, script) = (program(), folder().join("scripts/editor.yaml"));

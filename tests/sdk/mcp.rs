@@ -24,7 +24,7 @@ pub(crate) async fn former_python() -> Option<Python> {
 }
 
 /// The directory of the programs beside the interpreter.
-async fn programs(python: &Python) -> String {
+pub(crate) async fn programs(python: &Python) -> String {
     let interpreter = interpreter(python).await;
     interpreter.rsplit_once('/').unwrap().0.to_owned()
 }
@@ -200,12 +200,12 @@ async fn a_resumed_session_has_the_servers_that_the_command_names_again() {
     assert!(told.contains("without an MCP server `other`") && told.contains("`tools`"), "{told}");
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A server by HTTP.
-async fn serve(python: &Python, port: u16, guard: &[&str]) -> Child {
+pub(crate) async fn serve(python: &Python, port: u16, guard: &[&str]) -> Child {
     start(python, "mcp_tools.py", port, guard).await
 }
 
@@ -358,7 +358,7 @@ async fn begin_login(data: &str, config: &Path) -> (Child, String) {
 }
 
 /// The files beneath a folder that hold these bytes.
-fn files_with(folder: &Path, bytes: &[u8]) -> Vec<std::path::PathBuf> {
+pub(crate) fn files_with(folder: &Path, bytes: &[u8]) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

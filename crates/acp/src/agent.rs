@@ -8,15 +8,15 @@ use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
     AgentCapabilities, CancelNotification, CloseSessionRequest, CloseSessionResponse, Implementation,
-    InitializeRequest, InitializeResponse, LoadSessionRequest, LoadSessionResponse, NewSessionRequest,
-    NewSessionResponse, PromptCapabilities, PromptRequest, PromptResponse, SessionCapabilities,
-    SessionCloseCapabilities, SessionId as EditorSessionId, SessionNotification, SetSessionModeRequest,
-    SetSessionModeResponse,
+    InitializeRequest, InitializeResponse, LoadSessionRequest, LoadSessionResponse, McpCapabilities,
+    NewSessionRequest, NewSessionResponse, PromptCapabilities, PromptRequest, PromptResponse,
+    SessionCapabilities, SessionCloseCapabilities, SessionId as EditorSessionId, SessionNotification,
+    SetSessionModeRequest, SetSessionModeResponse,
 };
 use agent_client_protocol::{Agent, ByteStreams, Client, Error};
 use conjure_actors::session::Session;
 use conjure_base::{SessionId, TenantId, lock};
-use conjure_runtime::{Runtime, SessionSpec};
+use conjure_runtime::{Runtime, SessionSecrets, SessionSpec};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::compat::{TokioAsyncReadCompatExt as _, TokioAsyncWriteCompatExt as _};
@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::modes::{EditorModes, Mode};
 use crate::turn::{TurnFollower, failed};
-use crate::{prompt, updates};
+use crate::{mcp_servers, prompt, updates};
 
 /// The first instructions of each session.
 const BASE_PROMPT: &str = "You are a helpful assistant with tools, inside the editor of a programmer. Your working directory is the programmer's \
@@ -41,7 +41,7 @@ pub struct EditorOptions {
     pub modes: EditorModes,
     /// The model; `None`: that of the configuration.
     pub model: Option<String>,
-    /// The names of the MCP servers that each session has.
+    /// The names of the configured MCP servers that each session has, beside those of the editor.
     pub mcp_servers: Vec<String>,
 }
 
@@ -139,8 +139,6 @@ struct EditorSession {
     cwd: Arc<Path>,
     /// Cancels the turn that runs.
     cancel: CancellationToken,
-    /// What the user is told with the first answer.
-    notice: Option<String>,
 }
 
 /// What this agent is and can do. An editor that speaks a newer version is answered with the one that is spoken here.
@@ -149,6 +147,7 @@ fn initialized() -> InitializeResponse {
     let sessions = SessionCapabilities::new().close(SessionCloseCapabilities::new());
     let capabilities = AgentCapabilities::new()
         .load_session(true)
+        .mcp_capabilities(McpCapabilities::new().http(true))
         .prompt_capabilities(prompts)
         .session_capabilities(sessions);
     InitializeResponse::new(ProtocolVersion::V1)
@@ -164,38 +163,43 @@ fn invalid(reason: impl Into<String>) -> Error {
 impl Editor {
     async fn open(&self, request: NewSessionRequest) -> Result<NewSessionResponse, Error> {
         let cwd = checked_cwd(&request.cwd)?;
+        let servers = mcp_servers::specs(request.mcp_servers).map_err(invalid)?;
         let options = &self.options;
         let mut spec = SessionSpec::new(options.tenant.clone())
             .base_prompt(BASE_PROMPT)
             .workspace(&*cwd)
-            .mcp_servers(options.mcp_servers.iter().cloned());
+            .mcp_servers(options.mcp_servers.iter().cloned())
+            .own_mcp_servers(servers);
         if let Some(model) = &options.model {
             spec = spec.model(model);
         }
         let session = options.runtime.open(spec).await.map_err(failed)?;
         let id = session.id().to_string();
-        let notice = (!request.mcp_servers.is_empty()).then(|| {
-            "[The MCP servers of the editor are not used yet; those of Conjure's configuration are.]\n\n"
-                .to_owned()
-        });
-        self.insert(&id, session, cwd, notice);
+        self.insert(&id, session, cwd);
         Ok(NewSessionResponse::new(id).modes(Mode::default().state()))
     }
 
-    /// Opens a session of an earlier time, and tells what happened in it.
+    /// Opens a session of an earlier time with the MCP servers that the editor has now, and tells what happened in it. A session that is open is
+    /// closed before, so that it starts with these servers.
     async fn load(
         &self,
         request: LoadSessionRequest,
         connection: ConnectionTo<Client>,
     ) -> Result<LoadSessionResponse, Error> {
         let cwd = checked_cwd(&request.cwd)?;
+        let servers = mcp_servers::specs(request.mcp_servers).map_err(invalid)?;
         let options = &self.options;
         let id: SessionId = request
             .session_id
             .0
             .parse()
             .map_err(|_| invalid(format!("there is no session `{}`", request.session_id.0)))?;
-        let session = options.runtime.session(&options.tenant, id).await.map_err(failed)?;
+        let opened = lock(&self.sessions).remove(&*request.session_id.0);
+        if let Some(opened) = opened {
+            opened.close().await?;
+        }
+        let given = SessionSecrets::new().mcp_servers(servers);
+        let session = options.runtime.session_with(&options.tenant, id, given).await.map_err(failed)?;
         // Nobody can answer what was asked in an earlier time, so that turn ends as one that was cancelled.
         if !session.snapshot().await.map_err(failed)?.pending_actions.is_empty() {
             session.interrupt().await.map_err(failed)?;
@@ -206,7 +210,7 @@ impl Editor {
                 connection.send_notification(SessionNotification::new(request.session_id.clone(), update))?;
             }
         }
-        self.insert(&request.session_id.0, session, cwd, None);
+        self.insert(&request.session_id.0, session, cwd);
         Ok(LoadSessionResponse::new().modes(options.modes.of(id).state()))
     }
 
@@ -222,9 +226,7 @@ impl Editor {
     async fn close(&self, request: &CloseSessionRequest) -> Result<CloseSessionResponse, Error> {
         let opened = self.find(&request.session_id)?;
         lock(&self.sessions).remove(&*request.session_id.0);
-        opened.cancel.cancel();
-        opened.session.interrupt().await.map_err(failed)?;
-        opened.session.close().await.map_err(failed)?;
+        opened.close().await?;
         Ok(CloseSessionResponse::new())
     }
 
@@ -234,8 +236,8 @@ impl Editor {
         }
     }
 
-    fn insert(&self, id: &str, session: Session, cwd: Arc<Path>, notice: Option<String>) {
-        let opened = EditorSession { session, cwd, cancel: CancellationToken::new(), notice };
+    fn insert(&self, id: &str, session: Session, cwd: Arc<Path>) {
+        let opened = EditorSession { session, cwd, cancel: CancellationToken::new() };
         lock(&self.sessions).insert(id.to_owned(), opened);
     }
 
@@ -250,12 +252,18 @@ impl Editor {
         let mut sessions = lock(&self.sessions);
         let opened = sessions.get_mut(&*id.0).ok_or_else(missing)?;
         opened.cancel = CancellationToken::new();
-        let notice = opened.notice.take();
-        Ok(EditorSession { notice, ..opened.clone() })
+        Ok(opened.clone())
     }
 }
 
 impl EditorSession {
+    /// Ends its turn and passivates it.
+    async fn close(self) -> Result<(), Error> {
+        self.cancel.cancel();
+        self.session.interrupt().await.map_err(failed)?;
+        self.session.close().await.map_err(failed)
+    }
+
     /// Answers a prompt.
     async fn prompt(
         self,
@@ -270,9 +278,6 @@ impl EditorSession {
             cancel: self.cancel,
             calls: HashMap::new(),
         };
-        if let Some(notice) = self.notice {
-            follower.send(updates::message(notice))?;
-        }
         let turn = self.session.send(blocks).await.map_err(failed)?;
         follower.follow(turn).await.map(PromptResponse::new)
     }

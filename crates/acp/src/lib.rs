@@ -7,6 +7,7 @@
 //! The types of the protocol's crate stay in this crate.
 
 mod agent;
+mod mcp_servers;
 mod modes;
 mod prompt;
 mod turn;

@@ -15,10 +15,10 @@ pub mod server;
 
 #[cfg(feature = "client")]
 pub use client::{
-    Authorize, Login, LoginError, LoginOptions, McpServer, McpServers, RefreshError, ServerReport,
-    ServerState, refresh_tokens,
+    Authorize, FindProgram, Login, LoginError, LoginOptions, McpServer, McpServers, RefreshError,
+    ServerProgram, ServerReport, ServerState, refresh_tokens,
 };
 pub use config::{
-    AddressScope, HttpServer, McpConfigError, McpJson, McpServerName, McpServerSpec, McpTransport,
-    ServerPlace, StdioServer, VariableLookup, parse_mcp_json,
+    AddressScope, ContainerMount, ContainerProgram, ContainerRun, HttpServer, McpConfigError, McpJson,
+    McpServerName, McpServerSpec, McpTransport, ServerPlace, StdioServer, VariableLookup, parse_mcp_json,
 };

@@ -34,9 +34,9 @@ pub use conversation::{
 };
 pub use error::{Error, ErrorKind};
 pub use expected_outputs::{ExpectedOutput, OutputMatch};
-pub use models::{CallSettings, ToolChoice};
 #[cfg(feature = "mcp-server")]
 pub use mcp_server::{OpenWorkbench, SandboxTools, SessionAgents};
+pub use models::{CallSettings, ToolChoice};
 #[cfg(feature = "model-http")]
 pub use models::{ConnectError, ConnectedModel, ModelClients};
 pub use models::{KeyVariable, ModelTarget, ModelTargetError};

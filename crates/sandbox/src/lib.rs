@@ -70,8 +70,8 @@ pub use data_dir::{DataDir, OwnedWorkspace};
 #[cfg(all(feature = "docker", target_os = "linux"))]
 pub use docker::{
     BuiltImage, ContainerEngine, ContainerSweepReport, Docker, DockerEnvironment, DockerOptions,
-    EngineAddress, EngineKind, HostMount, ImageError, ImageErrorKind, ImageName, ImageOptions, ImagePackages,
-    ImageProgress, ImageSource, build_image, seccomp_profile,
+    EngineAddress, EngineKind, HostMount, ImageCommand, ImageError, ImageErrorKind, ImageName, ImageOptions,
+    ImagePackages, ImageProgress, ImageSource, build_image, seccomp_profile,
 };
 pub use error::{SandboxError, SandboxErrorKind};
 pub use executor::{ContentStream, Executor};

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use conjure::ProcessEnv;
 use conjure::config::McpServerSpec;
 use conjure::config::parse_network;
 use conjure::hosted::HostedSkill;
@@ -165,7 +166,8 @@ pub(crate) fn parse_network_arg(text: &str) -> Result<NetworkPolicy, String> {
 }
 
 pub(crate) fn parse_mcp_server(text: &str) -> Result<McpServerSpec, String> {
-    McpServerSpec::from_argument(text)
+    // The shell has replaced `${VAR}`; a line of Docker names variables in its own way.
+    McpServerSpec::from_argument(text).map(|server| server.with_named_variables(&ProcessEnv::var))
 }
 
 pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {

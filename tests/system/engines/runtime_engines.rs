@@ -97,7 +97,7 @@ fn in_a_jail() -> SessionSpec {
 }
 
 /// Waits for the end of a turn, which must end well: what its calls came to.
-async fn results(turn: &mut TurnHandle) -> Vec<String> {
+pub(crate) async fn results(turn: &mut TurnHandle) -> Vec<String> {
     let mut results = Vec::new();
     loop {
         match turn.next().await.unwrap().unwrap() {

@@ -20,7 +20,7 @@ use super::error::McpError;
 use super::http_transport;
 use super::listing::{Listing, list_tools};
 use super::process_transport::{Diagnosis, ProcessTransport, printable};
-use crate::config::{HttpServer, StdioServer};
+use crate::config::HttpServer;
 
 /// A live connection. Dropping it ends the server's program.
 pub(super) struct Connection {
@@ -162,18 +162,15 @@ pub(super) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 impl Connection {
-    /// Starts a program and connects to it. `changed` is told when its tools change.
+    /// Starts a program, whose standard error is apart, and connects to it. `changed` is told when its tools change.
     pub(super) async fn stdio(
         server: &str,
-        program: &StdioServer,
+        command: Command,
         executor: &dyn Executor,
         deadline: Deadline,
         changed: Arc<Notify>,
     ) -> Result<Self, McpError> {
         let not_started = |reason: String| McpError::NotStarted { server: server.to_owned(), reason };
-        let mut command = Command::new(std::iter::once(&program.command).chain(&program.args));
-        command.env.clone_from(&program.env);
-        command.merge_stderr = false;
         let options = CallOptions { deadline, cancel: CancellationToken::new() };
         let started = executor.start(command, options.clone()).await;
         let process: Arc<dyn Process> = Arc::from(started.map_err(|error| not_started(error.to_string()))?);

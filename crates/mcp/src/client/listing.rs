@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use conjure_base::Redactor;
 use conjure_conversation::ToolDefinition;
-use rmcp::model::PaginatedRequestParams;
 use rmcp::model::Tool as WireTool;
+use rmcp::model::{JsonObject, PaginatedRequestParams};
 use rmcp::service::Peer;
 use rmcp::{RoleClient, ServiceError};
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,9 @@ pub(super) struct ListedTool {
     pub(super) name: String,
     pub(super) description: String,
     pub(super) input_schema: Value,
+    /// What its structured results fit, by the server's words.
+    #[serde(default)]
+    pub(super) output_schema: Option<Value>,
     /// The server says that it changes nothing. A hint for scheduling, which permits nothing.
     pub(super) only_reads: bool,
 }
@@ -90,6 +93,7 @@ impl Listing {
                 name: tool.name.to_string(),
                 description: description(tool.description.as_deref().unwrap_or_default()),
                 input_schema,
+                output_schema: tool.output_schema.as_deref().and_then(output_schema),
                 only_reads: tool.annotations.is_some_and(|hints| hints.read_only_hint == Some(true)),
             }),
             Err(reason) => {
@@ -116,6 +120,10 @@ impl ListedTool {
     /// The same tool without these secrets, which a server may have put into its words.
     fn redacted(mut self, redactor: &Redactor) -> Self {
         self.description = redactor.redact(&self.description).into_owned();
+        // It is not shown, but kept in a file.
+        let has_secret =
+            |schema: &Value| matches!(redactor.redact(&schema.to_string()), std::borrow::Cow::Owned(_));
+        self.output_schema = self.output_schema.filter(|schema| !has_secret(schema));
         let schema = self.input_schema.to_string();
         if let std::borrow::Cow::Owned(redacted) = redactor.redact(&schema) {
             let words = serde_json::from_str(&redacted);
@@ -134,6 +142,12 @@ impl ListedTool {
         };
         ToolDefinition { name: name.to_owned(), description, input_schema: self.input_schema.clone() }
     }
+}
+
+/// The schema of results, if it is not so large that nothing is checked by it.
+fn output_schema(schema: &JsonObject) -> Option<Value> {
+    let schema = Value::Object(schema.clone());
+    (schema.to_string().len() <= MAX_SCHEMA_BYTES).then_some(schema)
 }
 
 /// A schema that model services accept, or why there is none.

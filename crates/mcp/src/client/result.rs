@@ -6,7 +6,9 @@ use conjure_conversation::ResultContent;
 use conjure_sandbox::{CallOptions, Executor};
 use conjure_toolbox::{ToolOutput, ToolStatus};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use serde_json::Value;
 
+use super::output_schema::mismatch;
 use super::process_transport::printable;
 
 /// The most bytes of text of a result: about 25,000 tokens.
@@ -27,10 +29,28 @@ pub(super) struct ResultFiles<'f> {
     pub(super) options: CallOptions,
 }
 
-/// The result for the model. Structured content is shown where there is no text: servers repeat it as text, for clients that do not know it.
-pub(super) async fn to_output(result: CallToolResult, files: Option<ResultFiles<'_>>) -> ToolOutput {
-    let status = if result.is_error == Some(true) { ToolStatus::Failed } else { ToolStatus::Succeeded };
+/// The result for the model. Structured content is shown where there is no text: servers repeat it as text, for clients that do not know it. One
+/// that does not fit the tool's `schema` makes an error of the result: the server has broken its word, so the model should not build on it.
+pub(super) async fn to_output(
+    result: CallToolResult,
+    schema: Option<&Value>,
+    files: Option<ResultFiles<'_>>,
+) -> ToolOutput {
+    let mut status = if result.is_error == Some(true) { ToolStatus::Failed } else { ToolStatus::Succeeded };
     let mut output = Output { files, texts: String::new(), content: Vec::new(), count: 0 };
+    if let Some(schema) = schema.filter(|_| status == ToolStatus::Succeeded) {
+        let reason = match &result.structured_content {
+            Some(structured) => mismatch(schema, structured),
+            None => Some("there is no structured content".to_owned()),
+        };
+        if let Some(reason) = reason {
+            status = ToolStatus::Failed;
+            output.text(&format!(
+                "[the call was done, but the server's result does not fit the schema that the tool declares for it: {}; it follows as it came]",
+                printable(&reason)
+            ));
+        }
+    }
     let has_text = result.content.iter().any(|block| matches!(block, ContentBlock::Text(_)));
     for block in result.content {
         output.block(block).await;
@@ -154,8 +174,13 @@ mod tests {
 
     use super::*;
 
-    async fn output(result: serde_json::Value) -> ToolOutput {
-        to_output(serde_json::from_value(result).unwrap(), None).await
+    async fn output(result: Value) -> ToolOutput {
+        to_output(serde_json::from_value(result).unwrap(), None, None).await
+    }
+
+    async fn checked(result: Value) -> ToolOutput {
+        let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]});
+        to_output(serde_json::from_value(result).unwrap(), Some(&schema), None).await
     }
 
     fn texts(output: &ToolOutput) -> Vec<&str> {
@@ -200,6 +225,29 @@ mod tests {
         assert_eq!(texts(&output(alone).await), ["{\"a\":1}"]);
         let failed = json!({"content": [{"type": "text", "text": "no"}], "isError": true});
         assert_eq!(output(failed).await.status, ToolStatus::Failed);
+    }
+
+    #[tokio::test]
+    async fn structured_content_that_breaks_the_servers_word_is_an_error() {
+        let good = json!({"content": [], "structuredContent": {"a": 1}});
+        let good = checked(good).await;
+        assert_eq!((good.status, texts(&good)), (ToolStatus::Succeeded, vec!["{\"a\":1}"]));
+        let wrong = json!({"content": [], "structuredContent": {"a": "x"}});
+        let wrong = checked(wrong).await;
+        assert_eq!(wrong.status, ToolStatus::Failed);
+        let told = texts(&wrong)[0];
+        assert!(
+            told.contains("at `/a` it is of the type string, and integer is needed; it follows"),
+            "{told}"
+        );
+        assert!(told.ends_with("\n{\"a\":\"x\"}"), "{told}");
+        let none = checked(json!({"content": [{"type": "text", "text": "one"}]})).await;
+        assert_eq!(none.status, ToolStatus::Failed);
+        let told = texts(&none)[0];
+        assert!(told.contains("there is no structured content") && told.ends_with("\none"), "{told}");
+        // An error of the server is told as it is.
+        let failed = checked(json!({"content": [{"type": "text", "text": "no"}], "isError": true})).await;
+        assert_eq!(texts(&failed), ["no"]);
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use conjure_base::{Backoff, Clock as _, Deadline, Redactor, SystemClock};
-use conjure_sandbox::{CallOptions, Executor};
+use conjure_sandbox::{CallOptions, Command, Executor};
 use rmcp::model::{CallToolResult, JsonObject};
 use secrecy::SecretString;
 use tokio::sync::{Notify, watch};
@@ -21,7 +21,8 @@ use super::connection::Connection;
 use super::error::McpError;
 use super::listing::Listing;
 use super::manifest;
-use crate::config::{HttpServer, McpServerSpec, McpTransport};
+use super::program::FindProgram;
+use crate::config::{HttpServer, McpServerSpec, McpTransport, StdioServer};
 
 /// The waits between starts that fail.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(60));
@@ -55,6 +56,8 @@ pub(super) struct Inner {
     redactor: OnceLock<Redactor>,
     /// Who knows its token.
     authorization: Option<Arc<dyn Authorize>>,
+    /// Who knows its program, where its configuration does not.
+    program: Option<Arc<dyn FindProgram>>,
     state: watch::Sender<State>,
     wanted: Notify,
     /// The server says that its tools have changed.
@@ -113,7 +116,18 @@ impl McpServer {
     /// a Tokio runtime.
     #[must_use]
     pub fn new(spec: McpServerSpec, executor: Option<Arc<dyn Executor>>, manifest: Option<PathBuf>) -> Self {
-        Self::build(spec, executor, manifest, None)
+        Self::build(spec, executor, manifest, None, None)
+    }
+
+    /// The same for a program that this one knows.
+    #[must_use]
+    pub fn of_program(
+        spec: McpServerSpec,
+        executor: Arc<dyn Executor>,
+        manifest: Option<PathBuf>,
+        program: Arc<dyn FindProgram>,
+    ) -> Self {
+        Self::build(spec, Some(executor), manifest, None, Some(program))
     }
 
     /// The same for a service whose bearer token is asked for at each connection. One that it does not accept is renewed once.
@@ -123,7 +137,7 @@ impl McpServer {
         manifest: Option<PathBuf>,
         authorization: Arc<dyn Authorize>,
     ) -> Self {
-        Self::build(spec, None, manifest, Some(authorization))
+        Self::build(spec, None, manifest, Some(authorization), None)
     }
 
     fn build(
@@ -131,6 +145,7 @@ impl McpServer {
         executor: Option<Arc<dyn Executor>>,
         manifest: Option<PathBuf>,
         authorization: Option<Arc<dyn Authorize>>,
+        program: Option<Arc<dyn FindProgram>>,
     ) -> Self {
         let listing = manifest.as_deref().and_then(|path| manifest::read(path, &spec)).map(Arc::new);
         let inner = Arc::new(Inner {
@@ -139,6 +154,7 @@ impl McpServer {
             manifest,
             redactor: OnceLock::new(),
             authorization,
+            program,
             state: watch::Sender::new(State { listing, ..State::default() }),
             wanted: Notify::new(),
             changed: Arc::default(),
@@ -299,11 +315,32 @@ impl Inner {
         let name = self.spec.name.as_str();
         match (&self.spec.transport, &self.executor) {
             (McpTransport::Stdio(program), Some(executor)) => {
-                Connection::stdio(name, program, &**executor, deadline, Arc::clone(&self.changed)).await
+                let command = self.command(program, deadline).await?;
+                Connection::stdio(name, command, &**executor, deadline, Arc::clone(&self.changed)).await
             }
             (McpTransport::Stdio(_), None) => Err(self.not_started("there is no sandbox for its program")),
             (McpTransport::Http(http), _) => self.connect_http(http, deadline).await,
         }
+    }
+
+    /// The command that starts its program.
+    async fn command(&self, program: &StdioServer, deadline: Deadline) -> Result<Command, McpError> {
+        let mut command = match &self.program {
+            None => Command::new(std::iter::once(&program.command).chain(&program.args)),
+            Some(finder) => {
+                let found = tokio::select! {
+                    biased;
+                    found = finder.find() => found.map_err(|reason| self.not_started(&reason))?,
+                    () = SystemClock.sleep_until(deadline) => {
+                        return Err(self.not_started("its program was not found in time"));
+                    }
+                };
+                Command { cwd: found.workdir, ..Command::new(found.argv) }
+            }
+        };
+        command.env.clone_from(&program.env);
+        command.merge_stderr = false;
+        Ok(command)
     }
 
     /// Connects to a service. A token that it does not accept is renewed once.

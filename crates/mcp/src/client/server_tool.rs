@@ -62,7 +62,7 @@ impl Tool for ServerTool {
                         stem: format!("{}-{}", self.name, context.call_id.as_str()),
                         options,
                     });
-                    to_output(result, files).await
+                    to_output(result, self.tool.output_schema.as_ref(), files).await
                 }
                 Err(error @ McpError::Lost { .. }) => status(ToolStatus::Lost, &error.to_string()),
                 Err(error) => status(ToolStatus::Failed, &error.to_string()),

@@ -202,6 +202,16 @@ mod tests {
     }
 
     #[test]
+    fn a_line_of_docker_gets_the_variables_that_it_names() {
+        let text = r#"{"mcpServers": {"a": {"command": "docker", "args": ["run", "-i", "-e", "TOKEN", "-e", "OTHER", "-e", "SET", "x"],
+                       "env": {"SET": "here"}}}}"#;
+        let file = parse(text).unwrap();
+        let McpTransport::Stdio(program) = &file.servers[0].transport else { panic!("{file:?}") };
+        let variables = program.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        assert_eq!(variables.collect::<Vec<_>>(), [("SET", "here"), ("TOKEN", "s3cret")]);
+    }
+
+    #[test]
     fn what_is_wrong_is_told_with_its_server() {
         for (text, part) in [
             ("{", "it is not JSON"),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use conjure_conversation::PermissionPolicy;
 use conjure_sandbox::NetworkPolicy;
 
+use super::container_run::ContainerRun;
 use super::expansion::{VariableLookup, expand};
 
 /// The name of a server: 1 to 40 of ASCII letters, digits, `-`, and single `_` between them. It is a part of its tools' names.
@@ -28,15 +29,36 @@ impl McpServerName {
             && !text.contains("__")
             && !text.starts_with('_')
             && !text.ends_with('_');
-        if is_valid {
-            return Ok(Self(text.to_owned()));
-        }
+        if is_valid { Ok(Self(text.to_owned())) } else { Err(Self::refusal(text)) }
+    }
+
+    /// The name for a server that people call by this label, such as `My server (beta)`: other characters become `_`, and what is too long is
+    /// cut off.
+    ///
+    /// # Errors
+    /// If no letter, digit or `-` is in it, as text.
+    ///
+    /// ```
+    /// use conjure_mcp::McpServerName;
+    ///
+    /// assert_eq!(McpServerName::from_label("My server (beta)")?.as_str(), "My_server_beta");
+    /// # Ok::<(), String>(())
+    /// ```
+    pub fn from_label(label: &str) -> Result<Self, String> {
+        let is_possible = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        let parts: Vec<&str> = label.split(|c| !is_possible(c)).filter(|part| !part.is_empty()).collect();
+        let mut name = parts.join("_");
+        name.truncate(Self::MAX_BYTES);
+        Self::new(name.trim_end_matches('_')).map_err(|_| Self::refusal(label))
+    }
+
+    fn refusal(text: &str) -> String {
         let shown = conjure_base::text::truncate(text, 60);
-        Err(format!(
+        format!(
             "`{}` cannot be the name of an MCP server: use 1 to {} of letters, digits, `-`, and single `_` between them",
             shown.escape_debug(),
             Self::MAX_BYTES
-        ))
+        )
     }
 
     /// The name.
@@ -151,7 +173,7 @@ impl McpServerSpec {
     }
 
     /// The same server with `${VAR}` and `${VAR:-default}` replaced in its command, arguments, variables, address and headers. A variable that
-    /// `lookup` does not have, and that has no default, stays as it is written.
+    /// `lookup` does not have, and that has no default, stays as it is written. It has the variables of [`McpServerSpec::with_named_variables`], too.
     #[must_use]
     pub fn with_variables(mut self, lookup: VariableLookup<'_>) -> Self {
         let replace = |text: &mut String| *text = expand(text, lookup);
@@ -163,6 +185,21 @@ impl McpServerSpec {
             McpTransport::Http(http) => {
                 replace(&mut http.url);
                 http.headers.values_mut().for_each(replace);
+            }
+        }
+        self.with_named_variables(lookup)
+    }
+
+    /// The same server with the variables that a line `docker run -e NAME …` names without a value, where `env` does not have them.
+    #[must_use]
+    pub fn with_named_variables(mut self, lookup: VariableLookup<'_>) -> Self {
+        // What is wrong with a line is told when its server is made.
+        if let McpTransport::Stdio(stdio) = &mut self.transport
+            && let Ok(Some(run)) = ContainerRun::parse(&stdio.command, &stdio.args)
+        {
+            let named = run.env.into_iter().filter(|(_, value)| value.is_none());
+            for (name, value) in named.filter_map(|(name, _)| lookup(&name).map(|value| (name, value))) {
+                stdio.env.entry(name).or_insert(value);
             }
         }
         self
@@ -228,5 +265,38 @@ impl fmt::Debug for StdioServer {
 impl fmt::Debug for HttpServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpServer").field("url", &self.url).field("headers", &self.headers.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn labels_of_people_become_names() {
+        for (label, name) in [
+            ("git", "git"),
+            ("My server (beta)", "My_server_beta"),
+            ("@scope/server-github", "scope_server-github"),
+            ("__a__b__", "a_b"),
+            ("Uhr für Köln", "Uhr_f_r_K_ln"),
+        ] {
+            assert_eq!(McpServerName::from_label(label).unwrap().as_str(), name);
+        }
+        for label in ["", "__", "时间"] {
+            let refused = McpServerName::from_label(label).unwrap_err();
+            assert!(refused.contains(&format!("`{label}` cannot be the name")), "{refused}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_stays_and_every_label_with_a_letter_has_one(label in "\\PC{0,80}", letter in "[a-zA-Z0-9-]") {
+            let named = McpServerName::from_label(&format!("{label}{letter}")).unwrap();
+            prop_assert_eq!(McpServerName::new(named.as_str()).unwrap(), named.clone());
+            prop_assert_eq!(McpServerName::from_label(named.as_str()).unwrap(), named);
+        }
     }
 }

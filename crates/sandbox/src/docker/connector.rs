@@ -26,6 +26,7 @@ use super::engine_info::{DockerEnvironment, EngineKind, SwapSupport};
 use super::error_map::{no_engine, no_image};
 use super::guard::ContainerResources;
 use super::guest_stream::GuestListener;
+use super::image_command::ImageCommand;
 use super::image_info::ImageInfo;
 use super::options::DockerOptions;
 use super::owner_labels::dir_label;
@@ -145,6 +146,16 @@ impl Docker {
             runtime: options.runtime.clone().unwrap_or_else(|| info.default_runtime.clone()),
             isolation: info.isolation(Boundary::Open, SwapSupport::detect(engine.address())),
         })
+    }
+
+    /// What the image starts by itself. A sandbox does not start it.
+    ///
+    /// # Errors
+    /// `EngineUnavailable`: no engine can be used; `ImageNotFound`: the engine lacks the image.
+    pub async fn image_command(&self) -> Result<ImageCommand, SandboxError> {
+        let tracker = self.engine.found().await?;
+        let image = tracker.engine.image(&self.inner.options.image).await?;
+        Ok(ImageCommand::from_inspect(image, tracker.engine.info().kind))
     }
 
     /// As [`ContainerEngine::sweep`].

@@ -20,6 +20,7 @@ mod fake_engine;
 mod guard;
 mod guest_stream;
 mod image;
+mod image_command;
 mod image_info;
 mod image_volumes;
 mod init_process;
@@ -43,5 +44,6 @@ pub use image::{
     BuiltImage, ImageError, ImageErrorKind, ImageName, ImageOptions, ImagePackages, ImageProgress,
     ImageSource, build_image,
 };
+pub use image_command::ImageCommand;
 pub use options::{DockerOptions, HostMount};
 pub use seccomp::profile as seccomp_profile;

@@ -16,7 +16,7 @@ use conjure_conversation::{
     Limits, PinnedSkill, RemoteToolServer, SecretNames, SessionProfile, SkillActivation, SkillDelivery,
 };
 use conjure_journal::SessionKey;
-use conjure_mcp::McpServerName;
+use conjure_mcp::{McpServerName, McpServerSpec};
 use conjure_skill::Skill;
 
 use crate::config::Config;
@@ -100,7 +100,12 @@ impl Runtime {
             secret_names: withheld,
             toolset: spec.toolset,
             workspace_mounts: spec.workspace_mounts,
-            mcp_servers: check_servers(spec.mcp_servers, &spec.remote_servers, factory.config())?,
+            mcp_servers: check_servers(
+                spec.mcp_servers,
+                given.own_servers(),
+                &spec.remote_servers,
+                factory.config(),
+            )?,
             remote_servers: spec.remote_servers,
             vaults: spec.vaults,
             client_tools: spec.client_tools,
@@ -216,16 +221,20 @@ async fn real_workspace(folder: Option<PathBuf>) -> Result<Option<PathBuf>, Runt
     .await
 }
 
-/// Refuses names of MCP servers that are not configured, and all of them in a build without MCP.
+/// Refuses names of MCP servers that are not configured, and all of them in a build without MCP. Returns those of the configuration, without
+/// those whose place one of the session's own takes.
 fn check_servers(
-    names: Vec<String>,
+    mut names: Vec<String>,
+    own: &[McpServerSpec],
     remote: &[RemoteToolServer],
     config: &Config,
 ) -> Result<Vec<String>, RuntimeError> {
     let refused =
-        |server: &String, reason: String| RuntimeError::McpServer { server: server.clone(), reason };
+        |server: &str, reason: String| RuntimeError::McpServer { server: server.to_owned(), reason };
+    names.retain(|name| own.iter().all(|own| own.name.as_str() != name));
     let mut taken = BTreeSet::new();
-    for name in names.iter().chain(remote.iter().map(|server| &server.name)) {
+    let named = names.iter().chain(remote.iter().map(|server| &server.name)).map(String::as_str);
+    for name in named.chain(own.iter().map(|own| own.name.as_str())) {
         if !cfg!(feature = "mcp") {
             let reason =
                 "this build has no MCP: build it with the feature `mcp`, which is in `full`".to_owned();

@@ -1,4 +1,4 @@
-//! Secrets and inputs of a session that are never recorded.
+//! Secrets, inputs and MCP servers of a session that are never recorded.
 //!
 //! State: the values, in memory, until the session is deleted or the runtime ends.
 
@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use conjure_base::{SessionId, is_sensitive_variable};
 use conjure_conversation::{SecretNames, SessionProfile};
+use conjure_mcp::McpServerSpec;
 use conjure_skill::{Inputs, Skill};
 use serde_json::Value;
 
 use crate::runtime::error::RuntimeError;
 use crate::runtime::session::value_texts::secrets_in_value;
 
-/// The environment, secrets and inputs of a session that are not recorded.
+/// The environment, secrets, inputs and MCP servers of a session that are not recorded.
 #[derive(Clone, Default)]
 pub struct SessionSecrets {
     environment: BTreeMap<String, String>,
@@ -24,6 +25,8 @@ pub struct SessionSecrets {
     unread: BTreeSet<String>,
     /// Variables that a manifest calls sensitive, whatever their names look like.
     hidden: BTreeSet<String>,
+    /// MCP servers of this session alone. `None`: those from before stay.
+    mcp_servers: Option<Vec<McpServerSpec>>,
     rest: MissingPolicy,
 }
 
@@ -74,6 +77,19 @@ impl SessionSecrets {
         self
     }
 
+    /// Sets the MCP servers that this session has beside those that its record names, instead of those that were given before. Each takes the
+    /// place of a configured server of the same name.
+    #[must_use]
+    pub fn mcp_servers(mut self, servers: impl IntoIterator<Item = McpServerSpec>) -> Self {
+        self.mcp_servers = Some(servers.into_iter().collect());
+        self
+    }
+
+    /// The MCP servers of this session alone.
+    pub(crate) fn own_servers(&self) -> &[McpServerSpec] {
+        self.mcp_servers.as_deref().unwrap_or_default()
+    }
+
     /// Parses the texts whose schemas are known.
     pub(crate) fn read_texts(&mut self, skills: &[Arc<Skill>]) {
         for name in std::mem::take(&mut self.unread) {
@@ -99,6 +115,7 @@ impl SessionSecrets {
             && self.secrets.is_empty()
             && self.inputs.is_empty()
             && self.hidden.is_empty()
+            && self.mcp_servers.is_none()
             && self.rest == MissingPolicy::Require
     }
 
@@ -117,6 +134,7 @@ impl SessionSecrets {
             }
         }
         self.hidden.extend(before.hidden.iter().cloned());
+        self.mcp_servers = self.mcp_servers.or_else(|| before.mcp_servers.clone());
         if before.rest == MissingPolicy::Skip {
             self.rest = MissingPolicy::Skip;
         }
@@ -163,6 +181,8 @@ impl SessionSecrets {
     /// All values. Inputs that are given here are not recorded, so all of them are secret.
     pub(crate) fn into_complete(self) -> CompleteSecrets {
         let mut secrets = self.secrets;
+        let of_servers = self.mcp_servers.iter().flatten().flat_map(McpServerSpec::secrets);
+        secrets.extend(of_servers.map(|(name, value)| (name.to_owned(), value.to_owned())));
         secrets.extend(sensitive_vars(&self.environment, &self.hidden));
         secrets.extend(self.inputs.iter().flat_map(|(name, value)| secrets_in_value(name, value)));
         CompleteSecrets { environment: self.environment, secrets }
@@ -225,6 +245,7 @@ impl fmt::Debug for SessionSecrets {
             .field("environment", &self.environment.keys())
             .field("secrets", &self.secrets.keys())
             .field("inputs", &self.inputs.keys())
+            .field("mcp_servers", &self.own_servers().iter().map(|server| &server.name).collect::<Vec<_>>())
             .field("rest", &self.rest)
             .finish()
     }

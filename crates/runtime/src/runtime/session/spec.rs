@@ -10,6 +10,7 @@ use conjure_conversation::{
     AgentToolset, HostedSkill, Limits, Message, RemoteToolServer, SkillActivation, SkillDelivery,
     ToolDefinition,
 };
+use conjure_mcp::McpServerSpec;
 use conjure_sandbox::NetworkPolicy;
 use conjure_skill::Skill;
 use serde_json::Value;
@@ -259,6 +260,15 @@ impl SessionSpec {
     #[must_use]
     pub fn mcp_servers(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.mcp_servers.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets MCP servers that no configuration has, for this session alone. They may hold secrets, so nothing of them is recorded: whoever revives
+    /// the session after a restart gives them again ([`SessionSecrets::mcp_servers`]). Their programs run in sandboxes like those of configured
+    /// servers. Each takes the place of a configured server of the same name.
+    #[must_use]
+    pub fn own_mcp_servers(mut self, servers: impl IntoIterator<Item = McpServerSpec>) -> Self {
+        self.secrets = self.secrets.mcp_servers(servers);
         self
     }
 

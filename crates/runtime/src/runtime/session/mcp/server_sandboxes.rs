@@ -12,8 +12,8 @@ use conjure_base::{Digest, Redactor};
 use conjure_conversation::{RemoteToolServer, SessionProfile};
 use conjure_journal::SessionKey;
 use conjure_mcp::{
-    AddressScope, Authorize, HttpServer, McpServer, McpServerName, McpServerSpec, McpServers, McpTransport,
-    ServerPlace, StdioServer,
+    AddressScope, Authorize, ContainerRun, FindProgram, HttpServer, McpServer, McpServerName, McpServerSpec,
+    McpServers, McpTransport, ServerPlace, StdioServer,
 };
 use conjure_sandbox::{Executor, NetworkPolicy, SharedFolder};
 use conjure_vault::LOGIN_VAULT;
@@ -32,15 +32,18 @@ const PACKAGE_RUNNERS: [&str; 6] = ["npx", "bunx", "pnpx", "uvx", "uv", "pipx"];
 
 /// A server, and the source of its sandbox if it is a program.
 pub(in crate::runtime::session) struct ServerParts {
-    spec: McpServerSpec,
-    source: Option<Arc<dyn ExecutorSource>>,
-    manifest: PathBuf,
+    pub(super) spec: McpServerSpec,
+    pub(super) source: Option<Arc<dyn ExecutorSource>>,
+    pub(super) manifest: PathBuf,
     /// Who knows the token of a remote server.
-    authorization: Option<Arc<dyn Authorize>>,
+    pub(super) authorization: Option<Arc<dyn Authorize>>,
+    /// Who knows the program of a server in an image.
+    pub(super) program: Option<Arc<dyn FindProgram>>,
 }
 
 impl Inner {
-    /// The servers of a session. A server that is no longer configured is left out with a warning. Blocks.
+    /// The servers of a session: its own, those of the configuration that its profile names, and those that are reached by their addresses. A
+    /// server that is no longer configured is left out with a warning. Blocks.
     pub(in crate::runtime::session) fn server_parts(
         &self,
         key: &SessionKey,
@@ -50,29 +53,55 @@ impl Inner {
         redactor: &Redactor,
     ) -> Result<Vec<ServerParts>, RuntimeError> {
         let mut parts = Vec::new();
+        let own =
+            self.sessions().get(key).map(|known| known.secrets.own_servers().to_vec()).unwrap_or_default();
+        for spec in &own {
+            let manifest = format!("session-{}.json", spec.name);
+            parts.push(self.server_part(key, profile, home, (workspace, redactor), spec, &manifest)?);
+        }
         for name in &profile.mcp_servers {
+            if own.iter().any(|own| own.name.as_str() == name) {
+                continue;
+            }
             let Some(spec) = self.config.mcp_servers().get(name) else {
                 tracing::warn!(session = %key, server = name, "an MCP server of the session is not configured any more");
                 continue;
             };
-            let manifest = home.data.path().join("mcp").join(format!("{name}.json"));
-            let (spec, source) = match &spec.transport {
-                McpTransport::Http(http) => {
-                    let authorization = self.login_of(key, redactor, http, name);
-                    parts.push(ServerParts { spec: spec.clone(), source: None, manifest, authorization });
-                    continue;
-                }
-                McpTransport::Stdio(stdio) => {
-                    let (stdio, source) = self.server_source(key, profile, home, workspace, name, stdio)?;
-                    (McpServerSpec { transport: McpTransport::Stdio(stdio), ..spec.clone() }, Some(source))
-                }
-            };
-            parts.push(ServerParts { spec, source, manifest, authorization: None });
+            let manifest = format!("{name}.json");
+            parts.push(self.server_part(key, profile, home, (workspace, redactor), spec, &manifest)?);
         }
         for server in &profile.remote_servers {
             parts.push(self.remote_server(key, profile, home, redactor, server)?);
         }
         Ok(parts)
+    }
+
+    /// One server, whose tools are kept in the file of this name.
+    fn server_part(
+        &self,
+        key: &SessionKey,
+        profile: &SessionProfile,
+        home: &Arc<TenantDir>,
+        (workspace, redactor): (Option<&Path>, &Redactor),
+        spec: &McpServerSpec,
+        manifest: &str,
+    ) -> Result<ServerParts, RuntimeError> {
+        let name = spec.name.as_str();
+        let manifest = home.data.path().join("mcp").join(manifest);
+        match &spec.transport {
+            McpTransport::Http(http) => {
+                let authorization = self.login_of(key, redactor, http, name);
+                Ok(ServerParts { spec: spec.clone(), source: None, manifest, authorization, program: None })
+            }
+            McpTransport::Stdio(stdio) => {
+                if let Some(run) = container_run(name, stdio)? {
+                    return self.container_part(key, home, (spec, stdio), run, manifest);
+                }
+                let (stdio, source) = self.server_source(key, profile, home, workspace, name, stdio)?;
+                let spec = McpServerSpec { transport: McpTransport::Stdio(stdio), ..spec.clone() };
+                Ok(ServerParts { spec, source: Some(source), manifest, authorization: None, program: None })
+            }
+        }
     }
 
     /// The sign-in of the tenant at a configured server, unless its headers say who asks.
@@ -149,7 +178,8 @@ impl Inner {
             renewal: Mutex::default(),
             advice: vault_advice(&profile.vaults, &server.url),
         };
-        Ok(ServerParts { spec, source: None, manifest, authorization: Some(Arc::new(authorization)) })
+        let authorization: Option<Arc<dyn Authorize>> = Some(Arc::new(authorization));
+        Ok(ServerParts { spec, source: None, manifest, authorization, program: None })
     }
 
     /// The source of the sandbox of a server's program, and the program as that sandbox has it.
@@ -238,6 +268,15 @@ impl Inner {
     }
 }
 
+/// What a line of Docker says of a server, if its program is one. One that runs on the host is started as it is.
+fn container_run(name: &str, program: &StdioServer) -> Result<Option<ContainerRun>, RuntimeError> {
+    if program.place == ServerPlace::Local {
+        return Ok(None);
+    }
+    ContainerRun::parse(&program.command, &program.args)
+        .map_err(|reason| RuntimeError::McpServer { server: name.to_owned(), reason })
+}
+
 /// What to do when no credential of a session is accepted.
 fn vault_advice(vaults: &[String], url: &str) -> String {
     match vaults.len() {
@@ -264,7 +303,7 @@ pub(in crate::runtime::session) fn start_servers(
     redactor: &Redactor,
 ) -> Result<Arc<McpServers>, Failure> {
     let mut servers = Vec::with_capacity(parts.len());
-    for ServerParts { spec, source, manifest, authorization } in parts {
+    for ServerParts { spec, source, manifest, authorization, program } in parts {
         if let Some(authorization) = authorization {
             servers.push(McpServer::authorized(spec, Some(manifest), authorization));
             continue;
@@ -276,7 +315,10 @@ pub(in crate::runtime::session) fn start_servers(
             }
             None => None,
         };
-        servers.push(McpServer::new(spec, executor, Some(manifest)));
+        servers.push(match (executor, program) {
+            (Some(executor), Some(program)) => McpServer::of_program(spec, executor, Some(manifest), program),
+            (executor, _) => McpServer::new(spec, executor, Some(manifest)),
+        });
     }
     Ok(Arc::new(McpServers::new(servers, files, redactor)))
 }

@@ -1,0 +1,366 @@
+//! Whether the structured content of a result fits the schema that its tool declares, which the specification asks of clients.
+//!
+//! The structural keywords of JSON Schema are checked; others, patterns and formats among them, count as fulfilled. So what is refused never fits,
+//! whatever version of JSON Schema the server means. Schemas come from servers: the work has a bound, and past it everything fits.
+
+use serde_json::{Map, Value};
+
+/// The most steps of one check.
+const MAX_STEPS: usize = 200_000;
+
+/// The most schemas within one another.
+const MAX_DEPTH: usize = 100;
+
+/// The most bytes of a place in an error.
+const MAX_PLACE_BYTES: usize = 200;
+
+/// Why a value does not fit, and where; `None`: it does.
+pub(super) fn mismatch(schema: &Value, value: &Value) -> Option<String> {
+    let mut check = Check { root: schema, steps: MAX_STEPS, place: Vec::new() };
+    let reason = check.value(schema, value, MAX_DEPTH).err()?;
+    let place: String = check.place.iter().map(|part| format!("/{part}")).collect();
+    let place = conjure_base::text::truncate(&place, MAX_PLACE_BYTES).escape_debug().to_string();
+    Some(if place.is_empty() { reason } else { format!("at `{place}` {reason}") })
+}
+
+struct Check<'s> {
+    root: &'s Value,
+    steps: usize,
+    /// Where the value is. It stays when something does not fit.
+    place: Vec<String>,
+}
+
+type Fit = Result<(), String>;
+
+impl<'s> Check<'s> {
+    /// Whether there are steps left for so much work.
+    fn spend(&mut self, steps: usize) -> bool {
+        self.steps = self.steps.saturating_sub(steps + 1);
+        self.steps > 0
+    }
+
+    fn value(&mut self, schema: &'s Value, value: &Value, depth: usize) -> Fit {
+        let keywords = match schema {
+            Value::Bool(false) => return Err("there must be nothing".to_owned()),
+            Value::Object(keywords) => keywords,
+            _ => return Ok(()),
+        };
+        if depth == 0 || !self.spend(keywords.len()) {
+            return Ok(());
+        }
+        // References within it are relative to it.
+        if keywords.contains_key("$id") && !std::ptr::eq(schema, self.root) {
+            return Ok(());
+        }
+        if let Some(reference) = keywords.get("$ref") {
+            // What stands beside it counts in some versions alone.
+            return match self.referred(reference) {
+                Some(schema) => self.value(schema, value, depth - 1),
+                None => Ok(()),
+            };
+        }
+        self.kind(keywords, value)?;
+        self.constants(keywords, value)?;
+        bounds(keywords, value)?;
+        match value {
+            Value::Object(members) => self.members(keywords, members, depth)?,
+            Value::Array(items) => self.items(keywords, items, depth)?,
+            _ => {}
+        }
+        for schema in list(keywords, "allOf") {
+            self.value(schema, value, depth - 1)?;
+        }
+        for keyword in ["anyOf", "oneOf"] {
+            let schemas = list(keywords, keyword);
+            let place = self.place.len();
+            let fits = |schema: &'s Value| {
+                let fits = self.value(schema, value, depth - 1).is_ok();
+                self.place.truncate(place);
+                fits
+            };
+            if !schemas.is_empty() && !schemas.iter().any(fits) {
+                return Err(format!("it fits none of the alternatives of `{keyword}`"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The schema that a reference within this one leads to.
+    fn referred(&self, reference: &Value) -> Option<&'s Value> {
+        let pointer = reference.as_str()?.strip_prefix('#')?;
+        // Percent-encoded ones are not followed.
+        (!pointer.contains('%')).then(|| self.root.pointer(pointer)).flatten()
+    }
+
+    fn kind(&mut self, keywords: &Map<String, Value>, value: &Value) -> Fit {
+        let kinds: Vec<&str> = match keywords.get("type") {
+            Some(Value::String(kind)) => vec![kind],
+            Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
+            _ => return Ok(()),
+        };
+        if kinds.is_empty() || !self.spend(kinds.len()) || kinds.iter().any(|kind| is_of_kind(value, kind)) {
+            return Ok(());
+        }
+        let shown =
+            conjure_base::text::truncate(&kinds.join(" or "), MAX_PLACE_BYTES).escape_debug().to_string();
+        Err(format!("it is of the type {}, and {shown} is needed", kind_of(value)))
+    }
+
+    fn constants(&mut self, keywords: &Map<String, Value>, value: &Value) -> Fit {
+        let constants = list(keywords, "enum");
+        if !constants.is_empty()
+            && self.spend(constants.len())
+            && !constants.iter().any(|constant| is_same(constant, value))
+        {
+            return Err("it is none of the values that are possible".to_owned());
+        }
+        match keywords.get("const") {
+            Some(constant) if !is_same(constant, value) => {
+                Err("it is not the value that is needed".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn members(
+        &mut self,
+        keywords: &'s Map<String, Value>,
+        members: &Map<String, Value>,
+        depth: usize,
+    ) -> Fit {
+        let required = list(keywords, "required");
+        if !self.spend(required.len()) {
+            return Ok(());
+        }
+        if let Some(missing) =
+            required.iter().filter_map(Value::as_str).find(|name| !members.contains_key(*name))
+        {
+            let missing = conjure_base::text::truncate(missing, MAX_PLACE_BYTES).escape_debug().to_string();
+            return Err(format!("the member `{missing}` is missing"));
+        }
+        let properties = keywords.get("properties").and_then(Value::as_object);
+        // Which members a pattern covers is not known.
+        let additional =
+            keywords.get("additionalProperties").filter(|_| !keywords.contains_key("patternProperties"));
+        for (name, value) in members {
+            let known = properties.and_then(|properties| properties.get(name));
+            if let Some(schema) = known.or(additional) {
+                self.place.push(name.clone());
+                self.value(schema, value, depth - 1)?;
+                self.place.pop();
+            }
+        }
+        Ok(())
+    }
+
+    fn items(&mut self, keywords: &'s Map<String, Value>, items: &[Value], depth: usize) -> Fit {
+        let first = list(keywords, "prefixItems");
+        let rest = keywords.get("items").filter(|schema| !schema.is_array());
+        for (at, item) in items.iter().enumerate() {
+            if let Some(schema) = first.get(at).or(rest) {
+                self.place.push(at.to_string());
+                self.value(schema, item, depth - 1)?;
+                self.place.pop();
+            }
+        }
+        Ok(())
+    }
+}
+
+fn list<'v>(keywords: &'v Map<String, Value>, keyword: &str) -> &'v [Value] {
+    keywords.get(keyword).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The keywords that bound a number, a length or a count.
+fn bounds(keywords: &Map<String, Value>, value: &Value) -> Fit {
+    let (least, most, size) = match value {
+        Value::Number(number) => ("minimum", "maximum", number.as_f64()),
+        Value::String(text) => ("minLength", "maxLength", count(text.chars().count())),
+        Value::Array(items) => ("minItems", "maxItems", count(items.len())),
+        Value::Object(members) => ("minProperties", "maxProperties", count(members.len())),
+        Value::Null | Value::Bool(_) => return Ok(()),
+    };
+    let bound = |keyword: &str| keywords.get(keyword).and_then(Value::as_f64);
+    let Some(size) = size else { return Ok(()) };
+    for (keyword, is_broken) in [
+        (least, bound(least).is_some_and(|bound| size < bound)),
+        (most, bound(most).is_some_and(|bound| size > bound)),
+    ] {
+        if is_broken {
+            return Err(format!("`{keyword}` does not hold"));
+        }
+    }
+    Ok(())
+}
+
+fn count(count: usize) -> Option<f64> {
+    u32::try_from(count).ok().map(f64::from)
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn is_of_kind(value: &Value, kind: &str) -> bool {
+    match kind {
+        "null" | "boolean" | "number" | "string" | "array" | "object" => kind_of(value) == kind,
+        "integer" => {
+            value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0)
+        }
+        // Of no version that is known.
+        _ => true,
+    }
+}
+
+/// Whether two values are the same, where numbers count as the same in any notation.
+fn is_same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            let has =
+                |(name, value): (&String, &Value)| other.get(name).is_some_and(|other| is_same(value, other));
+            one.len() == other.len() && one.iter().all(has)
+        }
+        (one, other) => one == other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_told_with_its_place() {
+        // As a common SDK writes it.
+        let schema = json!({
+            "$defs": {"Item": {"type": "object", "properties": {"name": {"type": "string"}, "kind": {"enum": ["a", "b"]}}, "required": ["name"]}},
+            "type": "object",
+            "properties": {
+                "items": {"type": "array", "items": {"$ref": "#/$defs/Item"}, "maxItems": 2},
+                "next": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]},
+            },
+            "required": ["items"],
+            "additionalProperties": false,
+        });
+        for (value, expected) in [
+            (json!({"items": [{"name": "x", "kind": "a", "more": 1}], "next": null}), None),
+            (json!({"items": [], "next": 2.0}), None),
+            (json!([]), Some("it is of the type array, and object is needed")),
+            (json!({}), Some("the member `items` is missing")),
+            (
+                json!({"items": [{"name": 1}]}),
+                Some("at `/items/0/name` it is of the type number, and string is needed"),
+            ),
+            (json!({"items": [{"name": "x"}, {}]}), Some("at `/items/1` the member `name` is missing")),
+            (
+                json!({"items": [{"name": "x", "kind": "c"}]}),
+                Some("at `/items/0/kind` it is none of the values that are possible"),
+            ),
+            (
+                json!({"items": [{"name": "x"}, {"name": "x"}, {"name": "x"}]}),
+                Some("at `/items` `maxItems` does not hold"),
+            ),
+            (
+                json!({"items": [], "next": "x"}),
+                Some("at `/next` it fits none of the alternatives of `anyOf`"),
+            ),
+            (json!({"items": [], "next": 0}), Some("at `/next` it fits none of the alternatives of `anyOf`")),
+            (json!({"items": [], "more": 1}), Some("at `/more` there must be nothing")),
+        ] {
+            assert_eq!(mismatch(&schema, &value).as_deref(), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_schema_that_never_ends_and_a_flood_of_values_end() {
+        let endless = json!({"$ref": "#"});
+        assert_eq!(mismatch(&endless, &json!(1)), None);
+        let wide = json!({"anyOf": [{"$ref": "#"}, {"$ref": "#"}, {"$ref": "#"}, {"type": "string"}]});
+        assert_eq!(mismatch(&wide, &json!(1)), None);
+        let constants: Vec<u32> = (0..10_000).collect();
+        let values: Vec<i32> = vec![-1; 1_000_000];
+        let flood = json!({"items": {"anyOf": [{"enum": constants}, {}]}});
+        assert_eq!(mismatch(&flood, &json!(values)), None);
+    }
+
+    fn leaf() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            (-3_i64..4).prop_map(Value::from),
+            (-4_i64..5).prop_map(|half| json!(half as f64 / 2.0)),
+            "[ab]{0,3}".prop_map(Value::from),
+        ]
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        leaf().prop_recursive(3, 12, 4, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                proptest::collection::btree_map("[ab]", inner, 0..3).prop_map(|members| json!(members)),
+            ]
+        })
+    }
+
+    fn schema() -> impl Strategy<Value = Value> {
+        const KINDS: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
+        let plain = prop_oneof![
+            any::<bool>().prop_map(Value::from),
+            proptest::sample::select(&KINDS[..]).prop_map(|kind| json!({"type": kind})),
+            proptest::sample::subsequence(&KINDS[..], 1..3).prop_map(|kinds| json!({"type": kinds})),
+            proptest::collection::vec(value(), 1..3).prop_map(|values| json!({"enum": values})),
+            value().prop_map(|value| json!({"const": value})),
+            (-2_i64..3).prop_map(
+                |bound| json!({"minimum": bound, "maxItems": bound.abs(), "maxProperties": bound.abs()})
+            ),
+            (0_u64..3).prop_map(|bound| json!({"minLength": bound, "minItems": bound, "maximum": bound})),
+            proptest::collection::btree_set("[ab]", 1..3).prop_map(|names| json!({"required": names})),
+            Just(json!({"$ref": "#/$defs/other"})),
+        ];
+        plain.prop_recursive(3, 16, 3, |inner| {
+            let several = proptest::collection::vec(inner.clone(), 1..3);
+            prop_oneof![
+                (inner.clone(), inner.clone()).prop_map(
+                    |(one, other)| json!({"properties": {"a": one}, "additionalProperties": other})
+                ),
+                (inner.clone(), inner)
+                    .prop_map(|(first, items)| json!({"prefixItems": [first], "items": items})),
+                (several, proptest::sample::select(&["anyOf", "allOf", "oneOf"][..]))
+                    .prop_map(|(schemas, keyword)| json!({keyword: schemas})),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn it_agrees_with_a_complete_validator(schema in schema(), other in leaf(), value in value()) {
+            let schema = match schema {
+                Value::Object(mut keywords) => {
+                    keywords.insert("$defs".to_owned(), json!({"other": {"const": other}}));
+                    Value::Object(keywords)
+                }
+                schema => schema,
+            };
+            let fits = jsonschema::draft202012::new(&schema).unwrap().is_valid(&value);
+            let found = mismatch(&schema, &value);
+            // One alternative alone is not demanded of `oneOf`.
+            if fits || !schema.to_string().contains("oneOf") {
+                prop_assert_eq!(found.is_none(), fits, "{} {} {:?}", schema, value, found);
+            }
+        }
+    }
+}
