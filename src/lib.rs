@@ -114,7 +114,7 @@ pub mod model {
     #[cfg(feature = "model-http")]
     pub use conjure_model_http::{HttpConfigError, ListedModel, ModelPrices, Prices, Timeouts};
     #[cfg(feature = "model-http")]
-    pub use conjure_runtime::{ConnectError, ConnectedModel, ModelClients};
+    pub use conjure_runtime::{CallSettings, ConnectError, ConnectedModel, ModelClients, ToolChoice};
     pub use conjure_runtime::{KeyVariable, ModelTarget, ModelTargetError};
 }
 

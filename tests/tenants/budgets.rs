@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure::conversation::{Limit, TurnStop};
-use conjure::model::{ModelErrorKind, ModelEvent};
+use conjure::model::{CallSettings, ModelErrorKind, ModelEvent};
 use conjure::session::TurnId;
 use conjure::tenant::{CostLimit, Period, Price, Quota};
 use conjure::{
@@ -254,7 +254,7 @@ async fn a_tenant_that_floods_hinders_nobody() {
 async fn calls_without_a_session_are_paid_by_the_budget_too() {
     let host = Host::new();
     let runtime = host.start(host.options().tenant(tenant("acme"), room_for(2))).await;
-    let model = runtime.model(&tenant("acme"), "echo", 100).unwrap();
+    let model = runtime.model(&tenant("acme"), "echo", &CallSettings::default()).unwrap();
     let call = || {
         let request = Request {
             turn: TurnId::FIRST,

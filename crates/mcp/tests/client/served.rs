@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use conjure_conversation::{ResultContent, ToolCall, ToolDefinition, ToolResult};
-use conjure_mcp::server::{AgentFuture, AgentRunner, ProgressFn, ToolFuture, ToolHost, serve};
+use conjure_mcp::server::{AgentFuture, AgentRunner, ProgressFn, ServedClient, ToolFuture, ToolHost, serve};
 use conjure_skill::{Mode, Skill};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -49,7 +49,8 @@ impl ToolHost for Contents {
         ["text", "image", "document", "mixed", "fail"].map(tool).into_iter().chain([rich]).collect()
     }
 
-    fn call<'a>(&'a self, call: &'a ToolCall) -> ToolFuture<'a> {
+    fn call<'a>(&'a self, calls: &'a [ToolCall]) -> ToolFuture<'a> {
+        let call = &calls[0];
         let text = ResultContent::Text { text: "words".to_owned() };
         let image = ResultContent::Image { media_type: "image/png".to_owned(), data: IMAGE.to_owned() };
         let document =
@@ -105,9 +106,8 @@ impl Client {
         let mut serving = JoinSet::new();
         serving.spawn(async move {
             let streams = tokio::io::split(theirs);
-            serve([skill], Arc::new(Contents), Some(Arc::new(Agent)), streams, CancellationToken::new())
-                .await
-                .unwrap();
+            let client = ServedClient::new([skill], Arc::new(Contents), Some(Arc::new(Agent)));
+            serve(client, streams, CancellationToken::new()).await.unwrap();
         });
         let (input, output) = tokio::io::split(ours);
         let lines = BufReader::new(input).lines();
