@@ -11,6 +11,7 @@ mod hosted;
 mod image;
 mod keys;
 mod mcp;
+mod mcp_servers;
 #[cfg(feature = "model-http")]
 mod models;
 mod open;
@@ -29,9 +30,10 @@ pub(crate) use hosted::{PushArgs, RemoteCommand, RemoteSource};
 pub(crate) use image::{ImageBuildArgs, ImageCommand, ImageFrom, PackageSet};
 pub(crate) use keys::KeysCommand;
 pub(crate) use mcp::{McpCommand, McpLoginArgs, McpLogoutArgs, McpServeArgs};
+pub(crate) use mcp_servers::McpServerArgs;
 #[cfg(feature = "model-http")]
 pub(crate) use models::ModelsArgs;
-pub(crate) use open::{McpServerArgs, OpenArgs};
+pub(crate) use open::OpenArgs;
 pub(crate) use run::RunArgs;
 #[cfg(feature = "serve")]
 pub(crate) use serve::ListenAt;

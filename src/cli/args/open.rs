@@ -3,28 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use conjure::config::McpServerSpec;
 use conjure::hosted::HostedSkill;
 use conjure::sandbox::NetworkPolicy;
 
 use crate::cli::approvals::RulesArgs;
+use crate::cli::args::mcp_servers::McpServerArgs;
 use crate::cli::args::sessions::DataArgs;
 use crate::cli::args::values::{
-    Attachment, InputArg, Variable, parse_attachment, parse_hosted, parse_input, parse_mcp_server,
-    parse_network_arg, parse_seconds, parse_variable,
+    Attachment, InputArg, Variable, parse_attachment, parse_hosted, parse_input, parse_network_arg,
+    parse_seconds, parse_variable,
 };
-
-/// The MCP servers of a session.
-#[derive(Debug, Clone, clap::Args)]
-pub(crate) struct McpServerArgs {
-    /// An MCP server whose tools the model has: `NAME=COMMAND` runs a program in a sandbox of its own, `NAME=URL` asks a service. The first model
-    /// call waits for its tools. May be repeated.
-    #[arg(long, value_name = "NAME=COMMAND|URL", value_parser = parse_mcp_server)]
-    pub(crate) mcp: Vec<McpServerSpec>,
-    /// A file of MCP servers, in the form of `.mcp.json`; may be repeated. Its tools are added when the servers have started.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) mcp_config: Vec<PathBuf>,
-}
 
 /// The options of a new session.
 #[derive(Debug, Clone, clap::Args)]

@@ -8,7 +8,7 @@ use conjure::TenantId;
 
 use crate::cli::approvals::RulesArgs;
 use crate::cli::args::format::Format;
-use crate::cli::args::open::McpServerArgs;
+use crate::cli::args::mcp_servers::McpServerArgs;
 use crate::cli::args::values::{InputArg, Variable, parse_input, parse_seconds, parse_variable};
 
 const SESSIONS_EXAMPLES: &str = "\

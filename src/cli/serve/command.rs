@@ -16,6 +16,7 @@ use super::systemd::{Notifier, socket_of_stdin};
 use crate::cli::args::{ListenAt, ServeArgs};
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::command_runtime::{CLEANUP_TIMEOUT, with_data_dir};
+use crate::cli::doctor;
 use crate::cli::run::{SCRIPT, executor_of};
 use crate::cli::signals::Signals;
 use crate::cli::terminal::Terminal;
@@ -53,6 +54,7 @@ async fn run(
     };
     let config =
         with_data_dir(&args.data_args, config)?.with(Settings { executor, ..Settings::default() })?;
+    check_jail(&config, environment).await?;
     let LoadedSettings { serve, certificate } = LoadedSettings::new(&args, &config)?;
     let mut options = RuntimeOptions::from(config).for_user(environment).resume_unfinished();
     if let Some(script) = &args.script {
@@ -111,6 +113,22 @@ async fn run(
     let exit = exit?;
     ended?;
     Ok(exit)
+}
+
+/// Tries a jail where tools run in jails, so that a machine that permits none is seen now and not at the first tool call.
+async fn check_jail(config: &Config, environment: &ProcessEnv) -> Result<(), CliError> {
+    if config.executor() != ExecutorKind::Jail {
+        return Ok(());
+    }
+    match doctor::start(environment, ExecutorKind::Jail).await {
+        Ok(workbench) => {
+            workbench.cleanup().await;
+            Ok(())
+        }
+        Err(reason) => Err(CliError::usage(format!("no jail can be made for tools: {reason}")).with_hint(
+            "`conjure doctor` says what this machine lacks; `--sandbox docker` runs tools in containers, `--sandbox local` without isolation",
+        )),
+    }
 }
 
 /// The socket that is the standard input, and its address.
