@@ -182,7 +182,9 @@ servers = [{"type": "url", "name": "away", "url": "http://127.0.0.1:1/mcp"}]
 agent = client.beta.agents.create(name="A", model="any", tools=tools, mcp_servers=servers, metadata={"a": "b"}).id
 networking = {"type": "limited", "allow_mcp_servers": True}
 environment = client.beta.environments.create(name="e", config={"type": "cloud", "networking": networking}).id
-made = client.beta.sessions.create(agent=agent, environment_id=environment, title="T").id
+# The server's sandboxes limit no network.
+anywhere = client.beta.environments.create(name="anywhere").id
+made = client.beta.sessions.create(agent=agent, environment_id=anywhere, title="T").id
 send(client, made, message("Hello"))
 wait_idle(client, made)
 client.beta.sessions.update(made, title="U", metadata={"a": "b"})
