@@ -15,6 +15,7 @@ mod harness;
 #[path = "support/times.rs"]
 mod times;
 
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -160,12 +161,16 @@ struct JailedServers {
 
 impl JailedServers {
     async fn start(python: &Path, count: usize) -> Result<Self> {
-        let installed = python.parent().and_then(Path::parent).ok_or("the Python has no directory")?;
+        let resolved = python.canonicalize()?;
+        let folders = [python, &resolved].map(|program| program.parent().and_then(Path::parent));
+        // That of packages, and that of the interpreter itself.
+        let folders: BTreeSet<&Path> =
+            folders.into_iter().flatten().filter(|folder| !folder.starts_with("/usr")).collect();
         let (mut servers, mut sandboxes, mut workspaces) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..count {
             let workspace = tempfile::tempdir()?;
             let mut context = ExecutionContext::new(workspace.path());
-            context.read_only = vec![SharedFolder::new(installed, installed)];
+            context.read_only = folders.iter().map(|folder| SharedFolder::new(folder, folder)).collect();
             let deadline = SystemClock.deadline(PATIENCE);
             let sandbox = Sandbox::open(&Jail::new([]), &context, Arc::new(SystemClock), deadline).await?;
             let sandbox = Arc::new(sandbox);

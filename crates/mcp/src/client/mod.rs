@@ -16,6 +16,7 @@ mod search;
 mod server;
 mod server_tool;
 mod servers;
+mod startup_answers;
 mod tool_names;
 
 pub use authorization::Authorize;

@@ -9,6 +9,8 @@ use rmcp::model::{ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 
+use super::startup_answers::StartupAnswers;
+
 /// The longest message of a server. A longer one is dropped while it arrives, and its call fails.
 const MAX_MESSAGE_BYTES: usize = 32 << 20;
 
@@ -25,6 +27,7 @@ pub(super) struct ProcessTransport {
     /// One message is written at a time.
     writing: Arc<tokio::sync::Mutex<()>>,
     lines: LineBuffer,
+    startup: StartupAnswers,
     diagnosis: Diagnosis,
 }
 
@@ -71,7 +74,8 @@ impl Diagnosis {
 
 impl ProcessTransport {
     pub(super) fn new(process: Arc<dyn Process>, diagnosis: Diagnosis) -> Self {
-        Self { process, writing: Arc::default(), lines: LineBuffer::default(), diagnosis }
+        let (lines, startup) = (LineBuffer::default(), StartupAnswers::default());
+        Self { process, writing: Arc::default(), lines, startup, diagnosis }
     }
 
     /// The message of a line; `None` for a line that is none.
@@ -106,6 +110,7 @@ impl Transport<RoleClient> for ProcessTransport {
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.startup.sent(&item);
         let (process, writing) = (Arc::clone(&self.process), Arc::clone(&self.writing));
         async move {
             let mut line = serde_json::to_vec(&item).map_err(std::io::Error::other)?;
@@ -119,7 +124,7 @@ impl Transport<RoleClient> for ProcessTransport {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
             while let Some(line) = self.lines.next() {
-                if let Some(message) = self.message(line) {
+                if let Some(message) = self.message(line).filter(|message| !self.startup.is_late(message)) {
                     return Some(message);
                 }
             }

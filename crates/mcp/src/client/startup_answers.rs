@@ -1,0 +1,70 @@
+//! [`StartupAnswers`]: finds the answer to `server/discover` that comes when nobody waits for it any more.
+//!
+//! Servers of the former era may ignore `server/discover`, so the client waits for its answer for a while and then sends `initialize`. A slow server
+//! answers both. The SDK takes the late answer for that of `initialize`, and gives the server up.
+
+use rmcp::RoleClient;
+use rmcp::model::{ClientRequest, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
+use rmcp::service::TxJsonRpcMessage;
+
+/// Which request of a start was given up.
+#[derive(Debug, Default)]
+pub(super) struct StartupAnswers {
+    /// The last `server/discover`.
+    discover: Option<RequestId>,
+    /// The one behind which `initialize` was sent.
+    given_up: Option<RequestId>,
+}
+
+impl StartupAnswers {
+    /// Notes what is sent.
+    pub(super) fn sent(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
+        let JsonRpcMessage::Request(request) = message else { return };
+        match request.request {
+            ClientRequest::DiscoverRequest(_) => self.discover = Some(request.id.clone()),
+            ClientRequest::InitializeRequest(_) => self.given_up = self.discover.take(),
+            _ => {}
+        }
+    }
+
+    /// Whether a message answers the request that was given up.
+    pub(super) fn is_late(&self, message: &ServerJsonRpcMessage) -> bool {
+        let id = match message {
+            JsonRpcMessage::Response(response) => Some(&response.id),
+            JsonRpcMessage::Error(error) => error.id.as_ref(),
+            _ => None,
+        };
+        id.is_some() && id == self.given_up.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn request(id: u32, method: &str, params: serde_json::Value) -> TxJsonRpcMessage<RoleClient> {
+        serde_json::from_value(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+            .unwrap()
+    }
+
+    fn answers(id: u32) -> [ServerJsonRpcMessage; 2] {
+        let error =
+            json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no such method"}});
+        let result = json!({"jsonrpc": "2.0", "id": id, "result": {}});
+        [error, result].map(|message| serde_json::from_value(message).unwrap())
+    }
+
+    #[test]
+    fn only_the_answer_that_nobody_waits_for_is_late() {
+        let mut startup = StartupAnswers::default();
+        startup.sent(&request(0, "server/discover", json!({})));
+        assert!(answers(0).iter().all(|answer| !startup.is_late(answer)), "it is waited for");
+        let client = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}});
+        startup.sent(&request(1, "initialize", client));
+        assert!(answers(0).iter().all(|answer| startup.is_late(answer)));
+        startup.sent(&request(2, "tools/list", json!({})));
+        assert!(answers(1).iter().chain(&answers(2)).all(|answer| !startup.is_late(answer)));
+    }
+}
