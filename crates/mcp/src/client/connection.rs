@@ -59,6 +59,11 @@ fn lifecycle() -> ClientLifecycleMode {
     }
 }
 
+/// The newest era alone, for a program that has said so after the SDK had given that up.
+fn newest_lifecycle() -> ClientLifecycleMode {
+    ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
+}
+
 /// What to do where a service wants to know who asks.
 const TOKEN_ADVICE: &str =
     "give its token as a header, such as `headers = { Authorization = \"Bearer ${TOKEN}\" }`";
@@ -75,6 +80,7 @@ enum StartError {
 
 async fn connect<T, E, A>(
     transport: T,
+    lifecycle: ClientLifecycleMode,
     deadline: Deadline,
     changed: Arc<Notify>,
 ) -> Result<RunningService<RoleClient, Handler>, StartError>
@@ -84,7 +90,7 @@ where
 {
     tokio::select! {
         biased;
-        service = Handler { changed }.serve_with_lifecycle(transport, lifecycle()) => {
+        service = Handler { changed }.serve_with_lifecycle(transport, lifecycle) => {
             service.map_err(|error| {
                 let cause = start_cause(&error);
                 match missing_scopes(cause) {
@@ -177,7 +183,12 @@ impl Connection {
         let call = process.begin_call(options).await.map_err(|error| not_started(error.to_string()))?;
         let diagnosis = Diagnosis::default();
         let transport = ProcessTransport::new(Arc::clone(&process), diagnosis.clone());
-        let service = match connect(transport, deadline, changed).await {
+        let mut connected = connect(transport, lifecycle(), deadline, Arc::clone(&changed)).await;
+        if matches!(connected, Err(StartError::Protocol { .. })) && diagnosis.speaks_newest() {
+            let transport = ProcessTransport::new(Arc::clone(&process), diagnosis.clone());
+            connected = connect(transport, newest_lifecycle(), deadline, changed).await;
+        }
+        let service = match connected {
             Ok(service) => service,
             // What the program said about itself tells more than how the protocol failed.
             Err(StartError::Protocol { reason, .. } | StartError::NeedsScopes { advice: reason }) => {
@@ -207,7 +218,7 @@ impl Connection {
     ) -> Result<Self, McpError> {
         let not_started = |reason: String| McpError::NotStarted { server: server.to_owned(), reason };
         let transport = http_transport::transport(http, token.as_ref()).await.map_err(not_started)?;
-        match connect(transport, deadline, changed).await {
+        match connect(transport, lifecycle(), deadline, changed).await {
             Ok(service) => {
                 Ok(Self { server: server.to_owned(), service, process: None, diagnosis: None, token })
             }

@@ -41,6 +41,8 @@ struct DiagnosisState {
     end: Option<String>,
     /// The first line on standard output that was no message.
     noise: Option<String>,
+    /// It answered `server/discover` when that had been given up.
+    speaks_newest: bool,
 }
 
 impl Diagnosis {
@@ -65,6 +67,11 @@ impl Diagnosis {
             parts.push(format!("its standard error ends in:\n{}", printable(&last)));
         }
         parts.join("; ")
+    }
+
+    /// Whether the program speaks the newest era of the protocol, and said so too late.
+    pub(super) fn speaks_newest(&self) -> bool {
+        lock(&self.0).speaks_newest
     }
 
     fn set_end(&self, end: String) {
@@ -124,8 +131,12 @@ impl Transport<RoleClient> for ProcessTransport {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
             while let Some(line) = self.lines.next() {
-                if let Some(message) = self.message(line).filter(|message| !self.startup.is_late(message)) {
+                let Some(message) = self.message(line) else { continue };
+                if !self.startup.is_late(&message) {
                     return Some(message);
+                }
+                if matches!(message, ServerJsonRpcMessage::Response(_)) {
+                    lock(&self.diagnosis.0).speaks_newest = true;
                 }
             }
             match self.process.next_event().await {

@@ -1,7 +1,8 @@
 //! [`StartupAnswers`]: finds the answer to `server/discover` that comes when nobody waits for it any more.
 //!
 //! Servers of the former era may ignore `server/discover`, so the client waits for its answer for a while and then sends `initialize`. A slow server
-//! answers both. The SDK takes the late answer for that of `initialize`, and gives the server up.
+//! answers both, or refuses `initialize` since it has answered `server/discover`. The SDK takes the late answer for that of `initialize`, and gives the
+//! server up.
 
 use rmcp::RoleClient;
 use rmcp::model::{ClientRequest, JsonRpcMessage, RequestId, ServerJsonRpcMessage};

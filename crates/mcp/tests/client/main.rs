@@ -16,7 +16,7 @@ mod wire_schema;
 use std::time::Duration;
 
 use conjure_conversation::PermissionPolicy;
-use conjure_mcp::ServerState;
+use conjure_mcp::{McpTransport, ServerState};
 use serde_json::json;
 use support::{Session, spec};
 
@@ -71,6 +71,16 @@ async fn a_slow_server_is_not_dropped_and_its_tools_are_added_when_it_has_starte
     std::fs::write(&gate, "").unwrap();
     session.until(|names| names.contains(&"mcp__slow__echo".to_owned())).await;
     assert_eq!(session.call("mcp__slow__echo", json!({"text": "late"})).await.unwrap(), "late");
+}
+
+/// The SDK waits ten seconds for an answer to `server/discover`, and then sends `initialize`, which this server refuses.
+#[tokio::test]
+async fn a_server_of_the_newest_revision_may_answer_late() {
+    let mut slow = spec("slow", &[]);
+    let McpTransport::Stdio(program) = &mut slow.transport else { unreachable!() };
+    program.args = vec![program.args[0].replace("server.py", "slow_server.py"), "11".to_owned()];
+    let session = Session::start([slow]).await;
+    assert_eq!(session.call("mcp__slow__hello", json!({})).await.unwrap(), "at last");
 }
 
 #[tokio::test]
@@ -182,7 +192,7 @@ async fn a_later_session_knows_the_tools_without_starting_the_server() {
 #[tokio::test]
 async fn a_program_that_is_not_there_is_told() {
     let mut none = spec("none", &[]);
-    let conjure_mcp::McpTransport::Stdio(program) = &mut none.transport else { panic!("it is a program") };
+    let McpTransport::Stdio(program) = &mut none.transport else { panic!("it is a program") };
     program.command = "/no/such/program".to_owned();
     let error = Session::try_start([none]).await.err().unwrap();
     assert!(error.contains("the MCP server `none` could not be started"), "{error}");
