@@ -11,6 +11,7 @@ mod mcp;
 mod mcp_http;
 mod messages;
 mod network;
+mod no_jail;
 mod readme;
 mod reload;
 mod server;

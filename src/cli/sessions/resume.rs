@@ -106,7 +106,14 @@ fn mcp_servers_of(
         };
         return Err(CliError::usage(told).with_hint(hint));
     }
-    if names.is_empty() { Ok(BTreeMap::new()) } else { mcp_servers(args, config, terminal) }
+    if !names.is_empty() {
+        return mcp_servers(args, config, terminal);
+    }
+    match args.mcp_config.is_empty() {
+        true => Ok(BTreeMap::new()),
+        false => Err(CliError::usage("`--mcp-config`: the session was opened without MCP servers")
+            .with_hint("open a new session with them")),
+    }
 }
 
 /// Loads the session and starts it. An unfinished turn continues.

@@ -21,7 +21,8 @@ const LOST: &str =
     "Note: the sandbox was lost, and this call ran in a new one. Files outside of a kept workspace are gone.";
 
 /// What the client reads after its sandbox was closed.
-const IDLE: &str = "Note: the sandbox had ended since it was not used, and this call ran in a new one, without the former files.";
+const IDLE: &str =
+    "Note: nobody used the sandbox, so it was ended. This call ran in a new one, without the former files.";
 
 /// The tools of one client's sandbox.
 pub struct SandboxTools {

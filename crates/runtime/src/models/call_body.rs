@@ -46,7 +46,7 @@ impl CallSettings {
         set_list(body, "stop_sequences", &self.stop_sequences);
         if let Some(schema) = &self.output_schema {
             let format = json!({"type": "json_schema", "schema": schema});
-            object(body, "output_config").insert("format".to_owned(), format);
+            edit_object(body, "output_config", |config| set(config, "format", Some(format)));
         }
         let mut choice = match &self.tool_choice {
             ToolChoice::Auto if self.disable_parallel_tool_use => json!({"type": "auto"}),
@@ -96,7 +96,7 @@ impl CallSettings {
         set(body, "tool_choice", self.choice_of_openai(|name| json!({"type": "function", "name": name})));
         if let Some(schema) = &self.output_schema {
             let format = json!({"type": "json_schema", "name": "output", "schema": schema, "strict": false});
-            object(body, "text").insert("format".to_owned(), format);
+            edit_object(body, "text", |text| set(text, "format", Some(format)));
         }
         if self.disable_parallel_tool_use {
             settings.parallel_tool_calls = Some(false);
@@ -109,13 +109,7 @@ impl CallSettings {
             return Err(lacks("Gemini", "tool_choice.disable_parallel_tool_use"));
         }
         let body = &mut settings.body;
-        let sets_config = self.temperature.is_some()
-            || self.top_p.is_some()
-            || self.top_k.is_some()
-            || !self.stop_sequences.is_empty()
-            || self.output_schema.is_some();
-        if sets_config {
-            let config = object(body, "generationConfig");
+        edit_object(body, "generationConfig", |config| {
             set(config, "temperature", self.temperature);
             set(config, "topP", self.top_p);
             set(config, "topK", self.top_k);
@@ -124,7 +118,7 @@ impl CallSettings {
                 set(config, "responseMimeType", Some("application/json"));
                 config.insert("responseJsonSchema".to_owned(), schema.clone());
             }
-        }
+        });
         let calling = match &self.tool_choice {
             ToolChoice::Auto => return Ok(()),
             ToolChoice::Any => json!({"mode": "ANY"}),
@@ -162,15 +156,15 @@ fn set_list(body: &mut Map<String, Value>, name: &str, values: &[String]) {
     }
 }
 
-/// The object of this name, which the configuration may have begun.
-fn object<'b>(body: &'b mut Map<String, Value>, name: &str) -> &'b mut Map<String, Value> {
-    let value = body.entry(name).or_insert_with(|| Value::Object(Map::new()));
-    if !value.is_object() {
-        *value = Value::Object(Map::new());
-    }
-    match value {
-        Value::Object(members) => members,
-        _ => unreachable!("it was made an object"),
+/// Edits the object of this name, which the configuration may have begun. One that stays empty is left out.
+fn edit_object(body: &mut Map<String, Value>, name: &str, edit: impl FnOnce(&mut Map<String, Value>)) {
+    let mut members = match body.shift_remove(name) {
+        Some(Value::Object(members)) => members,
+        _ => Map::new(),
+    };
+    edit(&mut members);
+    if !members.is_empty() {
+        body.insert(name.to_owned(), Value::Object(members));
     }
 }
 

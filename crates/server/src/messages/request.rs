@@ -18,6 +18,7 @@ pub(crate) fn call_settings(create: &MessageCreate) -> Result<CallSettings, ApiE
     let tool_choice = match &create.options.tool_choice {
         None | Some(MessageToolChoice::Auto) => ToolChoice::Auto,
         Some(MessageToolChoice::Any) => ToolChoice::Any,
+        Some(MessageToolChoice::None) if create.tools.is_empty() => ToolChoice::Auto,
         Some(MessageToolChoice::None) => ToolChoice::None,
         Some(MessageToolChoice::Tool(name)) => ToolChoice::Tool(name.clone()),
     };

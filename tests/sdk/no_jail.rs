@@ -1,0 +1,29 @@
+//! `conjure serve` where no jail can be made.
+
+use tokio::process::Command;
+
+use crate::server::{folder, program};
+
+/// The server sees at once that tools could not run.
+#[tokio::test]
+async fn a_server_without_jails_does_not_start() {
+    if !test_support::has_user_namespaces() {
+        return test_support::skip(
+            "no namespace can be made without others in it",
+            "unprivileged user namespaces are needed",
+        );
+    }
+    let data = tempfile::tempdir().unwrap();
+    // A user namespace in which no other can be made, and whose root has no rights over the host's files.
+    let script = "echo 0 >/proc/sys/user/max_user_namespaces && exec \"$@\"";
+    #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "sh", "-c", script, "sh"]).arg(program());
+    command.args(["serve", "--listen", "127.0.0.1:0", "--sandbox", "jail", "--data"]).arg(data.path());
+    command.arg("--script").arg(folder().join("scripts/echo.yaml")).kill_on_drop(true);
+    let output = command.output().await.unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("no jail can be made") && told.contains("conjure doctor"), "{told}");
+    assert!(output.stdout.is_empty(), "it never listens");
+}
