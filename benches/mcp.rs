@@ -204,7 +204,7 @@ impl JailedServers {
     async fn call(&self) -> Result<Duration> {
         let call = ToolCall::new("toolu_1", "mcp__time0__get_current_time", &json!({"timezone": "UTC"}));
         let started = Instant::now();
-        let result = self.toolbox.run(&call, CallContext::default()).await;
+        let result = self.toolbox.run_without_input(&call, CallContext::default()).await;
         let took = started.elapsed();
         if result.is_error {
             return Err(result.text().into());

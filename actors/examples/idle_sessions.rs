@@ -16,7 +16,7 @@ use conjure_actors::supervision::Failure;
 use conjure_base::{Clock, Redactor, SessionId, SystemClock, TenantId};
 use conjure_conversation::{
     Authorization, CallConcurrency, CallContext, CallTraits, Composer, EVENT_FORMAT, Model, PromptPrefix,
-    Request, SessionView, ToolCall, ToolResult, ToolRunner, model_fn, parse_response,
+    Request, SessionView, ToolCall, ToolResult, ToolRunOutcome, ToolRunner, model_fn, parse_response,
 };
 use conjure_journal::{Epoch, Journal, LeaseOwner, MemoryJournal, NewEvent, PageLimit, SessionKey};
 use futures_util::FutureExt as _;
@@ -41,8 +41,8 @@ impl ToolRunner for NoTools {
         std::future::ready(Authorization::Allow).boxed()
     }
 
-    fn run<'a>(&'a self, call: &'a ToolCall, _: CallContext) -> BoxFuture<'a, ToolResult> {
-        std::future::ready(ToolResult::error(&call.id, "there are no tools")).boxed()
+    fn run<'a>(&'a self, call: &'a ToolCall, _: CallContext) -> BoxFuture<'a, ToolRunOutcome> {
+        std::future::ready(ToolResult::error(&call.id, "there are no tools").into()).boxed()
     }
 }
 

@@ -27,7 +27,7 @@ use super::error::SessionError;
 use super::journal_retry::JournalRetry;
 use super::lease::LeaseLoss;
 use super::message::SessionRequest;
-use super::redaction::redact_content;
+use super::redaction::{redact_answers, redact_content};
 use super::running_task::{INBOX_CAPACITY, RunningTask, reject};
 use super::session_entry::SessionEntry;
 use super::session_projection::TurnActivity;
@@ -95,9 +95,11 @@ impl SessionActor {
     /// Handles a request of a handle.
     fn receive(&mut self, request: ReturnableRequest, context: &Context<ActorMessage>) -> Flow {
         let Some((mut message, back)) = request.take() else { return Flow::Continue };
-        if let SessionRequest::ProvideResult { content, .. } = &mut message {
-            // Results are redacted once, when they enter the history.
-            redact_content(&self.entry.redactor(), content);
+        // What others provide is redacted once, when it enters the record.
+        match &mut message {
+            SessionRequest::ProvideResult { content, .. } => redact_content(&self.entry.redactor(), content),
+            SessionRequest::ProvideInput { answers, .. } => redact_answers(&self.entry.redactor(), answers),
+            _ => {}
         }
         match message {
             SessionRequest::Subscribe { from_seq, reply } => {
@@ -193,6 +195,9 @@ impl SessionActor {
             SessionRequest::ProvideResult { call, content, is_error, reply } => {
                 let command = CommandKind::ProvideResult { call, content, is_error };
                 TaskCommand::Submit { command, reply }
+            }
+            SessionRequest::ProvideInput { call, round, answers, reply } => {
+                TaskCommand::Submit { command: CommandKind::ProvideInput { call, round, answers }, reply }
             }
             SessionRequest::Update { change, reply } => {
                 TaskCommand::Submit { command: CommandKind::UpdateProfile { change }, reply }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use conjure_artifact::{OutputContent, RegistrationSource};
 use conjure_base::{CallId, Clock, Deadline, Redactor, SessionId, SystemClock, TenantId};
 use conjure_conversation::{
-    Block, Decision, EventId, Limits, ProfileChange, QueueId, ResultContent, SessionFile,
+    Block, Decision, EventId, InputAnswers, Limits, ProfileChange, QueueId, ResultContent, SessionFile,
 };
 use conjure_journal::SessionKey;
 use conjure_sandbox::{Executor, Listing};
@@ -210,6 +210,37 @@ impl Session {
         is_error: bool,
     ) -> Result<(), SessionError> {
         self.provide_result(self.call_of_event(event)?, content, is_error).await
+    }
+
+    /// Answers the questions of a tool call that waits for input; returns when that is recorded. The tool runs again with the answers. A
+    /// question without an answer counts as cancelled. The same answers may be given again.
+    ///
+    /// # Errors
+    /// When the call does not wait for input in this round, was answered differently, or does not ask one of these questions
+    /// ([`Rejection::UnknownQuestion`](conjure_conversation::Rejection::UnknownQuestion)).
+    pub async fn provide_input(
+        &self,
+        call: CallId,
+        round: u32,
+        answers: InputAnswers,
+    ) -> Result<(), SessionError> {
+        self.request(|reply| SessionRequest::ProvideInput { call, round, answers, reply }).await
+    }
+
+    /// Answers the questions of this `agent.custom_tool_use` event, whose name is
+    /// [`ELICITATION`](conjure_conversation::ELICITATION).
+    ///
+    /// # Errors
+    /// [`SessionError::NoSuchCall`] when it is no event of questions in this session; as [`Session::provide_input`].
+    pub async fn provide_input_event(
+        &self,
+        event: &EventId,
+        answers: InputAnswers,
+    ) -> Result<(), SessionError> {
+        let Some((call, round)) = event.input_in(self.id()) else {
+            return Err(SessionError::NoSuchCall { event: event.to_string() });
+        };
+        self.provide_input(call.clone(), round, answers).await
     }
 
     /// The model's id of the tool call of this event. Nothing is read for that.

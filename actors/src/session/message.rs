@@ -5,8 +5,8 @@ use std::sync::Arc;
 use conjure_artifact::{OutputContent, RegistrationSource};
 use conjure_base::{CallId, TurnId};
 use conjure_conversation::{
-    Approval, Artifact, ArtifactChange, Block, Decision, FinishedTurn, Grant, Limits, PendingAction,
-    PinnedSkill, ProfileChange, QueueId, ResultContent, SessionFile, Usage,
+    Approval, Artifact, ArtifactChange, Block, Decision, FinishedTurn, Grant, InputAnswers, Limits,
+    PendingAction, PinnedSkill, ProfileChange, QueueId, ResultContent, SessionFile, Usage,
 };
 use conjure_sandbox::{Executor, Listing};
 
@@ -64,6 +64,17 @@ pub enum SessionRequest {
         /// Whether the call failed.
         is_error: bool,
         /// Answered when the result is recorded.
+        reply: ReplyTo<()>,
+    },
+    /// Answers the questions of a tool call that waits for input.
+    ProvideInput {
+        /// The tool call.
+        call: CallId,
+        /// Which of its rounds.
+        round: u32,
+        /// The answers.
+        answers: InputAnswers,
+        /// Answered when the answers are recorded.
         reply: ReplyTo<()>,
     },
     /// Changes the session's settings.

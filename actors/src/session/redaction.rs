@@ -7,7 +7,9 @@ use std::borrow::Cow;
 use std::sync::{Mutex, MutexGuard};
 
 use conjure_base::{Redactor, lock};
-use conjure_conversation::{ApiErrorKind, Event, ModelErrorKind, ResultContent, StopReason, TurnStop};
+use conjure_conversation::{
+    ApiErrorKind, Event, InputAnswer, InputAnswers, ModelErrorKind, ResultContent, StopReason, TurnStop,
+};
 
 /// The redacted event. Returns `None` if the redacted JSON cannot be parsed, which is impossible for valid JSON.
 #[must_use]
@@ -52,6 +54,18 @@ pub(crate) fn redact_content(redactor: &Redactor, content: &mut [ResultContent])
             && let Cow::Owned(redacted) = redactor.redact(text)
         {
             *text = redacted;
+        }
+    }
+}
+
+/// Redacts the fields that a person has filled in.
+pub(crate) fn redact_answers(redactor: &Redactor, answers: &mut InputAnswers) {
+    for answer in answers.values_mut() {
+        if let InputAnswer::Accept { content: Some(content) } = answer
+            && let Cow::Owned(redacted) = redact_json(redactor, &content.to_string())
+            && let Ok(value) = serde_json::from_str(&redacted)
+        {
+            *content = value;
         }
     }
 }

@@ -79,6 +79,7 @@ impl RunningTask {
                 | SessionRequest::ChangeArtifacts { .. }
                 | SessionRequest::Decide { .. }
                 | SessionRequest::ProvideResult { .. }
+                | SessionRequest::ProvideInput { .. }
                 | SessionRequest::Update { .. }
         );
         if !is_for_turn {
@@ -147,6 +148,11 @@ fn inbox_message(
             let command =
                 CommandKind::ProvideResult { call: call.clone(), content: content.clone(), is_error };
             let request = move |reply| SessionRequest::ProvideResult { call, content, is_error, reply };
+            command_message(command, request, reply, back, entry)
+        }
+        SessionRequest::ProvideInput { call, round, answers, reply } => {
+            let command = CommandKind::ProvideInput { call: call.clone(), round, answers: answers.clone() };
+            let request = move |reply| SessionRequest::ProvideInput { call, round, answers, reply };
             command_message(command, request, reply, back, entry)
         }
         SessionRequest::Update { change, reply } => {
@@ -222,6 +228,7 @@ pub(crate) fn reject(message: SessionRequest, error: SessionError) {
         | SessionRequest::Interrupt { reply }
         | SessionRequest::Decide { reply, .. }
         | SessionRequest::ProvideResult { reply, .. }
+        | SessionRequest::ProvideInput { reply, .. }
         | SessionRequest::Update { reply, .. }
         | SessionRequest::Close { reply } => send_error(reply, error),
     }

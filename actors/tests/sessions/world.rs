@@ -18,7 +18,7 @@ use conjure_base::{Clock as _, Redactor, SessionId, SystemClock, TenantId};
 use conjure_conversation::{
     Authorization, Block, BlockKind, CallConcurrency, CallContext, CallTraits, Composer, EventKind, Message,
     Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, PromptPrefix, Request, Response, Role,
-    SessionView, StopReason, ToolCall, ToolResult, ToolRunner, TurnStop, Usage, pairing,
+    SessionView, StopReason, ToolCall, ToolResult, ToolRunOutcome, ToolRunner, TurnStop, Usage, pairing,
 };
 use conjure_journal::{LeaseOwner, MemoryJournal, PageLimit, SessionKey};
 use futures_util::future::BoxFuture;
@@ -201,7 +201,7 @@ impl ToolRunner for Stage {
         std::future::ready(if call.name == "ask" { ask } else { Authorization::Allow }).boxed()
     }
 
-    fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolResult> {
+    fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolRunOutcome> {
         async move {
             *self.started.lock().unwrap().entry(format!("{} {}", call.name, call.id)).or_default() += 1;
             match call.name.as_str() {
@@ -210,7 +210,7 @@ impl ToolRunner for Stage {
                 "slow" => context.cancel.cancelled().await,
                 _ => {}
             }
-            ToolResult::text_result(&call.id, format!("{} done", call.name))
+            ToolResult::text_result(&call.id, format!("{} done", call.name)).into()
         }
         .boxed()
     }

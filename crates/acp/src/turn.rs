@@ -12,8 +12,8 @@ use agent_client_protocol::v1::schema::{
 use agent_client_protocol::{Client, Error};
 use conjure_actors::session::{Session, TurnEvent, TurnHandle, Update};
 use conjure_conversation::{
-    Decision, EventId, Grant, GrantScope, Limit, ModelEvent, SessionEventKind, SessionStopReason,
-    StopReason as ModelStop, TurnStop,
+    Decision, EventId, Grant, GrantScope, InputAnswers, Limit, ModelEvent, SessionEventKind,
+    SessionStopReason, StopReason as ModelStop, TurnStop,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -86,6 +86,11 @@ impl TurnFollower {
     /// Asks the user about calls, one after the other.
     async fn ask(&self, calls: &[EventId]) -> Result<(), Error> {
         for event in calls {
+            if event.input_in(self.session.id()).is_some() {
+                // The protocol has no stable way to show a form: the tool is told that nobody has answered.
+                self.session.provide_input_event(event, InputAnswers::new()).await.map_err(failed)?;
+                continue;
+            }
             let Some(call) = self.calls.get(event) else { continue };
             let decision = tokio::select! {
                 biased;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use conjure_base::{CallId, ContainerId, Digest, TurnId};
 
 use crate::block::{Block, BlockKind};
-use crate::call_answer::{decision_digest, result_digest};
+use crate::call_answer::{decision_digest, input_digest, result_digest};
 use crate::compaction::{RunningCompaction, apply_abandoned, apply_compacted, apply_failed};
 use crate::event::{CallOutcome, Decision, Event, EventKind, TurnStop};
+use crate::input_request::{InputAnswers, InputRequest, ProvidedInput};
 use crate::message::Role;
 use crate::model::Usage;
 use crate::model::{ModelErrorKind, Response, SideEffects};
@@ -170,6 +171,10 @@ pub fn apply(state: &mut SessionState, event: &Event) {
             set_status(state, &result.tool_use_id, CallStatus::Finished(result.clone()));
             push_tool_results(state);
         }
+        EventKind::InputRequired { call, round, request } => {
+            apply_input_required(state, call, *round, request)
+        }
+        EventKind::InputProvided { call, round, answers } => apply_input(state, call, *round, answers),
         EventKind::ActionRequired { .. } => {
             if let Some(turn) = &mut state.turn {
                 turn.is_parked = true;
@@ -332,7 +337,7 @@ fn apply_response(state: &mut SessionState, response: &Response) {
         ResponseEffect::RunTools => {
             turn.tool_calls = turn.tool_calls.saturating_add(u32::try_from(calls.len()).unwrap_or(u32::MAX));
             turn.repeats = count_repeats(turn, &calls);
-            let open = |call| OpenCall { call, status: CallStatus::New };
+            let open = |call| OpenCall { call, status: CallStatus::New, rounds: 0, input: None };
             turn.phase = TurnPhase::Tools(calls.into_iter().map(open).collect());
         }
         ResponseEffect::Resume => {
@@ -399,9 +404,31 @@ const fn unpark(state: &mut SessionState) {
 }
 
 fn set_status(state: &mut SessionState, call: &CallId, status: CallStatus) {
-    let Some(RunningTurn { phase: TurnPhase::Tools(calls), .. }) = &mut state.turn else { return };
-    if let Some(open) = calls.iter_mut().find(|open| open.call.id == *call) {
+    if let Some(open) = open_call_mut(state, call) {
         open.status = status;
+    }
+}
+
+fn open_call_mut<'a>(state: &'a mut SessionState, call: &CallId) -> Option<&'a mut OpenCall> {
+    let Some(RunningTurn { phase: TurnPhase::Tools(calls), .. }) = &mut state.turn else { return None };
+    calls.iter_mut().find(|open| open.call.id == *call)
+}
+
+fn apply_input_required(state: &mut SessionState, call: &CallId, round: u32, request: &InputRequest) {
+    if let Some(open) = open_call_mut(state, call) {
+        open.rounds = round;
+        open.status = CallStatus::AwaitingInput { round, request: Arc::new(request.clone()) };
+    }
+}
+
+/// The call may run again, with the answers.
+fn apply_input(state: &mut SessionState, call: &CallId, round: u32, answers: &InputAnswers) {
+    unpark(state);
+    let Some(open) = open_call_mut(state, call) else { return };
+    if let CallStatus::AwaitingInput { request, .. } = &open.status {
+        open.input = Some(ProvidedInput { answers: answers.clone(), state: request.state.clone() });
+        open.status = CallStatus::Approved;
+        state.answers.entry(call.clone()).or_default().inputs.insert(round, input_digest(answers));
     }
 }
 

@@ -1,15 +1,20 @@
 //! What was answered for a tool call from outside, in a form that recognises a repeated answer.
 
+use std::collections::BTreeMap;
+
 use conjure_base::Digest;
 
 use crate::event::Decision;
+use crate::input_request::InputAnswers;
 use crate::tool::ResultContent;
 
 /// The digests of what was answered for a call.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CallAnswers {
     pub(crate) decision: Option<Digest>,
     pub(crate) result: Option<Digest>,
+    /// By the round in which the call asked.
+    pub(crate) inputs: BTreeMap<u32, Digest>,
 }
 
 pub(crate) fn decision_digest(decision: &Decision) -> Digest {
@@ -18,6 +23,10 @@ pub(crate) fn decision_digest(decision: &Decision) -> Digest {
 
 pub(crate) fn result_digest(content: &[ResultContent], is_error: bool) -> Digest {
     digest_of(&(content, is_error))
+}
+
+pub(crate) fn input_digest(answers: &InputAnswers) -> Digest {
+    digest_of(answers)
 }
 
 fn digest_of(answer: &impl serde::Serialize) -> Digest {

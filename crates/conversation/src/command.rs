@@ -7,6 +7,7 @@ use crate::block::Block;
 use crate::compaction::CompactionPolicy;
 use crate::event::{CallOutcome, Decision, ResultFrom};
 use crate::hosted::HostedSupport;
+use crate::input_request::{InputAnswers, InputRequest};
 use crate::limits::Limits;
 use crate::message::Message;
 use crate::model::{ModelError, Response, SideEffects};
@@ -156,6 +157,22 @@ pub enum CommandKind {
         content: Vec<ResultContent>,
         /// Whether the call failed.
         is_error: bool,
+    },
+    /// End the run of this call with questions to a person. A call that asks too often ends with an error.
+    RequireInput {
+        /// Which call.
+        call: CallId,
+        /// The questions.
+        request: Box<InputRequest>,
+    },
+    /// Answer the questions of a call that waits for input. The same answers may be given again.
+    ProvideInput {
+        /// Which call.
+        call: CallId,
+        /// Which of its rounds ([`ActionNeed::Input`](crate::ActionNeed::Input)).
+        round: u32,
+        /// The answers. A question without one counts as cancelled.
+        answers: InputAnswers,
     },
     /// Nothing more of the response can run until somebody acts: park the turn.
     AwaitAction,
@@ -343,6 +360,14 @@ pub enum Rejection {
     AnsweredDifferently {
         /// The id.
         call: CallId,
+    },
+    /// An answer names a question that the call does not ask.
+    #[error("the tool call `{call}` does not ask all of these questions; it asks: {asked}")]
+    UnknownQuestion {
+        /// The id of the call.
+        call: CallId,
+        /// The ids of its questions.
+        asked: String,
     },
     /// No call waits for an approval or a result, or a call of the response is running.
     #[error("no tool call waits for somebody's action")]

@@ -187,6 +187,8 @@ const fn changes_actions(kind: &EventKind) -> bool {
             | EventKind::ApprovalDecided { .. }
             | EventKind::ResultRequested { .. }
             | EventKind::ResultProvided { .. }
+            | EventKind::InputRequired { .. }
+            | EventKind::InputProvided { .. }
             | EventKind::ActionRequired { .. }
             | EventKind::ToolStarted { .. }
             | EventKind::ToolFinished { .. }

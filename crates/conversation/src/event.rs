@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::artifact::{Artifact, ArtifactName, FetchedArtifact, UploadedArtifact};
 use crate::block::Block;
 use crate::compaction::CompactionError;
+use crate::input_request::{InputAnswers, InputRequest};
 use crate::limits::{Limit, Limits};
 use crate::message::Message;
 use crate::model::Usage;
@@ -233,6 +234,24 @@ pub enum EventKind {
         result: ToolResult,
         /// Who provided it.
         from: ResultFrom,
+    },
+    /// A running tool call has ended with questions to a person. Nothing runs for the call until they are answered; then it runs again.
+    InputRequired {
+        /// Which call.
+        call: CallId,
+        /// How often it has asked, this time included.
+        round: u32,
+        /// The questions.
+        request: Box<InputRequest>,
+    },
+    /// The questions of a tool call were answered.
+    InputProvided {
+        /// Which call.
+        call: CallId,
+        /// Which of its rounds.
+        round: u32,
+        /// The answers. Each question has one.
+        answers: InputAnswers,
     },
     /// Nothing of the turn runs until somebody decides on one of these calls or provides its result. Turns of older versions lack this
     /// event.

@@ -33,6 +33,7 @@ mod call_answer;
 mod command;
 mod event;
 mod hosted;
+mod input_request;
 mod limits;
 mod pinned_skill;
 mod profile_change;
@@ -85,6 +86,9 @@ pub use event_log::{EventLog, EventLogError, MemoryEventLog};
 pub use fork::{ForkError, ForkPoint, fork_events};
 pub use hosted::{HostedFiles, HostedSkill, HostedSource, HostedSupport, LATEST};
 pub use inbox::{InboxMessage, InboxMessageKind, Receipt};
+pub use input_request::{
+    INPUT_ROUNDS, InputAnswer, InputAnswers, InputForm, InputQuestion, InputRequest, ProvidedInput,
+};
 pub use limits::{Limit, Limits};
 pub use machine::{Step, decide, next};
 pub use message::{Message, Role};
@@ -103,7 +107,7 @@ pub use response_helpers::{
 };
 pub use run_loop::{LoopError, LoopOptions, LoopOutcome, run_loop};
 pub use session_event::{
-    EvaluatedPermission, EventId, EventIdError, EventProjection, RequiredAction, RequiredNeed,
+    ELICITATION, EvaluatedPermission, EventId, EventIdError, EventProjection, RequiredAction, RequiredNeed,
     SESSION_EVENT_SCHEMA, SessionEvent, SessionEventKind, SessionStopReason, merge_events,
 };
 pub use session_file::{Completeness, FILE_LIMIT, FileChange, FileSource, SessionFile};
@@ -117,5 +121,7 @@ pub use stop_reason::{AfterResponse, StopReason};
 pub use summary::{Compaction, ModelSummarizer, SUMMARY_PROMPT, Summarizer, Summary};
 pub use tool::{INVALID_JSON, ResultContent, ToolCall, ToolDefinition, ToolEnding, ToolResult};
 pub use tool_batch::{CANCEL_GRACE, execute_tool_calls};
-pub use tool_runner::{Authorization, AwaitedResult, CallConcurrency, CallContext, CallTraits, ToolRunner};
+pub use tool_runner::{
+    Authorization, AwaitedResult, CallConcurrency, CallContext, CallTraits, ToolRunOutcome, ToolRunner,
+};
 pub use tool_server::{RemoteToolServer, ToolRule, ToolServerFailure, tool_servers_note};

@@ -101,8 +101,8 @@ pub enum LoopError {
 /// #     fn authorize<'a>(&'a self, _: &'a ToolCall, _: &'a SessionView) -> BoxFuture<'a, Authorization> {
 /// #         Box::pin(async { Authorization::Allow })
 /// #     }
-/// #     fn run<'a>(&'a self, call: &'a ToolCall, _: CallContext) -> BoxFuture<'a, ToolResult> {
-/// #         Box::pin(async { ToolResult::error(&call.id, "unknown tool") })
+/// #     fn run<'a>(&'a self, call: &'a ToolCall, _: CallContext) -> BoxFuture<'a, ToolRunOutcome> {
+/// #         Box::pin(async { ToolResult::error(&call.id, "unknown tool").into() })
 /// #     }
 /// # }
 /// # #[tokio::main(flavor = "current_thread")]

@@ -12,6 +12,7 @@ use crate::block::{Block, BlockKind};
 use crate::call_answer::CallAnswers;
 use crate::compaction::{HistorySize, RunningCompaction};
 use crate::event::{ResultFrom, TurnStop};
+use crate::input_request::{InputRequest, ProvidedInput};
 use crate::limits::Limits;
 use crate::message::{Message, Role};
 use crate::model::SideEffects;
@@ -127,6 +128,10 @@ pub struct OpenCall {
     pub call: ToolCall,
     /// Its status.
     pub status: CallStatus,
+    /// How often it has asked for input.
+    pub(crate) rounds: u32,
+    /// What it gets when it runs again.
+    pub(crate) input: Option<ProvidedInput>,
 }
 
 /// The status of a tool call.
@@ -147,6 +152,13 @@ pub enum CallStatus {
         from: ResultFrom,
         /// When the call ends with an error if nobody has provided it; `None`: never.
         deadline: Option<Timestamp>,
+    },
+    /// It has asked a person, and runs again when it has the answers.
+    AwaitingInput {
+        /// How often it has asked, this time included.
+        round: u32,
+        /// The questions.
+        request: Arc<InputRequest>,
     },
     /// It is running, or was running when its driver ended.
     Started {
@@ -190,6 +202,13 @@ pub enum ActionNeed {
         from: ResultFrom,
         /// When the call ends with an error if nobody has provided it; `None`: never.
         deadline: Option<Timestamp>,
+    },
+    /// Answers of a person.
+    Input {
+        /// How often the call has asked, this time included. The answer names it.
+        round: u32,
+        /// The questions.
+        request: Arc<InputRequest>,
     },
 }
 
@@ -348,7 +367,7 @@ impl SessionState {
             .collect()
     }
 
-    /// The calls that wait for an approval or a result, in order.
+    /// The calls that wait for an approval, a result or input, in order.
     #[must_use]
     pub fn pending_actions(&self) -> Vec<PendingAction> {
         self.open_calls()
@@ -506,7 +525,10 @@ pub(crate) fn is_sendable(block: &Block) -> bool {
 impl CallStatus {
     /// Whether the call waits for somebody's action.
     pub(crate) const fn is_waiting(&self) -> bool {
-        matches!(self, Self::AwaitingApproval { .. } | Self::AwaitingResult { .. })
+        matches!(
+            self,
+            Self::AwaitingApproval { .. } | Self::AwaitingResult { .. } | Self::AwaitingInput { .. }
+        )
     }
 
     fn action_need(&self) -> Option<ActionNeed> {
@@ -514,6 +536,9 @@ impl CallStatus {
             Self::AwaitingApproval { reason } => Some(ActionNeed::Approval { reason: reason.clone() }),
             Self::AwaitingResult { from, deadline } => {
                 Some(ActionNeed::Result { from: *from, deadline: *deadline })
+            }
+            Self::AwaitingInput { round, request } => {
+                Some(ActionNeed::Input { round: *round, request: Arc::clone(request) })
             }
             _ => None,
         }
@@ -525,6 +550,7 @@ impl CallStatus {
             Self::AwaitingApproval { .. } => "waiting for a person",
             Self::Approved => "approved and not started",
             Self::AwaitingResult { .. } => "waiting for its result",
+            Self::AwaitingInput { .. } => "waiting for the answers to its questions",
             Self::Started { .. } => "running",
             Self::Finished(_) => "finished",
         }

@@ -13,10 +13,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::event::CallOutcome;
+use crate::input_request::ProvidedInput;
 use crate::session_view::SessionView;
 use crate::tool::{ToolCall, ToolEnding, ToolResult};
 use crate::tool_runner::{
-    Authorization, AwaitedResult, CallConcurrency, CallContext, CallTraits, ToolRunner,
+    Authorization, AwaitedResult, CallConcurrency, CallContext, CallTraits, ToolRunOutcome, ToolRunner,
 };
 
 /// How long cancelled tools may take to clean up before they are dropped.
@@ -24,7 +25,7 @@ pub const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 /// Runs the calls of one response and returns their results in call order (specification 5.10).
 ///
-/// Each call is authorised first. There is no approver here, so a call that needs an approval is denied. After the context's deadline or
+/// Each call is authorised first. There is no approver here, so a call that needs an approval is denied, and one that asks for input fails. After the context's deadline or
 /// cancellation no call is authorised or started any more, and running tools have [`CANCEL_GRACE`] to end. A call that did not run or
 /// end by then gets a result that says so.
 ///
@@ -68,9 +69,10 @@ pub async fn execute_tool_calls(
         let mut batch = ToolBatch::new(runner, &context, &SystemClock, CANCEL_GRACE);
         for place in places {
             phases[place] = CallPhase::Ended;
-            batch.add(allowed[place].0, allowed[place].1, &context.view);
+            batch.add(allowed[place].0, allowed[place].1, &context.view, None);
         }
-        while let Some((place, result, _)) = batch.next().await {
+        while let Some((place, outcome, _)) = batch.next().await {
+            let result = outcome.without_input(&calls[place].id);
             if let Some(active) = &result.active_skills {
                 context.view.set_active_skills(active);
             }
@@ -156,7 +158,7 @@ pub(crate) fn awaits(runner: &dyn ToolRunner, call: &ToolCall) -> Option<Awaited
 pub(crate) struct ToolBatch<'a> {
     runner: &'a dyn ToolRunner,
     context: CallContext,
-    running: FuturesUnordered<BoxFuture<'a, (usize, ToolResult)>>,
+    running: FuturesUnordered<BoxFuture<'a, (usize, ToolRunOutcome)>>,
     /// The calls without a result yet, and their positions.
     open: Vec<(usize, &'a ToolCall)>,
     /// A child token, so that the deadline can cancel the tools without cancelling the caller.
@@ -199,9 +201,15 @@ impl<'a> ToolBatch<'a> {
         }
     }
 
-    /// Adds a call with its position.
-    pub(crate) fn add(&mut self, place: usize, call: &'a ToolCall, view: &SessionView) {
-        let context = CallContext { view: view.clone(), ..self.context.clone() };
+    /// Adds a call with its position and the input that it asked for.
+    pub(crate) fn add(
+        &mut self,
+        place: usize,
+        call: &'a ToolCall,
+        view: &SessionView,
+        input: Option<ProvidedInput>,
+    ) {
+        let context = CallContext { view: view.clone(), input, ..self.context.clone() };
         self.running.push(run_one(self.runner, place, call, context).boxed());
         self.open.push((place, call));
     }
@@ -211,18 +219,18 @@ impl<'a> ToolBatch<'a> {
         self.open.is_empty()
     }
 
-    /// The next result with its call's position, in the order in which the calls end. It is cancel safe.
-    pub(crate) async fn next(&mut self) -> Option<(usize, ToolResult, CallOutcome)> {
+    /// How the next run ended, with its call's position, in the order in which the runs end. It is cancel safe.
+    pub(crate) async fn next(&mut self) -> Option<(usize, ToolRunOutcome, CallOutcome)> {
         while !self.open.is_empty() {
             let (BatchPhase::Running(end) | BatchPhase::Grace(end)) = &mut self.phase else {
                 let (place, call) = self.open.remove(0);
                 let text = "cancelled: the call did not end in time and was dropped; it may have done a part";
-                return Some((place, ToolResult::error(&call.id, text), CallOutcome::Cancelled));
+                return Some((place, ToolResult::error(&call.id, text).into(), CallOutcome::Cancelled));
             };
             match select(self.running.next(), end).await {
-                Either::Left((Some((place, result)), _)) => {
+                Either::Left((Some((place, outcome)), _)) => {
                     self.open.retain(|(open, _)| *open != place);
-                    return Some((place, result, CallOutcome::Finished));
+                    return Some((place, outcome, CallOutcome::Finished));
                 }
                 // All futures have ended, so no call is open; the loop ends.
                 Either::Left((None, _)) => self.open.clear(),
@@ -245,7 +253,8 @@ impl<'a> ToolBatch<'a> {
 }
 
 /// The `error.type` of a call's span.
-const fn error_type(result: &ToolResult) -> Option<&'static str> {
+const fn error_type(outcome: &ToolRunOutcome) -> Option<&'static str> {
+    let ToolRunOutcome::Ended(result) = outcome else { return None };
     match result.ending {
         ToolEnding::Returned if result.is_error => Some("tool_error"),
         ToolEnding::Returned => None,
@@ -263,7 +272,7 @@ async fn run_one(
     place: usize,
     call: &ToolCall,
     context: CallContext,
-) -> (usize, ToolResult) {
+) -> (usize, ToolRunOutcome) {
     let span = tracing::info_span!(
         "execute_tool",
         gen_ai.operation.name = "execute_tool",
@@ -274,14 +283,16 @@ async fn run_one(
         error.type = tracing::field::Empty,
     );
     let run = AssertUnwindSafe(async { runner.run(call, context).await }).catch_unwind();
-    let mut result = run.instrument(span.clone()).await.unwrap_or_else(|_| {
+    let mut outcome = run.instrument(span.clone()).await.unwrap_or_else(|_| {
         let text = "the tool crashed; what it did until then is not known";
-        ToolResult::error(&call.id, text).with_ending(ToolEnding::Crashed)
+        ToolResult::error(&call.id, text).with_ending(ToolEnding::Crashed).into()
     });
-    if let Some(error) = error_type(&result) {
+    if let Some(error) = error_type(&outcome) {
         span.record("error.type", error);
     }
     // The result always answers its own call, whatever the tool returned.
-    result.tool_use_id = call.id.clone();
-    (place, result)
+    if let ToolRunOutcome::Ended(result) = &mut outcome {
+        result.tool_use_id = call.id.clone();
+    }
+    (place, outcome)
 }

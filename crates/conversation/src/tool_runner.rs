@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_base::Deadline;
+use conjure_base::{CallId, Deadline};
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use crate::event::ResultFrom;
+use crate::input_request::{InputRequest, ProvidedInput};
 use crate::session_view::SessionView;
 use crate::tool::{ToolCall, ToolResult};
 
@@ -64,12 +65,49 @@ pub struct CallContext {
     pub cancel: CancellationToken,
     /// The session's view at the start of the call.
     pub view: SessionView,
+    /// The answers to the questions with which the call's last run ended; `None` in its first run.
+    pub input: Option<ProvidedInput>,
+}
+
+/// How a run of a call ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ToolRunOutcome {
+    /// With its result.
+    Ended(ToolResult),
+    /// With questions to a person. The call runs again when they are answered.
+    InputRequired(Box<InputRequest>),
+}
+
+impl ToolRunOutcome {
+    /// The result where nobody can be asked: questions become an error.
+    #[must_use]
+    pub fn without_input(self, call: &CallId) -> ToolResult {
+        match self {
+            Self::Ended(result) => result,
+            Self::InputRequired(_) => {
+                let reason =
+                    "the tool asks for input in the middle of the call, and nobody can be asked here";
+                ToolResult::error(call, reason)
+            }
+        }
+    }
+}
+
+impl From<ToolResult> for ToolRunOutcome {
+    fn from(result: ToolResult) -> Self {
+        Self::Ended(result)
+    }
 }
 
 /// No deadline, and an empty view.
 impl Default for CallContext {
     fn default() -> Self {
-        Self { deadline: Deadline::NEVER, cancel: CancellationToken::new(), view: SessionView::default() }
+        Self {
+            deadline: Deadline::NEVER,
+            cancel: CancellationToken::new(),
+            view: SessionView::default(),
+            input: None,
+        }
     }
 }
 
@@ -90,7 +128,20 @@ pub trait ToolRunner: Send + Sync {
     }
 
     /// Runs one call. Every failure is a result with `is_error`. The result is final: truncated and redacted.
-    fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolResult>;
+    ///
+    /// A run that needs a person's input ends with its questions. They are recorded, also across a restart, and the call runs again with the
+    /// answers ([`CallContext::input`]).
+    fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolRunOutcome>;
+
+    /// Runs one call where nobody can be asked: questions to a person become an error.
+    fn run_without_input<'a>(
+        &'a self,
+        call: &'a ToolCall,
+        context: CallContext,
+    ) -> BoxFuture<'a, ToolResult> {
+        let run = self.run(call, context);
+        Box::pin(async move { run.await.without_input(&call.id) })
+    }
 }
 
 impl<R: ToolRunner + ?Sized> ToolRunner for Arc<R> {
@@ -106,7 +157,7 @@ impl<R: ToolRunner + ?Sized> ToolRunner for Arc<R> {
         (**self).awaits(call)
     }
 
-    fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolResult> {
+    fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolRunOutcome> {
         (**self).run(call, context)
     }
 }

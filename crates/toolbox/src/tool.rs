@@ -7,7 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use conjure_base::{CallId, Deadline, SessionId, TenantId};
 use conjure_conversation::{
-    CallConcurrency, CallTraits, PermissionPolicy, ResultContent, ToolDefinition, ToolEnding,
+    CallConcurrency, CallTraits, InputRequest, PermissionPolicy, ProvidedInput, ResultContent,
+    ToolDefinition, ToolEnding,
 };
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -69,6 +70,8 @@ pub struct ToolContext {
     pub deadline: Deadline,
     /// Cancelled with the turn, and when the call is abandoned.
     pub cancel: CancellationToken,
+    /// The answers to the questions with which the call's last run ended; `None` in its first run.
+    pub provided: Option<ProvidedInput>,
 }
 
 /// The status of a call.
@@ -121,12 +124,14 @@ pub struct ToolOutput {
     pub content: Vec<ResultContent>,
     /// The status; everything except [`ToolStatus::Succeeded`] is an error result.
     pub status: ToolStatus,
+    /// Questions to a person, with which this run of the call ends instead of a result ([`ToolOutput::input_required`]).
+    pub input_request: Option<Box<InputRequest>>,
 }
 
 impl ToolOutput {
     /// A successful output with this text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { content: vec![ResultContent::Text { text: text.into() }], status: ToolStatus::Succeeded }
+        Self::succeeded(vec![ResultContent::Text { text: text.into() }])
     }
 
     /// A failed output. `reason` tells the model what is wrong and how to mend it.
@@ -138,13 +143,24 @@ impl ToolOutput {
     /// `image/webp`.
     pub fn image(media_type: impl Into<String>, bytes: &[u8]) -> Self {
         let image = ResultContent::Image { media_type: media_type.into(), data: BASE64.encode(bytes) };
-        Self { content: vec![image], status: ToolStatus::Succeeded }
+        Self::succeeded(vec![image])
     }
 
     /// A successful output with a document of these bytes, for a model that reads it. `media_type` is `application/pdf`.
     pub fn document(media_type: impl Into<String>, bytes: &[u8]) -> Self {
         let document = ResultContent::Document { media_type: media_type.into(), data: BASE64.encode(bytes) };
-        Self { content: vec![document], status: ToolStatus::Succeeded }
+        Self::succeeded(vec![document])
+    }
+
+    /// Ends this run of the call with questions to a person. When they are answered, also after a restart, the tool is called again with the
+    /// same input and with [`ToolContext::provided`].
+    #[must_use]
+    pub fn input_required(request: InputRequest) -> Self {
+        Self { input_request: Some(Box::new(request)), ..Self::succeeded(Vec::new()) }
+    }
+
+    const fn succeeded(content: Vec<ResultContent>) -> Self {
+        Self { content, status: ToolStatus::Succeeded, input_request: None }
     }
 
     pub(crate) fn with_status(status: ToolStatus, text: impl Into<String>) -> Self {

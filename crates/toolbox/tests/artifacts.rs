@@ -81,7 +81,7 @@ impl Bed {
     }
 
     async fn call(&self, artifacts: &[Artifact], tool: &str, input: Value) -> ToolResult {
-        self.toolbox.run(&ToolCall::new("toolu_1", tool, &input), context(artifacts)).await
+        self.toolbox.run_without_input(&ToolCall::new("toolu_1", tool, &input), context(artifacts)).await
     }
 
     async fn bash(&self, artifacts: &[Artifact], command: &str) -> String {
@@ -223,7 +223,7 @@ async fn a_call_that_is_dropped_or_cancelled_leaves_nothing_half() {
         let call = ToolCall::new("a", "bash_tool", &json!({"command": "wc -c < /artifacts/data"}));
         let context = context(&artifacts);
         let cancel = context.cancel.clone();
-        let mut running = bed.toolbox.run(&call, context);
+        let mut running = bed.toolbox.run_without_input(&call, context);
         let mut done = None;
         for _ in 0..round {
             done = (&mut running).now_or_never();

@@ -52,7 +52,11 @@ impl Bed {
     }
 
     async fn call(&self, tool: &str, input: Value) -> ToolResult {
-        self.toolbox().build().unwrap().run(&ToolCall::new("toolu_1", tool, &input), context()).await
+        self.toolbox()
+            .build()
+            .unwrap()
+            .run_without_input(&ToolCall::new("toolu_1", tool, &input), context())
+            .await
     }
 
     async fn bash(&self, command: &str) -> ToolResult {
@@ -192,7 +196,7 @@ async fn a_gigabyte_of_output_is_bounded_counted_and_kept_in_part() {
     let limits = OutputLimits { spill: 1024 * 1024, ..OutputLimits::default() };
     let toolbox = bed.toolbox().with_limits(limits).with_timeout(Duration::from_secs(600)).build().unwrap();
     let command = "echo first; head -c 1000000000 /dev/zero | tr '\\0' x; echo; echo last";
-    let result = toolbox.run(&bash("1", command), context()).await;
+    let result = toolbox.run_without_input(&bash("1", command), context()).await;
     let text = result.text();
     assert!(!result.is_error && text.len() <= 100 * 1024, "{}", text.len());
     assert!(text.starts_with("first\nxxx") && text.ends_with("xxx\nlast\n"));
@@ -221,7 +225,7 @@ async fn a_timeout_ends_the_whole_tree_of_a_command() {
     let command = format!("setsid sleep {marker} & (setsid sleep {marker} &) ; echo started; sleep {marker}");
     let run = async |timeout| {
         let toolbox = bed.toolbox().with_timeout(Duration::from_secs(timeout)).build().unwrap();
-        toolbox.run(&bash("1", &command), context()).await
+        toolbox.run_without_input(&bash("1", &command), context()).await
     };
     let mut result = run(3).await;
     // A loaded machine may take longer to start it than a short timeout lasts.
@@ -241,7 +245,7 @@ async fn cancelling_and_dropping_a_call_end_the_whole_tree_of_its_command() {
 
     let context = context();
     let cancel = context.cancel.clone();
-    let (result, ()) = tokio::join!(toolbox.run(&call, context), async {
+    let (result, ()) = tokio::join!(toolbox.run_without_input(&call, context), async {
         until("the start of the tree", || processes(&marker) == 2).await;
         cancel.cancel();
     });
@@ -249,7 +253,7 @@ async fn cancelling_and_dropping_a_call_end_the_whole_tree_of_its_command() {
     until("the end of the tree", || processes(&marker) == 0).await;
 
     tokio::select! {
-        result = toolbox.run(&call, self::context()) => panic!("it ended: {}", result.text()),
+        result = toolbox.run_without_input(&call, self::context()) => panic!("it ended: {}", result.text()),
         () = until("the start of the tree", || processes(&marker) == 2) => {}
     }
     until("the end of the tree", || processes(&marker) == 0).await;

@@ -57,7 +57,7 @@ impl Bed {
     }
 
     async fn call(&self, tool: &str, input: Value) -> ToolResult {
-        self.toolbox.run(&ToolCall::new("toolu_1", tool, &input), CallContext::default()).await
+        self.toolbox.run_without_input(&ToolCall::new("toolu_1", tool, &input), CallContext::default()).await
     }
 
     async fn bash(&self, command: &str) -> String {
@@ -160,7 +160,7 @@ async fn a_cancelled_call_ends_the_commands_and_says_so() {
         until("it runs", || bed.path("ready").exists() && processes(&marker) > 0).await;
         cancel.cancel();
     };
-    let (result, ()) = tokio::join!(bed.toolbox.run(&call, context), cancelling);
+    let (result, ()) = tokio::join!(bed.toolbox.run_without_input(&call, context), cancelling);
     assert_eq!(result.ending, ToolEnding::Cancelled);
     assert!(result.text().contains("the next command runs in a new shell"), "{}", result.text());
     until("all of it has ended", || processes(&marker) == 0).await;

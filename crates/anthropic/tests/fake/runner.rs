@@ -10,8 +10,8 @@ use conjure_anthropic::fake::{FakeMessages, RecordedRequest, Reply};
 use conjure_anthropic::{Caching, Client, Config, ModelOptions};
 use conjure_conversation::{
     Authorization, Block, CallConcurrency, CallContext, CallTraits, LoopOptions, Message, PromptPrefix,
-    Response, ResultContent, SessionView, StopReason, ToolCall, ToolDefinition, ToolResult, ToolRunner,
-    Usage, run_loop,
+    Response, ResultContent, SessionView, StopReason, ToolCall, ToolDefinition, ToolResult, ToolRunOutcome,
+    ToolRunner, Usage, run_loop,
 };
 use futures_util::future::BoxFuture;
 use secrecy::SecretString;
@@ -38,9 +38,9 @@ impl ToolRunner for Tools {
         Box::pin(async { Authorization::Allow })
     }
 
-    fn run<'a>(&'a self, call: &'a ToolCall, _: CallContext) -> BoxFuture<'a, ToolResult> {
+    fn run<'a>(&'a self, call: &'a ToolCall, _: CallContext) -> BoxFuture<'a, ToolRunOutcome> {
         Box::pin(async {
-            match call.name.as_str() {
+            let result = match call.name.as_str() {
                 "weather" => {
                     let city = call.input_value()["city"].as_str().unwrap().to_owned();
                     ToolResult::text_result(&call.id, format!("sunny in {city}"))
@@ -54,7 +54,8 @@ impl ToolRunner for Tools {
                 },
                 "broken" => ToolResult::error(&call.id, "it broke"),
                 other => ToolResult::error(&call.id, format!("Error: Tool '{other}' not found")),
-            }
+            };
+            result.into()
         })
     }
 }

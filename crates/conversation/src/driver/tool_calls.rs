@@ -1,6 +1,6 @@
 //! The tool calls of one response: all are authorised first, then those run that may.
 //!
-//! A call that waits for a decision or for its result from outside keeps the others from running only if it is a barrier. When nothing more
+//! A call that waits for a decision, for input or for its result from outside keeps the others from running only if it is a barrier. When nothing more
 //! can run, the turn is parked.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::machine::{Step, next};
 use crate::session_state::CallStatus;
 use crate::tool::ToolCall;
 use crate::tool_batch::{CallPhase, ToolBatch, authorize, awaits, startable, traits};
-use crate::tool_runner::{Authorization, AwaitedResult, CallContext, CallTraits};
+use crate::tool_runner::{Authorization, AwaitedResult, CallContext, CallTraits, ToolRunOutcome};
 
 /// A call of the response, and what the runner says about it.
 struct ResponseCall {
@@ -82,7 +82,7 @@ impl TurnDriver<'_> {
 
     async fn run_calls(&mut self, calls: &[ResponseCall]) -> Result<(), DriveError> {
         let view = self.conversation.state().view().clone();
-        let context = CallContext { deadline: self.deadline, cancel: self.cancel.clone(), view };
+        let context = CallContext { deadline: self.deadline, cancel: self.cancel.clone(), view, input: None };
         let clock = Arc::clone(self.conversation.clock());
         let mut batch = ToolBatch::new(self.services.tools, &context, &*clock, self.grace);
         loop {
@@ -97,7 +97,9 @@ impl TurnDriver<'_> {
                     let started = started.collect();
                     self.conversation.submit(CommandKind::StartTools { calls: started }).await?;
                     for place in places {
-                        batch.add(place, &calls[place].call, self.conversation.state().view());
+                        let (state, call) = (self.conversation.state(), &calls[place].call);
+                        let input = state.open_call(&call.id).and_then(|open| open.input.clone());
+                        batch.add(place, call, state.view(), input);
                     }
                 }
             }
@@ -110,8 +112,12 @@ impl TurnDriver<'_> {
             };
             match ended {
                 Either::Left(None) => {}
-                Either::Left(Some((_, result, outcome))) => {
+                Either::Left(Some((_, ToolRunOutcome::Ended(result), outcome))) => {
                     self.conversation.submit(CommandKind::FinishTool { result, outcome }).await?;
+                }
+                Either::Left(Some((place, ToolRunOutcome::InputRequired(request), _))) => {
+                    let call = calls[place].call.id.clone();
+                    self.conversation.submit(CommandKind::RequireInput { call, request }).await?;
                 }
                 Either::Right(message) => self.accept_inbox(message).await?,
             }
@@ -150,7 +156,9 @@ impl TurnDriver<'_> {
                 let concurrency = call.traits.concurrency;
                 match self.status(&call.call.id) {
                     _ if call.awaits.is_some() => CallPhase::Ended,
-                    Some(CallStatus::AwaitingApproval { .. }) => CallPhase::Waiting(concurrency),
+                    Some(CallStatus::AwaitingApproval { .. } | CallStatus::AwaitingInput { .. }) => {
+                        CallPhase::Waiting(concurrency)
+                    }
                     Some(CallStatus::Started { .. }) => CallPhase::Running(concurrency),
                     _ if self.may_run(call) => CallPhase::Ready(concurrency),
                     _ => CallPhase::Ended,

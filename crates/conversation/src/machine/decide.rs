@@ -4,12 +4,12 @@ use conjure_base::{ContainerId, Timestamp};
 
 use super::checks::{open_call, running_model_call, running_turn, user_input, wrong_status};
 use super::model_change::set_model;
-use super::outside::{await_action, decide_approval, provide_result};
+use super::outside::{await_action, decide_approval, provide_input, provide_result};
 use super::profile::update_profile;
 use super::queue_commands::{queue, start_queued, unqueue};
 use super::recovery::{finish_turn, recover, turn_finished, unknown_effects};
 use super::response::{CONTAINER_LOST, accept_response, replacement};
-use super::tool_calls::{denied_result, finish_tool, start_tools};
+use super::tool_calls::{denied_result, finish_tool, require_input, start_tools};
 use crate::apply::next_turn;
 use crate::artifact::ARTIFACT_LIMIT;
 use crate::block::Block;
@@ -136,6 +136,8 @@ pub fn decide(state: &SessionState, command: Command) -> Result<Vec<Event>, Reje
         CommandKind::ProvideResult { call, content, is_error } => {
             provide_result(state, call, content, is_error)?
         }
+        CommandKind::RequireInput { call, request } => require_input(state, call, request)?,
+        CommandKind::ProvideInput { call, round, answers } => provide_input(state, call, round, answers)?,
         CommandKind::AwaitAction => await_action(state)?,
         CommandKind::DenyTool { call, reason } => {
             match &open_call(state, &call)?.status {

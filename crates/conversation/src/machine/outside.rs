@@ -7,9 +7,10 @@ use conjure_base::{CallId, Digest};
 
 use super::checks::{running_turn, wrong_status};
 use super::tool_calls::denied_result;
-use crate::call_answer::{decision_digest, result_digest};
+use crate::call_answer::{decision_digest, input_digest, result_digest};
 use crate::command::Rejection;
 use crate::event::{Decision, EventKind};
+use crate::input_request::InputAnswers;
 use crate::session_state::{CallStatus, SessionState};
 use crate::tool::{ResultContent, ToolEnding, ToolResult};
 
@@ -63,6 +64,28 @@ pub(super) fn provide_result(
     };
     let still_parked = remaining_actions(state, &call);
     Ok(std::iter::once(EventKind::ResultProvided { result, from }).chain(still_parked).collect())
+}
+
+pub(super) fn provide_input(
+    state: &SessionState,
+    call: CallId,
+    round: u32,
+    answers: InputAnswers,
+) -> Result<Vec<EventKind>, Rejection> {
+    match state.open_call(&call).map(|open| &open.status) {
+        Some(CallStatus::AwaitingInput { round: asked, request }) if *asked == round => {
+            let asked = || request.questions.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let Some(answers) = request.complete(answers) else {
+                return Err(Rejection::UnknownQuestion { call, asked: asked() });
+            };
+            // The call may run now, so the turn is not parked any more.
+            Ok(vec![EventKind::InputProvided { call, round, answers }])
+        }
+        status => {
+            let given = state.answers.get(&call).and_then(|answers| answers.inputs.get(&round).copied());
+            answered_before(call, status, given, || input_digest(&answers))
+        }
+    }
 }
 
 /// Parks the turn.

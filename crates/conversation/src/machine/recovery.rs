@@ -2,7 +2,7 @@
 
 use conjure_base::{CallId, Timestamp};
 
-use super::tool_calls::skipped_result;
+use super::tool_calls::{skipped_result, unanswered_result};
 use crate::block::Block;
 use crate::event::{CallOutcome, EventKind, TurnStop};
 use crate::model::{ModelError, ModelErrorKind, SideEffects};
@@ -65,6 +65,7 @@ pub(super) fn finish_turn(state: &SessionState, turn: &RunningTurn, stop: TurnSt
         .filter_map(|open| match open.status {
             CallStatus::Finished(_) => None,
             CallStatus::Started { .. } => Some(unknown_outcome_result(&open.call.id)),
+            _ if open.rounds > 0 => Some(unanswered_result(&open.call.id, &stop)),
             _ => Some(skipped_result(&open.call.id, &stop)),
         })
         .collect();

@@ -7,6 +7,7 @@ use conjure_base::CallId;
 use super::checks::{open_call, wrong_status};
 use crate::command::{Rejection, StartedCall};
 use crate::event::{CallOutcome, EventKind, TurnStop};
+use crate::input_request::{INPUT_ROUNDS, InputRequest};
 use crate::session_state::{CallStatus, SessionState};
 use crate::tool::ToolResult;
 
@@ -51,6 +52,38 @@ pub(super) fn finish_tool(
         result = ToolResult::error(&result.tool_use_id, "the tool failed and did not say why");
     }
     Ok(vec![EventKind::ToolFinished { result, outcome }])
+}
+
+/// Ends the run of a call with questions.
+pub(super) fn require_input(
+    state: &SessionState,
+    call: CallId,
+    request: Box<InputRequest>,
+) -> Result<Vec<EventKind>, Rejection> {
+    let open = open_call(state, &call)?;
+    let CallStatus::Started { .. } = open.status else { return Err(wrong_status(call, &open.status)) };
+    let refusal = if request.questions.is_empty() {
+        "the tool asked for input without a question".to_owned()
+    } else if open.rounds >= INPUT_ROUNDS {
+        format!("the tool asked for input more than {INPUT_ROUNDS} times, and was not asked again")
+    } else {
+        return Ok(vec![EventKind::InputRequired { call, round: open.rounds.saturating_add(1), request }]);
+    };
+    Ok(vec![EventKind::ToolFinished {
+        result: ToolResult::error(&call, refusal),
+        outcome: CallOutcome::Finished,
+    }])
+}
+
+/// The result of a call that has run, has asked a person, and ends before it runs again.
+pub(super) fn unanswered_result(call: &CallId, stop: &TurnStop) -> EventKind {
+    EventKind::ToolFinished {
+        result: ToolResult::error(
+            call,
+            format!("ended while the tool waited for input: {stop}; it may have done a part"),
+        ),
+        outcome: CallOutcome::Cancelled,
+    }
 }
 
 pub(super) fn skipped_result(call: &CallId, stop: &TurnStop) -> EventKind {

@@ -42,6 +42,8 @@ enum EventKey {
     Block { turn: u64, call: u32, block: usize },
     /// A tool call.
     ToolUse(CallId),
+    /// The questions of a tool call.
+    Input { call: CallId, round: u32 },
 }
 
 impl EventId {
@@ -75,6 +77,21 @@ impl EventId {
     #[must_use]
     pub const fn for_call(session: SessionId, call: CallId) -> Self {
         Self::new(session, EventKey::ToolUse(call))
+    }
+
+    /// The id of the `agent.custom_tool_use` event of the questions of a tool call.
+    #[must_use]
+    pub const fn for_input(session: SessionId, call: CallId, round: u32) -> Self {
+        Self::new(session, EventKey::Input { call, round })
+    }
+
+    /// The tool call and its round, if this is the id of the event of its questions in this session.
+    #[must_use]
+    pub fn input_in(&self, session: SessionId) -> Option<(&CallId, u32)> {
+        match &self.key {
+            EventKey::Input { call, round } if self.session == Some(session) => Some((call, *round)),
+            _ => None,
+        }
     }
 
     /// The tool call that the id names, if it is the id of an `agent.tool_use` or `agent.custom_tool_use` event of this session.
@@ -127,6 +144,7 @@ impl fmt::Display for EventId {
             EventKey::ModelCall { turn, call } => write!(f, "m{turn}_{call}"),
             EventKey::Block { turn, call, block } => write!(f, "b{turn}_{call}_{block}"),
             EventKey::ToolUse(call) => write!(f, "c{}", escaped(call.as_str())),
+            EventKey::Input { call, round } => write!(f, "i{round}_{}", escaped(call.as_str())),
         }
     }
 }
@@ -165,6 +183,10 @@ fn parse(text: &str) -> Option<EventId> {
         b'c' => EventKey::ToolUse(CallId::new(unescaped(rest)?)),
         b's' => EventKey::Status { seq: number(rest)? },
         b'q' => EventKey::Queued { queue: number(rest)? },
+        b'i' => {
+            let (round, call) = rest.split_once('_')?;
+            EventKey::Input { call: CallId::new(unescaped(call)?), round: number(round)? }
+        }
         kind => {
             let mut parts = rest.split('_');
             let (first, second, third) = (parts.next()?, parts.next()?, parts.next());
@@ -240,6 +262,7 @@ mod tests {
             (EventId::block(SESSION, turn, 2, 0), "b1_2_0"),
             (EventId::for_call(SESSION, CallId::new("toolu_01-a")), "ctoolu_01-a"),
             (EventId::for_call(SESSION, CallId::new("a b.c")), "ca.20b.2ec"),
+            (EventId::for_input(SESSION, CallId::new("toolu_1_a"), 2), "i2_toolu_1_a"),
         ] {
             assert_eq!(id.to_string(), format!("sevt_{hex}_{expected}"));
             assert_eq!(id.to_string().parse::<EventId>().unwrap(), id);

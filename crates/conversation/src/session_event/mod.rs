@@ -5,6 +5,7 @@
 
 mod convert;
 mod event_id;
+mod input;
 mod listed;
 mod projection;
 mod types;
@@ -13,6 +14,6 @@ pub use event_id::{EventId, EventIdError};
 pub use listed::merge_events;
 pub use projection::EventProjection;
 pub use types::{
-    EvaluatedPermission, RequiredAction, RequiredNeed, SESSION_EVENT_SCHEMA, SessionEvent, SessionEventKind,
-    SessionStopReason,
+    ELICITATION, EvaluatedPermission, RequiredAction, RequiredNeed, SESSION_EVENT_SCHEMA, SessionEvent,
+    SessionEventKind, SessionStopReason,
 };

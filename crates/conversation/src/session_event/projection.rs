@@ -4,10 +4,13 @@
 //! projection needs none of the events before is a start ([`EventProjection::is_start`]). A reader that begins elsewhere goes back to the last
 //! start before; there is at least one for each response of the model.
 
+use std::sync::Arc;
+
 use conjure_base::{CallId, SessionId, Timestamp, TurnId};
 
 use super::convert::{Said, imported_events, said, stateless_event, tool_result};
 use super::event_id::EventId;
+use super::input::{input_answers, input_questions};
 use super::types::{
     EvaluatedPermission, RequiredAction, SESSION_EVENT_SCHEMA, SessionEvent, SessionEventKind as Kind,
     SessionStopReason,
@@ -137,6 +140,17 @@ impl EventProjection {
             EventKind::ResultProvided { result, from } => {
                 self.calls.retain(|open| open.call.id != result.tool_use_id);
                 output.push(None, provided_result(self.session, result, *from));
+            }
+            EventKind::InputRequired { call, round, request } => {
+                self.set_running(call, false);
+                let request = Arc::new((**request).clone());
+                let id = EventId::for_input(self.session, call.clone(), *round);
+                output.push(Some(id), input_questions(call, &request));
+                self.set_need(call, Some(ActionNeed::Input { round: *round, request }));
+            }
+            EventKind::InputProvided { call, round, answers } => {
+                self.set_need(call, None);
+                output.push(None, input_answers(self.session, call, *round, answers));
             }
             EventKind::ActionRequired { .. } => self.wait(output),
             EventKind::ToolStarted { call, .. } => {
@@ -296,9 +310,12 @@ impl EventProjection {
             .calls
             .iter()
             .filter_map(|open| {
-                let event_id = EventId::for_call(self.session, open.call.id.clone());
-                let need = open.need.clone()?.into();
-                Some(RequiredAction { event_id, call_id: open.call.id.clone(), need })
+                let (need, call) = (open.need.clone()?, open.call.id.clone());
+                let event_id = match &need {
+                    ActionNeed::Input { round, .. } => EventId::for_input(self.session, call.clone(), *round),
+                    _ => EventId::for_call(self.session, call.clone()),
+                };
+                Some(RequiredAction { event_id, call_id: call, need: need.into() })
             })
             .collect();
         let event_ids = actions.iter().map(|action| action.event_id.clone()).collect();

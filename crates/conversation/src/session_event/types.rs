@@ -3,12 +3,14 @@
 use conjure_base::{CallId, ContainerId, SessionId, Timestamp, TurnId};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::event_id::EventId;
 use crate::artifact::ArtifactName;
 use crate::block::Block;
 use crate::event::{CallOutcome, ResultFrom, TurnStop};
+use crate::input_request::InputQuestion;
 use crate::limits::Limit;
 use crate::model::Usage;
 use crate::model::{ModelError, ModelErrorKind};
@@ -23,6 +25,9 @@ use crate::tool_server::ToolServerFailure;
 
 /// The version of the schema of [`SessionEvent`].
 pub const SESSION_EVENT_SCHEMA: u32 = 2;
+
+/// The name of the `agent.custom_tool_use` events with which running tools ask a person: the method of MCP. No tool can have it.
+pub const ELICITATION: &str = "elicitation/create";
 
 /// One event of a session, for the embedder and its users.
 #[derive(Debug, Clone, Serialize)]
@@ -140,6 +145,9 @@ pub enum SessionEventKind {
         evaluated_permission: Option<EvaluatedPermission>,
     },
     /// The model called a tool whose result the client provides. The result names this event's `id`.
+    ///
+    /// With the name [`ELICITATION`] it is no call of the model: a running tool asks a person. The input has the questions, and the content of
+    /// the result is a JSON object with the answers.
     #[serde(rename = "agent.custom_tool_use")]
     AgentCustomToolUse {
         /// The model's id of the call.
@@ -411,6 +419,15 @@ pub enum RequiredNeed {
         #[serde(serialize_with = "rfc_3339_or_null")]
         deadline: Option<Timestamp>,
     },
+    /// Answers of a person to the tool's questions.
+    Input {
+        /// How often the call has asked, this time included.
+        round: u32,
+        /// Who asks.
+        asked_by: String,
+        /// The questions by their ids.
+        questions: BTreeMap<String, InputQuestion>,
+    },
 }
 
 /// Whether a tool call may run, as the policy says.
@@ -430,6 +447,11 @@ impl From<ActionNeed> for RequiredNeed {
         match need {
             ActionNeed::Approval { reason } => Self::Approval { reason },
             ActionNeed::Result { from, deadline } => Self::Result { from, deadline },
+            ActionNeed::Input { round, request } => Self::Input {
+                round,
+                asked_by: request.asked_by.clone(),
+                questions: request.questions.clone(),
+            },
         }
     }
 }

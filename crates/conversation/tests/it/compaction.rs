@@ -296,7 +296,8 @@ impl Composer for Preserving {
 #[tokio::test(start_paused = true)]
 async fn active_skills_are_delivered_again_exactly_once() {
     use conjure_conversation::{
-        Authorization, CallConcurrency, CallContext, CallTraits, ToolCall, ToolResult, ToolRunner,
+        Authorization, CallConcurrency, CallContext, CallTraits, ToolCall, ToolResult, ToolRunOutcome,
+        ToolRunner,
     };
 
     /// A call loads the skill of its id's first word; a third of them is loaded late.
@@ -308,7 +309,7 @@ async fn active_skills_are_delivered_again_exactly_once() {
         fn authorize<'a>(&'a self, _: &'a ToolCall, _: &'a SessionView) -> BoxFuture<'a, Authorization> {
             async { Authorization::Allow }.boxed()
         }
-        fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolResult> {
+        fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolRunOutcome> {
             let mut active = context.view.active_skills().to_vec();
             let result = ToolResult::text_result(&call.id, "z".repeat(300));
             let result = match call.id.as_str().split('-').nth(2) {
@@ -317,14 +318,14 @@ async fn active_skills_are_delivered_again_exactly_once() {
                 Some("11") => "late",
                 Some("3") => {
                     active.retain(|skill| skill.name != "gone");
-                    return async { result.with_active_skills(active) }.boxed();
+                    return async { result.with_active_skills(active).into() }.boxed();
                 }
-                _ => return async { result }.boxed(),
+                _ => return async { result.into() }.boxed(),
             };
             let name = result.to_owned();
             active.push(PinnedSkill { digest: Digest::of_bytes(name.as_bytes()), name });
             let result = ToolResult::text_result(&call.id, "z".repeat(300)).with_active_skills(active);
-            async { result }.boxed()
+            async { result.into() }.boxed()
         }
     }
 

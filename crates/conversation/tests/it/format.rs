@@ -3,14 +3,14 @@
 use conjure_base::{ContainerId, Digest, SessionId, Timestamp, TurnId};
 use conjure_conversation::{
     ApiErrorKind, Block, BlockKind, CallOutcome, Command, CommandKind, CompactionError, Decision, Event,
-    EventKind, Grant, GrantScope, Limit, Limits, Message, ModelError, ModelErrorKind, PinnedSkill,
-    ProfileChange, ResultContent, ResultFrom, SecretNames, SessionProfile, SessionState, SideEffects,
-    SkillActivation, StopReason, ToolDefinition, ToolResult, ToolServerFailure, TurnStop, Usage, apply,
-    conversation_complete, decide, extract_tool_uses, format_tool_results_message, parse_response,
-    tool_servers_note,
+    EventKind, Grant, GrantScope, InputAnswer, InputAnswers, InputForm, InputQuestion, Limit, Limits,
+    Message, ModelError, ModelErrorKind, PinnedSkill, ProfileChange, ResultContent, ResultFrom, SecretNames,
+    SessionProfile, SessionState, SideEffects, SkillActivation, StopReason, ToolDefinition, ToolResult,
+    ToolServerFailure, TurnStop, Usage, apply, conversation_complete, decide, extract_tool_uses,
+    format_tool_results_message, parse_response, tool_servers_note,
 };
 
-use crate::support::{FakeModel, World, answer, id, outline, start, text, tool_use};
+use crate::support::{FakeModel, World, answer, id, outline, question, start, text, tool_use};
 
 /// Blocks in forms that any reader which parses and writes anew would change.
 const ODD: [&str; 6] = [
@@ -388,6 +388,29 @@ fn results_from_outside_and_changed_settings_load_and_are_still_written_so() {
     ];
     let expected: Vec<Event> = kinds.into_iter().map(|kind| Event { at: state_time(), kind }).collect();
     check_golden(include_str!("../golden/events-v1-actions.jsonl"), &expected);
+}
+
+/// What format 1 says of the questions of tools. The same holds for this file.
+#[test]
+fn questions_of_tools_load_and_are_still_written_so() {
+    let mut page = question();
+    page.state = None;
+    let form = InputForm::Url { url: "https://example.com/sign-in".to_owned() };
+    page.questions.insert("page".to_owned(), InputQuestion { message: "Sign in".to_owned(), form });
+    let content = Some(serde_json::json!({"branch": "main"}));
+    let answers = InputAnswers::from([
+        ("branch".to_owned(), InputAnswer::Accept { content }),
+        ("page".to_owned(), InputAnswer::Accept { content: None }),
+    ]);
+    let kinds = vec![
+        EventKind::InputRequired { call: id("a"), round: 1, request: Box::new(question()) },
+        EventKind::InputRequired { call: id("b"), round: 2, request: Box::new(page.clone()) },
+        EventKind::InputProvided { call: id("b"), round: 2, answers },
+        EventKind::InputProvided { call: id("a"), round: 1, answers: page.answer_all(&InputAnswer::Decline) },
+        EventKind::InputProvided { call: id("a"), round: 1, answers: page.answer_all(&InputAnswer::Cancel) },
+    ];
+    let expected: Vec<Event> = kinds.into_iter().map(|kind| Event { at: state_time(), kind }).collect();
+    check_golden(include_str!("../golden/events-v1-input.jsonl"), &expected);
 }
 
 /// What format 1 says of compactions. The same holds for this file.

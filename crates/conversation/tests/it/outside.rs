@@ -2,13 +2,15 @@
 
 use conjure_base::{SessionId, Timestamp};
 use conjure_conversation::{
-    ActionNeed, CallOutcome, Command, CommandKind, Decision, Event, EventKind, InboxMessage, InterruptCause,
-    PendingAction, ProfileChange, Receipt, Rejection, ResultContent, ResultFrom, SessionEvent, SessionState,
-    Step, StopReason, ToolDefinition, TurnOptions, TurnOutcome, TurnStop, apply, decide, merge_events, next,
+    ActionNeed, CallOutcome, Command, CommandKind, Decision, ELICITATION, Event, EventKind, EventLog as _,
+    INPUT_ROUNDS, InboxMessage, InputAnswer, InputAnswers, InterruptCause, PendingAction, ProfileChange,
+    Receipt, Rejection, RequiredNeed, ResultContent, ResultFrom, SessionEvent, SessionEventKind,
+    SessionState, SessionStopReason, StartedCall, Step, StopReason, ToolDefinition, TurnOptions, TurnOutcome,
+    TurnStop, apply, decide, merge_events, next,
 };
 use futures_util::{StreamExt, stream};
 
-use crate::support::{FakeModel, World, calls, id, outline, project, start, start_call, text};
+use crate::support::{FakeModel, World, calls, id, outline, project, question, start, start_call, text};
 
 const ANSWERED: TurnOutcome = TurnOutcome::Finished(TurnStop::Answered(StopReason::EndTurn));
 
@@ -307,4 +309,135 @@ fn a_queued_message_is_one_event_whose_processed_at_fills_in() {
     assert_eq!(listed[4].created_at, Timestamp::from_millis(20), "the message stands once");
     let processed: Vec<_> = listed[..3].iter().map(|event| event.processed_at).collect();
     assert_eq!(processed, [Some(Timestamp::from_millis(20)), None, None]);
+}
+
+fn accept(branch: &str) -> InputAnswers {
+    let content = Some(serde_json::json!({"branch": branch}));
+    [("branch".to_owned(), InputAnswer::Accept { content })].into()
+}
+
+fn input(call: &str, round: u32, answers: InputAnswers) -> CommandKind {
+    CommandKind::ProvideInput { call: id(call), round, answers }
+}
+
+/// A turn whose call `a` has run and asks.
+fn asking() -> SessionState {
+    let mut state = SessionState::default();
+    ok(&mut state, start("hi"));
+    ok(&mut state, start_call());
+    let (turn, call) = state.turn().map(|turn| (turn.id(), turn.model_calls())).unwrap();
+    let response = Box::new(calls(&[("elicit", "a")]));
+    ok(&mut state, CommandKind::AcceptResponse { turn, call, response });
+    run(&mut state);
+    ok(&mut state, require());
+    ok(&mut state, CommandKind::AwaitAction);
+    state
+}
+
+fn run(state: &mut SessionState) {
+    let calls = vec![StartedCall { call: id("a"), idempotent: false }];
+    ok(state, CommandKind::StartTools { calls });
+}
+
+fn require() -> CommandKind {
+    CommandKind::RequireInput { call: id("a"), request: Box::new(question()) }
+}
+
+#[test]
+fn an_answer_is_for_one_round_of_questions_and_may_be_given_again() {
+    let mut state = asking();
+    assert_eq!(next(&state), Step::AwaitAction);
+    let unknown = InputAnswers::from([("other".to_owned(), InputAnswer::Decline)]);
+    let asked = "branch".to_owned();
+    let refused = at(&mut state, 0, input("a", 1, unknown)).unwrap_err();
+    assert_eq!(refused, Rejection::UnknownQuestion { call: id("a"), asked });
+    assert!(matches!(at(&mut state, 0, input("a", 2, accept("x"))), Err(Rejection::WrongStatus { .. })));
+    assert!(matches!(at(&mut state, 0, provide("a", "x")), Err(Rejection::WrongStatus { .. })));
+    ok(&mut state, input("a", 1, accept("main")));
+    assert_eq!(next(&state), Step::RunTools);
+    run(&mut state);
+    ok(&mut state, require());
+    // The answer to the first round is repeated: it does not answer the second.
+    assert_eq!(ok(&mut state, input("a", 1, accept("main"))), []);
+    let other = at(&mut state, 0, input("a", 1, accept("dev"))).unwrap_err();
+    assert_eq!(other, Rejection::AnsweredDifferently { call: id("a") });
+    assert!(!state.pending_actions().is_empty());
+    let events = ok(&mut state, input("a", 2, InputAnswers::new()));
+    let EventKind::InputProvided { answers, .. } = &events[0].kind else { panic!("{events:?}") };
+    assert_eq!(answers["branch"], InputAnswer::Cancel, "what is not answered is cancelled");
+}
+
+#[test]
+fn a_call_asks_only_so_often_and_an_interruption_ends_its_wait() {
+    let mut state = asking();
+    for round in 1..INPUT_ROUNDS {
+        ok(&mut state, input("a", round, accept("main")));
+        run(&mut state);
+        ok(&mut state, require());
+    }
+    ok(&mut state, input("a", INPUT_ROUNDS, accept("main")));
+    run(&mut state);
+    ok(&mut state, require());
+    assert_eq!(next(&state), Step::CallModel);
+    assert!(outline(state.messages())[2].contains("a!the tool asked for input more than 10 times"));
+
+    let mut state = asking();
+    ok(&mut state, CommandKind::Interrupt { cause: InterruptCause::Cancelled });
+    assert!(outline(state.messages())[2].contains("it may have done a part"), "the call has run");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_asks_waits_across_a_restart_and_runs_again_with_the_answers() {
+    let response = calls(&[("elicit_write", "1"), ("bash", "2"), ("elicit", "3")]);
+    let world = World::new(FakeModel::in_turn(vec![response, text("done")]));
+    let mut conversation = world.load().await;
+    let TurnOutcome::RequiresAction(actions) = world.turn(&mut conversation, start("go")).await else {
+        panic!("nobody is asked");
+    };
+    assert_eq!(pending(&actions), ["1"]);
+    assert!(matches!(&actions[0].need, ActionNeed::Input { round: 1, request } if **request == question()));
+    let begun = ["start elicit_write 1", "end elicit_write 1"];
+    assert_eq!(world.tools.log(), begun, "an exclusive call in the middle of its work holds back the others");
+
+    let mut conversation = world.load().await;
+    conversation.submit(input("1", 1, accept("main"))).await.unwrap();
+    let outcome = world.drive(&mut conversation, TurnOptions::default()).await.unwrap();
+    assert!(
+        matches!(&outcome, TurnOutcome::RequiresAction(actions) if pending(actions) == ["3"]),
+        "{outcome:?}"
+    );
+    let mut conversation = world.load().await;
+    conversation.submit(input("3", 1, InputAnswers::new())).await.unwrap();
+    assert_eq!(world.drive(&mut conversation, TurnOptions::default()).await.unwrap(), ANSWERED);
+    let results = r#"user: 1=elicit_write done with {"branch":{"action":"accept","content":{"branch":"main"}}} and half | 2=bash done | 3=elicit done with {"branch":{"action":"cancel"}} and half"#;
+    assert_eq!(outline(conversation.state().messages())[2], results);
+
+    let events = project(SessionId::from_bits(1), 0, &world.event_log.load().await.unwrap());
+    let asked: Vec<&SessionEvent> = events
+        .iter()
+        .filter(|event| matches!(&event.kind, SessionEventKind::AgentCustomToolUse { name, .. } if name == ELICITATION))
+        .collect();
+    let answered: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            SessionEventKind::UserCustomToolResult { custom_tool_use_id, .. } => Some(custom_tool_use_id),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(asked.iter().map(|event| &event.id).collect::<Vec<_>>(), answered);
+    let needs = events.iter().find_map(|event| match &event.kind {
+        SessionEventKind::SessionStatusIdle {
+            stop_reason: SessionStopReason::RequiresAction { event_ids, actions },
+            ..
+        } => Some((event_ids, &actions[0].need)),
+        _ => None,
+    });
+    let (event_ids, need) = needs.unwrap();
+    assert_eq!(event_ids, &[asked[0].id.clone()]);
+    assert!(matches!(need, RequiredNeed::Input { round: 1, asked_by, .. } if asked_by == "git"), "{need:?}");
+    let questions = asked[0].to_line();
+    assert!(
+        questions.contains("Which branch?") && !questions.contains("half"),
+        "the state is the tool's alone"
+    );
 }

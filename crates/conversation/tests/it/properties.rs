@@ -6,16 +6,16 @@ use std::collections::HashSet;
 use conjure_base::{ContainerId, Digest, SessionId, Timestamp, TurnId};
 use conjure_conversation::{
     ApiErrorKind, Block, CallOutcome, Command, CommandKind, CompactionPolicy, Decision, Event, EventKind,
-    EventProjection, Grant, GrantScope, HostedSupport, InterruptCause, Limits, Message, ModelError,
-    ModelErrorKind, PinnedSkill, ProfileChange, QUEUE_LIMIT, QueueId, Response, ResultContent, ResultFrom,
-    SessionEvent, SessionOverview, SessionState, SideEffects, StartedCall, Step, StopReason, Summary,
-    ToolResult, Usage, apply, decide, merge_events, next, pairing,
+    EventProjection, Grant, GrantScope, HostedSupport, InputAnswer, InputAnswers, InterruptCause, Limits,
+    Message, ModelError, ModelErrorKind, PinnedSkill, ProfileChange, QUEUE_LIMIT, QueueId, Response,
+    ResultContent, ResultFrom, SessionEvent, SessionOverview, SessionState, SideEffects, StartedCall, Step,
+    StopReason, Summary, ToolResult, Usage, apply, decide, merge_events, next, pairing,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::support::{id, project, tool_use};
+use crate::support::{id, project, question, tool_use};
 
 /// As long as makes a summary worth it, or not.
 const LONG: &str = match std::str::from_utf8(&[b'x'; 500]) {
@@ -162,6 +162,12 @@ fn op() -> impl Strategy<Value = Op> {
             Op::Plain(CommandKind::ProvideResult { call, content, is_error })
         }),
         3 => Just(Op::Plain(CommandKind::AwaitAction)),
+        3 => call_id()
+            .prop_map(|call| Op::Plain(CommandKind::RequireInput { call, request: Box::new(question()) })),
+        4 => (call_id(), 1..3u32, any::<bool>()).prop_map(|(call, round, declines)| {
+            let answers = if declines { question().answer_all(&InputAnswer::Decline) } else { InputAnswers::new() };
+            Op::Plain(CommandKind::ProvideInput { call, round, answers })
+        }),
         1 => select(vec!["", "x"]).prop_map(|text| {
             let change = ProfileChange {
                 title: Some(text.to_owned()),

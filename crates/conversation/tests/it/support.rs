@@ -10,9 +10,10 @@ use conjure_base::{CallId, Clock as _, SessionId, SystemClock};
 use conjure_conversation::{
     Authorization, AwaitedResult, Block, CallConcurrency, CallContext, CallTraits, CommandKind, Conversation,
     ConversationObserver, Event, EventLog, EventLogError, EventProjection, InboxMessage, InboxMessageKind,
-    Limits, MemoryEventLog, Message, Model, ModelError, ModelEvent, ModelStream, PromptPrefix, Receipt,
-    Request, Response, ResultFrom, SessionEvent, SessionView, SideEffects, StopReason, ToolCall, ToolResult,
-    ToolRunner, TurnOptions, TurnOutcome, TurnServices, Usage, pairing, run_turn,
+    InputForm, InputQuestion, InputRequest, Limits, MemoryEventLog, Message, Model, ModelError, ModelEvent,
+    ModelStream, PromptPrefix, Receipt, Request, Response, ResultFrom, SessionEvent, SessionView,
+    SideEffects, StopReason, ToolCall, ToolResult, ToolRunOutcome, ToolRunner, TurnOptions, TurnOutcome,
+    TurnServices, Usage, pairing, run_turn,
 };
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
@@ -187,7 +188,7 @@ impl ToolRunner for FakeTools {
         Some(AwaitedResult { from: ResultFrom::Client, timeout })
     }
 
-    fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolResult> {
+    fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolRunOutcome> {
         async move {
             self.note("start", call);
             give_way().await;
@@ -199,9 +200,28 @@ impl ToolRunner for FakeTools {
             }
             give_way().await;
             self.note("end", call);
-            ToolResult::text_result(&call.id, format!("{} done", call.name))
+            if call.name.starts_with("elicit") && context.input.is_none() {
+                return ToolRunOutcome::InputRequired(Box::new(question()));
+            }
+            let answers = context.input.map(|input| {
+                let state = input.state.unwrap_or_default();
+                format!(" with {} and {state}", serde_json::json!(input.answers))
+            });
+            let answers = answers.unwrap_or_default();
+            ToolResult::text_result(&call.id, format!("{} done{answers}", call.name)).into()
         }
         .boxed()
+    }
+}
+
+/// What the tools `elicit` and `elicit_write` ask a person.
+pub(crate) fn question() -> InputRequest {
+    let form = InputForm::Form { requested_schema: serde_json::json!({"type": "object"}) };
+    let question = InputQuestion { message: "Which branch?".to_owned(), form };
+    InputRequest {
+        asked_by: "git".to_owned(),
+        questions: [("branch".to_owned(), question)].into(),
+        state: Some("half".to_owned()),
     }
 }
 

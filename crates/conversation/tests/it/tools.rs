@@ -5,7 +5,7 @@ use std::time::Duration;
 use conjure_base::{Clock, SystemClock};
 use conjure_conversation::{
     Authorization, CallConcurrency, CallContext, CallTraits, SessionView, StopReason, ToolCall, ToolResult,
-    ToolRunner, TurnOutcome, TurnStop, execute_tool_calls,
+    ToolRunOutcome, ToolRunner, TurnOutcome, TurnStop, execute_tool_calls,
 };
 use futures_util::future::{BoxFuture, pending};
 
@@ -72,8 +72,8 @@ async fn a_check_that_never_answers_does_not_keep_calls_from_ending() {
                 Box::pin(pending())
             }
         }
-        fn run<'a>(&'a self, call: &'a ToolCall, _: CallContext) -> BoxFuture<'a, ToolResult> {
-            Box::pin(async { ToolResult::text_result(&call.id, "ran") })
+        fn run<'a>(&'a self, call: &'a ToolCall, _: CallContext) -> BoxFuture<'a, ToolRunOutcome> {
+            Box::pin(async { ToolResult::text_result(&call.id, "ran").into() })
         }
     }
     let deadline = SystemClock.deadline(Duration::from_secs(5));

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use conjure_base::{Clock as _, Deadline, SystemClock};
+use conjure_conversation::{INPUT_ROUNDS, InputAnswers, InputRequest, ProvidedInput};
 use conjure_sandbox::{CallOptions, Command, Executor, Process, ProcessCall};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ClientConfig, Implementation, JsonObject,
-    ProtocolVersion,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientConfig, ElicitationCapability,
+    FormElicitationCapability, Implementation, InputRequiredResult, JsonObject, ProtocolVersion,
+    UrlElicitationCapability,
 };
 use rmcp::service::{ClientInitializeError, NotificationContext, RunningService};
 use rmcp::transport::IntoTransport;
@@ -18,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::McpError;
 use super::http_transport;
+use super::input::{questions, with_input};
 use super::listing::{Listing, list_tools};
 use super::process_transport::{Diagnosis, ProcessTransport, printable};
 use crate::config::HttpServer;
@@ -33,7 +36,8 @@ pub(super) struct Connection {
     token: Option<SecretString>,
 }
 
-/// What the client does by itself: it notes that the server's tools have changed, and declines everything else.
+/// What the client does by itself: it notes that the server's tools have changed, and declines everything else. Questions to a person have their
+/// own way, which a server of the former era cannot go, since it would have to be kept waiting: the SDK declines them.
 #[derive(Clone)]
 struct Handler {
     changed: Arc<Notify>,
@@ -46,6 +50,11 @@ impl ClientHandler for Handler {
 
     fn get_info(&self) -> ClientConfig {
         let mut config = ClientConfig::default();
+        config.capabilities.elicitation = Some(
+            ElicitationCapability::new()
+                .with_form(FormElicitationCapability::new())
+                .with_url(UrlElicitationCapability::new()),
+        );
         config.client_info = Implementation::new("conjure", env!("CARGO_PKG_VERSION"));
         config
     }
@@ -70,6 +79,13 @@ const TOKEN_ADVICE: &str =
 
 /// How much of the scopes that a service names is shown.
 const MAX_SCOPE_CHARS: usize = 200;
+
+/// What came of a call.
+pub(super) enum CalledTool {
+    Complete(CallToolResult),
+    /// The server has questions to a person.
+    InputRequired(InputRequest),
+}
 
 /// Why a connection did not come about.
 enum StartError {
@@ -250,17 +266,35 @@ impl Connection {
         &self,
         tool: &str,
         arguments: JsonObject,
+        input: Option<ProvidedInput>,
         options: CallOptions,
-    ) -> Result<CallToolResult, McpError> {
+    ) -> Result<CalledTool, McpError> {
         let _call = self.begin_call(options).await?;
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        match self.service.peer().call_tool_once(params).await.map_err(|error| self.error(error))? {
-            CallToolResponse::Complete(result) => Ok(result),
-            CallToolResponse::InputRequired(_) => Err(self.unsupported(
-                "wants an answer of a person in the middle of this call, which is not supported; nothing was done",
-            )),
-            _ => Err(self.unsupported("made a task of this call, which is not supported")),
+        let mut next = match input {
+            Some(input) => with_input(params.clone(), input),
+            None => params.clone(),
+        };
+        for _ in 0..INPUT_ROUNDS {
+            match self.service.peer().call_tool_once(next).await.map_err(|error| self.error(error))? {
+                CallToolResponse::Complete(result) => return Ok(CalledTool::Complete(result)),
+                CallToolResponse::InputRequired(InputRequiredResult {
+                    input_requests: None,
+                    request_state,
+                    ..
+                }) => {
+                    // It only asks for the call to be made again.
+                    let again = ProvidedInput { answers: InputAnswers::new(), state: request_state };
+                    next = with_input(params.clone(), again);
+                }
+                CallToolResponse::InputRequired(asked) => {
+                    let asked = questions(&self.server, asked).map_err(|reason| self.unsupported(&reason))?;
+                    return Ok(CalledTool::InputRequired(asked));
+                }
+                _ => return Err(self.unsupported("made a task of this call, which is not supported")),
+            }
         }
+        Err(self.unsupported("asks again and again for the same call, which was given up"))
     }
 
     /// Keeps the sandbox of a program running until the call is over.

@@ -4,6 +4,7 @@ mod authorization;
 mod connection;
 mod error;
 mod http_transport;
+mod input;
 mod listing;
 mod login;
 mod manifest;

@@ -59,7 +59,7 @@ pub(super) async fn to_output(
         output.text(&structured.to_string());
     }
     output.flush().await;
-    ToolOutput { content: output.content, status }
+    ToolOutput { content: output.content, status, input_request: None }
 }
 
 struct Output<'f> {

@@ -9,15 +9,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use conjure_base::{Backoff, Clock as _, Deadline, Redactor, SystemClock};
+use conjure_conversation::ProvidedInput;
 use conjure_sandbox::{CallOptions, Command, Executor};
-use rmcp::model::{CallToolResult, JsonObject};
+use rmcp::model::JsonObject;
 use secrecy::SecretString;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::authorization::Authorize;
-use super::connection::Connection;
+use super::connection::{CalledTool, Connection};
 use super::error::McpError;
 use super::listing::Listing;
 use super::manifest;
@@ -230,17 +231,18 @@ impl Inner {
         &self,
         tool: &str,
         arguments: JsonObject,
+        input: Option<ProvidedInput>,
         options: CallOptions,
-    ) -> Result<CallToolResult, McpError> {
+    ) -> Result<CalledTool, McpError> {
         let connection = self.connection().await?;
         if self.authorization.is_none() {
-            return connection.call_tool(tool, arguments, options).await;
+            return connection.call_tool(tool, arguments, input, options).await;
         }
-        match connection.call_tool(tool, arguments.clone(), options.clone()).await {
+        match connection.call_tool(tool, arguments.clone(), input.clone(), options.clone()).await {
             // Nothing was done. The token may have ended meanwhile.
             Err(McpError::NeedsAuthorization { .. }) => {
                 self.drop_refused(&connection);
-                self.connection().await?.call_tool(tool, arguments, options).await
+                self.connection().await?.call_tool(tool, arguments, input, options).await
             }
             result => result,
         }

@@ -9,6 +9,7 @@ use conjure_toolbox::{Tool, ToolContext, ToolOutput, ToolStatus};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
+use super::connection::CalledTool;
 use super::error::McpError;
 use super::listing::ListedTool;
 use super::result::{ResultFiles, to_output};
@@ -52,11 +53,12 @@ impl Tool for ServerTool {
             let options = CallOptions { deadline: context.deadline, cancel: context.cancel.clone() };
             let called = tokio::select! {
                 biased;
-                called = self.server.call_tool(&self.tool.name, arguments, options.clone()) => called,
+                called = self.server.call_tool(&self.tool.name, arguments, context.provided, options.clone()) => called,
                 () = context.cancel.cancelled() => return status(ToolStatus::Cancelled, "the call was cancelled at the server, which goes on"),
             };
             match called {
-                Ok(result) => {
+                Ok(CalledTool::InputRequired(request)) => ToolOutput::input_required(request),
+                Ok(CalledTool::Complete(result)) => {
                     let files = self.files.as_deref().map(|executor| ResultFiles {
                         executor,
                         stem: format!("{}-{}", self.name, context.call_id.as_str()),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use conjure_conversation::{
     Authorization, Block, CallConcurrency, CallContext, CallTraits, LoopOptions, LoopOutcome, Model,
-    PromptPrefix, SessionView, StopReason, ToolCall, ToolDefinition, ToolResult, ToolRunner, TurnOutcome,
-    TurnStop, run_loop,
+    PromptPrefix, SessionView, StopReason, ToolCall, ToolDefinition, ToolResult, ToolRunOutcome, ToolRunner,
+    TurnOutcome, TurnStop, run_loop,
 };
 use conjure_openai::fake::{FakeOpenAi, Reply};
 use futures_util::future::BoxFuture;
@@ -25,9 +25,9 @@ impl ToolRunner for Echo {
         Box::pin(async { Authorization::Allow })
     }
 
-    fn run<'a>(&'a self, call: &'a ToolCall, _: CallContext) -> BoxFuture<'a, ToolResult> {
+    fn run<'a>(&'a self, call: &'a ToolCall, _: CallContext) -> BoxFuture<'a, ToolRunOutcome> {
         let command = call.input_value()["command"].as_str().unwrap_or_default().to_owned();
-        Box::pin(async move { ToolResult::text_result(&call.id, command) })
+        Box::pin(async move { ToolResult::text_result(&call.id, command).into() })
     }
 }
 

@@ -2,7 +2,9 @@
 
 use conjure_actors::session::{TurnEvent, Update};
 use conjure_base::TenantId;
-use conjure_conversation::{Decision, EventId, SessionEvent, SessionEventKind, SessionStopReason};
+use conjure_conversation::{
+    Decision, EventId, InputAnswers, SessionEvent, SessionEventKind, SessionStopReason,
+};
 use conjure_mcp::server::{AgentFuture, AgentRunner, ProgressFn};
 use tokio_util::sync::CancellationToken;
 
@@ -84,8 +86,13 @@ impl SessionAgents {
                 }
                 Some(Ok(TurnEvent::Update(Update::Recorded(event)))) => {
                     for call in waiting_calls(&event) {
-                        let decision = Decision::Deny { reason: NOBODY.to_owned() };
-                        session.decide_event(call, decision).await.map_err(|error| failed(&error))?;
+                        let answered = if call.input_in(session.id()).is_some() {
+                            session.provide_input_event(call, InputAnswers::new()).await
+                        } else {
+                            let decision = Decision::Deny { reason: NOBODY.to_owned() };
+                            session.decide_event(call, decision).await
+                        };
+                        answered.map_err(|error| failed(&error))?;
                     }
                     if let Some(step) = step(&event) {
                         progress(step);

@@ -3,7 +3,7 @@
 use conjure_actors::session::Session;
 use conjure_api::{ClientEvent, Confirmation, ContentBlock, Event, EventKind, Time, ToolOutcome};
 use conjure_base::{Clock as _, SystemClock};
-use conjure_conversation::{Decision, EventId, SessionEvent, SessionEventKind};
+use conjure_conversation::{Decision, EventId, InputAnswers, ResultContent, SessionEvent, SessionEventKind};
 use conjure_runtime::{EventCursor, EventOrder, EventQuery, Runtime};
 
 use crate::events::{api_events, message_blocks, result_contents};
@@ -107,11 +107,37 @@ async fn send_one(
             let call = event_id(place, &id)?;
             let ToolOutcome { content, is_error } = result;
             let content = result_contents(place, content.unwrap_or_default())?;
-            session.provide_result_event(&call, content, is_error.unwrap_or(false)).await?;
+            let is_error = is_error.unwrap_or(false);
+            if call.input_in(session.id()).is_some() {
+                let answers = input_answers(place, &content, is_error)?;
+                session.provide_input_event(&call, answers).await?;
+            } else {
+                session.provide_result_event(&call, content, is_error).await?;
+            }
             found(last(runtime, session, |event| provides(event, &call)).await?)
         }
         ClientEvent::SystemMessage { .. } => check(place, &event).and_then(|()| found(None)),
     }
+}
+
+/// The answers to the questions of a tool. A client that knows nothing of them answers with an error, which cancels them.
+fn input_answers(place: &str, content: &[ResultContent], is_error: bool) -> Result<InputAnswers, ApiError> {
+    if is_error {
+        return Ok(InputAnswers::new());
+    }
+    let texts: Vec<&str> = content
+        .iter()
+        .filter_map(|part| match part {
+            ResultContent::Text { text } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    serde_json::from_str(&texts.concat()).map_err(|error| {
+        ApiError::invalid(format!(
+            "{place}.content: the answers must be a text with a JSON object that has, for each id of a question, \
+             {{\"action\": \"accept\", \"content\": {{…}}}}, {{\"action\": \"decline\"}} or {{\"action\": \"cancel\"}}: {error}"
+        ))
+    })
 }
 
 /// Sends a message. Returns the sequence number under which it is recorded.

@@ -157,7 +157,7 @@ impl Bed {
         input: Value,
     ) -> ToolResult {
         let call = ToolCall::new("toolu_1", tool, &input);
-        builder.build().unwrap().run(&call, self.context(artifacts)).await
+        builder.build().unwrap().run_without_input(&call, self.context(artifacts)).await
     }
 
     /// The skill is loaded.
@@ -338,7 +338,7 @@ async fn skills_read_shows_what_a_reference_stands_for() {
     assert!(bed.call(&artifacts, "skills_read", both).await.text().contains("# Help"));
     // A skill that is not loaded is not read.
     let call = ToolCall::new("a", "skills_read", &json!({"path": "skill://csv-helper/SKILL.md"}));
-    let result = bed.builder().build().unwrap().run(&call, CallContext::default()).await;
+    let result = bed.builder().build().unwrap().run_without_input(&call, CallContext::default()).await;
     assert!(result.text().contains("no skill is loaded"), "{result:?}");
 }
 
@@ -556,7 +556,7 @@ async fn resolving_counts_against_the_time_of_the_call_and_ends_with_it() {
         tokio::task::yield_now().await;
         cancel.cancel();
     };
-    let (result, ()) = future::join(toolbox.run(&call, context), cancelling).await;
+    let (result, ()) = future::join(toolbox.run_without_input(&call, context), cancelling).await;
     assert_eq!(result.ending, ToolEnding::Cancelled, "{result:?}");
     assert!(bed.executor.installed_content().is_empty());
 }

@@ -17,7 +17,7 @@ async fn call_with(executor: &FakeExecutor, limits: OutputLimits, tool: &str, in
     let toolbox =
         Toolbox::builder().with_executor(Arc::new(executor.clone())).with_limits(limits).build().unwrap();
     let context = CallContext::default();
-    toolbox.run(&ToolCall::new("toolu_1", tool, &input), context).await
+    toolbox.run_without_input(&ToolCall::new("toolu_1", tool, &input), context).await
 }
 
 async fn call(executor: &FakeExecutor, tool: &str, input: Value) -> ToolResult {
@@ -58,7 +58,9 @@ async fn what_a_cut_line_leaves_of_a_secret_is_not_shown() {
         .build()
         .unwrap();
     let context = CallContext::default();
-    let result = toolbox.run(&ToolCall::new("toolu_1", "view", &json!({"path": "long.txt"})), context).await;
+    let result = toolbox
+        .run_without_input(&ToolCall::new("toolu_1", "view", &json!({"path": "long.txt"})), context)
+        .await;
     let text = result.text();
     assert!(text.contains("too long") && text.contains("[REDACTED:KEY]") && !text.contains("s3cr"), "{text}");
 }

@@ -92,7 +92,7 @@ impl Bed {
 
     async fn call_of(&self, tools: SkillTools, active: &[&str], tool: &str, input: Value) -> ToolResult {
         let context = CallContext { view: self.standing(active), ..CallContext::default() };
-        self.toolbox_of(tools).run(&ToolCall::new("toolu_1", tool, &input), context).await
+        self.toolbox_of(tools).run_without_input(&ToolCall::new("toolu_1", tool, &input), context).await
     }
 
     async fn call(&self, active: &[&str], tool: &str, input: Value) -> ToolResult {
@@ -174,7 +174,7 @@ async fn no_more_is_loaded_than_may_be() {
     let toolbox = Toolbox::builder().with_skills(bed.tools());
     let toolbox = toolbox.with_limits(OutputLimits { text: 16, ..OutputLimits::default() }).build().unwrap();
     let call = ToolCall::new("toolu_1", "skills_load", &json!({"names": ["pdf"]}));
-    let result = toolbox.run(&call, CallContext::default()).await;
+    let result = toolbox.run_without_input(&call, CallContext::default()).await;
     assert!(result.is_error && result.active_skills.is_none());
 }
 
@@ -196,7 +196,7 @@ async fn a_skill_is_loaded_only_where_the_result_holds_all_of_it() {
                 Toolbox::builder().with_skills(SkillTools::new(skills.clone()).with_delivery(delivery));
             let toolbox =
                 toolbox.with_limits(OutputLimits { text, ..OutputLimits::default() }).build().unwrap();
-            let result = toolbox.run(&call, CallContext::default()).await;
+            let result = toolbox.run_without_input(&call, CallContext::default()).await;
             assert_eq!(result.is_error, result.active_skills.is_none());
             if result.is_error {
                 assert!(result.text().contains("load fewer skills at a time"), "{}", result.text());
@@ -310,7 +310,8 @@ async fn a_secret_is_redacted_however_it_would_be_escaped() {
     let toolbox = builder.with_redactor(Redactor::new([("KEY", SECRET)])).build().unwrap();
     let script = call("skills_run_script", json!({"path": "scripts/extract.py", "args": ["tells"]}));
     let context = CallContext { view: bed.standing(&["pdf"]), ..CallContext::default() };
-    let report: Value = serde_json::from_str(&toolbox.run(&script, context).await.text()).unwrap();
+    let report: Value =
+        serde_json::from_str(&toolbox.run_without_input(&script, context).await.text()).unwrap();
     for stream in ["stdout", "stderr"] {
         let text = report[stream].as_str().unwrap();
         assert!(text.contains("KEY") && !text.contains("line-two"), "{text}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use conjure_base::Deadline;
 use conjure_conversation::{
     Authorization, AwaitedResult, CallConcurrency, CallContext, CallTraits, PermissionPolicy, ResultContent,
-    ResultFrom, SessionView, ToolCall, ToolResult, ToolRunner,
+    ResultFrom, SessionView, ToolCall, ToolRunOutcome, ToolRunner,
 };
 use conjure_sandbox::{CallOptions, Executor};
 use futures_util::future::{self, BoxFuture, Either};
@@ -66,7 +66,7 @@ impl Toolbox {
             _ => Duration::ZERO,
         };
         let options = CallOptions { deadline, cancel };
-        let work = Box::pin(self.resolve_and_start(prepared, call, options, &context.view));
+        let work = Box::pin(self.resolve_and_start(prepared, call, options, context));
         let abort = Box::pin(self.wait_for_abort(deadline, overtime, &context.cancel));
         match future::select(work, abort).await {
             Either::Left((outcome, _)) => outcome,
@@ -82,15 +82,15 @@ impl Toolbox {
         prepared: ParsedCall<'c>,
         call: &'c ToolCall,
         options: CallOptions,
-        standing: &SessionView,
+        context: &CallContext,
     ) -> SkillOutcome {
         let Some(tools) = &self.artifacts else {
-            return self.start(prepared, call, options, standing, BTreeMap::new()).await;
+            return self.start(prepared, call, options, context, BTreeMap::new()).await;
         };
-        let mut artifacts = self.start_resolution(tools, standing.artifacts(), &options);
+        let mut artifacts = self.start_resolution(tools, context.view.artifacts(), &options);
         let done = match self.resolve_inputs(prepared, &mut artifacts).await {
             Ok(ResolvedCall::Run(prepared, environment)) => {
-                self.start(prepared, call, options, standing, environment).await
+                self.start(prepared, call, options, context, environment).await
             }
             Ok(ResolvedCall::Finished(outcome)) | Err(outcome) => outcome.into(),
         };
@@ -107,7 +107,7 @@ impl Toolbox {
         prepared: ParsedCall<'c>,
         call: &'c ToolCall,
         options: CallOptions,
-        standing: &SessionView,
+        context: &CallContext,
         environment: BTreeMap<String, String>,
     ) -> BoxFuture<'c, SkillOutcome> {
         match prepared {
@@ -129,7 +129,7 @@ impl Toolbox {
             ParsedCall::Skill(tools, request) => {
                 let executor = self.sandbox.as_ref().map(|sandbox| &*sandbox.executor);
                 let runs_in = executor.filter(|_| matches!(request, SkillRequest::RunScript(_)));
-                let standing = standing.clone();
+                let standing = context.view.clone();
                 let (limits, redactor, clock) = (&self.limits, &self.redactor, &self.clock);
                 let call =
                     SkillCallContext { standing, executor, environment, limits, redactor, clock, options };
@@ -144,8 +144,9 @@ impl Toolbox {
             ParsedCall::Host(tool, input) => {
                 let (caller, call_id) = (self.caller.clone(), call.id.clone());
                 let CallOptions { deadline, cancel } = options;
+                let provided = context.input.clone();
                 Box::pin(async move {
-                    tool.call(input, ToolContext { caller, call_id, deadline, cancel }).await.into()
+                    tool.call(input, ToolContext { caller, call_id, deadline, cancel, provided }).await.into()
                 })
             }
             ParsedCall::Client => {
@@ -293,10 +294,10 @@ impl ToolRunner for Toolbox {
         }
     }
 
-    fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolResult> {
+    fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolRunOutcome> {
         Box::pin(async move {
             let start = self.clock.deadline(Duration::ZERO);
-            let SkillOutcome { outcome, active, fetched } = self.run_parsed(call, &context).await;
+            let SkillOutcome { mut outcome, active, fetched } = self.run_parsed(call, &context).await;
             let definitions = self.current_definitions();
             let known = definitions.iter().find(|tool| tool.name == call.name);
             tracing::info!(
@@ -308,10 +309,13 @@ impl ToolRunner for Toolbox {
                 duration_ms = u64::try_from(self.elapsed(start).as_millis()).unwrap_or(u64::MAX),
                 "tool executed"
             );
+            if let Some(request) = outcome.input_request.take() {
+                return ToolRunOutcome::InputRequired(Box::new(self.finalize_request(*request)));
+            }
             let result = self.finalize_result(&call.id, outcome).with_fetched(fetched);
             match active {
-                Some(active) => result.with_active_skills(active),
-                None => result,
+                Some(active) => result.with_active_skills(active).into(),
+                None => result.into(),
             }
         })
     }

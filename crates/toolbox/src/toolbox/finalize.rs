@@ -4,7 +4,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use conjure_base::{CallId, Redactor};
-use conjure_conversation::{ResultContent, ToolResult};
+use conjure_conversation::{InputForm, InputRequest, ResultContent, ToolResult};
+use serde_json::Value;
 
 use super::Toolbox;
 use crate::limits::OutputLimits;
@@ -56,6 +57,29 @@ impl Toolbox {
             active_skills: None,
             fetched: Vec::new(),
         }
+    }
+
+    /// Redacts the questions of a tool. Its state is for itself alone, and stays.
+    pub(super) fn finalize_request(&self, mut request: InputRequest) -> InputRequest {
+        for question in request.questions.values_mut() {
+            question.message = self.redactor.redact(&question.message).into_owned();
+            match &mut question.form {
+                InputForm::Form { requested_schema } => redact_value(&self.redactor, requested_schema),
+                InputForm::Url { url } => *url = self.redactor.redact(url).into_owned(),
+                _ => {}
+            }
+        }
+        request
+    }
+}
+
+/// Redacts all texts in a value.
+fn redact_value(redactor: &Redactor, value: &mut Value) {
+    match value {
+        Value::String(text) => *text = redactor.redact(text).into_owned(),
+        Value::Array(items) => items.iter_mut().for_each(|item| redact_value(redactor, item)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| redact_value(redactor, field)),
+        _ => {}
     }
 }
 

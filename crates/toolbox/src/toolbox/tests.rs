@@ -60,7 +60,7 @@ async fn a_call_ends_at_its_timeout_with_the_output_until_then() {
         FakeExecutor::new().with_command("sleep", FakeCommand::RunsUntilCancelled("working\n".to_owned()));
     let toolbox = over(&executor).with_timeout(Duration::from_secs(7)).build().unwrap();
     let start = SystemClock.deadline(Duration::ZERO);
-    let result = toolbox.run(&bash("sleep"), context()).await;
+    let result = toolbox.run_without_input(&bash("sleep"), context()).await;
     assert!(result.is_error);
     assert!(result.text().starts_with("working\n[timed out"), "{}", result.text());
     assert_eq!(toolbox.elapsed(start).as_secs(), 7);
@@ -73,11 +73,11 @@ async fn the_end_of_the_turn_is_the_end_of_its_calls() {
     let toolbox = over(&executor).build().unwrap();
     let start = SystemClock.deadline(Duration::ZERO);
     let deadline = SystemClock.deadline(Duration::from_secs(3));
-    let result = toolbox.run(&bash("sleep"), CallContext { deadline, ..context() }).await;
+    let result = toolbox.run_without_input(&bash("sleep"), CallContext { deadline, ..context() }).await;
     assert!(result.text().contains("timed out"), "{}", result.text());
     assert_eq!(toolbox.elapsed(start).as_secs(), 3);
 
-    let result = toolbox.run(&bash("sleep"), CallContext { deadline, ..context() }).await;
+    let result = toolbox.run_without_input(&bash("sleep"), CallContext { deadline, ..context() }).await;
     assert!(result.text().contains("before it started"), "{}", result.text());
     assert_eq!(executor.commands().len(), 1);
 }
@@ -89,7 +89,7 @@ async fn what_does_not_end_by_itself_is_given_up_after_the_grace() {
     let toolbox = over(&executor).with_tool(stuck).build().unwrap();
     for (call, overtime) in [(bash("stuck"), SANDBOX_GRACE), (host_call("stuck"), Duration::ZERO)] {
         let start = SystemClock.deadline(Duration::ZERO);
-        let result = toolbox.run(&call, context()).await;
+        let result = toolbox.run_without_input(&call, context()).await;
         assert!(result.is_error && result.text().starts_with("timed out"), "{}", result.text());
         assert_eq!(toolbox.elapsed(start), Duration::from_secs(30) + overtime);
         assert_eq!(executor.running(), 0);
@@ -106,7 +106,7 @@ async fn cancellation_ends_what_was_started_and_says_so() {
         let context = context();
         let cancel = context.cancel.clone();
         let call = bash(script);
-        let mut running = Box::pin(toolbox.run(&call, context));
+        let mut running = Box::pin(toolbox.run_without_input(&call, context));
         assert!(futures_util::poll!(&mut running).is_pending());
         assert_eq!(executor.running(), 1);
         cancel.cancel();
@@ -116,7 +116,7 @@ async fn cancellation_ends_what_was_started_and_says_so() {
     }
     let context = context();
     context.cancel.cancel();
-    let result = toolbox.run(&bash("sleep"), context).await;
+    let result = toolbox.run_without_input(&bash("sleep"), context).await;
     assert!(result.text().starts_with("cancelled"), "{}", result.text());
     assert_eq!(executor.commands().len(), 2);
 }
@@ -132,7 +132,7 @@ async fn a_call_that_is_dropped_ends_what_it_started() {
     });
     let toolbox = over(&executor).with_tool(tool).build().unwrap();
     for call in [bash("sleep"), host_call("host")] {
-        let mut running = toolbox.run(&call, context());
+        let mut running = toolbox.run_without_input(&call, context());
         assert!(futures_util::poll!(&mut running).is_pending());
         drop(running);
     }
@@ -222,13 +222,13 @@ async fn host_tools_and_the_approver_know_for_whom_a_call_is_made() {
         .with_caller(caller.clone());
     let toolbox = toolbox.build().unwrap();
     assert_eq!(toolbox.authorize(&host_call("whose"), &SessionView::default()).await, Authorization::Allow);
-    let result = toolbox.run(&host_call("whose"), context()).await;
+    let result = toolbox.run_without_input(&host_call("whose"), context()).await;
     assert_eq!(result.text(), format!("acme {}", caller.session));
 
     let toolbox = over(&FakeExecutor::new()).with_tool(whose()).with_approver(OfOne(tenant)).build().unwrap();
     let denied = toolbox.authorize(&host_call("whose"), &SessionView::default()).await;
     assert_eq!(denied, Authorization::Deny { reason: "whose is it?".to_owned() });
-    assert_eq!(toolbox.run(&host_call("whose"), context()).await.text(), "nobody's");
+    assert_eq!(toolbox.run_without_input(&host_call("whose"), context()).await.text(), "nobody's");
 }
 
 #[tokio::test]
@@ -254,7 +254,7 @@ async fn secrets_are_redacted_in_results_errors_and_every_tool() {
         ToolCall::new("a", "view", &json!({"path": "s3cr3t-value"})),
         host_call("s3cr3t-value"),
     ] {
-        let text = toolbox.run(&call, context()).await.text();
+        let text = toolbox.run_without_input(&call, context()).await.text();
         assert!(text.contains("[REDACTED:API_KEY]") && !text.contains("s3cr3t"), "{text}");
     }
 }
@@ -268,7 +268,7 @@ async fn a_secret_that_the_cut_parts_is_redacted() {
         .with_redactor(Redactor::new([("KEY", "s3cr3t-value-of-some-length")]))
         .build()
         .unwrap();
-    let text = toolbox.run(&bash("env"), context()).await.text();
+    let text = toolbox.run_without_input(&bash("env"), context()).await.text();
     assert!(text.contains("bytes of output are left out here"), "{text}");
     for part in ["s3cr", "gth,", "ngth"] {
         assert!(!text.contains(part), "{part} in {text}");
@@ -278,24 +278,24 @@ async fn a_secret_that_the_cut_parts_is_redacted() {
 #[tokio::test]
 async fn results_of_host_tools_are_bounded_and_clean() {
     let long = giving(ToolOutput::text("x".repeat(1_000_000)));
-    let text = long.run(&host_call("host"), context()).await.text();
+    let text = long.run_without_input(&host_call("host"), context()).await.text();
     assert!(text.len() <= 256 * 1024);
     assert!(text.contains("of 1000000 bytes are left out here]"));
 
-    let result = giving(ToolOutput::text("a\0b")).run(&host_call("host"), context()).await;
+    let result = giving(ToolOutput::text("a\0b")).run_without_input(&host_call("host"), context()).await;
     assert_eq!(result.text(), "a␀b");
 
     let many = vec![ResultContent::Text { text: "a".to_owned() }; 1000];
-    let outcome = ToolOutput { content: many, status: ToolStatus::Succeeded };
-    let result = giving(outcome).run(&host_call("host"), context()).await;
+    let outcome = ToolOutput { content: many, status: ToolStatus::Succeeded, input_request: None };
+    let result = giving(outcome).run_without_input(&host_call("host"), context()).await;
     assert_eq!(result.content.len(), MOST_PARTS_AND_NOTICE);
     assert!(result.text().ends_with("[900 more parts of the result are left out]"));
 
     for (status, said) in
         [(ToolStatus::Succeeded, "[no output]"), (ToolStatus::Failed, "[the call failed and gave no reason]")]
     {
-        let outcome = ToolOutput { content: Vec::new(), status };
-        assert_eq!(giving(outcome).run(&host_call("host"), context()).await.text(), said);
+        let outcome = ToolOutput { content: Vec::new(), status, input_request: None };
+        assert_eq!(giving(outcome).run_without_input(&host_call("host"), context()).await.text(), said);
     }
 }
 
@@ -311,13 +311,13 @@ async fn an_image_that_the_service_would_refuse_never_enters_the_history() {
         (image("image/png", String::new()), "not base64"),
         (image("image/png", "A".repeat(5 * 1024 * 1024 + 4)), "5242884 bytes"),
     ] {
-        let outcome = ToolOutput { content: vec![part], status: ToolStatus::Succeeded };
-        let result = giving(outcome).run(&host_call("host"), context()).await;
+        let outcome = ToolOutput { content: vec![part], status: ToolStatus::Succeeded, input_request: None };
+        let result = giving(outcome).run_without_input(&host_call("host"), context()).await;
         assert!(result.text().starts_with("[an image is left out: ") && result.text().contains(told));
     }
     let most = vec![image("image/png", "A".repeat(5 * 1024 * 1024)); 5];
-    let outcome = ToolOutput { content: most, status: ToolStatus::Succeeded };
-    let result = giving(outcome).run(&host_call("host"), context()).await;
+    let outcome = ToolOutput { content: most, status: ToolStatus::Succeeded, input_request: None };
+    let result = giving(outcome).run_without_input(&host_call("host"), context()).await;
     assert_eq!(result.text(), "[an image is left out: the result has too many images]");
     assert_eq!(result.content.len(), 5);
 }
@@ -352,7 +352,7 @@ async fn a_built_in_tool_that_was_not_chosen_is_unknown() {
         .with_builtin_tools(ToolOptions { builtin: vec![BuiltinTool::View] })
         .build()
         .unwrap();
-    let text = toolbox.run(&bash("ls"), context()).await.text();
+    let text = toolbox.run_without_input(&bash("ls"), context()).await.text();
     assert_eq!(text, "there is no tool `bash_tool`; the tools are: `view`");
 }
 
@@ -360,7 +360,7 @@ async fn a_built_in_tool_that_was_not_chosen_is_unknown() {
 async fn a_result_of_white_space_alone_says_that_there_was_nothing() {
     for blank in ["", " \n", "\u{2028}"] {
         let toolbox = giving(ToolOutput::text(blank));
-        assert_eq!(toolbox.run(&host_call("host"), context()).await.text(), "[no output]");
+        assert_eq!(toolbox.run_without_input(&host_call("host"), context()).await.text(), "[no output]");
     }
 }
 
@@ -422,7 +422,7 @@ async fn lines_with_the_highest_numbers_are_shown() {
 
     let toolbox = Toolbox::builder().with_executor(Arc::new(Numbers(FakeExecutor::new()))).build().unwrap();
     let call = ToolCall::new("toolu_1", "view", &json!({"path": "a.txt"}));
-    let result = toolbox.run(&call, context()).await;
+    let result = toolbox.run_without_input(&call, context()).await;
     assert!(result.text().contains(&format!("{}\ttwo", u64::MAX)), "{}", result.text());
 }
 
@@ -430,7 +430,7 @@ async fn lines_with_the_highest_numbers_are_shown() {
 async fn input_that_is_too_long_or_too_deep_is_refused() {
     let limits = OutputLimits { input: 100, ..OutputLimits::default() };
     let toolbox = over(&FakeExecutor::new()).with_limits(limits).build().unwrap();
-    let text = toolbox.run(&bash(&"x".repeat(100)), context()).await.text();
+    let text = toolbox.run_without_input(&bash(&"x".repeat(100)), context()).await.text();
     assert!(text.contains("the most is 100"), "{text}");
 
     let toolbox = over(&FakeExecutor::new()).build().unwrap();
@@ -440,7 +440,7 @@ async fn input_that_is_too_long_or_too_deep_is_refused() {
         "]".repeat(100)
     );
     let call = conjure_prompt::parse_tool_use(&deep).unwrap();
-    let text = toolbox.run(&call, context()).await.text();
+    let text = toolbox.run_without_input(&call, context()).await.text();
     assert_eq!(text, "bad input for `view`: the input must be an object, not an array");
 }
 
@@ -462,7 +462,7 @@ async fn a_call_whose_input_was_no_object_never_runs() {
         let call = ToolCall::new("toolu_1", name, &json!({"INVALID_JSON": "{\"path\": "}));
         // Nobody is asked about a call that only gives an error.
         assert_eq!(toolbox.authorize(&call, &SessionView::default()).await, Authorization::Allow);
-        let result = toolbox.run(&call, context()).await;
+        let result = toolbox.run_without_input(&call, context()).await;
         let expected = format!(
             "bad input for `{name}`: it is not a JSON object (EOF while parsing a value at line 1 column 9), so nothing was \
              done: write it again. It was: {{\"path\": "
@@ -472,7 +472,7 @@ async fn a_call_whose_input_was_no_object_never_runs() {
     assert_eq!(ran.load(Ordering::SeqCst), 0);
     // A field of that name among others is input like any other.
     let call = ToolCall::new("toolu_1", "host", &json!({"INVALID_JSON": "{", "more": 1}));
-    assert!(!giving(ToolOutput::text("ran")).run(&call, context()).await.is_error);
+    assert!(!giving(ToolOutput::text("ran")).run_without_input(&call, context()).await.is_error);
 }
 
 /// Any JSON, most of it with the names and types that tools look for.
@@ -518,7 +518,7 @@ proptest! {
         let content = texts.into_iter().map(|text| ResultContent::Text { text }).collect();
         let limits = OutputLimits { text: room, ..OutputLimits::default() };
         let toolbox = Toolbox::builder().with_limits(limits).build().unwrap();
-        let result = toolbox.finalize_result(&conjure_base::CallId::new("a"), ToolOutput { content, status });
+        let result = toolbox.finalize_result(&conjure_base::CallId::new("a"), ToolOutput { content, status, input_request: None });
         prop_assert_eq!(result.is_error, !succeeded);
         prop_assert!(!result.text().is_empty() && crate::text::is_clean(&result.text()));
         // Each of at most a hundred parts may end in a notice.
@@ -536,7 +536,7 @@ proptest! {
         let toolbox = over(&executor).build().unwrap();
         let call = ToolCall::new(id.clone(), name, &input);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let result = runtime.block_on(toolbox.run(&call, context()));
+        let result = runtime.block_on(toolbox.run_without_input(&call, context()));
         prop_assert_eq!(result.tool_use_id.as_str(), id.as_str());
         prop_assert!(!result.text().is_empty());
         // What is refused before it runs is an error, and a barrier only holds up what may run.

@@ -13,8 +13,8 @@ use super::{answer, asked, request};
 use crate::scripted::{Recorder, Script, ScriptFormat, ScriptedModel};
 use crate::{
     Authorization, Block, CallConcurrency, CallContext, CallTraits, Composer, LoopOptions, LoopOutcome,
-    Message, Model, PromptPrefix, SessionView, ToolCall, ToolResult, ToolRunner, TurnOutcome, TurnStop,
-    run_loop,
+    Message, Model, PromptPrefix, SessionView, ToolCall, ToolResult, ToolRunOutcome, ToolRunner, TurnOutcome,
+    TurnStop, run_loop,
 };
 
 fn fixtures() -> PathBuf {
@@ -54,7 +54,7 @@ impl ToolRunner for Tools {
         Box::pin(async { Authorization::Allow })
     }
 
-    fn run<'a>(&'a self, call: &'a ToolCall, _: CallContext) -> BoxFuture<'a, ToolResult> {
+    fn run<'a>(&'a self, call: &'a ToolCall, _: CallContext) -> BoxFuture<'a, ToolRunOutcome> {
         let input = call.input_value();
         let text = |field: &str| input.get(field).and_then(Value::as_str).unwrap().to_owned();
         let (ok, output) = match call.name.as_str() {
@@ -66,7 +66,7 @@ impl ToolRunner for Tools {
         };
         let result =
             if ok { ToolResult::text_result(&call.id, output) } else { ToolResult::error(&call.id, output) };
-        Box::pin(async { result })
+        Box::pin(async { result.into() })
     }
 }
 

@@ -139,8 +139,9 @@ async fn what_a_manifest_says_of_scripts_is_in_force() {
         .with_skills(tools.clone())
         .build()
         .unwrap();
-    let receipt =
-        toolbox.run(&call("skills_load", json!({"names": ["deploy"]})), CallContext::default()).await;
+    let receipt = toolbox
+        .run_without_input(&call("skills_load", json!({"names": ["deploy"]})), CallContext::default())
+        .await;
     let receipt: Value = serde_json::from_str(&receipt.text()).unwrap();
     insta::assert_snapshot!(serde_json::to_string_pretty(&receipt["findings"]).unwrap());
     let script = call("skills_run_script", json!({"path": "scripts/run.sh"}));

@@ -1,0 +1,104 @@
+//! The questions of a server in the middle of a call (`input_required`), and their answers.
+//!
+//! Nothing is held open meanwhile: a server of the newest revision leaves its state with its questions, and the call is made again with both.
+
+use std::collections::BTreeMap;
+
+use conjure_base::text::truncate;
+use conjure_conversation::{InputAnswer, InputForm, InputQuestion, InputRequest, ProvidedInput};
+use rmcp::model::{
+    CallToolRequestParams, ElicitRequestParams, InputRequest as ServerRequest, InputRequiredResult,
+    InputResponses,
+};
+use serde_json::json;
+
+use super::process_transport::printable;
+
+/// The most questions at once.
+const MAX_QUESTIONS: usize = 20;
+
+/// The most bytes of an id.
+const MAX_ID_BYTES: usize = 200;
+
+/// The most characters of a question.
+const MAX_MESSAGE_CHARS: usize = 4_000;
+
+/// The most bytes of a form's schema, or of an address.
+const MAX_FORM_BYTES: usize = 32_000;
+
+/// The most bytes of the state that the server leaves.
+const MAX_STATE_BYTES: usize = 256_000;
+
+/// The questions of the server with this name.
+///
+/// # Errors
+/// What the server asks for and does not get.
+pub(super) fn questions(server: &str, asked: InputRequiredResult) -> Result<InputRequest, String> {
+    let requests = asked.input_requests.unwrap_or_default();
+    if requests.len() > MAX_QUESTIONS {
+        return Err(format!("asks {} questions at once, and the most is {MAX_QUESTIONS}", requests.len()));
+    }
+    if asked.request_state.as_ref().is_some_and(|state| state.len() > MAX_STATE_BYTES) {
+        return Err(format!("leaves more than {MAX_STATE_BYTES} bytes of state with its questions"));
+    }
+    let mut questions = BTreeMap::new();
+    for (id, request) in requests {
+        if id.len() > MAX_ID_BYTES {
+            return Err(format!("asks a question whose id has more than {MAX_ID_BYTES} bytes"));
+        }
+        questions.insert(id, question(request)?);
+    }
+    Ok(InputRequest { asked_by: server.to_owned(), questions, state: asked.request_state })
+}
+
+fn question(request: ServerRequest) -> Result<InputQuestion, String> {
+    let ServerRequest::Elicitation(request) = request else {
+        return Err(
+            "asks for an answer of a model or for directories in the middle of the call, which is not offered"
+                .to_owned(),
+        );
+    };
+    let (message, form) = match request.params {
+        ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
+            (message, InputForm::Form { requested_schema: json!(requested_schema) })
+        }
+        ElicitRequestParams::UrlElicitationParams { message, url, .. } => (message, InputForm::Url { url }),
+        _ => return Err("asks in a way that is not known here".to_owned()),
+    };
+    let size = match &form {
+        InputForm::Form { requested_schema } => requested_schema.to_string().len(),
+        InputForm::Url { url } if !url.starts_with("https://") && !url.starts_with("http://") => {
+            return Err("asks for a visit to an address that is no web page".to_owned());
+        }
+        InputForm::Url { url } => url.len(),
+        _ => 0,
+    };
+    if size > MAX_FORM_BYTES {
+        return Err(format!("asks with a form of {size} bytes, and the most is {MAX_FORM_BYTES}"));
+    }
+    Ok(InputQuestion { message: printable(&truncate(&message, MAX_MESSAGE_CHARS)), form })
+}
+
+/// The same call with what a person has answered.
+pub(super) fn with_input(params: CallToolRequestParams, provided: ProvidedInput) -> CallToolRequestParams {
+    let responses: InputResponses = provided
+        .answers
+        .into_iter()
+        .map(|(id, answer)| {
+            let response = match answer {
+                InputAnswer::Accept { content: Some(content) } => {
+                    json!({"action": "accept", "content": content})
+                }
+                InputAnswer::Accept { content: None } => json!({"action": "accept"}),
+                InputAnswer::Decline => json!({"action": "decline"}),
+                InputAnswer::Cancel => json!({"action": "cancel"}),
+            };
+            (id, response)
+        })
+        .collect();
+    let params = if responses.is_empty() { params } else { params.with_input_responses(responses) };
+    match provided.state {
+        Some(state) => params.with_request_state(state),
+        None => params,
+    }
+}
