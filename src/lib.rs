@@ -186,10 +186,11 @@ pub mod session {
     };
     pub use conjure_base::{Redactor, SessionId, TurnId, is_sensitive_variable};
     pub use conjure_conversation::{
-        ActionNeed, Approval, EvaluatedPermission, EventId, EventIdError, EventProjection, FinishedTurn,
-        ForkError, ForkPoint, Grant, GrantScope, PendingAction, PinnedSkill, ProfileChange, RequiredAction,
-        RequiredNeed, SESSION_EVENT_SCHEMA, SecretNames, SessionEvent, SessionEventKind, SessionProfile,
-        SessionStopReason, SessionView, SkillActivation, SkillDelivery, merge_events,
+        ActionNeed, Approval, ELICITATION, EvaluatedPermission, EventId, EventIdError, EventProjection,
+        FinishedTurn, ForkError, ForkPoint, Grant, GrantScope, InputAnswer, InputAnswers, InputForm,
+        InputQuestion, InputRequest, PendingAction, PinnedSkill, ProfileChange, RequiredAction, RequiredNeed,
+        SESSION_EVENT_SCHEMA, SecretNames, SessionEvent, SessionEventKind, SessionProfile, SessionStopReason,
+        SessionView, SkillActivation, SkillDelivery, merge_events,
     };
     pub use conjure_runtime::{
         ContextOptions, EventCursor, EventOrder, EventQuery, InputError, SessionBody, SessionContents,
@@ -231,8 +232,8 @@ pub mod tool {
     pub use conjure_base::CallId;
     pub use conjure_conversation::{
         AgentToolset, Authorization, CallConcurrency, CallContext, CallTraits, PermissionPolicy,
-        RemoteToolServer, ResultContent, ToolCall, ToolDefinition, ToolEnding, ToolResult, ToolRule,
-        ToolRunner, ToolServerFailure, ToolsetTool,
+        ProvidedInput, RemoteToolServer, ResultContent, ToolCall, ToolDefinition, ToolEnding, ToolResult,
+        ToolRule, ToolRunOutcome, ToolRunner, ToolServerFailure, ToolsetTool,
     };
     pub use conjure_runtime::{Workbench, execute};
     pub use conjure_toolbox::{

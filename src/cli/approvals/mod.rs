@@ -4,6 +4,7 @@ mod rules;
 
 mod approval_prompt;
 mod grant;
+mod input_form;
 mod reply_reader;
 mod terminal_approver;
 
@@ -11,4 +12,4 @@ pub(crate) use approval_prompt::input_lines;
 pub(crate) use grant::{grant_always, grant_text};
 pub(crate) use reply_reader::{ReplyLine, ReplyReader, discard_typed_input};
 pub(crate) use rules::{Rules, RulesArgs};
-pub(crate) use terminal_approver::{ApprovalOutcome, TerminalApprover};
+pub(crate) use terminal_approver::{ApprovalOutcome, InputOutcome, PendingInput, TerminalApprover};

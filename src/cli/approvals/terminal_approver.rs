@@ -1,18 +1,21 @@
-//! Asks the user at the terminal for approval.
+//! Asks the user at the terminal for approval, and what tools ask in the middle of a call.
 //!
 //! State: the rules that were granted while the command runs, for calls that were asked for before.
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conjure::conversation::Decision;
+use conjure::session::{InputAnswer, InputAnswers, InputForm, InputQuestion};
 use conjure::skill::AllowRule;
-use conjure::tool::ToolCall;
+use conjure::tool::{CallId, ToolCall};
 
 use crate::cli::approvals::approval_prompt::{ApprovalReply, describe_call, parse_reply};
 use crate::cli::approvals::grant::{grant_always, rule_for_call, rule_matches};
+use crate::cli::approvals::input_form::{FieldInput, describe_question, form_fields};
 use crate::cli::approvals::reply_reader::{ReplyLine, ReplyReader, StandardInputReplies};
-use crate::cli::terminal::Terminal;
+use crate::cli::terminal::{Terminal, printable};
 
 /// The user at the terminal of this process.
 pub(crate) struct TerminalApprover {
@@ -34,6 +37,25 @@ pub(crate) enum ApprovalOutcome {
     /// The input ended, or nobody can be asked now. The call keeps waiting.
     Undecided,
     /// The user interrupted the question.
+    Interrupted,
+}
+
+/// A tool call that waits for answers of the user.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PendingInput {
+    pub(crate) call: CallId,
+    pub(crate) round: u32,
+    pub(crate) asked_by: String,
+    pub(crate) questions: BTreeMap<String, InputQuestion>,
+}
+
+/// The outcome of the questions of a tool.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum InputOutcome {
+    Answered(InputAnswers),
+    /// The input ended, or nobody can be asked now. The call keeps waiting.
+    Undecided,
+    /// The user interrupted a question.
     Interrupted,
 }
 
@@ -81,12 +103,87 @@ impl TerminalApprover {
         }
     }
 
-    /// Prints the call. Nobody may be reading, so a thread of its own prints.
+    /// Asks the questions of a tool, one after the other.
+    pub(crate) async fn ask_input(&self, input: &PendingInput) -> InputOutcome {
+        if !self.replies.begin_question() {
+            return InputOutcome::Undecided;
+        }
+        let mut answers = InputAnswers::new();
+        for (id, question) in &input.questions {
+            match self.ask_question(&input.asked_by, question).await {
+                Ok(answer) => answers.insert(id.clone(), answer),
+                Err(outcome) => return outcome,
+            };
+        }
+        InputOutcome::Answered(answers)
+    }
+
+    /// The answer to one question; an error where there is none.
+    async fn ask_question(
+        &self,
+        asked_by: &str,
+        question: &InputQuestion,
+    ) -> Result<InputAnswer, InputOutcome> {
+        self.note(describe_question(asked_by, question)).await;
+        match &question.form {
+            InputForm::Form { requested_schema } => {
+                if !self.agrees("answer it? y: yes, n: no > ").await? {
+                    return Ok(InputAnswer::Decline);
+                }
+                let mut content = serde_json::Map::new();
+                for field in form_fields(requested_schema) {
+                    loop {
+                        match field.parse(&self.line(&field.prompt).await?) {
+                            FieldInput::Value(value) => {
+                                content.insert(field.name.clone(), value);
+                            }
+                            FieldInput::LeftOut => {}
+                            FieldInput::Invalid(reason) => {
+                                self.note(format!("    {reason}")).await;
+                                continue;
+                            }
+                        }
+                        break;
+                    }
+                }
+                Ok(InputAnswer::Accept { content: Some(content.into()) })
+            }
+            InputForm::Url { url } => {
+                self.note(format!("    open this address in your browser: {}", printable(url))).await;
+                let is_done = self.agrees("have you done what it asks? y: yes, n: no > ").await?;
+                Ok(if is_done { InputAnswer::Accept { content: None } } else { InputAnswer::Decline })
+            }
+            _ => Ok(InputAnswer::Cancel),
+        }
+    }
+
+    /// Asks until the reply is yes or no.
+    async fn agrees(&self, prompt: &str) -> Result<bool, InputOutcome> {
+        loop {
+            match parse_reply(&self.line(prompt).await?) {
+                ApprovalReply::Allow => return Ok(true),
+                ApprovalReply::Deny(_) => return Ok(false),
+                ApprovalReply::Unclear | ApprovalReply::Always => {}
+            }
+        }
+    }
+
+    async fn line(&self, prompt: &str) -> Result<String, InputOutcome> {
+        match self.replies.reply_line(prompt.to_owned()).await {
+            ReplyLine::Line(line) => Ok(line),
+            ReplyLine::Ended => Err(InputOutcome::Undecided),
+            ReplyLine::Interrupted => Err(InputOutcome::Interrupted),
+        }
+    }
+
     async fn describe(&self, call: &ToolCall) {
-        let (terminal, call) = (Arc::clone(&self.terminal), call.clone());
-        let printing = tokio::task::spawn_blocking(move || {
-            terminal.note(describe_call(&call, |text| terminal.redacted(text).into_owned()).trim_end());
-        });
+        self.note(describe_call(call, |text| self.terminal.redacted(text).into_owned())).await;
+    }
+
+    /// Prints a text. Nobody may be reading, so a thread of its own prints.
+    async fn note(&self, text: String) {
+        let terminal = Arc::clone(&self.terminal);
+        let printing = tokio::task::spawn_blocking(move || terminal.note(text.trim_end()));
         let _ = printing.await;
     }
 }

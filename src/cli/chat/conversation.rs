@@ -24,7 +24,7 @@ use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::destination::ToolDirs;
 use crate::cli::run::{
     CommandSession, EventSender, FollowOutcome, ModelChange, RunResult, ShutdownWait, TurnCommand, TurnEnd,
-    TurnFollower, TurnSummary, awaiting_result, message, undecided_error,
+    TurnFollower, TurnSummary, awaiting_result, message, unanswered_error, undecided_error,
 };
 use crate::cli::signals::Signals;
 use crate::cli::terminal::{Style, Terminal, printable};
@@ -290,6 +290,11 @@ impl ChatConversation<'_> {
         self.events.flush().await;
         if let TurnEnd::AwaitingApproval(call) = &end {
             let failure = undecided_error(&self.opened.host, self.opened.session.id(), call);
+            self.fail(&failure);
+            return NextStep::Leave(ConversationEnd::orderly(failure.exit));
+        }
+        if let TurnEnd::AwaitingInput(input) = &end {
+            let failure = unanswered_error(&self.opened.host, self.opened.session.id(), input);
             self.fail(&failure);
             return NextStep::Leave(ConversationEnd::orderly(failure.exit));
         }

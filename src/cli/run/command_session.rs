@@ -28,7 +28,7 @@ use crate::cli::run::outputs::output_list;
 use crate::cli::run::outputs::output_report;
 use crate::cli::run::printer::{PrinterThread, start_printer};
 use crate::cli::run::progress::{DisplayMode, ProgressDisplay};
-use crate::cli::run::run_result::{RunResult, undecided_error};
+use crate::cli::run::run_result::{RunResult, unanswered_error, undecided_error};
 use crate::cli::run::turn_summary::{TurnEnd, TurnSummary};
 use crate::cli::run::usage_report::{self, PriceCheck};
 use crate::cli::signals::Signals;
@@ -220,6 +220,9 @@ impl CommandSession {
                 Some(match &end {
                     TurnEnd::AwaitingApproval(call) => {
                         RunResult::failed(undecided_error(&self.host, self.session.id(), call))
+                    }
+                    TurnEnd::AwaitingInput(input) => {
+                        RunResult::failed(unanswered_error(&self.host, self.session.id(), input))
                     }
                     TurnEnd::Stopped(_) | TurnEnd::AwaitingResult(_) => {
                         RunResult::from_turn_end(&end, text, summary.model_calls(), cause)

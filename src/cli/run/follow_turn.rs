@@ -13,7 +13,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::approvals::{ApprovalOutcome, TerminalApprover};
+use crate::cli::approvals::{ApprovalOutcome, InputOutcome, PendingInput, TerminalApprover};
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::run::printer::EventSender;
 use crate::cli::run::run_result::AbortCause;
@@ -86,15 +86,17 @@ impl TurnFollower<'_> {
         let mut interrupting: Option<BoxFuture<'static, Result<(), SessionError>>> = None;
         loop {
             if subscription.is_some() && asking.is_none() && !awaits_news && self.cause.is_none() {
-                asking = match (self.summary.pending_calls().first(), self.approver) {
-                    (Some(call), Some(approver)) => {
+                let (call, input) =
+                    (self.summary.pending_calls().first(), self.summary.pending_inputs().first());
+                asking = match (call, input, self.approver) {
+                    (Some(call), _, Some(approver)) => {
                         Some(self.ask(Arc::clone(approver), call.clone()).boxed())
                     }
-                    (Some(_), None) => Some(leave_waiting(session.clone()).boxed()),
-                    (None, _) if !self.summary.pending_results().is_empty() => {
-                        Some(leave_waiting(session.clone()).boxed())
+                    (None, Some(input), Some(approver)) => {
+                        Some(self.ask_input(Arc::clone(approver), input.clone()).boxed())
                     }
-                    (None, _) => None,
+                    (None, None, _) if self.summary.pending_results().is_empty() => None,
+                    _ => Some(leave_waiting(session.clone()).boxed()),
                 };
             }
             let cause = tokio::select! {
@@ -139,6 +141,9 @@ impl TurnFollower<'_> {
                             }
                             if let Some(call) = self.summary.pending_calls().first() {
                                 return FollowOutcome::Ended(TurnEnd::AwaitingApproval(call.clone()));
+                            }
+                            if let Some(input) = self.summary.pending_inputs().first() {
+                                return FollowOutcome::Ended(TurnEnd::AwaitingInput(input.clone()));
                             }
                             if let Some(call) = self.summary.pending_results().first() {
                                 return FollowOutcome::Ended(TurnEnd::AwaitingResult(call.clone()));
@@ -205,6 +210,26 @@ impl TurnFollower<'_> {
                 ApprovalOutcome::Interrupted => Ok(QuestionEnd::Interrupted),
                 ApprovalOutcome::Decided(decision) => {
                     session.decide(call.id.clone(), decision).await.map(|()| QuestionEnd::Sent(call.id))
+                }
+            }
+        }
+    }
+
+    /// Asks the user what a tool asks, after all earlier events were printed, and sends the answers.
+    fn ask_input(
+        &self,
+        approver: Arc<TerminalApprover>,
+        input: PendingInput,
+    ) -> impl Future<Output = Result<QuestionEnd, SessionError>> + Send + use<> {
+        let (session, events) = (self.session.clone(), Arc::clone(self.events));
+        async move {
+            events.flush().await;
+            match approver.ask_input(&input).await {
+                InputOutcome::Undecided => leave_waiting(session).await,
+                InputOutcome::Interrupted => Ok(QuestionEnd::Interrupted),
+                InputOutcome::Answered(answers) => {
+                    session.provide_input(input.call.clone(), input.round, answers).await?;
+                    Ok(QuestionEnd::Sent(input.call))
                 }
             }
         }

@@ -4,6 +4,7 @@ use conjure::conversation::{Limit, TurnStop, stop_error};
 use conjure::tool::ToolCall;
 use conjure::{SessionId, StopReason};
 
+use crate::cli::approvals::PendingInput;
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::command_runtime::{CommandRuntime, Persistence};
 use crate::cli::run::turn_summary::TurnEnd;
@@ -47,6 +48,7 @@ impl RunResult {
             },
             TurnEnd::Stopped(stop) => stop.clone(),
             TurnEnd::AwaitingApproval(call) => return Self::failed(awaiting_approval(call)),
+            TurnEnd::AwaitingInput(input) => return Self::failed(awaiting_input(input)),
             TurnEnd::AwaitingResult(call) => return Self::failed(awaiting_result(call)),
         };
         let Some(error) = stop_error(&stop, model_calls) else {
@@ -124,6 +126,25 @@ pub(crate) fn awaiting_result(call: &ToolCall) -> CliError {
     let hint = "the command cannot provide results; use `Session::provide_result` in the application, or interrupt \
                 the turn with a new message";
     CliError::new(ExitStatus::AwaitingApproval, told).with_hint(hint)
+}
+
+/// The error for questions of a tool that nobody answered.
+fn awaiting_input(input: &PendingInput) -> CliError {
+    let told = format!("the MCP server `{}` asks a person, and nobody answered", printable(&input.asked_by));
+    CliError::new(ExitStatus::AwaitingApproval, told)
+}
+
+/// The same error, with a hint how to answer later.
+pub(crate) fn unanswered_error(host: &CommandRuntime, session: SessionId, input: &PendingInput) -> CliError {
+    awaiting_input(input).with_hint(match host.persistence {
+        Persistence::Persistent => {
+            format!("`{}` at a terminal asks again", host.resume_command(session))
+        }
+        Persistence::Ephemeral => {
+            "run it at a terminal, where it asks, or keep the session, so that it can be answered later"
+                .to_owned()
+        }
+    })
 }
 
 /// The same error, with a hint how to decide later.

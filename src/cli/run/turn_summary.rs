@@ -8,6 +8,8 @@ use conjure::session::{RequiredAction, RequiredNeed, SessionStopReason};
 use conjure::tool::{CallId, ToolCall};
 use conjure::{Block, Message, ModelError, SessionEvent, SessionEventKind, StopReason, Usage};
 
+use crate::cli::approvals::PendingInput;
+
 /// How a turn ended.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum TurnEnd {
@@ -15,6 +17,8 @@ pub(crate) enum TurnEnd {
     Stopped(TurnStop),
     /// This tool call awaits approval, and nobody decided.
     AwaitingApproval(ToolCall),
+    /// This tool call asks the user, and nobody answered.
+    AwaitingInput(PendingInput),
     /// This tool call waits for its result from outside.
     AwaitingResult(ToolCall),
 }
@@ -35,6 +39,8 @@ pub(crate) struct TurnSummary {
     calls: Vec<ToolCall>,
     /// Those that await approval, in order.
     pending_calls: Vec<ToolCall>,
+    /// Those that ask the user, in order.
+    pending_inputs: Vec<PendingInput>,
     /// Those that wait for their result from outside, in order.
     pending_results: Vec<ToolCall>,
 }
@@ -49,6 +55,18 @@ enum ResponsePart {
     Continued,
 }
 
+fn pending_input(action: &RequiredAction) -> Option<PendingInput> {
+    match &action.need {
+        RequiredNeed::Input { round, asked_by, questions } => Some(PendingInput {
+            call: action.call_id.clone(),
+            round: *round,
+            asked_by: asked_by.clone(),
+            questions: questions.clone(),
+        }),
+        _ => None,
+    }
+}
+
 impl TurnSummary {
     /// A summary after earlier events: of those only the open tool calls count.
     pub(crate) fn from_history<'e>(events: impl IntoIterator<Item = &'e SessionEvent>) -> Self {
@@ -56,13 +74,18 @@ impl TurnSummary {
         for event in events {
             before.apply(event);
         }
-        let Self { calls, pending_calls, pending_results, .. } = before;
-        Self { calls, pending_calls, pending_results, ..Self::default() }
+        let Self { calls, pending_calls, pending_inputs, pending_results, .. } = before;
+        Self { calls, pending_calls, pending_inputs, pending_results, ..Self::default() }
     }
 
     /// The calls that await approval, in order.
     pub(crate) fn pending_calls(&self) -> &[ToolCall] {
         &self.pending_calls
+    }
+
+    /// The calls that ask the user, in order.
+    pub(crate) fn pending_inputs(&self) -> &[PendingInput] {
+        &self.pending_inputs
     }
 
     /// The calls that wait for their result from outside, in order.
@@ -73,6 +96,7 @@ impl TurnSummary {
     /// Removes a call that was decided.
     pub(crate) fn mark_decided(&mut self, call: &CallId) {
         self.pending_calls.retain(|pending| pending.id != *call);
+        self.pending_inputs.retain(|pending| pending.call != *call);
     }
 
     /// Applies an event. Returns the end of the turn if it is one.
@@ -80,6 +104,7 @@ impl TurnSummary {
         match &event.kind {
             SessionEventKind::SessionStatusRunning {} => {
                 self.error = None;
+                self.pending_inputs.clear();
                 self.pending_results.clear();
             }
             SessionEventKind::ModelRequestStart { call, .. } => self.model_calls = *call,
@@ -111,17 +136,19 @@ impl TurnSummary {
                 let call_of = |action: &RequiredAction| {
                     self.calls.iter().find(|call| call.id == action.call_id).cloned()
                 };
-                let is_approval =
-                    |action: &&RequiredAction| matches!(action.need, RequiredNeed::Approval { .. });
-                let (approvals, results): (Vec<_>, Vec<_>) = actions.iter().partition(is_approval);
-                self.pending_calls = approvals.into_iter().filter_map(call_of).collect();
-                self.pending_results = results.into_iter().filter_map(call_of).collect();
+                let calls_with = |fits: fn(&RequiredNeed) -> bool| {
+                    actions.iter().filter(|action| fits(&action.need)).filter_map(call_of).collect()
+                };
+                self.pending_calls = calls_with(|need| matches!(need, RequiredNeed::Approval { .. }));
+                self.pending_results = calls_with(|need| matches!(need, RequiredNeed::Result { .. }));
+                self.pending_inputs = actions.iter().filter_map(pending_input).collect();
             }
             SessionEventKind::UserToolConfirmation { call_id, .. }
             | SessionEventKind::AgentToolResult { call_id, .. } => self.mark_decided(call_id),
             SessionEventKind::SessionStatusIdle { stop_reason, usage } => {
                 self.usage.add(&usage.unwrap_or_default());
                 self.pending_calls.clear();
+                self.pending_inputs.clear();
                 self.pending_results.clear();
                 return Some(self.stop(stop_reason));
             }

@@ -24,7 +24,7 @@ use crate::cli::run::{
     OutputTarget, RecordedModel, SCRIPT, SelectedModel, TurnCommand, TurnSummary, WorkspaceOwner, add_files,
     check_prompt, hosted_file_ids, mcp_servers, message, no_workspace_error, open_out_folder,
     print_isolation, redactor, run_blocking, script_from_notes, select_model, settings_from_notes,
-    standard_input, timeout_error, tool_dirs, undecided_error, variables, with_recorder,
+    standard_input, timeout_error, tool_dirs, unanswered_error, undecided_error, variables, with_recorder,
 };
 use crate::cli::sessions::command::read_only_runtime;
 use crate::cli::sessions::find::find;
@@ -269,6 +269,9 @@ async fn load_session(
         match summary.pending_calls() {
             // Nothing needs to be started to know that nobody decides.
             [call, ..] if !decides => Err(undecided_error(&host, id, call)),
+            [] if !decides && !summary.pending_inputs().is_empty() => {
+                Err(unanswered_error(&host, id, &summary.pending_inputs()[0]))
+            }
             _ => Ok(LoadedSession {
                 id,
                 profile,

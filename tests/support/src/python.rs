@@ -41,6 +41,12 @@ impl Python {
         None
     }
 
+    /// The interpreter.
+    #[must_use]
+    pub fn program(&self) -> &str {
+        &self.program
+    }
+
     /// A command that runs the interpreter. Dropping its child ends it.
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "the program is one of the test, not of a sandbox")]

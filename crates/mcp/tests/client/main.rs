@@ -5,6 +5,7 @@
 )]
 
 mod authorization_server;
+mod elicitation;
 mod scripted_http;
 #[cfg(feature = "server")]
 mod served;
