@@ -186,9 +186,9 @@ pub mod session {
     };
     pub use conjure_base::{Redactor, SessionId, TurnId, is_sensitive_variable};
     pub use conjure_conversation::{
-        ActionNeed, Approval, ELICITATION, EvaluatedPermission, EventId, EventIdError, EventProjection,
-        FinishedTurn, ForkError, ForkPoint, Grant, GrantScope, InputAnswer, InputAnswers, InputForm,
-        InputQuestion, InputRequest, PendingAction, PinnedSkill, ProfileChange, RequiredAction, RequiredNeed,
+        ActionNeed, Approval, EvaluatedPermission, EventId, EventIdError, EventProjection, FinishedTurn,
+        ForkError, ForkPoint, Grant, GrantScope, InputAnswer, InputAnswers, InputForm, InputQuestion,
+        InputRequest, PendingAction, PinnedSkill, ProfileChange, RequiredAction, RequiredNeed,
         SESSION_EVENT_SCHEMA, SecretNames, SessionEvent, SessionEventKind, SessionProfile, SessionStopReason,
         SessionView, SkillActivation, SkillDelivery, merge_events,
     };

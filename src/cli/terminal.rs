@@ -58,6 +58,17 @@ impl Terminal {
         }
     }
 
+    /// A terminal without colours.
+    #[cfg(test)]
+    pub(crate) const fn plain() -> Self {
+        Self {
+            colour: false,
+            redactor: OnceLock::new(),
+            output_closed: AtomicBool::new(false),
+            output_failure: OnceLock::new(),
+        }
+    }
+
     /// Redacts these secrets in everything that is written from now on. Only the first call counts.
     pub(crate) fn redact(&self, redactor: Redactor) {
         let _ = self.redactor.set(redactor);

@@ -295,6 +295,32 @@ async fn agents_of_the_api_use_servers_with_credentials_of_vaults() {
 }
 
 #[tokio::test]
+async fn what_a_server_asks_a_person_waits_over_a_restart_for_the_client_of_the_api() {
+    let (Some(python), Some(sdk)) = (python().await, crate::server::python().await) else { return };
+    let data = tempfile::tempdir().unwrap();
+    std::fs::write(data.path().join("config.toml"), "[serve]\nprivate_mcp_servers = true\n").unwrap();
+    let port = free_port();
+    let _asking = start(&python, "mcp_asking.py", port, &[]).await;
+    let config = data.path().join("config.toml");
+    let script = folder().join("scripts/elicitation.yaml");
+    let (data_dir, script) = (data.path().display().to_string(), script.display().to_string());
+    let arguments =
+        ["serve", "--listen", "127.0.0.1:0", "--sandbox", "local", "--data", &data_dir, "--script"];
+    let arguments: Vec<String> =
+        arguments.into_iter().map(str::to_owned).chain(std::iter::once(script)).collect();
+    let environment = [("CONJURE_CONFIG", config.to_str().unwrap())];
+    let server = Started::of_command_with(arguments.clone(), data.path(), &environment).await;
+    let url = format!("http://127.0.0.1:{port}/mcp");
+    let sessions = run_python(&sdk, "elicitation_asked.py", &[server.url(), &url]).await;
+    server.kill().await;
+    let server = Started::of_command_with(arguments, data.path(), &environment).await;
+    let ids: Vec<&str> = sessions.split_whitespace().collect();
+    let arguments = [&[server.url()], ids.as_slice()].concat();
+    run_python(&sdk, "elicitation_answered.py", &arguments).await;
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_person_signs_in_and_sessions_use_it() {
     let Some(python) = python().await else { return };
     let home = tempfile::tempdir().unwrap();

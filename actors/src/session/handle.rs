@@ -227,8 +227,7 @@ impl Session {
         self.request(|reply| SessionRequest::ProvideInput { call, round, answers, reply }).await
     }
 
-    /// Answers the questions of this `agent.custom_tool_use` event, whose name is
-    /// [`ELICITATION`](conjure_conversation::ELICITATION).
+    /// Answers the questions of this `agent.input_request` event.
     ///
     /// # Errors
     /// [`SessionError::NoSuchCall`] when it is no event of questions in this session; as [`Session::provide_input`].

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use conjure_base::Digest;
 
 use crate::event::Decision;
-use crate::input_request::InputAnswers;
+use crate::input_request::{InputAnswer, InputAnswers};
 use crate::tool::ResultContent;
 
 /// The digests of what was answered for a call.
@@ -25,8 +25,10 @@ pub(crate) fn result_digest(content: &[ResultContent], is_error: bool) -> Digest
     digest_of(&(content, is_error))
 }
 
+/// Of what was answered: a question without an answer is a cancelled one.
 pub(crate) fn input_digest(answers: &InputAnswers) -> Digest {
-    digest_of(answers)
+    let given = answers.iter().filter(|(_, answer)| **answer != InputAnswer::Cancel);
+    digest_of(&given.collect::<Vec<_>>())
 }
 
 fn digest_of(answer: &impl serde::Serialize) -> Digest {

@@ -107,7 +107,7 @@ pub use response_helpers::{
 };
 pub use run_loop::{LoopError, LoopOptions, LoopOutcome, run_loop};
 pub use session_event::{
-    ELICITATION, EvaluatedPermission, EventId, EventIdError, EventProjection, RequiredAction, RequiredNeed,
+    EvaluatedPermission, EventId, EventIdError, EventProjection, RequiredAction, RequiredNeed,
     SESSION_EVENT_SCHEMA, SessionEvent, SessionEventKind, SessionStopReason, merge_events,
 };
 pub use session_file::{Completeness, FILE_LIMIT, FileChange, FileSource, SessionFile};

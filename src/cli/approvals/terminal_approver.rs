@@ -193,3 +193,60 @@ fn reply_choices(rule: Option<&AllowRule>) -> ReplyChoices {
     let always = rule.map_or_else(String::new, |rule| format!(", a: all `{rule}` in this session"));
     ReplyChoices { prompt: format!("allow it? y: yes, n [WHY]: no{always} > "), has_always: rule.is_some() }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use futures_util::FutureExt as _;
+    use futures_util::future::BoxFuture;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Lines that are typed one after the other; then the input ends.
+    struct TypedLines(Mutex<VecDeque<&'static str>>);
+
+    impl ReplyReader for TypedLines {
+        fn begin_question(&self) -> bool {
+            true
+        }
+
+        fn reply_line(&self, _: String) -> BoxFuture<'_, ReplyLine> {
+            let line = self.0.lock().unwrap().pop_front();
+            let line = line.map_or(ReplyLine::Ended, |line| match line {
+                "^C" => ReplyLine::Interrupted,
+                line => ReplyLine::Line(line.to_owned()),
+            });
+            std::future::ready(line).boxed()
+        }
+    }
+
+    async fn answered(form: InputForm, lines: &[&'static str]) -> InputOutcome {
+        let replies = TypedLines(Mutex::new(lines.iter().copied().collect()));
+        let approver = TerminalApprover::with_replies(&Arc::new(Terminal::plain()), Arc::new(replies));
+        let question = InputQuestion { message: "Which?".to_owned(), form };
+        let questions = [("a".to_owned(), question)].into();
+        let input = PendingInput { call: CallId::new("1"), round: 1, asked_by: "git".to_owned(), questions };
+        approver.ask_input(&input).await
+    }
+
+    #[tokio::test]
+    async fn a_form_is_filled_in_declined_or_left() {
+        let schema = json!({
+            "properties": {"name": {"type": "string"}, "force": {"type": "boolean"}},
+            "required": ["name", "force"],
+        });
+        let form = || InputForm::Form { requested_schema: schema.clone() };
+        let outcome = |answer| InputOutcome::Answered([("a".to_owned(), answer)].into());
+        let content = Some(json!({"name": "old", "force": true}));
+        let lines = ["what?", "y", "", "old", "maybe", "yes"];
+        assert_eq!(answered(form(), &lines).await, outcome(InputAnswer::Accept { content }));
+        assert_eq!(answered(form(), &["n"]).await, outcome(InputAnswer::Decline));
+        assert_eq!(answered(form(), &["y", "old"]).await, InputOutcome::Undecided);
+        assert_eq!(answered(form(), &["y", "^C"]).await, InputOutcome::Interrupted);
+        let page = || InputForm::Url { url: "https://example.com".to_owned() };
+        assert_eq!(answered(page(), &["y"]).await, outcome(InputAnswer::Accept { content: None }));
+        assert_eq!(answered(page(), &["n"]).await, outcome(InputAnswer::Decline));
+    }
+}

@@ -102,6 +102,11 @@ impl ProgressFormatter {
                 line(Style::Plain, "calls", &describe_call_shortly(&call));
                 self.calls.insert(call_id.as_str().to_owned(), (name.clone(), at));
             }
+            SessionEventKind::AgentInputRequest { asked_by, questions, .. } => {
+                for question in questions.values() {
+                    line(Style::Warning, "asks", &format!("{asked_by}: {}", question.message));
+                }
+            }
             SessionEventKind::SessionError { error } => line(Style::Bad, "failed", &error.to_string()),
             SessionEventKind::AgentToolResult { call_id, result, is_error, .. }
             | SessionEventKind::UserCustomToolResult { call_id, result, is_error, .. }

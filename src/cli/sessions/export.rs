@@ -64,6 +64,14 @@ fn markdown(id: &str, events: &[SessionEvent]) -> String {
             Kind::AgentToolUse { name, input, .. } | Kind::AgentCustomToolUse { name, input, .. } => {
                 parts.push(format!("### Calls {name}\n\n{}", fenced("json", input.get())));
             }
+            Kind::AgentInputRequest { asked_by, questions, .. } => {
+                let asked = questions.values().map(|question| question.message.as_str());
+                parts.push(format!("### {asked_by} asks\n\n{}", asked.collect::<Vec<_>>().join("\n\n")));
+            }
+            Kind::UserInputResponse { answers, .. } => {
+                let answers = serde_json::json!(answers).to_string();
+                parts.push(format!("### Answer\n\n{}", fenced("json", &answers)));
+            }
             Kind::AgentToolResult { result, is_error, .. }
             | Kind::UserCustomToolResult { result, is_error, .. }
             | Kind::UserToolResult { result, is_error, .. } => {

@@ -79,7 +79,7 @@ impl EventId {
         Self::new(session, EventKey::ToolUse(call))
     }
 
-    /// The id of the `agent.custom_tool_use` event of the questions of a tool call.
+    /// The id of the `agent.input_request` event of a tool call in this round.
     #[must_use]
     pub const fn for_input(session: SessionId, call: CallId, round: u32) -> Self {
         Self::new(session, EventKey::Input { call, round })

@@ -5,7 +5,6 @@
 
 mod convert;
 mod event_id;
-mod input;
 mod listed;
 mod projection;
 mod types;
@@ -14,6 +13,6 @@ pub use event_id::{EventId, EventIdError};
 pub use listed::merge_events;
 pub use projection::EventProjection;
 pub use types::{
-    ELICITATION, EvaluatedPermission, RequiredAction, RequiredNeed, SESSION_EVENT_SCHEMA, SessionEvent,
-    SessionEventKind, SessionStopReason,
+    EvaluatedPermission, RequiredAction, RequiredNeed, SESSION_EVENT_SCHEMA, SessionEvent, SessionEventKind,
+    SessionStopReason,
 };

@@ -10,7 +10,6 @@ use conjure_base::{CallId, SessionId, Timestamp, TurnId};
 
 use super::convert::{Said, imported_events, said, stateless_event, tool_result};
 use super::event_id::EventId;
-use super::input::{input_answers, input_questions};
 use super::types::{
     EvaluatedPermission, RequiredAction, SESSION_EVENT_SCHEMA, SessionEvent, SessionEventKind as Kind,
     SessionStopReason,
@@ -145,12 +144,22 @@ impl EventProjection {
                 self.set_running(call, false);
                 let request = Arc::new((**request).clone());
                 let id = EventId::for_input(self.session, call.clone(), *round);
-                output.push(Some(id), input_questions(call, &request));
+                let kind = Kind::AgentInputRequest {
+                    call_id: call.clone(),
+                    asked_by: request.asked_by.clone(),
+                    questions: request.questions.clone(),
+                };
+                output.push(Some(id), kind);
                 self.set_need(call, Some(ActionNeed::Input { round: *round, request }));
             }
             EventKind::InputProvided { call, round, answers } => {
                 self.set_need(call, None);
-                output.push(None, input_answers(self.session, call, *round, answers));
+                let kind = Kind::UserInputResponse {
+                    input_request_id: EventId::for_input(self.session, call.clone(), *round),
+                    call_id: call.clone(),
+                    answers: answers.clone(),
+                };
+                output.push(None, kind);
             }
             EventKind::ActionRequired { .. } => self.wait(output),
             EventKind::ToolStarted { call, .. } => {

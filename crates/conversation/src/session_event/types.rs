@@ -10,7 +10,7 @@ use super::event_id::EventId;
 use crate::artifact::ArtifactName;
 use crate::block::Block;
 use crate::event::{CallOutcome, ResultFrom, TurnStop};
-use crate::input_request::InputQuestion;
+use crate::input_request::{InputAnswers, InputQuestion};
 use crate::limits::Limit;
 use crate::model::Usage;
 use crate::model::{ModelError, ModelErrorKind};
@@ -25,9 +25,6 @@ use crate::tool_server::ToolServerFailure;
 
 /// The version of the schema of [`SessionEvent`].
 pub const SESSION_EVENT_SCHEMA: u32 = 2;
-
-/// The name of the `agent.custom_tool_use` events with which running tools ask a person: the method of MCP. No tool can have it.
-pub const ELICITATION: &str = "elicitation/create";
 
 /// One event of a session, for the embedder and its users.
 #[derive(Debug, Clone, Serialize)]
@@ -145,9 +142,6 @@ pub enum SessionEventKind {
         evaluated_permission: Option<EvaluatedPermission>,
     },
     /// The model called a tool whose result the client provides. The result names this event's `id`.
-    ///
-    /// With the name [`ELICITATION`] it is no call of the model: a running tool asks a person. The input has the questions, and the content of
-    /// the result is a JSON object with the answers.
     #[serde(rename = "agent.custom_tool_use")]
     AgentCustomToolUse {
         /// The model's id of the call.
@@ -156,6 +150,26 @@ pub enum SessionEventKind {
         name: String,
         /// The input, raw.
         input: Arc<RawValue>,
+    },
+    /// A tool asks a person in the middle of a call. The answer names this event's `id`.
+    #[serde(rename = "agent.input_request")]
+    AgentInputRequest {
+        /// The model's id of the call.
+        call_id: CallId,
+        /// Who asks: the name of the tool's server.
+        asked_by: String,
+        /// The questions by their ids.
+        questions: BTreeMap<String, InputQuestion>,
+    },
+    /// A person answered what a tool asks. The tool runs again with the answers.
+    #[serde(rename = "user.input_response")]
+    UserInputResponse {
+        /// The `id` of the `agent.input_request` event.
+        input_request_id: EventId,
+        /// The model's id of the call.
+        call_id: CallId,
+        /// The answers by the ids of their questions.
+        answers: InputAnswers,
     },
     /// A tool call has its result.
     #[serde(rename = "agent.tool_result")]

@@ -2,11 +2,11 @@
 
 use conjure_base::{SessionId, Timestamp};
 use conjure_conversation::{
-    ActionNeed, CallOutcome, Command, CommandKind, Decision, ELICITATION, Event, EventKind, EventLog as _,
-    INPUT_ROUNDS, InboxMessage, InputAnswer, InputAnswers, InterruptCause, PendingAction, ProfileChange,
-    Receipt, Rejection, RequiredNeed, ResultContent, ResultFrom, SessionEvent, SessionEventKind,
-    SessionState, SessionStopReason, StartedCall, Step, StopReason, ToolDefinition, TurnOptions, TurnOutcome,
-    TurnStop, apply, decide, merge_events, next,
+    ActionNeed, CallOutcome, Command, CommandKind, Decision, Event, EventKind, EventLog as _, INPUT_ROUNDS,
+    InboxMessage, InputAnswer, InputAnswers, InterruptCause, PendingAction, ProfileChange, Receipt,
+    Rejection, RequiredNeed, ResultContent, ResultFrom, SessionEvent, SessionEventKind, SessionState,
+    SessionStopReason, StartedCall, Step, StopReason, ToolDefinition, TurnOptions, TurnOutcome, TurnStop,
+    apply, decide, merge_events, next,
 };
 use futures_util::{StreamExt, stream};
 
@@ -365,6 +365,11 @@ fn an_answer_is_for_one_round_of_questions_and_may_be_given_again() {
     let events = ok(&mut state, input("a", 2, InputAnswers::new()));
     let EventKind::InputProvided { answers, .. } = &events[0].kind else { panic!("{events:?}") };
     assert_eq!(answers["branch"], InputAnswer::Cancel, "what is not answered is cancelled");
+    assert_eq!(
+        ok(&mut state, input("a", 2, InputAnswers::new())),
+        [],
+        "the same answer, given in the same way"
+    );
 }
 
 #[test]
@@ -413,14 +418,13 @@ async fn a_call_that_asks_waits_across_a_restart_and_runs_again_with_the_answers
     assert_eq!(outline(conversation.state().messages())[2], results);
 
     let events = project(SessionId::from_bits(1), 0, &world.event_log.load().await.unwrap());
-    let asked: Vec<&SessionEvent> = events
-        .iter()
-        .filter(|event| matches!(&event.kind, SessionEventKind::AgentCustomToolUse { name, .. } if name == ELICITATION))
-        .collect();
+    let is_question =
+        |event: &&SessionEvent| matches!(event.kind, SessionEventKind::AgentInputRequest { .. });
+    let asked: Vec<&SessionEvent> = events.iter().filter(is_question).collect();
     let answered: Vec<_> = events
         .iter()
         .filter_map(|event| match &event.kind {
-            SessionEventKind::UserCustomToolResult { custom_tool_use_id, .. } => Some(custom_tool_use_id),
+            SessionEventKind::UserInputResponse { input_request_id, .. } => Some(input_request_id),
             _ => None,
         })
         .collect();

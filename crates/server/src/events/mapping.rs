@@ -14,6 +14,7 @@ use conjure_conversation::{
 use serde_json::value::RawValue;
 
 use super::blocks::{api_blocks, api_result, api_texts};
+use super::input::{api_answers, api_questions};
 
 /// The API's events for an event of the library: none, one, or an error and one.
 pub(crate) fn api_events(event: &SessionEvent) -> Vec<Event> {
@@ -79,6 +80,10 @@ fn api_kind(kind: &Kind) -> (Option<SessionError>, Option<EventKind>) {
         Kind::AgentCustomToolUse { name, input, .. } => {
             EventKind::AgentCustomToolUse { name: name.clone(), input: api_input(input) }
         }
+        Kind::AgentInputRequest { asked_by, questions, .. } => {
+            return (None, api_questions(asked_by, questions));
+        }
+        Kind::UserInputResponse { input_request_id, answers, .. } => api_answers(input_request_id, answers),
         Kind::AgentToolResult { tool_use_id, name: Some(name), result, is_error, .. }
             if of_server(name).is_some() =>
         {

@@ -1,9 +1,11 @@
 //! Between the library's events and those of the API.
 
 mod blocks;
+mod input;
 mod mapping;
 mod previews;
 
 pub(crate) use blocks::{message_blocks, result_contents};
+pub(crate) use input::input_answers;
 pub(crate) use mapping::api_events;
 pub(crate) use previews::PreviewMapping;

@@ -3,10 +3,10 @@
 use conjure_actors::session::Session;
 use conjure_api::{ClientEvent, Confirmation, ContentBlock, Event, EventKind, Time, ToolOutcome};
 use conjure_base::{Clock as _, SystemClock};
-use conjure_conversation::{Decision, EventId, InputAnswers, ResultContent, SessionEvent, SessionEventKind};
+use conjure_conversation::{Decision, EventId, SessionEvent, SessionEventKind};
 use conjure_runtime::{EventCursor, EventOrder, EventQuery, Runtime};
 
-use crate::events::{api_events, message_blocks, result_contents};
+use crate::events::{api_events, input_answers, message_blocks, result_contents};
 use crate::http::ApiError;
 
 /// What the model is told of a denial without words.
@@ -120,26 +120,6 @@ async fn send_one(
     }
 }
 
-/// The answers to the questions of a tool. A client that knows nothing of them answers with an error, which cancels them.
-fn input_answers(place: &str, content: &[ResultContent], is_error: bool) -> Result<InputAnswers, ApiError> {
-    if is_error {
-        return Ok(InputAnswers::new());
-    }
-    let texts: Vec<&str> = content
-        .iter()
-        .filter_map(|part| match part {
-            ResultContent::Text { text } => Some(text.as_str()),
-            _ => None,
-        })
-        .collect();
-    serde_json::from_str(&texts.concat()).map_err(|error| {
-        ApiError::invalid(format!(
-            "{place}.content: the answers must be a text with a JSON object that has, for each id of a question, \
-             {{\"action\": \"accept\", \"content\": {{…}}}}, {{\"action\": \"decline\"}} or {{\"action\": \"cancel\"}}: {error}"
-        ))
-    })
-}
-
 /// Sends a message. Returns the sequence number under which it is recorded.
 ///
 /// # Errors
@@ -160,6 +140,7 @@ fn confirms(event: &SessionEvent, call: &EventId) -> bool {
 fn provides(event: &SessionEvent, call: &EventId) -> bool {
     match &event.kind {
         SessionEventKind::UserCustomToolResult { custom_tool_use_id: id, .. }
+        | SessionEventKind::UserInputResponse { input_request_id: id, .. }
         | SessionEventKind::UserToolResult { tool_use_id: id, .. } => id == call,
         _ => false,
     }
