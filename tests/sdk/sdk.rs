@@ -12,6 +12,7 @@ mod mcp_http;
 mod messages;
 mod network;
 mod no_jail;
+mod packages;
 mod readme;
 mod reload;
 mod server;

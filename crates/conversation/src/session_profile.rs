@@ -58,6 +58,9 @@ pub struct SessionProfile {
     /// The hosts that the session may reach, of those that the embedder's configuration permits. `None`: all of these.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_hosts: Option<Vec<String>>,
+    /// Python packages that its sandboxes have, with versions where they are wanted: `pandas`, `requests>=2.31`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub python_packages: Vec<String>,
     /// Environment variables of its commands.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,

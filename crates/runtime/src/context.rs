@@ -142,7 +142,6 @@ impl SessionContext {
     }
 
     /// The same context with further folders to read, at their own places.
-    #[cfg(feature = "mcp")]
     pub(crate) fn with_read_only(mut self, folders: impl IntoIterator<Item = SharedFolder>) -> Self {
         self.execution.read_only.extend(folders);
         self

@@ -47,9 +47,10 @@ pub use runtime::MessagesService;
 pub use runtime::{CredentialCheck, RenewalOutcome, Vaults};
 pub use runtime::{
     DeletionReport, DiskUsage, EventCursor, EventOrder, EventQuery, ExecutorFactory, FileUpload, InputError,
-    RemainingFiles, RemainingSkills, RemoteSkillOutcome, ResumeReport, Runtime, RuntimeError, RuntimeOptions,
-    SessionBody, SessionContents, SessionEventPage, SessionList, SessionSecrets, SessionSpec, SessionSummary,
-    StoredFile, Tenant, TenantPolicy, TenantUsage, UnknownSkill, WorkspaceFile, redactor_of_inputs,
+    PythonRequirement, PythonRequirementError, RemainingFiles, RemainingSkills, RemoteSkillOutcome,
+    ResumeReport, Runtime, RuntimeError, RuntimeOptions, SessionBody, SessionContents, SessionEventPage,
+    SessionList, SessionSecrets, SessionSpec, SessionSummary, StoredFile, Tenant, TenantPolicy, TenantUsage,
+    UnknownSkill, WorkspaceFile, redactor_of_inputs,
 };
 pub use sandbox::open_sandbox;
 pub use skills::{find_skill, load, load_all, load_body, load_configured, load_skill_file, read_resource};

@@ -50,6 +50,11 @@ assert error.error_code == "invalid_config_type_change", error.body
 error = refused(bad, environments.create, name="much", metadata={str(number): "" for number in range(17)})
 assert error.error_code == "invalid_metadata", error.body
 refused(bad, environments.create, name="account", scope="account")
+for packages, place in [({"npm": ["left-pad"]}, "npm"), ({"pip": ["attrs", "--pre"]}, "pip.1"), ({"pip": ["./attrs"]}, "pip.0")]:
+    for call, named in [(environments.create, {"name": "packages"}), (environments.update, {"environment_id": plain.id})]:
+        error = refused(bad, call, **named, config={"type": "cloud", "packages": packages})
+        assert f"config.packages.{place}: " in error.message, error.message
+assert environments.retrieve(plain.id).config.packages.npm == []
 narrow = {"type": "cloud", "networking": {"type": "limited"}, "packages": {"pip": ["attrs"]}}
 refused(bad, environments.create, name="narrow", config=narrow)
 

@@ -4,6 +4,7 @@
 
 mod built;
 mod container;
+mod server;
 mod small;
 #[expect(dead_code, reason = "a part of it is used here")]
 #[path = "../support/mod.rs"]

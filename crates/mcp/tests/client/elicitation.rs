@@ -35,18 +35,22 @@ async fn run(session: &Session, tool: &str, input: Value, provided: Option<Provi
     session.toolbox.run(&ToolCall::new("toolu_1", tool, &input), context).await
 }
 
+/// What the call asks; it must ask.
 async fn asked(session: &Session, tool: &str, input: Value, provided: Option<ProvidedInput>) -> InputRequest {
-    match run(session, tool, input, provided).await {
-        ToolRunOutcome::InputRequired(request) => *request,
-        ToolRunOutcome::Ended(result) => panic!("nobody is asked: {}", result.text()),
-    }
+    let request = match run(session, tool, input, provided).await {
+        ToolRunOutcome::InputRequired(request) => Ok(*request),
+        ToolRunOutcome::Ended(result) => Err(result.text()),
+    };
+    request.unwrap()
 }
 
+/// What the call returns; it must not ask.
 async fn ended(session: &Session, tool: &str, input: Value, provided: Option<ProvidedInput>) -> String {
-    match run(session, tool, input, provided).await {
-        ToolRunOutcome::Ended(result) => result.text(),
-        ToolRunOutcome::InputRequired(request) => panic!("it asks: {request:?}"),
-    }
+    let text = match run(session, tool, input, provided).await {
+        ToolRunOutcome::Ended(result) => Ok(result.text()),
+        ToolRunOutcome::InputRequired(request) => Err(request),
+    };
+    text.unwrap()
 }
 
 fn accept(request: &InputRequest, content: Value) -> Option<ProvidedInput> {

@@ -201,6 +201,12 @@ pub enum RuntimeError {
         /// Why.
         reason: String,
     },
+    /// The Python packages of the session cannot be installed.
+    #[error("the Python packages of the session cannot be installed: {reason}")]
+    PythonPackages {
+        /// Why.
+        reason: String,
+    },
     /// An MCP server cannot be used.
     #[error("the MCP server `{server}` cannot be used: {reason}")]
     McpServer {

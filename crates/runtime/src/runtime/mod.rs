@@ -47,6 +47,7 @@ pub use sandbox_kinds::ExecutorFactory;
 pub use session::event_reader::{EventCursor, EventOrder, EventQuery, SessionEventPage};
 pub use session::input_error::InputError;
 pub use session::inputs::redactor_of_inputs;
+pub use session::python_requirement::{PythonRequirement, PythonRequirementError};
 pub use session::session_reader::{SessionBody, SessionContents, SessionList, SessionSummary};
 pub use session::session_secrets::SessionSecrets;
 pub use session::spec::SessionSpec;

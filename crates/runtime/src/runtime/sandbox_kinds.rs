@@ -150,7 +150,6 @@ impl SandboxKinds {
     }
 
     /// The source of sandboxes that are not taken from a pool. They may share a workspace with other sandboxes of the session.
-    #[cfg(feature = "mcp")]
     pub(crate) fn unpooled_source(
         &self,
         session: &SessionKey,

@@ -16,6 +16,9 @@ const TOTAL: Duration = Duration::from_secs(10);
 /// The longest time of one request.
 const PER_REQUEST: Duration = Duration::from_secs(3);
 
+/// The shortest time of one request: an engine that answers later hangs, however little of the budget is left.
+const SHORTEST_REQUEST: Duration = Duration::from_secs(1);
+
 /// The remaining time for one engine.
 #[derive(Debug)]
 pub(super) struct DropTimeBudget {
@@ -52,8 +55,13 @@ impl DropTimeBudget {
     pub(super) fn share(&self, asked: RemovalRequested) -> Option<Duration> {
         let remaining = self.remaining();
         let may_ask = !remaining.is_lost && (asked == RemovalRequested::Never || !remaining.time.is_zero());
-        // A timeout of zero would be no request.
-        may_ask.then(|| if remaining.time.is_zero() { PER_REQUEST } else { remaining.time.min(PER_REQUEST) })
+        may_ask.then(|| {
+            if remaining.time.is_zero() {
+                PER_REQUEST
+            } else {
+                remaining.time.clamp(SHORTEST_REQUEST, PER_REQUEST)
+            }
+        })
     }
 
     /// Takes the time of a request that the engine answered.

@@ -49,8 +49,8 @@ impl NamespaceFacts {
              everybody make them, a profile with the rule `userns,` the host's program alone; or run the host as root"
         } else if self.is_container {
             "a container's own hardening refuses namespaces: run the host outside of it, or the container with \
-             `--security-opt seccomp=unconfined --security-opt systempaths=unconfined`, in which the jail's own rules \
-             still hold"
+             `--security-opt seccomp=PROFILE --security-opt systempaths=unconfined`, where PROFILE is the file \
+             `docker/server/seccomp.json` of Conjure's source"
         } else {
             "user namespaces are needed: see `sysctl user.max_user_namespaces`, and the rules of SELinux, AppArmor or \
              seccomp that the host runs under"
@@ -137,7 +137,7 @@ mod tests {
             (SetupStep::Namespaces, Errno::NOSPC, &none, "user.max_user_namespaces=15000"),
             (SetupStep::Namespaces, Errno::NOSPC, &PLAIN, "end other sandboxes"),
             (SetupStep::Namespaces, Errno::PERM, &debian, "unprivileged_userns_clone=1"),
-            (SetupStep::Namespaces, Errno::PERM, &container, "seccomp=unconfined"),
+            (SetupStep::Namespaces, Errno::PERM, &container, "docker/server/seccomp.json"),
             (SetupStep::Namespaces, Errno::PERM, &PLAIN, "SELinux"),
             (SetupStep::UserMap, Errno::PERM, &ubuntu, "apparmor_restrict_unprivileged_userns=0"),
             (SetupStep::Root, Errno::ACCESS, &ubuntu, "apparmor_restrict_unprivileged_userns=0"),

@@ -126,6 +126,7 @@ impl From<RuntimeError> for ApiError {
             | RuntimeError::NotHosting { .. }
             | RuntimeError::McpServer { .. }
             | RuntimeError::Network { .. }
+            | RuntimeError::PythonPackages { .. }
             | RuntimeError::Inputs { .. } => Self::invalid(message),
             _ if retryable => Self::overloaded(message, wait),
             _ => internal(&message),

@@ -1,7 +1,8 @@
 //! Checks the configuration of an environment when it is stored: sessions get all of it, so what this server cannot do is refused.
 
-use conjure_api::{EnvironmentConfig, Networking};
+use conjure_api::{EnvironmentConfig, Networking, Packages};
 use conjure_egress::AllowEntry;
+use conjure_runtime::PythonRequirement;
 
 use crate::http::ApiError;
 
@@ -11,10 +12,36 @@ use crate::http::ApiError;
 /// 400, with the field.
 pub(super) fn check_config(config: &EnvironmentConfig) -> Result<(), ApiError> {
     let EnvironmentConfig::Cloud(cloud) = config else { return Ok(()) };
+    python_packages(&cloud.packages)?;
     match &cloud.networking {
         Networking::Unrestricted => Ok(()),
         Networking::Limited(limited) => check_hosts(&limited.allowed_hosts),
     }
+}
+
+/// The Python packages of an environment.
+///
+/// # Errors
+/// 400 for what is no package of Python, and for packages of other managers.
+pub(crate) fn python_packages(packages: &Packages) -> Result<Vec<PythonRequirement>, ApiError> {
+    let others = [
+        ("apt", &packages.apt),
+        ("cargo", &packages.cargo),
+        ("gem", &packages.gem),
+        ("go", &packages.go),
+        ("npm", &packages.npm),
+    ];
+    if let Some((manager, _)) = others.into_iter().find(|(_, packages)| !packages.is_empty()) {
+        return Err(ApiError::invalid(format!(
+            "config.packages.{manager}: this server installs packages of `pip` alone; put these into the image of the sandboxes, or where the \
+             server's jails have their programs from, and leave the list empty"
+        )));
+    }
+    let read = |(place, text): (usize, &String)| {
+        PythonRequirement::new(text)
+            .map_err(|error| ApiError::invalid(format!("config.packages.pip.{place}: {error}")))
+    };
+    packages.pip.iter().enumerate().map(read).collect()
 }
 
 fn check_hosts(hosts: &[String]) -> Result<(), ApiError> {
@@ -46,6 +73,22 @@ mod tests {
         let body = json!({"name": "a", "config": {"type": "cloud", "networking": networking}});
         let create = EnvironmentCreate::from_json(body.to_string().as_bytes()).unwrap();
         check_config(&create.config).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn packages_are_those_of_pip() {
+        let checked = |packages: serde_json::Value| {
+            let body = json!({"name": "a", "config": {"type": "cloud", "packages": packages}});
+            let create = EnvironmentCreate::from_json(body.to_string().as_bytes()).unwrap();
+            check_config(&create.config).map_err(|error| error.to_string())
+        };
+        assert_eq!(checked(json!({"pip": ["pandas", "requests >= 2.31"], "apt": []})), Ok(()));
+        let error = checked(json!({"pip": ["pandas", "--index-url=https://example.com"]})).unwrap_err();
+        assert!(error.starts_with("config.packages.pip.1: "), "{error}");
+        for manager in ["apt", "cargo", "gem", "go", "npm"] {
+            let error = checked(json!({manager: ["a"]})).unwrap_err();
+            assert!(error.starts_with(&format!("config.packages.{manager}: ")), "{error}");
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod vaults;
 pub(crate) use agent_parts::AgentParts;
 pub(crate) use agents::Agents;
 pub(crate) use credentials::Credentials;
+pub(crate) use environment_config::python_packages;
 pub(crate) use environments::Environments;
 pub(crate) use files::Files;
 pub(crate) use model_names::ModelNames;

@@ -2,8 +2,11 @@
 //!
 //! A crash before the row leaves a session that no client knows of; the next start deletes it (`sweep`).
 
-use conjure_api::{AgentOverrides, Environment, Patch, SessionAgent, SessionCreate, VaultId, check_mcp};
+use conjure_api::{
+    AgentOverrides, Environment, EnvironmentConfig, Patch, SessionAgent, SessionCreate, VaultId, check_mcp,
+};
 use conjure_base::TenantId;
+use conjure_runtime::PythonRequirement;
 
 use super::interaction::send_message;
 use super::network::{open_error, session_network};
@@ -14,7 +17,7 @@ use super::skills::load_skills;
 use super::store::{SessionStore, StoredSession};
 use crate::access::Caller;
 use crate::http::ApiError;
-use crate::objects::{AgentParts, Agents, Environments, Vaults};
+use crate::objects::{AgentParts, Agents, Environments, Vaults, python_packages};
 use crate::state::ServerState;
 
 /// The metadata of the runtime's session that says that the server made it.
@@ -46,6 +49,7 @@ pub(crate) async fn create(
     let mut spec = with_directories(spec)
         .metadata(note, value)
         .network(session_network(&environment, &agent)?)
+        .python_packages(session_packages(&environment)?)
         .vaults(vault_ids.iter().map(ToString::to_string))
         .loaded_skills(load_skills(state, tenant, &agent).await?);
     if let Some(budget) = create.budget {
@@ -77,6 +81,13 @@ pub(crate) async fn create(
         send_message(&session, &format!("initial_events.{place}"), content).await?;
     }
     SessionStore::new(&*state.records, tenant).insert(session.id(), row).await
+}
+
+fn session_packages(environment: &Environment) -> Result<Vec<PythonRequirement>, ApiError> {
+    match &environment.config {
+        EnvironmentConfig::Cloud(cloud) => python_packages(&cloud.packages),
+        EnvironmentConfig::SelfHosted => Ok(Vec::new()),
+    }
 }
 
 fn check_environment(environment: &Environment) -> Result<(), ApiError> {

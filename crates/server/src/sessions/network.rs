@@ -56,6 +56,10 @@ pub(crate) fn open_error(error: RuntimeError, environment: &Environment) -> ApiE
              `unrestricted`, or start the server with another sandbox",
             environment.id
         )),
+        RuntimeError::PythonPackages { reason } => ApiError::invalid(format!(
+            "environment_id: the environment `{}` has Python packages, and this server cannot install them: {reason}",
+            environment.id
+        )),
         error => error.into(),
     }
 }

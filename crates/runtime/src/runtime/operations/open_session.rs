@@ -95,6 +95,7 @@ impl Runtime {
             catalog: spec.catalog,
             workspace: real_workspace(spec.workspace).await?,
             allowed_hosts: recorded_hosts(&spec.network)?,
+            python_packages: spec.python_packages.iter().map(ToString::to_string).collect(),
             environment,
             inputs: inputs.recorded,
             secret_names: withheld,

@@ -18,6 +18,8 @@ mod known_session;
 mod mcp;
 pub(super) mod network;
 mod prepared_parts;
+mod python_packages;
+pub(super) mod python_requirement;
 pub(super) mod session_factory;
 mod session_inputs;
 mod workbench_source;

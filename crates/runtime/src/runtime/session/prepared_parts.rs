@@ -62,7 +62,11 @@ impl RuntimeSessionFactory {
 
 impl Inner {
     /// Builds the parts. Blocks.
-    fn build_parts(&self, key: &SessionKey, profile: &SessionProfile) -> Result<PreparedParts, RuntimeError> {
+    fn build_parts(
+        self: &Arc<Self>,
+        key: &SessionKey,
+        profile: &SessionProfile,
+    ) -> Result<PreparedParts, RuntimeError> {
         // A live handle cannot start a session of a tenant that is being deleted either.
         self.deletions.check(&key.tenant)?;
         let policy = self.sandboxes.policies().policy(&key.tenant);
@@ -101,6 +105,15 @@ impl Inner {
         }
         complete.environment.extend(inputs.environment);
         complete.secrets.extend(inputs.secrets);
+        let packages = self.python_packages(profile, &home, kind.as_ref())?;
+        if let Some(packages) = &packages {
+            let ours = packages.python_path(kind.as_ref());
+            let path = match complete.environment.get("PYTHONPATH") {
+                Some(theirs) => format!("{ours}:{theirs}"),
+                None => ours,
+            };
+            complete.environment.insert("PYTHONPATH".to_owned(), path);
+        }
         let options = ContextOptions {
             workspace: workspace.clone(),
             data: Some(home.data.clone()),
@@ -127,7 +140,10 @@ impl Inner {
                 }
                 let mounts = self.workspace_mounts(profile, workspace.as_deref())?;
                 let context = limit_network(context.with_workspace_mounts(mounts), profile, &kind)?;
-                Some(self.sandboxes.source(key, &home, &kind, &self.config, context)?)
+                Some(match packages {
+                    Some(packages) => self.packaged_source(key, &home, &kind, context, packages)?,
+                    None => self.sandboxes.source(key, &home, &kind, &self.config, context)?,
+                })
             }
             None => None,
         };

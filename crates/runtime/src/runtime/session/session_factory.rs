@@ -39,6 +39,7 @@ use crate::runtime::session::hosted_sessions::HostedSessionFiles;
 use crate::runtime::session::known_session::{PreparedParts, SessionInputs};
 #[cfg(feature = "mcp")]
 use crate::runtime::session::mcp;
+use crate::runtime::session::python_packages::PythonInstaller;
 use crate::runtime::task_set::run_blocking;
 use crate::runtime::tenants::TenantDeletions;
 use crate::workbench::{prompt_options, skill_tools};
@@ -65,6 +66,7 @@ pub(super) struct Inner {
     /// Set once the journal is open.
     #[cfg(feature = "mcp")]
     pub(super) vaults: OnceLock<Vaults>,
+    pub(super) python: Arc<PythonInstaller>,
     pub(super) sessions: Mutex<HashMap<SessionKey, SessionInputs>>,
     /// The definitions of the tools, which are the same for all sessions.
     pub(super) tool_definitions: OnceLock<Arc<[ToolDefinition]>>,
@@ -94,6 +96,7 @@ impl RuntimeSessionFactory {
             deletions: gone,
             #[cfg(feature = "mcp")]
             vaults: OnceLock::new(),
+            python: Arc::default(),
             sessions,
             tool_definitions: told,
         };
@@ -103,6 +106,11 @@ impl RuntimeSessionFactory {
     /// A clone for the actors, which keeps this process counted as alive.
     pub(crate) fn with_presence(&self, process_lock: Option<Arc<ProcessLock>>) -> Self {
         Self { inner: Arc::clone(&self.inner), _presence: process_lock }
+    }
+
+    /// Ends the installations of packages that are under way.
+    pub(crate) fn end_installations(&self) {
+        self.inner.python.end();
     }
 
     /// Checks that the embedder's tools can be offered to a model beside the built-in ones.

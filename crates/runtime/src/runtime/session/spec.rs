@@ -15,6 +15,7 @@ use conjure_sandbox::NetworkPolicy;
 use conjure_skill::Skill;
 use serde_json::Value;
 
+use crate::runtime::session::python_requirement::PythonRequirement;
 use crate::runtime::session::session_secrets::SessionSecrets;
 
 /// The name that stands for no sandbox.
@@ -54,6 +55,7 @@ pub struct SessionSpec {
     pub(crate) toolset: Option<AgentToolset>,
     pub(crate) workspace_mounts: BTreeMap<String, String>,
     pub(crate) network: NetworkPolicy,
+    pub(crate) python_packages: Vec<PythonRequirement>,
     pub(crate) mcp_servers: Vec<String>,
     pub(crate) remote_servers: Vec<RemoteToolServer>,
     pub(crate) vaults: Vec<String>,
@@ -94,6 +96,7 @@ impl SessionSpec {
             toolset: None,
             workspace_mounts: BTreeMap::new(),
             network: NetworkPolicy::Full,
+            python_packages: Vec::new(),
             mcp_servers: Vec::new(),
             remote_servers: Vec::new(),
             vaults: Vec::new(),
@@ -251,6 +254,17 @@ impl SessionSpec {
     #[must_use]
     pub fn network(mut self, policy: NetworkPolicy) -> Self {
         self.network = policy;
+        self
+    }
+
+    /// Adds Python packages to the session's sandboxes. What their Python lacks is installed once for each list of a tenant, by `pip` in a sandbox of
+    /// its own that reaches `pypi.org` alone. The first sandbox waits for it. They are recorded.
+    ///
+    /// A sandbox of the embedder's own kind is refused, as is a configuration whose `network` does not permit that host
+    /// ([`RuntimeError::PythonPackages`](crate::RuntimeError::PythonPackages)).
+    #[must_use]
+    pub fn python_packages(mut self, packages: impl IntoIterator<Item = PythonRequirement>) -> Self {
+        self.python_packages.extend(packages);
         self
     }
 

@@ -1,0 +1,443 @@
+//! The Python packages of a session's sandboxes: installed once for each list of a tenant, and read-only in each sandbox.
+//!
+//! A sandbox of its own installs them, with the registry of Python packages as its whole network: building a package runs code of strangers. State:
+//! installations that are under way; on the disk `<tenant>/python/DIGEST`, which is there once an installation is complete. What a crash leaves
+//! of one lies in a workspace, which the next one begins by removing.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::{File, Permissions};
+use std::num::NonZeroU16;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conjure_actors::admission::Permit;
+use conjure_actors::executors::ExecutorSource;
+use conjure_base::{Clock as _, Deadline, Digest, SystemClock, lock};
+use conjure_conversation::SessionProfile;
+use conjure_egress::{Host, Target};
+use conjure_fs::{DirHandle, FileLock, ensure_dir};
+use conjure_journal::SessionKey;
+use conjure_sandbox::{
+    CallOptions, Command, CommandEnd, CommandOutcome, Executor, Isolation, Layout, SandboxError,
+    SandboxErrorKind, SharedFolder,
+};
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use crate::config::ExecutorKind;
+use crate::context::{ContextOptions, SessionContext, create_context};
+use crate::runtime::data::data_layout::TenantDir;
+use crate::runtime::error::RuntimeError;
+use crate::runtime::sandbox_kinds::SandboxKind;
+use crate::runtime::session::python_requirement::PythonRequirement;
+use crate::runtime::session::session_factory::Inner;
+use crate::workspace::{CopyBounds, copy_tree};
+
+/// Where a sandbox has the packages.
+const PACKAGES_DIR: &str = "/opt/conjure/python";
+
+/// The hosts that an installation reaches.
+const PYTHON_REGISTRY: [&str; 2] = ["pypi.org", "files.pythonhosted.org"];
+
+/// The port of the registry.
+const HTTPS: NonZeroU16 = NonZeroU16::new(443).unwrap();
+
+/// How long an installation may take.
+const INSTALL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+
+/// How long its sandbox may take to start.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How often another process's installation is looked for.
+const LOCK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The most characters of what an installation said that its error has.
+const MAX_REASON_CHARS: usize = 2_000;
+
+/// Prints the requirements that the sandbox's Python does not meet, each on a line. Its packages are those of `pip` itself.
+const MISSING: &str = "
+import sys
+try:
+    from importlib.metadata import version, PackageNotFoundError
+    from pip._vendor.packaging.requirements import Requirement
+except ImportError:
+    sys.exit('there is no pip: install the package python3-pip where the sandboxes have their programs from')
+for text in sys.argv[1:]:
+    wanted = Requirement(text)
+    if wanted.marker is not None and not wanted.marker.evaluate():
+        continue
+    try:
+        met = not wanted.extras and wanted.specifier.contains(version(wanted.name), prereleases=True)
+    except PackageNotFoundError:
+        met = False
+    if not met:
+        print(text)
+";
+
+/// The packages of one list, and what installs them.
+pub(super) struct PythonPackages {
+    requirements: Vec<PythonRequirement>,
+    /// Where they are once they are installed.
+    dir: PathBuf,
+    /// The name of the workspace in which they are installed.
+    workspace: String,
+    home: Arc<TenantDir>,
+}
+
+impl PythonPackages {
+    /// These packages of a tenant. Blocks.
+    fn new(requirements: Vec<PythonRequirement>, home: &Arc<TenantDir>) -> std::io::Result<Self> {
+        let mut names: Vec<&str> = requirements.iter().map(PythonRequirement::as_str).collect();
+        names.sort_unstable();
+        names.dedup();
+        let digest = Digest::of_bytes(names.join("\n").as_bytes()).to_hex();
+        let all = home.data.path().join("python");
+        ensure_dir(&all)?;
+        let workspace = format!("python-{}", digest.get(..16).unwrap_or_default());
+        Ok(Self { requirements, dir: all.join(&digest), workspace, home: Arc::clone(home) })
+    }
+
+    /// Where they are on this machine, also before they are installed.
+    fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Where the Python of a sandbox of this kind finds them.
+    pub(super) fn python_path(&self, kind: Option<&SandboxKind<'_>>) -> String {
+        match kind {
+            Some(SandboxKind::BuiltIn(ExecutorKind::Local)) => self.dir.to_string_lossy().into_owned(),
+            _ => PACKAGES_DIR.to_owned(),
+        }
+    }
+
+    /// The workspace of the installation, empty. Blocks.
+    fn empty_workspace(&self) -> Result<PathBuf, SandboxError> {
+        self.home.data.remove_workspace(&self.workspace)?;
+        self.home.data.named_workspace(&self.workspace)
+    }
+}
+
+impl Inner {
+    /// The packages that the sandboxes of a session with this profile have; `None`: no further ones. Blocks.
+    pub(super) fn python_packages(
+        &self,
+        profile: &SessionProfile,
+        home: &Arc<TenantDir>,
+        kind: Option<&SandboxKind<'_>>,
+    ) -> Result<Option<PythonPackages>, RuntimeError> {
+        if profile.python_packages.is_empty() || kind.is_none() {
+            return Ok(None);
+        }
+        let refused = |reason: String| RuntimeError::PythonPackages { reason };
+        let own = matches!(kind, Some(SandboxKind::Custom(_)));
+        if own {
+            return Err(refused("only jails, containers and `local` sandboxes can have them".to_owned()));
+        }
+        if !matches!(kind, Some(SandboxKind::BuiltIn(ExecutorKind::Local))) {
+            let reaches = self.config.network().policy().is_ok_and(|policy| {
+                let host = Host::parse(PYTHON_REGISTRY[0]).ok();
+                host.is_some_and(|host| policy.check(&Target::new(host, HTTPS)).is_ok())
+            });
+            if !reaches {
+                return Err(refused(format!(
+                    "the configuration's `network` does not let sandboxes reach `{}`; permit it, or put the packages into the image of the sandboxes",
+                    PYTHON_REGISTRY.join("` and `")
+                )));
+            }
+        }
+        let read = |text: &String| PythonRequirement::new(text).map_err(|error| refused(error.to_string()));
+        let requirements = profile.python_packages.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        let packages = PythonPackages::new(requirements, home);
+        Ok(Some(packages.map_err(|error| refused(error.to_string()))?))
+    }
+
+    /// The source of sandboxes with these packages.
+    pub(super) fn packaged_source(
+        self: &Arc<Self>,
+        key: &SessionKey,
+        home: &Arc<TenantDir>,
+        kind: &SandboxKind<'_>,
+        context: SessionContext,
+        packages: PythonPackages,
+    ) -> Result<Arc<dyn ExecutorSource>, RuntimeError> {
+        let context = match kind {
+            // It has the host's paths.
+            SandboxKind::BuiltIn(ExecutorKind::Local) => context,
+            _ => context.with_read_only([SharedFolder::new(packages.dir(), PACKAGES_DIR)]),
+        };
+        let source = self.sandboxes.unpooled_source(key, home, kind, &self.config, context)?;
+        // An installation must not keep the runtime.
+        let (inner, key, home) = (Arc::downgrade(self), key.clone(), Arc::downgrade(home));
+        let executor = match kind {
+            SandboxKind::BuiltIn(kind) => *kind,
+            SandboxKind::Custom(_) => self.config.executor(),
+        };
+        let install = move |workspace: PathBuf| {
+            let gone = || RuntimeError::PythonPackages { reason: "the host ends".to_owned() };
+            let (inner, home) = (inner.upgrade().ok_or_else(gone)?, home.upgrade().ok_or_else(gone)?);
+            let options = ContextOptions {
+                workspace: Some(workspace),
+                data: Some(home.data.clone()),
+                ..ContextOptions::default()
+            };
+            let context = create_context::<conjure_skill::Skill>(&[], &inner.config, options)
+                .map_err(RuntimeError::Sandbox)?;
+            let context = match executor {
+                ExecutorKind::Local => context,
+                _ => context
+                    .with_allowed_hosts(&PYTHON_REGISTRY.map(str::to_owned))
+                    .map_err(|error| RuntimeError::PythonPackages { reason: error.to_string() })?,
+            };
+            let kind = SandboxKind::BuiltIn(executor);
+            inner.sandboxes.unpooled_source(&key, &home, &kind, &inner.config, context)
+        };
+        Ok(Arc::new(PackagedSource::new(source, packages, Box::new(install), &self.python)))
+    }
+}
+
+/// What a sandbox for the installation is made of. It is made when it is needed, in its empty workspace. Blocks.
+type InstallSource = Box<dyn Fn(PathBuf) -> Result<Arc<dyn ExecutorSource>, RuntimeError> + Send + Sync>;
+
+type Installation = Shared<BoxFuture<'static, Result<(), Arc<str>>>>;
+
+/// The installations of a runtime. Dropping it ends them.
+pub(super) struct PythonInstaller {
+    running: Arc<Mutex<HashMap<PathBuf, Installation>>>,
+    tasks: TaskTracker,
+    ended: CancellationToken,
+    _end: DropGuard,
+}
+
+impl Default for PythonInstaller {
+    fn default() -> Self {
+        let ended = CancellationToken::new();
+        let end = ended.clone().drop_guard();
+        Self { running: Arc::default(), tasks: TaskTracker::new(), ended, _end: end }
+    }
+}
+
+impl PythonInstaller {
+    /// Ends what is under way.
+    pub(super) fn end(&self) {
+        self.ended.cancel();
+    }
+
+    /// The installation of these packages, which goes on without its callers. One that failed begins anew.
+    fn install(&self, packages: &Arc<PythonPackages>, source: &Arc<InstallSource>) -> Installation {
+        let mut running = lock(&self.running);
+        if let Some(installation) = running.get(&packages.dir) {
+            return installation.clone();
+        }
+        let (dir, all) = (packages.dir.clone(), Arc::clone(&self.running));
+        let (packages, source, ended) = (Arc::clone(packages), Arc::clone(source), self.ended.clone());
+        let work = async move {
+            let installed = tokio::select! {
+                biased;
+                () = ended.cancelled() => Err("the host ends".to_owned()),
+                installed = install_locked(&packages, &source, &ended) => installed,
+            };
+            lock(&all).remove(&packages.dir);
+            installed.map_err(Arc::from)
+        };
+        let installation = work.boxed().shared();
+        running.insert(dir, installation.clone());
+        drop(self.tasks.spawn(installation.clone()));
+        installation
+    }
+}
+
+/// Installs the packages unless that was done meanwhile, also by another process.
+async fn install_locked(
+    packages: &Arc<PythonPackages>,
+    source: &Arc<InstallSource>,
+    ended: &CancellationToken,
+) -> Result<(), String> {
+    let deadline = SystemClock.deadline(INSTALL_TIMEOUT);
+    let lock_path = packages.dir.with_extension("lock");
+    let _lock = loop {
+        let file =
+            FileLock::open(&lock_path).map_err(|errno| format!("`{}`: {errno}", lock_path.display()))?;
+        match FileLock::try_exclusive(file).map_err(|errno| errno.to_string())? {
+            Some(held) => break held,
+            None if SystemClock.remaining(deadline).is_zero() => {
+                return Err("another process has been installing them for too long".to_owned());
+            }
+            None => SystemClock.sleep_until(SystemClock.deadline(LOCK_INTERVAL)).await,
+        }
+    };
+    if packages.dir.is_dir() {
+        return Ok(());
+    }
+    let (begun, making) = (Arc::clone(packages), Arc::clone(source));
+    let made = conjure_fs::run_blocking(move || {
+        let workspace = begun.empty_workspace().map_err(|error| error.to_string())?;
+        let source = making(workspace.clone()).map_err(|error| error.to_string())?;
+        Ok::<_, String>((workspace, source))
+    });
+    let (workspace, source) = made.await.map_err(|error| error.to_string())??;
+    let start = SystemClock.deadline(START_TIMEOUT).min(deadline);
+    let _permit = source.acquire_permit(start).await.map_err(|error| error.to_string())?;
+    let sandbox = source.create(start).await.map_err(|error| error.to_string())?;
+    let options = CallOptions { deadline, cancel: ended.clone() };
+    let installed = install_in(&*sandbox, &packages.requirements, options).await;
+    drop(sandbox);
+    installed?;
+    let (finished, cancel) = (Arc::clone(packages), ended.clone());
+    conjure_fs::run_blocking(move || finish(&finished, &workspace, &cancel))
+        .await
+        .map_err(|error| error.to_string())?
+}
+
+/// Installs what the sandbox lacks into `layer` of its workspace.
+async fn install_in(
+    sandbox: &dyn Executor,
+    requirements: &[PythonRequirement],
+    options: CallOptions,
+) -> Result<(), String> {
+    let names = requirements.iter().map(PythonRequirement::as_str);
+    let find = ["python3", "-I", "-c", MISSING].into_iter().chain(names);
+    let found = run(sandbox, Command { merge_stderr: false, ..Command::new(find) }, options.clone()).await?;
+    let missing: Vec<String> =
+        String::from_utf8_lossy(&found.stdout.head).lines().map(str::to_owned).collect();
+    run(sandbox, Command::new(["mkdir", "layer"]), options.clone()).await?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let pip = [
+        "python3",
+        "-m",
+        "pip",
+        "install",
+        "--target",
+        "layer",
+        "--no-input",
+        "--no-cache-dir",
+        "--disable-pip-version-check",
+        "--no-warn-script-location",
+        "--",
+    ];
+    let command = Command::new(pip.into_iter().map(str::to_owned).chain(missing));
+    run(sandbox, command, options).await.map(drop)
+}
+
+/// Runs a program that has to succeed. The error has the last of what it said.
+async fn run(
+    sandbox: &dyn Executor,
+    command: Command,
+    options: CallOptions,
+) -> Result<CommandOutcome, String> {
+    let outcome = sandbox.run(command, options).await.map_err(|error| error.to_string())?;
+    let how = match outcome.end {
+        CommandEnd::Exited(0) => return Ok(outcome),
+        CommandEnd::Exited(code) => format!("the installation ended with {code}"),
+        CommandEnd::TimedOut => format!("it was not done after {} s", INSTALL_TIMEOUT.as_secs()),
+        CommandEnd::QuotaExceeded(_) => "the packages do not fit the sandbox's disk quota".to_owned(),
+        CommandEnd::OutOfMemory => "memory ran out".to_owned(),
+        _ => "the installation was ended".to_owned(),
+    };
+    let said =
+        [&outcome.stdout, &outcome.stderr].map(|output| [&*output.head, &*output.tail].concat()).concat();
+    let said = String::from_utf8_lossy(&said);
+    let said = said.trim();
+    let skipped = said.chars().count().saturating_sub(MAX_REASON_CHARS);
+    let last: String = said.chars().skip(skipped).collect();
+    Err(if last.is_empty() { how } else { format!("{how}: {last}") })
+}
+
+/// Puts what was installed in its place. Blocks.
+fn finish(packages: &PythonPackages, workspace: &Path, cancel: &CancellationToken) -> Result<(), String> {
+    let failed = |path: &Path, reason: &dyn fmt::Display| format!("`{}`: {reason}", path.display());
+    // Code of strangers has run in the workspace: no link of it is followed.
+    let root = DirHandle::open(workspace).map_err(|errno| failed(workspace, &errno))?;
+    let layer = root.open_dir(Path::new("layer")).map_err(|errno| failed(workspace, &errno))?;
+    let partial = packages.dir.with_extension("partial");
+    conjure_sandbox::dir_id(&partial)
+        .ok()
+        .map(|id| conjure_sandbox::remove_tree(&partial, id))
+        .transpose()
+        .map_err(|error| failed(&partial, &error))?;
+    ensure_dir(&partial).map_err(|error| failed(&partial, &error))?;
+    let to = File::open(&partial).map_err(|error| failed(&partial, &error))?;
+    // The user of a jail may be another one. The folder around keeps others out.
+    to.set_permissions(Permissions::from_mode(0o755)).map_err(|error| failed(&partial, &error))?;
+    copy_tree(layer.into(), to.into(), CopyBounds::default(), cancel)
+        .map_err(|error| failed(&error.path, &error.reason))?;
+    std::fs::rename(&partial, &packages.dir).map_err(|error| failed(&packages.dir, &error))?;
+    packages.home.data.remove_workspace(&packages.workspace).map_err(|error| error.to_string())?;
+    Ok(())
+}
+
+/// A source whose sandboxes are created when the packages are there.
+struct PackagedSource {
+    source: Arc<dyn ExecutorSource>,
+    packages: Arc<PythonPackages>,
+    install: Arc<InstallSource>,
+    installer: Arc<PythonInstaller>,
+}
+
+impl PackagedSource {
+    /// The installation begins at once, if it was not done before.
+    fn new(
+        source: Arc<dyn ExecutorSource>,
+        packages: PythonPackages,
+        install: InstallSource,
+        installer: &Arc<PythonInstaller>,
+    ) -> Self {
+        Self {
+            source,
+            packages: Arc::new(packages),
+            install: Arc::new(install),
+            installer: Arc::clone(installer),
+        }
+    }
+
+    /// Waits until the packages are there.
+    async fn installed(&self, deadline: Deadline) -> Result<(), SandboxError> {
+        if self.packages.dir.is_dir() {
+            return Ok(());
+        }
+        let unavailable = |reason: String| SandboxError::new(SandboxErrorKind::Unavailable, reason);
+        tokio::select! {
+            biased;
+            installed = self.installer.install(&self.packages, &self.install) => installed.map_err(|reason| {
+                unavailable(format!("the Python packages of the session could not be installed: {reason}"))
+            }),
+            () = SystemClock.sleep_until(deadline) => Err(unavailable(
+                "the Python packages of the session are still being installed; try again in a minute".to_owned(),
+            )),
+        }
+    }
+}
+
+impl fmt::Debug for PackagedSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PackagedSource").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+impl ExecutorSource for PackagedSource {
+    fn layout(&self) -> &Layout {
+        self.source.layout()
+    }
+
+    fn isolation(&self) -> Isolation {
+        self.source.isolation()
+    }
+
+    /// The installation comes before the permit: its sandbox needs one too.
+    fn acquire_permit(&self, deadline: Deadline) -> BoxFuture<'_, Result<Option<Permit>, SandboxError>> {
+        Box::pin(async move {
+            self.installed(deadline).await?;
+            self.source.acquire_permit(deadline).await
+        })
+    }
+
+    fn create(&self, deadline: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
+        self.source.create(deadline)
+    }
+}
