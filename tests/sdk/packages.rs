@@ -26,3 +26,27 @@ async fn the_packages_of_an_environment_are_installed_once_and_survive_a_restart
     run_python(&python, "packages_later.py", &[server.url(), session.trim()]).await;
     server.stop().await;
 }
+
+/// What the sandbox's Python has is not installed, so nothing needs the network here.
+#[tokio::test]
+async fn a_jail_has_the_packages_to_read_and_needs_a_network_that_permits_them() {
+    let Some(python) = python().await else { return };
+    if !test_support::has_user_namespaces() {
+        return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
+    }
+    for (network, told) in
+        [(r#"["pypi.org", "files.pythonhosted.org"]"#, "permitted"), ("\"none\"", "refused")]
+    {
+        let data = tempfile::tempdir().unwrap();
+        let (config, script) = (data.path().join("config.toml"), folder().join("scripts/packages_jail.yaml"));
+        std::fs::write(&config, format!("network = {network}\n")).unwrap();
+        let fixed = ["serve", "--listen", "127.0.0.1:0", "--sandbox", "jail", "--data"];
+        let given =
+            [data.path().join("data"), "--script".into(), script].map(|path| path.display().to_string());
+        let arguments = fixed.into_iter().map(str::to_owned).chain(given).collect();
+        let environment = [("CONJURE_CONFIG", config.to_str().unwrap())];
+        let server = Started::of_command_with(arguments, data.path(), &environment).await;
+        run_python(&python, "packages_jail.py", &[server.url(), told]).await;
+        server.stop().await;
+    }
+}

@@ -17,6 +17,7 @@ mod known_session;
 #[cfg(feature = "mcp")]
 mod mcp;
 pub(super) mod network;
+mod packaged_sources;
 mod prepared_parts;
 mod python_packages;
 pub(super) mod python_requirement;

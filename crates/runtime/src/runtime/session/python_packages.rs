@@ -1,13 +1,12 @@
 //! The Python packages of a session's sandboxes: installed once for each list of a tenant, and read-only in each sandbox.
 //!
 //! A sandbox of its own installs them, with the registry of Python packages as its whole network: building a package runs code of strangers. State:
-//! installations that are under way; on the disk `<tenant>/python/DIGEST`, which is there once an installation is complete. What a crash leaves
+//! installations that are under way; on the disk `<tenant>/python/DIGEST/packages`, which is there once an installation is complete. What a crash leaves
 //! of one lies in a workspace, which the next one begins by removing.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::{File, Permissions};
-use std::num::NonZeroU16;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -16,10 +15,7 @@ use std::time::Duration;
 use conjure_actors::admission::Permit;
 use conjure_actors::executors::ExecutorSource;
 use conjure_base::{Clock as _, Deadline, Digest, SystemClock, lock};
-use conjure_conversation::SessionProfile;
-use conjure_egress::{Host, Target};
 use conjure_fs::{DirHandle, FileLock, ensure_dir};
-use conjure_journal::SessionKey;
 use conjure_sandbox::{
     CallOptions, Command, CommandEnd, CommandOutcome, Executor, Isolation, Layout, SandboxError,
     SandboxErrorKind, SharedFolder,
@@ -30,22 +26,17 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::config::ExecutorKind;
-use crate::context::{ContextOptions, SessionContext, create_context};
 use crate::runtime::data::data_layout::TenantDir;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::sandbox_kinds::SandboxKind;
 use crate::runtime::session::python_requirement::PythonRequirement;
-use crate::runtime::session::session_factory::Inner;
 use crate::workspace::{CopyBounds, copy_tree};
 
-/// Where a sandbox has the packages.
-const PACKAGES_DIR: &str = "/opt/conjure/python";
+/// Where a sandbox has the folder with the packages. It is there before they are installed.
+const SHARED_DIR: &str = "/opt/conjure/python";
 
-/// The hosts that an installation reaches.
-const PYTHON_REGISTRY: [&str; 2] = ["pypi.org", "files.pythonhosted.org"];
-
-/// The port of the registry.
-const HTTPS: NonZeroU16 = NonZeroU16::new(443).unwrap();
+/// The packages in that folder.
+const PACKAGES: &str = "packages";
 
 /// How long an installation may take.
 const INSTALL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
@@ -82,6 +73,8 @@ for text in sys.argv[1:]:
 /// The packages of one list, and what installs them.
 pub(super) struct PythonPackages {
     requirements: Vec<PythonRequirement>,
+    /// The folder that sandboxes share. It is empty until they are installed.
+    shared: PathBuf,
     /// Where they are once they are installed.
     dir: PathBuf,
     /// The name of the workspace in which they are installed.
@@ -91,27 +84,31 @@ pub(super) struct PythonPackages {
 
 impl PythonPackages {
     /// These packages of a tenant. Blocks.
-    fn new(requirements: Vec<PythonRequirement>, home: &Arc<TenantDir>) -> std::io::Result<Self> {
+    pub(super) fn new(requirements: Vec<PythonRequirement>, home: &Arc<TenantDir>) -> std::io::Result<Self> {
         let mut names: Vec<&str> = requirements.iter().map(PythonRequirement::as_str).collect();
         names.sort_unstable();
         names.dedup();
         let digest = Digest::of_bytes(names.join("\n").as_bytes()).to_hex();
         let all = home.data.path().join("python");
+        let shared = all.join(&digest);
         ensure_dir(&all)?;
+        ensure_dir(&shared)?;
+        make_readable(&File::open(&shared)?)?;
         let workspace = format!("python-{}", digest.get(..16).unwrap_or_default());
-        Ok(Self { requirements, dir: all.join(&digest), workspace, home: Arc::clone(home) })
+        let dir = shared.join(PACKAGES);
+        Ok(Self { requirements, shared, dir, workspace, home: Arc::clone(home) })
     }
 
-    /// Where they are on this machine, also before they are installed.
-    fn dir(&self) -> &Path {
-        &self.dir
+    /// The folder of this machine that the sandboxes share, and its place in them.
+    pub(super) fn shared_folder(&self) -> SharedFolder {
+        SharedFolder::new(&self.shared, SHARED_DIR)
     }
 
     /// Where the Python of a sandbox of this kind finds them.
     pub(super) fn python_path(&self, kind: Option<&SandboxKind<'_>>) -> String {
         match kind {
             Some(SandboxKind::BuiltIn(ExecutorKind::Local)) => self.dir.to_string_lossy().into_owned(),
-            _ => PACKAGES_DIR.to_owned(),
+            _ => format!("{SHARED_DIR}/{PACKAGES}"),
         }
     }
 
@@ -122,86 +119,9 @@ impl PythonPackages {
     }
 }
 
-impl Inner {
-    /// The packages that the sandboxes of a session with this profile have; `None`: no further ones. Blocks.
-    pub(super) fn python_packages(
-        &self,
-        profile: &SessionProfile,
-        home: &Arc<TenantDir>,
-        kind: Option<&SandboxKind<'_>>,
-    ) -> Result<Option<PythonPackages>, RuntimeError> {
-        if profile.python_packages.is_empty() || kind.is_none() {
-            return Ok(None);
-        }
-        let refused = |reason: String| RuntimeError::PythonPackages { reason };
-        let own = matches!(kind, Some(SandboxKind::Custom(_)));
-        if own {
-            return Err(refused("only jails, containers and `local` sandboxes can have them".to_owned()));
-        }
-        if !matches!(kind, Some(SandboxKind::BuiltIn(ExecutorKind::Local))) {
-            let reaches = self.config.network().policy().is_ok_and(|policy| {
-                let host = Host::parse(PYTHON_REGISTRY[0]).ok();
-                host.is_some_and(|host| policy.check(&Target::new(host, HTTPS)).is_ok())
-            });
-            if !reaches {
-                return Err(refused(format!(
-                    "the configuration's `network` does not let sandboxes reach `{}`; permit it, or put the packages into the image of the sandboxes",
-                    PYTHON_REGISTRY.join("` and `")
-                )));
-            }
-        }
-        let read = |text: &String| PythonRequirement::new(text).map_err(|error| refused(error.to_string()));
-        let requirements = profile.python_packages.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        let packages = PythonPackages::new(requirements, home);
-        Ok(Some(packages.map_err(|error| refused(error.to_string()))?))
-    }
-
-    /// The source of sandboxes with these packages.
-    pub(super) fn packaged_source(
-        self: &Arc<Self>,
-        key: &SessionKey,
-        home: &Arc<TenantDir>,
-        kind: &SandboxKind<'_>,
-        context: SessionContext,
-        packages: PythonPackages,
-    ) -> Result<Arc<dyn ExecutorSource>, RuntimeError> {
-        let context = match kind {
-            // It has the host's paths.
-            SandboxKind::BuiltIn(ExecutorKind::Local) => context,
-            _ => context.with_read_only([SharedFolder::new(packages.dir(), PACKAGES_DIR)]),
-        };
-        let source = self.sandboxes.unpooled_source(key, home, kind, &self.config, context)?;
-        // An installation must not keep the runtime.
-        let (inner, key, home) = (Arc::downgrade(self), key.clone(), Arc::downgrade(home));
-        let executor = match kind {
-            SandboxKind::BuiltIn(kind) => *kind,
-            SandboxKind::Custom(_) => self.config.executor(),
-        };
-        let install = move |workspace: PathBuf| {
-            let gone = || RuntimeError::PythonPackages { reason: "the host ends".to_owned() };
-            let (inner, home) = (inner.upgrade().ok_or_else(gone)?, home.upgrade().ok_or_else(gone)?);
-            let options = ContextOptions {
-                workspace: Some(workspace),
-                data: Some(home.data.clone()),
-                ..ContextOptions::default()
-            };
-            let context = create_context::<conjure_skill::Skill>(&[], &inner.config, options)
-                .map_err(RuntimeError::Sandbox)?;
-            let context = match executor {
-                ExecutorKind::Local => context,
-                _ => context
-                    .with_allowed_hosts(&PYTHON_REGISTRY.map(str::to_owned))
-                    .map_err(|error| RuntimeError::PythonPackages { reason: error.to_string() })?,
-            };
-            let kind = SandboxKind::BuiltIn(executor);
-            inner.sandboxes.unpooled_source(&key, &home, &kind, &inner.config, context)
-        };
-        Ok(Arc::new(PackagedSource::new(source, packages, Box::new(install), &self.python)))
-    }
-}
-
 /// What a sandbox for the installation is made of. It is made when it is needed, in its empty workspace. Blocks.
-type InstallSource = Box<dyn Fn(PathBuf) -> Result<Arc<dyn ExecutorSource>, RuntimeError> + Send + Sync>;
+pub(super) type InstallSource =
+    Box<dyn Fn(PathBuf) -> Result<Arc<dyn ExecutorSource>, RuntimeError> + Send + Sync>;
 
 type Installation = Shared<BoxFuture<'static, Result<(), Arc<str>>>>;
 
@@ -258,7 +178,7 @@ async fn install_locked(
     ended: &CancellationToken,
 ) -> Result<(), String> {
     let deadline = SystemClock.deadline(INSTALL_TIMEOUT);
-    let lock_path = packages.dir.with_extension("lock");
+    let lock_path = packages.shared.with_extension("lock");
     let _lock = loop {
         let file =
             FileLock::open(&lock_path).map_err(|errno| format!("`{}`: {errno}", lock_path.display()))?;
@@ -355,7 +275,7 @@ fn finish(packages: &PythonPackages, workspace: &Path, cancel: &CancellationToke
     // Code of strangers has run in the workspace: no link of it is followed.
     let root = DirHandle::open(workspace).map_err(|errno| failed(workspace, &errno))?;
     let layer = root.open_dir(Path::new("layer")).map_err(|errno| failed(workspace, &errno))?;
-    let partial = packages.dir.with_extension("partial");
+    let partial = packages.shared.with_extension("partial");
     conjure_sandbox::dir_id(&partial)
         .ok()
         .map(|id| conjure_sandbox::remove_tree(&partial, id))
@@ -363,8 +283,7 @@ fn finish(packages: &PythonPackages, workspace: &Path, cancel: &CancellationToke
         .map_err(|error| failed(&partial, &error))?;
     ensure_dir(&partial).map_err(|error| failed(&partial, &error))?;
     let to = File::open(&partial).map_err(|error| failed(&partial, &error))?;
-    // The user of a jail may be another one. The folder around keeps others out.
-    to.set_permissions(Permissions::from_mode(0o755)).map_err(|error| failed(&partial, &error))?;
+    make_readable(&to).map_err(|error| failed(&partial, &error))?;
     copy_tree(layer.into(), to.into(), CopyBounds::default(), cancel)
         .map_err(|error| failed(&error.path, &error.reason))?;
     std::fs::rename(&partial, &packages.dir).map_err(|error| failed(&packages.dir, &error))?;
@@ -372,8 +291,13 @@ fn finish(packages: &PythonPackages, workspace: &Path, cancel: &CancellationToke
     Ok(())
 }
 
+/// The user of a jail may be another one. The folders around keep others of the machine out.
+fn make_readable(folder: &File) -> std::io::Result<()> {
+    folder.set_permissions(Permissions::from_mode(0o755))
+}
+
 /// A source whose sandboxes are created when the packages are there.
-struct PackagedSource {
+pub(super) struct PackagedSource {
     source: Arc<dyn ExecutorSource>,
     packages: Arc<PythonPackages>,
     install: Arc<InstallSource>,
@@ -382,7 +306,7 @@ struct PackagedSource {
 
 impl PackagedSource {
     /// The installation begins at once, if it was not done before.
-    fn new(
+    pub(super) fn new(
         source: Arc<dyn ExecutorSource>,
         packages: PythonPackages,
         install: InstallSource,
