@@ -337,7 +337,7 @@ fn apply_response(state: &mut SessionState, response: &Response) {
         ResponseEffect::RunTools => {
             turn.tool_calls = turn.tool_calls.saturating_add(u32::try_from(calls.len()).unwrap_or(u32::MAX));
             turn.repeats = count_repeats(turn, &calls);
-            let open = |call| OpenCall { call, status: CallStatus::New, rounds: 0, input: None };
+            let open = |call| OpenCall { call, status: CallStatus::New, rounds: 0, provided_input: None };
             turn.phase = TurnPhase::Tools(calls.into_iter().map(open).collect());
         }
         ResponseEffect::Resume => {
@@ -426,7 +426,7 @@ fn apply_input(state: &mut SessionState, call: &CallId, round: u32, answers: &In
     unpark(state);
     let Some(open) = open_call_mut(state, call) else { return };
     if let CallStatus::AwaitingInput { request, .. } = &open.status {
-        open.input = Some(ProvidedInput { answers: answers.clone(), state: request.state.clone() });
+        open.provided_input = Some(ProvidedInput { answers: answers.clone(), state: request.state.clone() });
         open.status = CallStatus::Approved;
         state.answers.entry(call.clone()).or_default().inputs.insert(round, input_digest(answers));
     }

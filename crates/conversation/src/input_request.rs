@@ -18,7 +18,7 @@ pub struct InputRequest {
     pub asked_by: String,
     /// The questions by their ids.
     pub questions: BTreeMap<String, InputQuestion>,
-    /// What the tool gets back with the answers. Nobody else sees it.
+    /// What the tool gets back with the answers. It is in no session event, and the model does not see it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
 }

@@ -131,7 +131,7 @@ pub struct OpenCall {
     /// How often it has asked for input.
     pub(crate) rounds: u32,
     /// What it gets when it runs again.
-    pub(crate) input: Option<ProvidedInput>,
+    pub(crate) provided_input: Option<ProvidedInput>,
 }
 
 /// The status of a tool call.

@@ -25,9 +25,9 @@ pub const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 /// Runs the calls of one response and returns their results in call order (specification 5.10).
 ///
-/// Each call is authorised first. There is no approver here, so a call that needs an approval is denied, and one that asks for input fails. After the context's deadline or
-/// cancellation no call is authorised or started any more, and running tools have [`CANCEL_GRACE`] to end. A call that did not run or
-/// end by then gets a result that says so.
+/// Each call is authorised first. Nobody can be asked here, so a call that needs an approval is denied, and one that asks for input fails.
+/// After the context's deadline or cancellation no call is authorised or started any more, and running tools have [`CANCEL_GRACE`] to end.
+/// A call that did not run or end by then gets a result that says so.
 ///
 /// Must be polled within a Tokio runtime whose time driver is enabled.
 pub async fn execute_tool_calls(
@@ -207,9 +207,9 @@ impl<'a> ToolBatch<'a> {
         place: usize,
         call: &'a ToolCall,
         view: &SessionView,
-        input: Option<ProvidedInput>,
+        provided_input: Option<ProvidedInput>,
     ) {
-        let context = CallContext { view: view.clone(), input, ..self.context.clone() };
+        let context = CallContext { view: view.clone(), provided_input, ..self.context.clone() };
         self.running.push(run_one(self.runner, place, call, context).boxed());
         self.open.push((place, call));
     }

@@ -66,7 +66,7 @@ pub struct CallContext {
     /// The session's view at the start of the call.
     pub view: SessionView,
     /// The answers to the questions with which the call's last run ended; `None` in its first run.
-    pub input: Option<ProvidedInput>,
+    pub provided_input: Option<ProvidedInput>,
 }
 
 /// How a run of a call ended.
@@ -106,7 +106,7 @@ impl Default for CallContext {
             deadline: Deadline::NEVER,
             cancel: CancellationToken::new(),
             view: SessionView::default(),
-            input: None,
+            provided_input: None,
         }
     }
 }
@@ -130,7 +130,7 @@ pub trait ToolRunner: Send + Sync {
     /// Runs one call. Every failure is a result with `is_error`. The result is final: truncated and redacted.
     ///
     /// A run that needs a person's input ends with its questions. They are recorded, also across a restart, and the call runs again with the
-    /// answers ([`CallContext::input`]).
+    /// answers ([`CallContext::provided_input`]).
     fn run<'a>(&'a self, call: &'a ToolCall, context: CallContext) -> BoxFuture<'a, ToolRunOutcome>;
 
     /// Runs one call where nobody can be asked: questions to a person become an error.

@@ -71,7 +71,7 @@ pub struct ToolContext {
     /// Cancelled with the turn, and when the call is abandoned.
     pub cancel: CancellationToken,
     /// The answers to the questions with which the call's last run ended; `None` in its first run.
-    pub provided: Option<ProvidedInput>,
+    pub provided_input: Option<ProvidedInput>,
 }
 
 /// The status of a call.
@@ -153,7 +153,7 @@ impl ToolOutput {
     }
 
     /// Ends this run of the call with questions to a person. When they are answered, also after a restart, the tool is called again with the
-    /// same input and with [`ToolContext::provided`].
+    /// same input and with [`ToolContext::provided_input`].
     #[must_use]
     pub fn input_required(request: InputRequest) -> Self {
         Self { input_request: Some(Box::new(request)), ..Self::succeeded(Vec::new()) }

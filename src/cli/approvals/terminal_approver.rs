@@ -105,9 +105,6 @@ impl TerminalApprover {
 
     /// Asks the questions of a tool, one after the other.
     pub(crate) async fn ask_input(&self, input: &PendingInput) -> InputOutcome {
-        if !self.replies.begin_question() {
-            return InputOutcome::Undecided;
-        }
         let mut answers = InputAnswers::new();
         for (id, question) in &input.questions {
             match self.ask_question(&input.asked_by, question).await {
@@ -125,6 +122,10 @@ impl TerminalApprover {
         question: &InputQuestion,
     ) -> Result<InputAnswer, InputOutcome> {
         self.note(describe_question(asked_by, question)).await;
+        // What was typed before the question is no answer to it.
+        if !self.replies.begin_question() {
+            return Err(InputOutcome::Undecided);
+        }
         match &question.form {
             InputForm::Form { requested_schema } => {
                 if !self.agrees("answer it? y: yes, n: no > ").await? {

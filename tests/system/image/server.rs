@@ -101,7 +101,8 @@ fn scripts() -> PathBuf {
 }
 
 fn docker(arguments: &[&str]) -> Output {
-    Command::new("docker").args(arguments).output().unwrap()
+    // A server that starts where it should refuse to must not keep the test.
+    Command::new("timeout").args(["300", "docker"]).args(arguments).output().unwrap()
 }
 
 /// What a successful command writes.

@@ -1,7 +1,7 @@
 //! The tool calls of one response: all are authorised first, then those run that may.
 //!
-//! A call that waits for a decision, for input or for its result from outside keeps the others from running only if it is a barrier. When nothing more
-//! can run, the turn is parked.
+//! A call that waits for a decision, for input or for its result from outside keeps the others from running only if it is a barrier. When
+//! nothing more can run, the turn is parked.
 
 use std::sync::Arc;
 
@@ -82,7 +82,8 @@ impl TurnDriver<'_> {
 
     async fn run_calls(&mut self, calls: &[ResponseCall]) -> Result<(), DriveError> {
         let view = self.conversation.state().view().clone();
-        let context = CallContext { deadline: self.deadline, cancel: self.cancel.clone(), view, input: None };
+        let context =
+            CallContext { deadline: self.deadline, cancel: self.cancel.clone(), view, provided_input: None };
         let clock = Arc::clone(self.conversation.clock());
         let mut batch = ToolBatch::new(self.services.tools, &context, &*clock, self.grace);
         loop {
@@ -98,7 +99,7 @@ impl TurnDriver<'_> {
                     self.conversation.submit(CommandKind::StartTools { calls: started }).await?;
                     for place in places {
                         let (state, call) = (self.conversation.state(), &calls[place].call);
-                        let input = state.open_call(&call.id).and_then(|open| open.input.clone());
+                        let input = state.open_call(&call.id).and_then(|open| open.provided_input.clone());
                         batch.add(place, call, state.view(), input);
                     }
                 }

@@ -200,10 +200,10 @@ impl ToolRunner for FakeTools {
             }
             give_way().await;
             self.note("end", call);
-            if call.name.starts_with("elicit") && context.input.is_none() {
+            if call.name.starts_with("elicit") && context.provided_input.is_none() {
                 return ToolRunOutcome::InputRequired(Box::new(question()));
             }
-            let answers = context.input.map(|input| {
+            let answers = context.provided_input.map(|input| {
                 let state = input.state.unwrap_or_default();
                 format!(" with {} and {state}", serde_json::json!(input.answers))
             });

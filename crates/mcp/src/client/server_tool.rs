@@ -53,7 +53,7 @@ impl Tool for ServerTool {
             let options = CallOptions { deadline: context.deadline, cancel: context.cancel.clone() };
             let called = tokio::select! {
                 biased;
-                called = self.server.call_tool(&self.tool.name, arguments, context.provided, options.clone()) => called,
+                called = self.server.call_tool(&self.tool.name, arguments, context.provided_input, options.clone()) => called,
                 () = context.cancel.cancelled() => return status(ToolStatus::Cancelled, "the call was cancelled at the server, which goes on"),
             };
             match called {

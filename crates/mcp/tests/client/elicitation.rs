@@ -31,7 +31,7 @@ async fn asking_session() -> Option<Session> {
 }
 
 async fn run(session: &Session, tool: &str, input: Value, provided: Option<ProvidedInput>) -> ToolRunOutcome {
-    let context = CallContext { input: provided, ..CallContext::default() };
+    let context = CallContext { provided_input: provided, ..CallContext::default() };
     session.toolbox.run(&ToolCall::new("toolu_1", tool, &input), context).await
 }
 

@@ -135,7 +135,7 @@ impl Runtime {
     /// If the deadline passed first. The rest was killed, and the next start recovers it.
     pub async fn shutdown(&self, deadline: Deadline) -> Result<(), RuntimeError> {
         let half = SystemClock.deadline(SystemClock.remaining(deadline) / 2);
-        self.inner.factory.end_installations();
+        self.inner.factory.end_installations(half.min(deadline)).await;
         let closed = self.inner.tasks.close(half.min(deadline)).await;
         let stopped = self.inner.tree.shutdown(deadline).await;
         tokio::select! {

@@ -144,9 +144,11 @@ impl Toolbox {
             ParsedCall::Host(tool, input) => {
                 let (caller, call_id) = (self.caller.clone(), call.id.clone());
                 let CallOptions { deadline, cancel } = options;
-                let provided = context.input.clone();
+                let provided_input = context.provided_input.clone();
                 Box::pin(async move {
-                    tool.call(input, ToolContext { caller, call_id, deadline, cancel, provided }).await.into()
+                    tool.call(input, ToolContext { caller, call_id, deadline, cancel, provided_input })
+                        .await
+                        .into()
                 })
             }
             ParsedCall::Client => {

@@ -32,15 +32,12 @@ impl Inner {
         home: &Arc<TenantDir>,
         kind: Option<&SandboxKind<'_>>,
     ) -> Result<Option<PythonPackages>, RuntimeError> {
-        if profile.python_packages.is_empty() || kind.is_none() {
-            return Ok(None);
-        }
+        let Some(kind) = kind.filter(|_| !profile.python_packages.is_empty()) else { return Ok(None) };
         let refused = |reason: String| RuntimeError::PythonPackages { reason };
-        let own = matches!(kind, Some(SandboxKind::Custom(_)));
-        if own {
+        let SandboxKind::BuiltIn(kind) = kind else {
             return Err(refused("only jails, containers and `local` sandboxes can have them".to_owned()));
-        }
-        if !matches!(kind, Some(SandboxKind::BuiltIn(ExecutorKind::Local))) {
+        };
+        if *kind != ExecutorKind::Local {
             let reaches = self.config.network().policy().is_ok_and(|policy| {
                 let host = Host::parse(PYTHON_REGISTRY[0]).ok();
                 host.is_some_and(|host| policy.check(&Target::new(host, HTTPS)).is_ok())
@@ -54,7 +51,7 @@ impl Inner {
         }
         let read = |text: &String| PythonRequirement::new(text).map_err(|error| refused(error.to_string()));
         let requirements = profile.python_packages.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        let packages = PythonPackages::new(requirements, home);
+        let packages = PythonPackages::new(requirements, home, *kind);
         Ok(Some(packages.map_err(|error| refused(error.to_string()))?))
     }
 
@@ -63,22 +60,15 @@ impl Inner {
         self: &Arc<Self>,
         key: &SessionKey,
         home: &Arc<TenantDir>,
-        kind: &SandboxKind<'_>,
         context: SessionContext,
         packages: PythonPackages,
     ) -> Result<Arc<dyn ExecutorSource>, RuntimeError> {
-        let context = match kind {
-            // It has the host's paths.
-            SandboxKind::BuiltIn(ExecutorKind::Local) => context,
-            _ => context.with_read_only([packages.shared_folder()]),
-        };
-        let source = self.sandboxes.unpooled_source(key, home, kind, &self.config, context)?;
+        let executor = packages.kind();
+        let (kind, context) =
+            (SandboxKind::BuiltIn(executor), context.with_read_only(packages.shared_folder()));
+        let source = self.sandboxes.unpooled_source(key, home, &kind, &self.config, context)?;
         // An installation must not keep the runtime.
         let (inner, key, home) = (Arc::downgrade(self), key.clone(), Arc::downgrade(home));
-        let executor = match kind {
-            SandboxKind::BuiltIn(kind) => *kind,
-            SandboxKind::Custom(_) => self.config.executor(),
-        };
         let install = move |workspace: PathBuf| {
             let gone = || RuntimeError::PythonPackages { reason: "the host ends".to_owned() };
             let (inner, home) = (inner.upgrade().ok_or_else(gone)?, home.upgrade().ok_or_else(gone)?);

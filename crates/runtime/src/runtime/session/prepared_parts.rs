@@ -107,7 +107,7 @@ impl Inner {
         complete.secrets.extend(inputs.secrets);
         let packages = self.python_packages(profile, &home, kind.as_ref())?;
         if let Some(packages) = &packages {
-            let ours = packages.python_path(kind.as_ref());
+            let ours = packages.python_path();
             let path = match complete.environment.get("PYTHONPATH") {
                 Some(theirs) => format!("{ours}:{theirs}"),
                 None => ours,
@@ -141,7 +141,7 @@ impl Inner {
                 let mounts = self.workspace_mounts(profile, workspace.as_deref())?;
                 let context = limit_network(context.with_workspace_mounts(mounts), profile, &kind)?;
                 Some(match packages {
-                    Some(packages) => self.packaged_source(key, &home, &kind, context, packages)?,
+                    Some(packages) => self.packaged_source(key, &home, context, packages)?,
                     None => self.sandboxes.source(key, &home, &kind, &self.config, context)?,
                 })
             }

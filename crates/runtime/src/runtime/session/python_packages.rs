@@ -28,7 +28,6 @@ use tokio_util::task::TaskTracker;
 use crate::config::ExecutorKind;
 use crate::runtime::data::data_layout::TenantDir;
 use crate::runtime::error::RuntimeError;
-use crate::runtime::sandbox_kinds::SandboxKind;
 use crate::runtime::session::python_requirement::PythonRequirement;
 use crate::workspace::{CopyBounds, copy_tree};
 
@@ -80,11 +79,17 @@ pub(super) struct PythonPackages {
     /// The name of the workspace in which they are installed.
     workspace: String,
     home: Arc<TenantDir>,
+    /// The kind of the sandboxes that have them.
+    kind: ExecutorKind,
 }
 
 impl PythonPackages {
     /// These packages of a tenant. Blocks.
-    pub(super) fn new(requirements: Vec<PythonRequirement>, home: &Arc<TenantDir>) -> std::io::Result<Self> {
+    pub(super) fn new(
+        requirements: Vec<PythonRequirement>,
+        home: &Arc<TenantDir>,
+        kind: ExecutorKind,
+    ) -> std::io::Result<Self> {
         let mut names: Vec<&str> = requirements.iter().map(PythonRequirement::as_str).collect();
         names.sort_unstable();
         names.dedup();
@@ -96,18 +101,23 @@ impl PythonPackages {
         make_readable(&File::open(&shared)?)?;
         let workspace = format!("python-{}", digest.get(..16).unwrap_or_default());
         let dir = shared.join(PACKAGES);
-        Ok(Self { requirements, shared, dir, workspace, home: Arc::clone(home) })
+        Ok(Self { requirements, shared, dir, workspace, home: Arc::clone(home), kind })
     }
 
-    /// The folder of this machine that the sandboxes share, and its place in them.
-    pub(super) fn shared_folder(&self) -> SharedFolder {
-        SharedFolder::new(&self.shared, SHARED_DIR)
+    /// The kind of the sandboxes that have them.
+    pub(super) const fn kind(&self) -> ExecutorKind {
+        self.kind
     }
 
-    /// Where the Python of a sandbox of this kind finds them.
-    pub(super) fn python_path(&self, kind: Option<&SandboxKind<'_>>) -> String {
-        match kind {
-            Some(SandboxKind::BuiltIn(ExecutorKind::Local)) => self.dir.to_string_lossy().into_owned(),
+    /// The folder of this machine that the sandboxes share, and its place in them. `None` for `local`, which has this machine's paths.
+    pub(super) fn shared_folder(&self) -> Option<SharedFolder> {
+        (self.kind != ExecutorKind::Local).then(|| SharedFolder::new(&self.shared, SHARED_DIR))
+    }
+
+    /// Where the Python of a sandbox finds them.
+    pub(super) fn python_path(&self) -> String {
+        match self.kind {
+            ExecutorKind::Local => self.dir.to_string_lossy().into_owned(),
             _ => format!("{SHARED_DIR}/{PACKAGES}"),
         }
     }
@@ -142,9 +152,15 @@ impl Default for PythonInstaller {
 }
 
 impl PythonInstaller {
-    /// Ends what is under way.
-    pub(super) fn end(&self) {
+    /// Ends what is under way, and waits for that.
+    pub(super) async fn end(&self, deadline: Deadline) {
         self.ended.cancel();
+        self.tasks.close();
+        tokio::select! {
+            biased;
+            () = self.tasks.wait() => {}
+            () = SystemClock.sleep_until(deadline) => {}
+        }
     }
 
     /// The installation of these packages, which goes on without its callers. One that failed begins anew.
@@ -179,7 +195,8 @@ async fn install_locked(
 ) -> Result<(), String> {
     let deadline = SystemClock.deadline(INSTALL_TIMEOUT);
     let lock_path = packages.shared.with_extension("lock");
-    let _lock = loop {
+    // Work that blocks goes on when this future is dropped, and holds the lock until its end.
+    let locked = Arc::new(loop {
         let file =
             FileLock::open(&lock_path).map_err(|errno| format!("`{}`: {errno}", lock_path.display()))?;
         match FileLock::try_exclusive(file).map_err(|errno| errno.to_string())? {
@@ -189,12 +206,13 @@ async fn install_locked(
             }
             None => SystemClock.sleep_until(SystemClock.deadline(LOCK_INTERVAL)).await,
         }
-    };
+    });
     if packages.dir.is_dir() {
         return Ok(());
     }
-    let (begun, making) = (Arc::clone(packages), Arc::clone(source));
+    let (begun, making, held) = (Arc::clone(packages), Arc::clone(source), Arc::clone(&locked));
     let made = conjure_fs::run_blocking(move || {
+        let _held = held;
         let workspace = begun.empty_workspace().map_err(|error| error.to_string())?;
         let source = making(workspace.clone()).map_err(|error| error.to_string())?;
         Ok::<_, String>((workspace, source))
@@ -206,11 +224,20 @@ async fn install_locked(
     let options = CallOptions { deadline, cancel: ended.clone() };
     let installed = install_in(&*sandbox, &packages.requirements, options).await;
     drop(sandbox);
-    installed?;
     let (finished, cancel) = (Arc::clone(packages), ended.clone());
-    conjure_fs::run_blocking(move || finish(&finished, &workspace, &cancel))
-        .await
-        .map_err(|error| error.to_string())?
+    conjure_fs::run_blocking(move || {
+        let _held = locked;
+        match installed {
+            Ok(()) => finish(&finished, &workspace, &cancel),
+            Err(reason) => {
+                // It may be large. The next installation removes it too.
+                let _ = finished.home.data.remove_workspace(&finished.workspace);
+                Err(reason)
+            }
+        }
+    })
+    .await
+    .map_err(|error| error.to_string())?
 }
 
 /// Installs what the sandbox lacks into `layer` of its workspace.
@@ -284,11 +311,13 @@ fn finish(packages: &PythonPackages, workspace: &Path, cancel: &CancellationToke
     ensure_dir(&partial).map_err(|error| failed(&partial, &error))?;
     let to = File::open(&partial).map_err(|error| failed(&partial, &error))?;
     make_readable(&to).map_err(|error| failed(&partial, &error))?;
-    copy_tree(layer.into(), to.into(), CopyBounds::default(), cancel)
+    let copy = to.try_clone().map_err(|error| failed(&partial, &error))?;
+    copy_tree(layer.into(), copy.into(), CopyBounds::default(), cancel)
         .map_err(|error| failed(&error.path, &error.reason))?;
-    std::fs::rename(&partial, &packages.dir).map_err(|error| failed(&packages.dir, &error))?;
+    // What has its final name is taken for complete for ever, also after a loss of power; and then nobody looks for the workspace any more.
+    rustix::fs::syncfs(&to).map_err(|errno| failed(&partial, &errno))?;
     packages.home.data.remove_workspace(&packages.workspace).map_err(|error| error.to_string())?;
-    Ok(())
+    std::fs::rename(&partial, &packages.dir).map_err(|error| failed(&packages.dir, &error))
 }
 
 /// The user of a jail may be another one. The folders around keep others of the machine out.
@@ -305,7 +334,7 @@ pub(super) struct PackagedSource {
 }
 
 impl PackagedSource {
-    /// The installation begins at once, if it was not done before.
+    /// The first sandbox begins the installation, if it was not done before.
     pub(super) fn new(
         source: Arc<dyn ExecutorSource>,
         packages: PythonPackages,

@@ -5,6 +5,9 @@ use std::fmt;
 /// The most bytes of a requirement.
 const MAX_BYTES: usize = 256;
 
+/// Between two words stands one of these, so that `a>=1 --pre` is no version `1--pre`.
+const PUNCTUATION: [char; 8] = ['[', ']', ',', '=', '<', '>', '!', '~'];
+
 /// A package of Python by its name, with the extras and versions that are wanted: `pandas`, `requests[socks]>=2.31,<3`.
 ///
 /// It is handed to an installer as it is. So it is no option, no path and no address.
@@ -26,9 +29,11 @@ impl PythonRequirement {
     /// # Errors
     /// If it is anything but a name, extras and versions.
     pub fn new(text: &str) -> Result<Self, PythonRequirementError> {
-        let compact: String = text.chars().filter(|character| *character != ' ').collect();
-        let is_fine = text.len() <= MAX_BYTES && is_requirement(&compact);
-        if is_fine {
+        let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
+        let compact = words.concat();
+        let is_joined =
+            words.windows(2).all(|pair| pair[0].ends_with(PUNCTUATION) || pair[1].starts_with(PUNCTUATION));
+        if text.len() <= MAX_BYTES && is_joined && is_requirement(&compact) {
             return Ok(Self(compact));
         }
         let shown: String = text.chars().take(MAX_BYTES).flat_map(char::escape_debug).collect();
@@ -116,6 +121,7 @@ mod tests {
             "a>=",
             "a>=1,",
             "a>=1 --pre",
+            "a b",
             "päckchen",
             "a>=-1",
         ] {

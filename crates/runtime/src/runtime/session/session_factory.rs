@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use conjure_actors::session::{ModelSetup, SessionComponents, SessionFactory, SessionSetup};
 use conjure_actors::supervision::Failure;
 use conjure_artifact::{ArtifactUploader, OutputStore, WorkspaceOutputs};
-use conjure_base::{Redactor, lock};
+use conjure_base::{Deadline, Redactor, lock};
 #[cfg(feature = "mcp")]
 use conjure_conversation::PreCallHook;
 use conjure_conversation::{Composer, FileSource, SessionProfile, ToolDefinition};
@@ -108,9 +108,9 @@ impl RuntimeSessionFactory {
         Self { inner: Arc::clone(&self.inner), _presence: process_lock }
     }
 
-    /// Ends the installations of packages that are under way.
-    pub(crate) fn end_installations(&self) {
-        self.inner.python.end();
+    /// Ends the installations of packages that are under way, and waits for that.
+    pub(crate) async fn end_installations(&self, deadline: Deadline) {
+        self.inner.python.end(deadline).await;
     }
 
     /// Checks that the embedder's tools can be offered to a model beside the built-in ones.
