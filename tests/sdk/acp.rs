@@ -51,6 +51,23 @@ async fn the_mcp_servers_of_an_editor_are_those_of_its_sessions() {
 }
 
 #[tokio::test]
+async fn a_skill_of_an_mcp_server_is_used_once_the_user_of_the_editor_agrees() {
+    let Some(python) = python().await else { return };
+    let home = tempfile::tempdir().unwrap();
+    let (client, program) = (folder().join("programs/acp_skills.py"), program());
+    let arguments = [
+        client.to_str().unwrap(),
+        program.to_str().unwrap(),
+        "acp",
+        "--sandbox",
+        "local",
+        "--data",
+        home.path().to_str().unwrap(),
+    ];
+    assert_eq!(python.run(&arguments, "").await, "done\n");
+}
+
+#[tokio::test]
 async fn an_editor_drives_sessions_through_their_whole_life() {
     let Some(python) = python().await else { return };
     let home = tempfile::tempdir().unwrap();

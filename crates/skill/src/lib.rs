@@ -33,7 +33,7 @@ pub use diagnostic::{Diagnostic, Position, RuleId, Severity};
 pub use discovery::{Discovery, Scope, ScopeKind, Trust, discover, load_all, scan_directory};
 pub use error::{Missing, SkillError, SkillErrorKind};
 pub use frontmatter::{
-    Document, Frontmatter, FrontmatterError, MAX_DESCRIPTION_CHARS, MAX_FRONTMATTER_BYTES, Mode,
+    Document, Frontmatter, FrontmatterError, MAX_DESCRIPTION_CHARS, MAX_FRONTMATTER_BYTES, Mode, raw_document,
 };
 pub use manifest::{
     Destructive, EnvVariable, Execution, Input, MAX_MANIFEST_BYTES, Manifest, ManifestError, ManifestVersion,

@@ -41,6 +41,12 @@ pub trait Tool: Send + Sync {
         PermissionPolicy::default()
     }
 
+    /// What the person is told who decides on this call. By default that each call of the tool is to be decided on.
+    fn approval_reason(&self, input: &Value) -> Option<String> {
+        let _ = input;
+        None
+    }
+
     /// How long a call may take, where that differs from the toolbox's timeout.
     fn timeout(&self) -> Option<Duration> {
         None

@@ -16,13 +16,16 @@ use rmcp::transport::streamable_http_client::{InsufficientScopeError, Streamable
 use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, RoleClient, ServiceError};
 use secrecy::SecretString;
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::error::McpError;
 use super::http_transport;
 use super::input::{questions, with_input};
+use super::listen::listen;
 use super::listing::{Listing, list_tools};
 use super::process_transport::{Diagnosis, ProcessTransport, printable};
+use super::skills::{ListedSkill, SkillListing, SkillReadError, SkillReader, VerifiedSkill};
 use crate::config::HttpServer;
 
 /// A live connection. Dropping it ends the server's program.
@@ -34,6 +37,8 @@ pub(super) struct Connection {
     diagnosis: Option<Diagnosis>,
     /// The token that the service was sent.
     token: Option<SecretString>,
+    /// Hears of changes.
+    _listening: JoinSet<()>,
 }
 
 /// What the client does by itself: it notes that the server's tools have changed, and declines everything else. Questions to a person have their
@@ -202,7 +207,7 @@ impl Connection {
         let mut connected = connect(transport, lifecycle(), deadline, Arc::clone(&changed)).await;
         if matches!(connected, Err(StartError::Protocol { .. })) && diagnosis.speaks_newest() {
             let transport = ProcessTransport::new(Arc::clone(&process), diagnosis.clone());
-            connected = connect(transport, newest_lifecycle(), deadline, changed).await;
+            connected = connect(transport, newest_lifecycle(), deadline, Arc::clone(&changed)).await;
         }
         let service = match connected {
             Ok(service) => service,
@@ -217,6 +222,7 @@ impl Connection {
         drop(call);
         Ok(Self {
             server: server.to_owned(),
+            _listening: listen(service.peer(), &changed),
             service,
             process: Some(process),
             diagnosis: Some(diagnosis),
@@ -234,10 +240,15 @@ impl Connection {
     ) -> Result<Self, McpError> {
         let not_started = |reason: String| McpError::NotStarted { server: server.to_owned(), reason };
         let transport = http_transport::transport(http, token.as_ref()).await.map_err(not_started)?;
-        match connect(transport, lifecycle(), deadline, changed).await {
-            Ok(service) => {
-                Ok(Self { server: server.to_owned(), service, process: None, diagnosis: None, token })
-            }
+        match connect(transport, lifecycle(), deadline, Arc::clone(&changed)).await {
+            Ok(service) => Ok(Self {
+                server: server.to_owned(),
+                _listening: listen(service.peer(), &changed),
+                service,
+                process: None,
+                diagnosis: None,
+                token,
+            }),
             Err(StartError::Protocol { needs_authorization: true, .. }) => Err(needs_authorization(server)),
             Err(StartError::NeedsScopes { advice }) => {
                 Err(McpError::NeedsScopes { server: server.to_owned(), advice })
@@ -259,6 +270,32 @@ impl Connection {
     pub(super) async fn list_tools(&self, options: CallOptions) -> Result<Listing, McpError> {
         let _call = self.begin_call(options).await?;
         list_tools(self.service.peer()).await.map_err(|error| self.error(error))
+    }
+
+    /// Lists all skills. A server without has none.
+    pub(super) async fn list_skills(&self, options: CallOptions) -> Result<SkillListing, McpError> {
+        let reader = SkillReader(self.service.peer());
+        if !reader.has_skills() {
+            return Ok(SkillListing::default());
+        }
+        let _call = self.begin_call(options).await?;
+        reader.list().await.map_err(|error| self.error(error))
+    }
+
+    /// Reads the files of a skill, and verifies them.
+    pub(super) async fn read_skill(
+        &self,
+        skill: &ListedSkill,
+        options: CallOptions,
+    ) -> Result<VerifiedSkill, McpError> {
+        let _call = self.begin_call(options).await?;
+        SkillReader(self.service.peer()).read(skill).await.map_err(|error| match error {
+            SkillReadError::Service(error) => self.error(error),
+            SkillReadError::Changed => McpError::SkillChanged { server: self.server.clone() },
+            SkillReadError::Wrong(reason) => {
+                McpError::WrongSkill { server: self.server.clone(), reason: printable(&reason) }
+            }
+        })
     }
 
     /// Calls a tool by the server's name of it. Dropping the future cancels the call at the server, which goes on.

@@ -27,6 +27,14 @@ pub(crate) enum McpError {
     /// It answered with an error.
     #[error("the MCP server `{server}` answered: {reason}")]
     Refused { server: String, reason: String },
+    /// A skill is not there any more as it was listed.
+    #[error(
+        "the skill has changed at the MCP server `{server}`, so a person has to agree anew: call the tool again with the version that it lists next"
+    )]
+    SkillChanged { server: String },
+    /// A skill is not what the server lists.
+    #[error("the skill of the MCP server `{server}` is refused: {reason}")]
+    WrongSkill { server: String, reason: String },
     /// It wants something that this client does not offer.
     #[error("the MCP server `{server}` {reason}")]
     Unsupported { server: String, reason: String },
@@ -40,11 +48,13 @@ impl McpError {
             | Self::WaitsForRetry { reason, .. }
             | Self::Lost { reason, .. }
             | Self::Refused { reason, .. }
+            | Self::WrongSkill { reason, .. }
             | Self::Unsupported { reason, .. }
             | Self::NeedsScopes { advice: reason, .. }
             | Self::NeedsAuthorization { advice: reason, .. } => {
                 *reason = redactor.redact(reason).into_owned();
             }
+            Self::SkillChanged { .. } => {}
         }
         self
     }

@@ -1,4 +1,4 @@
-//! The tools of a server as it lists them, checked and bounded.
+//! What a server lists, checked and bounded: its tools, and with them its skills.
 
 use std::collections::BTreeSet;
 
@@ -11,6 +11,7 @@ use rmcp::{RoleClient, ServiceError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::skills::{ListedSkill, SkillListing};
 use super::tool_names::tool_name;
 
 /// The most pages of a list, the most tools of a server, the most bytes of one definition, and of one description.
@@ -37,11 +38,13 @@ pub(super) struct ListedTool {
     pub(super) only_reads: bool,
 }
 
-/// The tools of a server, and what was left out.
+/// The tools and skills of a server, and what was left out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Listing {
     pub(super) tools: Vec<ListedTool>,
-    /// One sentence for each tool that cannot be offered.
+    #[serde(default)]
+    pub(super) skills: Vec<ListedSkill>,
+    /// One sentence for each tool and skill that cannot be offered.
     pub(super) left_out: Vec<String>,
     /// How many tools cannot be offered.
     #[serde(default)]
@@ -79,7 +82,14 @@ impl Listing {
     pub(super) fn redacted(self, redactor: &Redactor) -> Self {
         let tools = self.tools.into_iter().map(|tool| tool.redacted(redactor)).collect();
         let left_out = self.left_out.iter().map(|text| redactor.redact(text).into_owned()).collect();
-        Self { tools, left_out, refused: self.refused }
+        Self { tools, skills: self.skills, left_out, refused: self.refused }
+    }
+
+    /// The same list with these skills.
+    pub(super) fn with_skills(mut self, skills: SkillListing) -> Self {
+        self.skills = skills.skills;
+        self.left_out.extend(skills.left_out);
+        self
     }
 
     fn add(&mut self, tool: WireTool) {

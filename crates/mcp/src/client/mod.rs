@@ -5,6 +5,7 @@ mod connection;
 mod error;
 mod http_transport;
 mod input;
+mod listen;
 mod listing;
 mod login;
 mod manifest;
@@ -17,6 +18,7 @@ mod search;
 mod server;
 mod server_tool;
 mod servers;
+mod skills;
 mod startup_answers;
 mod tool_names;
 

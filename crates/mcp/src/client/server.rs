@@ -23,6 +23,7 @@ use super::error::McpError;
 use super::listing::Listing;
 use super::manifest;
 use super::program::FindProgram;
+use super::skills::{ListedSkill, SkillListing, VerifiedSkill};
 use crate::config::{HttpServer, McpServerSpec, McpTransport, StdioServer};
 
 /// The waits between starts that fail.
@@ -249,6 +250,19 @@ impl Inner {
         .map_err(|error| self.advised(error))
     }
 
+    /// Reads the files of a skill, after a start if it does not run.
+    pub(super) async fn read_skill(
+        &self,
+        skill: &ListedSkill,
+        options: CallOptions,
+    ) -> Result<VerifiedSkill, McpError> {
+        let read = self.connection().await?.read_skill(skill, options).await;
+        if matches!(read, Err(McpError::SkillChanged { .. })) {
+            self.changed.notify_one();
+        }
+        read.map_err(|error| self.advised(error))
+    }
+
     /// Forgets a connection whose token is not accepted any more, so that the next one asks for another.
     fn drop_refused(&self, refused: &Arc<Connection>) {
         self.state.send_if_modified(|state| {
@@ -417,12 +431,17 @@ impl Inner {
 
     async fn list(&self, connection: &Connection, deadline: Deadline) -> Result<Listing, McpError> {
         let options = CallOptions { deadline, cancel: CancellationToken::new() };
-        let listing = tokio::select! {
+        let lists = async {
+            let tools = connection.list_tools(options.clone()).await?;
+            // Its tools are good without.
+            let skills = connection.list_skills(options).await.unwrap_or_else(SkillListing::failed);
+            Ok(tools.redacted(self.redactor()).with_skills(skills.redacted(self.redactor())))
+        };
+        let listing: Listing = tokio::select! {
             biased;
-            listing = connection.list_tools(options) => listing?,
+            listing = lists => listing?,
             () = SystemClock.sleep_until(deadline) => return Err(self.not_started("it does not list its tools in time")),
         };
-        let listing = listing.redacted(self.redactor());
         for left_out in &listing.left_out {
             tracing::warn!(server = self.spec.name.as_str(), "{left_out}");
         }

@@ -15,6 +15,7 @@ use super::listing::Listing;
 use super::search::{HiddenTools, SearchTool};
 use super::server::{McpServer, ServerState};
 use super::server_tool::ServerTool;
+use super::skills::{LOAD_SKILL_TOOL, ListedSkill, LoadSkillTool, OfferedSkill};
 
 /// From so many tools, or so many tokens of their definitions, on, definitions are sent only once a search has found them.
 const MAX_OFFERED_TOOLS: usize = 64;
@@ -50,6 +51,8 @@ struct Snapshot {
     /// The lists that the tools were made of. `None` before the first time.
     listings: Option<Vec<Option<Arc<Listing>>>>,
     all: Vec<Arc<ServerTool>>,
+    /// Loads the skills of the servers, if they have some.
+    load_skill: Option<Arc<LoadSkillTool>>,
     /// Names that a search has found.
     found: BTreeSet<String>,
     tools: Arc<SourcedTools>,
@@ -121,7 +124,7 @@ impl Shared {
         if is_same {
             return;
         }
-        let (mut all, mut taken) = (Vec::new(), BTreeSet::new());
+        let (mut all, mut skills, mut taken) = (Vec::new(), Vec::new(), BTreeSet::new());
         for (server, listing) in self.servers.iter().zip(&listings) {
             let Some(listing) = listing else { continue };
             let names = listing.session_names(server.spec().name.as_str(), &mut taken);
@@ -131,9 +134,18 @@ impl Shared {
                     all.push(Arc::new(ServerTool { server, tool: tool.clone(), name, files }));
                 }
             }
+            if server.spec().is_enabled(LOAD_SKILL_TOOL) {
+                let offered = |skill: &ListedSkill| OfferedSkill {
+                    server: Arc::clone(&server.inner),
+                    skill: skill.clone(),
+                };
+                skills.extend(listing.skills.iter().map(offered));
+            }
         }
         snapshot.listings = Some(listings);
         snapshot.all = all;
+        snapshot.load_skill =
+            (!skills.is_empty()).then(|| Arc::new(LoadSkillTool { skills, files: self.files.clone() }));
         self.publish(snapshot);
     }
 
@@ -146,8 +158,9 @@ impl Shared {
         };
         let tokens = all.iter().map(size).sum::<usize>() / BYTES_PER_TOKEN;
         let as_tool = |tool: &Arc<ServerTool>| Arc::clone(tool) as Arc<dyn Tool>;
+        let load_skill = snapshot.load_skill.iter().map(|tool| Arc::clone(tool) as Arc<dyn Tool>);
         snapshot.tools = Arc::new(if all.len() <= MAX_OFFERED_TOOLS && tokens <= MAX_OFFERED_TOKENS {
-            SourcedTools::new(all.iter().map(as_tool))
+            SourcedTools::new(all.iter().map(as_tool).chain(load_skill))
         } else {
             let mut servers: BTreeMap<String, usize> = BTreeMap::new();
             for tool in all {
@@ -157,8 +170,8 @@ impl Shared {
             let (found, hidden): (Vec<_>, Vec<_>) =
                 all.iter().partition(|tool| snapshot.found.contains(&tool.name));
             let search: Arc<dyn Tool> = Arc::new(search);
-            SourcedTools::new(std::iter::once(search).chain(found.into_iter().map(as_tool)))
-                .with_hidden(hidden.into_iter().map(as_tool))
+            let offered = std::iter::once(search).chain(load_skill).chain(found.into_iter().map(as_tool));
+            SourcedTools::new(offered).with_hidden(hidden.into_iter().map(as_tool))
         });
     }
 }

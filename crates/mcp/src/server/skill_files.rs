@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use conjure_skill::Skill;
-use rmcp::model::{JsonObject, Skill as WireSkill, SkillFrontmatter, SkillResource, SkillResources};
-use serde_json::Value;
+use conjure_skill::{Skill, raw_document};
+use rmcp::model::{Skill as WireSkill, SkillFrontmatter, SkillResource, SkillResources};
 
 /// The file that is the skill.
 const SKILL_MD: &str = "SKILL.md";
@@ -80,11 +79,14 @@ impl SkillFiles {
             let bytes = self.read(name, path)?;
             files.push(SkillResource::from_bytes(uri, &bytes));
         }
-        let mut frontmatter = SkillFrontmatter::new(skill.name().as_str(), skill.description());
-        let properties: JsonObject =
-            serde_json::from_str(&skill.properties().to_json()).map_err(|error| error.to_string())?;
-        let further = properties.into_iter().filter(|(key, _)| key != "name" && key != "description");
-        frontmatter.extra = further.filter(|(_, value)| *value != Value::Null).collect();
+        let main = self.read(skill.name().as_str(), SKILL_MD)?;
+        let (mut fields, _) =
+            raw_document(&String::from_utf8_lossy(&main)).map_err(|error| error.message().to_owned())?;
+        let mut text = |key: &str| fields.remove(key).and_then(|value| value.as_str().map(str::to_owned));
+        let name = text("name").unwrap_or_else(|| skill.name().to_string());
+        let description = text("description").unwrap_or_else(|| skill.description().to_owned());
+        let mut frontmatter = SkillFrontmatter::new(name, description);
+        frontmatter.extra = fields;
         let uri = format!("skill://{}/{SKILL_MD}", skill.name());
         Ok(WireSkill::new(uri, frontmatter, SkillResources::Files(files)))
     }

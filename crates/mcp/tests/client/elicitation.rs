@@ -15,11 +15,16 @@ use crate::support::{Session, spec};
 use crate::wire_headers::{answer_mcp, http_spec};
 use crate::wire_schema::{check, entry};
 
-/// A session with the SDK's server; `None` where the SDK is not there.
+/// A session with a server of the SDK; `None` where the SDK is not there.
 async fn asking_session() -> Option<Session> {
+    sdk_session("asking_server.py").await
+}
+
+/// A session with this server of the SDK; `None` where the SDK is not there.
+pub(crate) async fn sdk_session(server: &str) -> Option<Session> {
     let python =
         Python::find("CONJURE_ORACLE_PYTHON_MCP", "import mcp.server.mcpserver", "`mcp` 2.3.0").await?;
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/client/asking_server.py");
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/client").join(server);
     let transport = McpTransport::Stdio(StdioServer {
         command: python.program().to_owned(),
         args: vec![program.display().to_string()],

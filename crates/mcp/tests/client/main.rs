@@ -10,6 +10,7 @@ mod scripted_http;
 #[cfg(feature = "server")]
 mod served;
 mod sign_in;
+mod skills;
 mod support;
 mod wire_headers;
 mod wire_schema;
@@ -43,6 +44,20 @@ async fn a_server_that_ends_loses_its_calls_and_is_started_again() {
     assert!(lost.contains("ended while the call ran") && lost.contains("it exited with code 3"), "{lost}");
     assert!(lost.contains("it crashes now"), "its standard error is told: {lost}");
     assert_eq!(session.call("mcp__one__count", json!({})).await.unwrap(), "1", "a new process counts anew");
+}
+
+/// The server is one of the official SDK.
+#[tokio::test]
+async fn a_server_of_the_newest_revision_tells_of_changed_tools() {
+    let Some(session) = elicitation::sdk_session("changing_server.py").await else { return };
+    assert_eq!(session.tool_names(), ["mcp__git__learn"]);
+    for name in ["one", "two"] {
+        session.call("mcp__git__learn", json!({"name": name})).await.unwrap();
+        let tool = format!("mcp__git__{name}");
+        session.until(|names| names.contains(&tool)).await;
+        let said = session.call(&tool, json!({})).await.unwrap();
+        assert!(said.contains(&format!("{name} was learned")), "{said}");
+    }
 }
 
 #[tokio::test]

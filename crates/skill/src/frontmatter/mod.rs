@@ -13,6 +13,7 @@ pub use check::MAX_DESCRIPTION_CHARS;
 pub use document::{Document, Frontmatter, FrontmatterError, MAX_FRONTMATTER_BYTES, Mode};
 pub(crate) use fence::{Scan, scan};
 pub(crate) use findings::position;
+pub use parse::raw_document;
 pub(crate) use parse::{body, unix_lines};
 
 #[cfg(test)]

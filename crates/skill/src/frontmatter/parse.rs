@@ -132,6 +132,28 @@ pub(crate) fn body(content: &str) -> Result<String, Diagnostic> {
     Ok(name::strip(fence.body).to_owned())
 }
 
+/// The fields of a `SKILL.md` as JSON, with all that the author wrote, and the body below them. The fields need not follow any rule.
+///
+/// # Errors
+/// When the frontmatter is missing, not closed, no YAML, or has no form in JSON.
+pub fn raw_document(
+    content: &str,
+) -> Result<(serde_json::Map<String, serde_json::Value>, String), Diagnostic> {
+    let content = unix_lines(content);
+    let fence = fence::split(&content, Mode::Lenient, &mut Vec::new())?;
+    let unreadable = |reason: String| {
+        let message = format!("Invalid YAML in frontmatter: {reason}");
+        Diagnostic::new(RuleId::FrontmatterSyntax, Severity::Error, message, "")
+    };
+    let root =
+        yaml::read_typed(fence.yaml, yaml::RepairMode::Yes).map_err(|error| unreadable(error.message))?;
+    let fields = serde_json::to_value(root).map_err(|error| unreadable(error.to_string()))?;
+    let serde_json::Value::Object(fields) = fields else {
+        return Err(unreadable("it is no mapping".to_owned()));
+    };
+    Ok((fields, name::strip(fence.body).to_owned()))
+}
+
 /// Replaces every line end by `\n`, as the reference implementation does.
 pub(crate) fn unix_lines(text: &str) -> Cow<'_, str> {
     if text.contains('\r') {

@@ -73,6 +73,8 @@ fn hostile_texts_are_read_in_bounded_time_and_space() {
 proptest! {
     #[test]
     fn any_text_is_parsed_or_refused(text: String) {
+        let _ = raw_document(&text);
+        let _ = raw_document(&format!("---\n{text}\n---\n"));
         for mode in [Mode::Strict, Mode::Lenient] {
             let _ = Frontmatter::parse(&text, mode);
             let _ = parse(&text, mode);
@@ -102,4 +104,16 @@ fn a_finding_about_thousands_of_unknown_fields_is_short() {
         "{message}"
     );
     assert!(message.len() < 300, "{message}");
+}
+
+#[test]
+fn the_raw_fields_are_all_that_the_author_wrote() {
+    let content = "---\r\nname: A B\nlevel: 3\nlist: [a, 1.5, null]\ndescription: 'Use when: x '\n---\n\n Do it.\n";
+    let (fields, body) = raw_document(content).unwrap();
+    let expected =
+        serde_json::json!({"name": "A B", "level": 3, "list": ["a", 1.5, null], "description": "Use when: x "});
+    assert_eq!((serde_json::Value::Object(fields), body.as_str()), (expected, "Do it."));
+    for wrong in ["no fence", "---\nname: a\n", "---\n- a\n---\n", "---\n? [a]\n: b\n---\n"] {
+        assert!(raw_document(wrong).is_err(), "{wrong}");
+    }
 }

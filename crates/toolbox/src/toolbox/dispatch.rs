@@ -245,6 +245,10 @@ impl ToolRunner for Toolbox {
             ParsedCall::Host(tool, _) => tool.permission() == PermissionPolicy::AlwaysAsk,
             _ => false,
         };
+        let approval_reason = match &prepared {
+            ParsedCall::Host(tool, input) if always_asks => tool.approval_reason(input),
+            _ => None,
+        };
         let request = match prepared {
             // It only produces an error, or the client decides itself what it does.
             ParsedCall::Rejected(_) | ParsedCall::Client => {
@@ -265,7 +269,9 @@ impl ToolRunner for Toolbox {
                     Authorization::Allow
                 }
                 Authorization::Allow if always_asks && !is_granted() => {
-                    Authorization::Ask { reason: format!("each call of `{}` is to be decided on", call.name) }
+                    let reason = approval_reason
+                        .unwrap_or_else(|| format!("each call of `{}` is to be decided on", call.name));
+                    Authorization::Ask { reason }
                 }
                 Authorization::Allow => {
                     match skills

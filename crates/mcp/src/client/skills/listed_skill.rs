@@ -1,0 +1,285 @@
+//! [`ListedSkill`]: a skill as its server lists it, checked and bounded.
+
+use std::collections::BTreeSet;
+
+use conjure_base::{Digest, Redactor};
+use rmcp::model::{JsonObject, Skill as WireSkill, SkillResource, SkillResources};
+use serde::{Deserialize, Serialize};
+
+use crate::client::process_transport::printable;
+
+/// The most files and bytes of a skill, as the SDK bounds them for servers.
+const MAX_FILES: usize = 512;
+const MAX_BYTES: u64 = 16 << 20;
+
+/// The most bytes of a frontmatter, of the path of a file, and of one name in it.
+const MAX_FRONTMATTER_BYTES: usize = 32 << 10;
+const MAX_PATH_BYTES: usize = 1024;
+const MAX_SEGMENT_BYTES: usize = 255;
+
+/// The most skills of a server, and how many that cannot be offered are told of one by one.
+const MAX_SKILLS: usize = 256;
+const MAX_LEFT_OUT: usize = 20;
+
+/// How many hexadecimal digits make a version. Two sets of files with the same digits cannot be made on purpose.
+const VERSION_DIGITS: usize = 32;
+
+/// A skill of a server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(in crate::client) struct ListedSkill {
+    /// The URI of its `SKILL.md`.
+    pub(super) uri: String,
+    pub(super) frontmatter: JsonObject,
+    /// All its files. `SKILL.md` is one of them.
+    pub(super) files: Vec<ListedFile>,
+}
+
+/// A file of a skill.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ListedFile {
+    pub(super) uri: String,
+    /// Its path in the folder of the skill.
+    pub(super) path: String,
+    pub(super) digest: String,
+    pub(super) size: u64,
+}
+
+/// The skills of a server, and what was left out.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(in crate::client) struct SkillListing {
+    pub(in crate::client) skills: Vec<ListedSkill>,
+    /// One sentence for each skill that cannot be offered.
+    pub(in crate::client) left_out: Vec<String>,
+}
+
+impl SkillListing {
+    /// The list of a server that does not give one.
+    pub(in crate::client) fn failed(error: impl std::fmt::Display) -> Self {
+        Self { skills: Vec::new(), left_out: vec![format!("its skills cannot be listed: {error}")] }
+    }
+
+    /// Adds a skill that the server lists. Returns whether there is room for another one.
+    pub(super) fn add(&mut self, skill: WireSkill) -> bool {
+        if self.skills.len() == MAX_SKILLS || self.left_out.len() > MAX_LEFT_OUT {
+            self.left_out.push("more of its skills are left out".to_owned());
+            return false;
+        }
+        let name = printable(&conjure_base::text::truncate(skill.name(), 64));
+        match ListedSkill::from_wire(skill) {
+            Ok(skill) if self.skills.iter().any(|known| known.uri == skill.uri) => {}
+            Ok(skill) => self.skills.push(skill),
+            Err(reason) => {
+                self.left_out.push(format!("its skill `{name}` is left out: {}", printable(&reason)))
+            }
+        }
+        true
+    }
+
+    /// The same list without these secrets. A skill that repeats one in its frontmatter could not be verified, so it is left out.
+    pub(in crate::client) fn redacted(mut self, redactor: &Redactor) -> Self {
+        let has_secret = |skill: &ListedSkill| {
+            let text = serde_json::to_string(skill).unwrap_or_default();
+            matches!(redactor.redact(&text), std::borrow::Cow::Owned(_))
+        };
+        let before = self.skills.len();
+        self.skills.retain(|skill| !has_secret(skill));
+        if self.skills.len() < before {
+            self.left_out.push("skills that repeat a secret are left out".to_owned());
+        }
+        for text in &mut self.left_out {
+            *text = redactor.redact(text).into_owned();
+        }
+        self
+    }
+}
+
+impl ListedSkill {
+    /// Checks what the server lists.
+    pub(super) fn from_wire(skill: WireSkill) -> Result<Self, String> {
+        skill.validate().map_err(|error| error.to_string())?;
+        let SkillResources::Files(resources) = skill.resources else {
+            return Err("its files change at any time, so nobody could agree to them".to_owned());
+        };
+        if resources.len() > MAX_FILES {
+            return Err(format!("it has {} files, and the most is {MAX_FILES}", resources.len()));
+        }
+        let bytes: u64 = resources.iter().map(|file| file.size).fold(0, u64::saturating_add);
+        if bytes > MAX_BYTES {
+            return Err(format!("its files have {bytes} bytes, and the most is {MAX_BYTES}"));
+        }
+        let root = skill.uri.strip_suffix("SKILL.md").unwrap_or_default();
+        let mut files = Vec::with_capacity(resources.len());
+        for SkillResource { uri, digest, size, .. } in resources {
+            let path = uri.strip_prefix(root).and_then(plain_path);
+            let path = path.ok_or_else(|| format!("`{uri}` is no plain path in its folder"))?;
+            files.push(ListedFile { path, uri, digest, size });
+        }
+        files.sort_by(|one, other| one.path.cmp(&other.path));
+        if has_file_as_folder(&files) {
+            return Err("one of its files has the name of a folder, or is listed twice".to_owned());
+        }
+        let frontmatter = serde_json::to_value(&skill.frontmatter).map_err(|error| error.to_string())?;
+        match frontmatter {
+            serde_json::Value::Object(frontmatter)
+                if serde_json::to_string(&frontmatter)
+                    .is_ok_and(|text| text.len() <= MAX_FRONTMATTER_BYTES) =>
+            {
+                Ok(Self { uri: skill.uri, frontmatter, files })
+            }
+            _ => Err(format!("its frontmatter has more than {MAX_FRONTMATTER_BYTES} bytes")),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.text("name")
+    }
+
+    /// The server's words, without characters that are not shown.
+    pub(super) fn description(&self) -> String {
+        let words: Vec<&str> = self.text("description").split_whitespace().collect();
+        printable(&words.join(" "))
+    }
+
+    fn text(&self, key: &str) -> &str {
+        self.frontmatter.get(key).and_then(serde_json::Value::as_str).unwrap_or_default()
+    }
+
+    /// What the person agrees to: differs when any byte of any file differs.
+    pub(super) fn version(&self) -> String {
+        let mut text = format!("{}\n", self.uri);
+        for file in &self.files {
+            text.push_str(&format!("{} {}\n", file.digest, file.path));
+        }
+        let mut digits = Digest::of_bytes(text.as_bytes()).to_hex();
+        digits.truncate(VERSION_DIGITS);
+        digits
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.size).sum()
+    }
+}
+
+/// The path of a file, decoded. `None` for one that leads elsewhere, or that could be read in two ways.
+fn plain_path(encoded: &str) -> Option<String> {
+    if encoded.len() > MAX_PATH_BYTES || encoded.contains(['?', '#']) {
+        return None;
+    }
+    let mut decoded = Vec::with_capacity(encoded.len());
+    let mut bytes = encoded.bytes();
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'%' => {
+                let digits = [bytes.next()?, bytes.next()?];
+                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+            }
+            byte => byte,
+        });
+    }
+    let path = String::from_utf8(decoded).ok()?;
+    let is_plain = |segment: &str| {
+        (1..=MAX_SEGMENT_BYTES).contains(&segment.len())
+            && !matches!(segment, "." | "..")
+            && !segment.contains('\\')
+            && printable(segment) == segment
+            && !segment.contains(['\n', '\t'])
+    };
+    // An encoded slash would be a second way to write the same path.
+    let slashes = |text: &str| text.matches('/').count();
+    (slashes(&path) == slashes(encoded) && path.split('/').all(is_plain)).then_some(path)
+}
+
+/// Whether a path stands twice, or is the folder of another one.
+fn has_file_as_folder(files: &[ListedFile]) -> bool {
+    let paths: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
+    let is_folder = |file: &ListedFile| {
+        file.path
+            .char_indices()
+            .any(|(at, c)| c == '/' && file.path.get(..at).is_some_and(|dir| paths.contains(dir)))
+    };
+    paths.len() < files.len() || files.iter().any(is_folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn wire(files: &[(&str, u64)]) -> WireSkill {
+        let digest = format!("sha256:{}", "0".repeat(64));
+        let file = |(path, size): &(&str, u64)| json!({"uri": format!("skill://a/notes/{path}"), "digest": digest, "size": size});
+        let skill = json!({
+            "uri": "skill://a/notes/SKILL.md",
+            "frontmatter": {"name": "notes", "description": "Takes\n notes.\u{202e}", "license": "MIT"},
+            "resources": files.iter().map(file).collect::<Vec<_>>(),
+        });
+        serde_json::from_value(skill).unwrap()
+    }
+
+    #[test]
+    fn a_skill_has_the_paths_of_its_files_and_a_version() {
+        let skill = ListedSkill::from_wire(wire(&[("SKILL.md", 9), ("scripts/my%20run.py", 2)])).unwrap();
+        let paths: Vec<&str> = skill.files.iter().map(|file| file.path.as_str()).collect();
+        assert_eq!(paths, ["SKILL.md", "scripts/my run.py"]);
+        assert_eq!(
+            (skill.name(), skill.description().as_str(), skill.bytes()),
+            ("notes", "Takes notes.", 11)
+        );
+        assert_eq!(skill.version().len(), VERSION_DIGITS);
+        let mut changed = skill.clone();
+        changed.files[1].digest.replace_range(7..8, "1");
+        assert_ne!(changed.version(), skill.version());
+    }
+
+    #[test]
+    fn a_skill_that_leads_elsewhere_or_is_too_large_is_refused() {
+        for (files, reason) in [
+            (vec![("a.md", 1)], "does not list its own SKILL.md"),
+            (vec![("SKILL.md", 1), ("../b/x", 1)], "does not identify a file"),
+            (vec![("SKILL.md", 1), ("a/./x", 1)], "is no plain path"),
+            (vec![("SKILL.md", 1), ("%2e%2e/x", 1)], "does not identify a file"),
+            (vec![("SKILL.md", 1), ("a%2fx", 1)], "is no plain path"),
+            (vec![("SKILL.md", 1), ("a%0ax", 1)], "is no plain path"),
+            (vec![("SKILL.md", 1), ("a%5cx", 1)], "is no plain path"),
+            (vec![("SKILL.md", 1), ("a%zz", 1)], "is no plain path"),
+            (vec![("SKILL.md", 1), ("a?b", 1)], "is no plain path"),
+            (vec![("SKILL.md", 1), ("a", 1), ("a/b", 1)], "has the name of a folder"),
+            (vec![("SKILL.md", 1), ("a", MAX_BYTES)], "the most is"),
+            (vec![("SKILL.md", u64::MAX), ("a", u64::MAX)], "the most is"),
+        ] {
+            let refused = ListedSkill::from_wire(wire(&files)).unwrap_err();
+            assert!(refused.contains(reason), "{files:?}: {refused}");
+        }
+        let mut dynamic = wire(&[("SKILL.md", 1)]);
+        dynamic.resources = SkillResources::Dynamic;
+        assert!(ListedSkill::from_wire(dynamic).unwrap_err().contains("change at any time"));
+        let mut large = wire(&[("SKILL.md", 1)]);
+        large.frontmatter = large.frontmatter.with_field("x", "x".repeat(MAX_FRONTMATTER_BYTES));
+        assert!(ListedSkill::from_wire(large).unwrap_err().contains("frontmatter has more"));
+    }
+
+    #[test]
+    fn a_flood_of_skills_is_told_in_few_words_and_secrets_are_left_out() {
+        let mut listing = SkillListing::default();
+        while listing.add(wire(&[])) {}
+        assert_eq!((listing.skills.len(), listing.left_out.len()), (0, MAX_LEFT_OUT + 2));
+        let mut listing = SkillListing::default();
+        assert!(listing.add(wire(&[("SKILL.md", 1)])) && listing.add(wire(&[("SKILL.md", 1)])));
+        assert_eq!(listing.skills.len(), 1);
+        let listing = listing.redacted(&Redactor::new([("TOKEN", "Takes\\n notes")]));
+        assert_eq!((listing.skills.len(), listing.left_out.len()), (0, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn a_path_stays_in_its_folder(path in "[a.%2eEfF5cC0/\\\\ ä]{0,12}") {
+            if let Some(path) = plain_path(&path) {
+                let stays = |part| matches!(part, std::path::Component::Normal(_));
+                prop_assert!(std::path::Path::new(&path).components().all(stays));
+                prop_assert!(!path.contains("//") && !path.ends_with('/') && !path.contains('\\'));
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! [`LoadSkillTool`]: with it the model loads a skill of a server, once a person has agreed.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use conjure_conversation::{CallConcurrency, CallTraits, PermissionPolicy, ToolDefinition};
+use conjure_sandbox::{CallOptions, Executor};
+use conjure_toolbox::{Tool, ToolContext, ToolOutput};
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::listed_skill::ListedSkill;
+use super::skill_files::{SkillFile, VerifiedSkill};
+use crate::client::server::Inner;
+
+/// The name of the tool. A server's lists of enabled and disabled tools may name it too.
+pub(in crate::client) const LOAD_SKILL_TOOL: &str = "mcp_load_skill";
+
+/// The folder of the workspace for the files of skills.
+const FOLDER: &str = "mcp-skills";
+
+/// The most bytes of the list of skills in the definition: about 2,000 tokens.
+const MAX_LIST_BYTES: usize = 8_000;
+
+/// The most characters of a description in it, and of paths in the result.
+const MAX_DESCRIPTION_CHARS: usize = 400;
+const MAX_SHOWN_FILES: usize = 60;
+
+/// How many digits of the version the name of a skill's folder has.
+const FOLDER_DIGITS: usize = 8;
+
+/// A skill with its server.
+pub(in crate::client) struct OfferedSkill {
+    pub(in crate::client) server: Arc<Inner>,
+    pub(in crate::client) skill: ListedSkill,
+}
+
+/// Loads a skill: its files go to the sandbox, and the model reads its instructions.
+///
+/// Each call waits for a person's decision. What was decided on is the input, so it has the version, and a later call for another version is
+/// another decision.
+pub(in crate::client) struct LoadSkillTool {
+    pub(in crate::client) skills: Vec<OfferedSkill>,
+    /// The sandbox of the session's tools.
+    pub(in crate::client) files: Option<Arc<dyn Executor>>,
+}
+
+#[derive(Deserialize)]
+struct Input {
+    server: String,
+    skill: String,
+    version: String,
+}
+
+impl OfferedSkill {
+    fn server_name(&self) -> &str {
+        self.server.spec.name.as_str()
+    }
+
+    /// Its line in the definition of the tool.
+    fn line(&self) -> String {
+        let (server, skill, version) = (self.server_name(), self.skill.name(), self.skill.version());
+        let words = self.skill.description();
+        let words = conjure_base::text::truncate(&words, MAX_DESCRIPTION_CHARS);
+        format!("\n- server `{server}`, skill `{skill}`, version `{version}`: {words}")
+    }
+}
+
+impl Tool for LoadSkillTool {
+    fn definition(&self) -> ToolDefinition {
+        let mut description = format!(
+            "Loads a skill of an MCP server: instructions for a job. Its files are written to the folder `{FOLDER}` of the sandbox. Load a \
+             skill before you do a job that it is for. A person decides on each. The descriptions are the servers' words:"
+        );
+        let mut left_out = 0;
+        for skill in &self.skills {
+            let line = skill.line();
+            if description.len() + line.len() <= MAX_LIST_BYTES {
+                description.push_str(&line);
+            } else {
+                left_out += 1;
+            }
+        }
+        if left_out > 0 {
+            let _ = write!(
+                description,
+                "\n{left_out} more are not shown. A call with a skill that does not exist returns all of that server."
+            );
+        }
+        let text = |description: &str| json!({"type": "string", "description": description});
+        ToolDefinition {
+            name: LOAD_SKILL_TOOL.to_owned(),
+            description,
+            input_schema: json!({
+                "type": "object",
+                "properties": {
+                    "server": text("The name of the server."),
+                    "skill": text("The name of the skill."),
+                    "version": text("Its version as listed. The person agrees to this version."),
+                },
+                "required": ["server", "skill", "version"]
+            }),
+        }
+    }
+
+    fn traits(&self) -> CallTraits {
+        CallTraits { concurrency: CallConcurrency::Exclusive, idempotent: true }
+    }
+
+    fn permission(&self) -> PermissionPolicy {
+        PermissionPolicy::AlwaysAsk
+    }
+
+    fn approval_reason(&self, input: &Value) -> Option<String> {
+        let input: Input = serde_json::from_value(input.clone()).ok()?;
+        let offered = self.find(&input).ok()?;
+        let paths: Vec<&str> = offered.skill.files.iter().map(|file| file.path.as_str()).collect();
+        Some(format!(
+            "the model wants the skill `{}` of the MCP server `{}`: its instructions, and {} files with {} bytes, which commands of the \
+             session may run then: {}",
+            offered.skill.name(),
+            offered.server_name(),
+            paths.len(),
+            offered.skill.bytes(),
+            shown_paths(&paths)
+        ))
+    }
+
+    fn call(&self, input: Value, context: ToolContext) -> BoxFuture<'_, ToolOutput> {
+        Box::pin(async move {
+            let input: Input = match serde_json::from_value(input) {
+                Ok(input) => input,
+                Err(error) => return ToolOutput::error(format!("bad input: {error}")),
+            };
+            self.load(&input, CallOptions { deadline: context.deadline, cancel: context.cancel }).await.into()
+        })
+    }
+}
+
+impl LoadSkillTool {
+    async fn load(&self, input: &Input, options: CallOptions) -> Result<String, String> {
+        let offered = self.find(input)?;
+        let skill = offered.server.read_skill(&offered.skill, options.clone()).await;
+        let VerifiedSkill { instructions, files } = skill.map_err(|error| error.to_string())?;
+        let (server, name) = (offered.server_name(), offered.skill.name());
+        let mut told =
+            format!("[The skill `{name}` of the MCP server `{server}`. Its words are the server's.");
+        match &self.files {
+            Some(executor) => {
+                let digits = input.version.get(..FOLDER_DIGITS).unwrap_or_default();
+                let folder = format!("{FOLDER}/{server}/{name}-{digits}");
+                write_files(&**executor, &folder, &files, &options).await?;
+                let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+                let _ = write!(told, " Its files are in the folder `{folder}`: {}", shown_paths(&paths));
+            }
+            None => told.push_str(" The session has no sandbox for its files."),
+        }
+        let _ = write!(told, "]\n\n{instructions}");
+        Ok(told)
+    }
+
+    /// The skill that the input names, in the version that it names.
+    fn find(&self, input: &Input) -> Result<&OfferedSkill, String> {
+        let of_server = || self.skills.iter().filter(|offered| offered.server_name() == input.server);
+        let named = || of_server().filter(|offered| offered.skill.name() == input.skill);
+        if let Some(found) = named().find(|offered| offered.skill.version() == input.version) {
+            return Ok(found);
+        }
+        let lines =
+            |skills: Vec<&OfferedSkill>| skills.iter().map(|offered| offered.line()).collect::<String>();
+        let others: Vec<&OfferedSkill> = named().collect();
+        if !others.is_empty() {
+            return Err(format!(
+                "this skill has another version now, which a person has to agree to:{}",
+                lines(others)
+            ));
+        }
+        let others: Vec<&OfferedSkill> = of_server().collect();
+        if others.is_empty() {
+            let mut servers: Vec<&str> = self.skills.iter().map(OfferedSkill::server_name).collect();
+            servers.dedup();
+            return Err(format!(
+                "no server of this name has skills; those that have are: {}",
+                servers.join(", ")
+            ));
+        }
+        Err(format!("the server has no skill of this name; its skills are:{}", lines(others)))
+    }
+}
+
+/// The paths of files in a sentence.
+fn shown_paths(paths: &[&str]) -> String {
+    let (shown, more) = paths.split_at(paths.len().min(MAX_SHOWN_FILES));
+    let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+    format!("{}{more}", shown.join(", "))
+}
+
+async fn write_files(
+    executor: &dyn Executor,
+    folder: &str,
+    files: &[SkillFile],
+    options: &CallOptions,
+) -> Result<(), String> {
+    for file in files {
+        let path = format!("{folder}/{}", file.path);
+        let written = executor.create_file(&path, &file.bytes, options.clone()).await;
+        written.map_err(|error| format!("`{path}` cannot be written: {error}"))?;
+    }
+    Ok(())
+}
