@@ -232,8 +232,8 @@ pub mod tool {
     pub use conjure_base::CallId;
     pub use conjure_conversation::{
         AgentToolset, Authorization, CallConcurrency, CallContext, CallTraits, PermissionPolicy,
-        ProvidedInput, RemoteToolServer, ResultContent, ToolCall, ToolDefinition, ToolEnding, ToolResult,
-        ToolRule, ToolRunOutcome, ToolRunner, ToolServerFailure, ToolsetTool,
+        ProgressSink, ProvidedInput, RemoteToolServer, ResultContent, ToolCall, ToolDefinition, ToolEnding,
+        ToolProgress, ToolResult, ToolRule, ToolRunOutcome, ToolRunner, ToolServerFailure, ToolsetTool,
     };
     pub use conjure_runtime::{Workbench, execute};
     pub use conjure_toolbox::{

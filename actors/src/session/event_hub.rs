@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use conjure_base::lock;
-use conjure_conversation::{ConversationObserver, Event, EventKind, ModelEvent};
+use conjure_conversation::{ConversationObserver, Event, EventKind, ModelEvent, ToolProgress};
 use tokio::sync::watch;
 
 use super::error::SessionError;
@@ -26,6 +26,7 @@ pub(crate) struct RingLimits {
 pub(crate) enum RingEntry {
     Recorded(u64, Arc<Event>),
     Preview(Arc<ModelEvent>),
+    Progress(Arc<ToolProgress>),
 }
 
 /// Whether more entries can follow.
@@ -201,7 +202,7 @@ impl EventHub {
                 RingEntry::Recorded(seq, _) if *seq >= pending_end => break,
                 RingEntry::Recorded(..) => return HubRead::Entry(entry.clone(), after),
                 // A preview of what comes next, or of the call that is under way, and not of what is over.
-                RingEntry::Preview(_) => {
+                RingEntry::Preview(_) | RingEntry::Progress(_) => {
                     let before = ring.recorded_before(number);
                     let is_visible = next == before || (next > before && before >= ring.preview_floor);
                     if is_visible && ring.is_complete(number, *complete_from) {
@@ -307,6 +308,11 @@ impl ConversationObserver for EventHub {
         };
         self.push(RingEntry::Preview(Arc::new(event.clone())), bytes + size_of::<ModelEvent>());
     }
+
+    fn on_tool_progress(&self, progress: &ToolProgress) {
+        let bytes = progress.message.len() + size_of::<ToolProgress>();
+        self.push(RingEntry::Progress(Arc::new(progress.clone())), bytes);
+    }
 }
 
 impl fmt::Debug for EventHub {
@@ -366,6 +372,7 @@ mod tests {
                         ModelEvent::TextDelta { text, .. } => all.push_str(text),
                         other => panic!("{other:?}"),
                     },
+                    RingEntry::Progress(progress) => all.push_str(&progress.message),
                 }
             }
             all
@@ -392,6 +399,21 @@ mod tests {
         assert_eq!(Reader::of(&hub, 4).read(), "cde");
         assert_eq!(Reader::of(&hub, 3).read(), "cd3e");
         assert_eq!(Reader::of(&hub, 0).read(), "0ab12cd3e");
+    }
+
+    #[test]
+    fn the_progress_of_a_call_is_told_until_the_next_model_call() {
+        let hub = EventHub::new(RingLimits { entries: 100, bytes: 1 << 20 });
+        hub.on_recorded(0, &begins(1));
+        say(&hub, "a");
+        hub.on_recorded(1, &turn_ends(1));
+        let call_id = conjure_base::CallId::new("toolu_1");
+        let message = "half".to_owned();
+        hub.on_tool_progress(&ToolProgress { call_id, done: 1.0, total: Some(2.0), message });
+        assert_eq!(Reader::of(&hub, 0).read(), "0a1half");
+        assert_eq!(Reader::of(&hub, 2).read(), "half");
+        hub.on_recorded(2, &begins(2));
+        assert_eq!(Reader::of(&hub, 3).read(), "", "it is over");
     }
 
     #[test]

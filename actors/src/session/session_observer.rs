@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use conjure_base::Redactor;
-use conjure_conversation::{ConversationObserver, Event, FinishedTurn, ModelEvent, SessionState};
+use conjure_conversation::{
+    ConversationObserver, Event, FinishedTurn, ModelEvent, SessionState, ToolProgress,
+};
 use conjure_journal::SessionKey;
 use conjure_sandbox::Executor;
 
@@ -86,5 +88,9 @@ impl ConversationObserver for SessionObserver {
 
     fn on_preview(&self, event: &ModelEvent) {
         self.hub.on_preview(event);
+    }
+
+    fn on_tool_progress(&self, progress: &ToolProgress) {
+        self.hub.on_tool_progress(progress);
     }
 }

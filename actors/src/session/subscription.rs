@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use conjure_base::TurnId;
 use conjure_conversation::{
-    Event, EventKind, EventProjection, Message, ModelEvent, QueueId, SessionEvent, SessionEventKind, TurnStop,
+    Event, EventKind, EventProjection, Message, ModelEvent, QueueId, SessionEvent, SessionEventKind,
+    ToolProgress, TurnStop,
 };
 use conjure_journal::{PageLimit, SessionKey};
 
@@ -36,6 +37,8 @@ pub enum Update {
     /// A preview of a response that is still being generated. Only the recorded response is final. Texts are redacted
     /// and may be delayed because of that.
     Preview(ModelEvent),
+    /// A tool tells how far a running call is. It is not recorded.
+    ToolProgress(ToolProgress),
     /// The reader was too slow and missed previews.
     Lagged,
 }
@@ -45,6 +48,7 @@ pub enum Update {
 pub(crate) enum SubscriptionItem {
     Event { event: Arc<Event>, updates: VecDeque<SessionEvent> },
     Preview(ModelEvent),
+    Progress(ToolProgress),
     Lagged,
 }
 
@@ -107,6 +111,7 @@ impl Subscription {
             match self.next_item().await? {
                 SubscriptionItem::Event { updates, .. } => self.ready = updates,
                 SubscriptionItem::Preview(preview) => return Ok(Update::Preview(preview)),
+                SubscriptionItem::Progress(progress) => return Ok(Update::ToolProgress(progress)),
                 SubscriptionItem::Lagged => return Ok(Update::Lagged),
             }
         }
@@ -138,6 +143,10 @@ impl Subscription {
                     if let Some(preview) = self.preview(&preview) {
                         return Ok(SubscriptionItem::Preview(preview));
                     }
+                }
+                HubRead::Entry(RingEntry::Progress(progress), position) => {
+                    self.position = position;
+                    return Ok(SubscriptionItem::Progress(ToolProgress::clone(&progress)));
                 }
                 HubRead::InJournal { until } => {
                     let limit = PageLimit {
@@ -406,6 +415,12 @@ impl TurnHandle {
             SubscriptionItem::Preview(preview) => {
                 if let TurnPhase::Running(_) = self.phase {
                     self.ready.push_back(TurnEvent::Update(Update::Preview(preview)));
+                }
+                return;
+            }
+            SubscriptionItem::Progress(progress) => {
+                if let TurnPhase::Running(_) = self.phase {
+                    self.ready.push_back(TurnEvent::Update(Update::ToolProgress(progress)));
                 }
                 return;
             }

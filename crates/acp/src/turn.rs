@@ -63,6 +63,7 @@ impl TurnFollower {
         match update {
             Update::Preview(ModelEvent::TextDelta { text, .. }) => self.send(updates::message(text)),
             Update::Preview(ModelEvent::ThinkingDelta { text, .. }) => self.send(updates::thought(text)),
+            Update::ToolProgress(progress) => self.send(updates::progress(&progress)),
             Update::Recorded(event) => {
                 if let SessionEventKind::SessionStatusIdle {
                     stop_reason: SessionStopReason::RequiresAction { event_ids, .. },

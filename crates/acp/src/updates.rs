@@ -6,7 +6,7 @@ use agent_client_protocol::v1::schema::{
     Content, ContentBlock, ContentChunk, Diff, SessionUpdate, TextContent, ToolCall, ToolCallContent,
     ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
 };
-use conjure_conversation::{Block, SessionEventKind};
+use conjure_conversation::{Block, SessionEventKind, ToolProgress};
 use serde_json::Value;
 
 /// The workspace, as tools in a sandbox have it.
@@ -23,6 +23,13 @@ pub(crate) fn message(text: impl Into<String>) -> SessionUpdate {
 /// A part of what the agent thinks.
 pub(crate) fn thought(text: impl Into<String>) -> SessionUpdate {
     SessionUpdate::AgentThoughtChunk(chunk(text))
+}
+
+/// How far a running call is.
+pub(crate) fn progress(progress: &ToolProgress) -> SessionUpdate {
+    let text = ContentBlock::Text(TextContent::new(progress.to_string()));
+    let fields = ToolCallUpdateFields::new().content(vec![ToolCallContent::Content(Content::new(text))]);
+    SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(progress.call_id.as_str().to_owned(), fields))
 }
 
 fn chunk(text: impl Into<String>) -> ContentChunk {
@@ -130,9 +137,20 @@ fn result_text(result: &Block) -> String {
 
 #[cfg(test)]
 mod tests {
+    use conjure_base::CallId;
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn progress_is_content_of_the_call() {
+        let message = "copying".to_owned();
+        let told = ToolProgress { call_id: CallId::new("toolu_1"), done: 3.0, total: Some(10.0), message };
+        let update = serde_json::to_value(progress(&told)).unwrap();
+        assert_eq!(update["toolCallId"], "toolu_1");
+        assert_eq!(update["content"][0]["content"]["text"], "3 of 10: copying");
+        assert_eq!(update.get("status"), None);
+    }
 
     #[test]
     fn an_edit_is_a_diff_at_its_place_on_this_machine() {

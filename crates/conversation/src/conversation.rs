@@ -13,6 +13,7 @@ use crate::event_log::{EventLog, EventLogError};
 use crate::machine::decide;
 use crate::model::ModelEvent;
 use crate::session_state::{FinishedTurn, SessionState};
+use crate::tool_progress::ToolProgress;
 
 /// Watches a session. The methods are called inline, so they must not block.
 pub trait ConversationObserver: Send + Sync {
@@ -31,6 +32,9 @@ pub trait ConversationObserver: Send + Sync {
 
     /// The model streams a part of its response. This is a preview: only a recorded response counts.
     fn on_preview(&self, _event: &ModelEvent) {}
+
+    /// A tool tells how far a running call is. This is a preview too.
+    fn on_tool_progress(&self, _progress: &ToolProgress) {}
 }
 
 /// Ignores all events.

@@ -52,6 +52,7 @@ mod event_log;
 mod fork;
 mod model;
 mod summary;
+mod tool_progress;
 mod tool_runner;
 mod tool_server;
 
@@ -121,6 +122,7 @@ pub use stop_reason::{AfterResponse, StopReason};
 pub use summary::{Compaction, ModelSummarizer, SUMMARY_PROMPT, Summarizer, Summary};
 pub use tool::{INVALID_JSON, ResultContent, ToolCall, ToolDefinition, ToolEnding, ToolResult};
 pub use tool_batch::{CANCEL_GRACE, execute_tool_calls};
+pub use tool_progress::{ProgressSink, ToolProgress};
 pub use tool_runner::{
     Authorization, AwaitedResult, CallConcurrency, CallContext, CallTraits, ToolRunOutcome, ToolRunner,
 };

@@ -11,6 +11,7 @@ use crate::event::ResultFrom;
 use crate::input_request::{InputRequest, ProvidedInput};
 use crate::session_view::SessionView;
 use crate::tool::{ToolCall, ToolResult};
+use crate::tool_progress::ProgressSink;
 
 /// Whether a call may run concurrently with others of the same response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +68,8 @@ pub struct CallContext {
     pub view: SessionView,
     /// The answers to the questions with which the call's last run ended; `None` in its first run.
     pub provided_input: Option<ProvidedInput>,
+    /// Where the tool tells how far the call is.
+    pub progress: ProgressSink,
 }
 
 /// How a run of a call ended.
@@ -107,6 +110,7 @@ impl Default for CallContext {
             cancel: CancellationToken::new(),
             view: SessionView::default(),
             provided_input: None,
+            progress: ProgressSink::default(),
         }
     }
 }

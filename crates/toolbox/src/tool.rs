@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use conjure_base::{CallId, Deadline, SessionId, TenantId};
 use conjure_conversation::{
-    CallConcurrency, CallTraits, InputRequest, PermissionPolicy, ProvidedInput, ResultContent,
+    CallConcurrency, CallTraits, InputRequest, PermissionPolicy, ProgressSink, ProvidedInput, ResultContent,
     ToolDefinition, ToolEnding,
 };
 use futures_util::future::BoxFuture;
@@ -78,6 +78,8 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
     /// The answers to the questions with which the call's last run ended; `None` in its first run.
     pub provided_input: Option<ProvidedInput>,
+    /// Where the tool tells how far the call is. It is shown while the call runs, and is not recorded.
+    pub progress: ProgressSink,
 }
 
 /// The status of a call.

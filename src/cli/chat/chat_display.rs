@@ -9,7 +9,7 @@ use std::io::{self, IsTerminal as _};
 use conjure::model::{BlockKind, ModelEvent};
 use conjure::runtime::Timestamp;
 use conjure::session::SessionStopReason;
-use conjure::tool::ToolCall;
+use conjure::tool::{ToolCall, ToolProgress};
 use conjure::{Block, SessionEvent, SessionEventKind};
 use tokio_util::sync::CancellationToken;
 
@@ -268,6 +268,10 @@ impl TurnDisplay for ChatDisplay {
             }
             _ => {}
         }
+    }
+
+    fn progress(&mut self, progress: &ToolProgress, terminal: &Terminal) {
+        self.note(Style::Dim, &progress.to_string(), terminal);
     }
 
     fn lagged(&mut self) {

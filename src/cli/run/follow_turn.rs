@@ -120,6 +120,7 @@ impl TurnFollower<'_> {
                             awaits_news = is_followed(&event);
                         }
                         Ok(Update::Preview(preview)) => self.events.send_preview(preview),
+                        Ok(Update::ToolProgress(progress)) => self.events.send_progress(progress),
                         Ok(Update::Lagged) => self.events.send_lagged(),
                         Ok(_) => {}
                         Err(error) => return FollowOutcome::Failed(error.into()),

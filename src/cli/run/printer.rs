@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use conjure::SessionEvent;
 use conjure::model::ModelEvent;
+use conjure::tool::ToolProgress;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -19,6 +20,9 @@ pub(crate) trait TurnDisplay: Send + 'static {
 
     /// Shows a part of the response that is being received. It is recorded later.
     fn preview(&mut self, _preview: &ModelEvent, _terminal: &Terminal) {}
+
+    /// Shows how far a running call is.
+    fn progress(&mut self, _progress: &ToolProgress, _terminal: &Terminal) {}
 
     /// Previews were lost.
     fn lagged(&mut self) {}
@@ -40,6 +44,8 @@ enum PrintItem {
     Event(Box<SessionEvent>),
     /// A part of the response.
     Preview(ModelEvent),
+    /// How far a running call is.
+    Progress(ToolProgress),
     /// Previews were lost.
     Lagged,
     /// A line for people.
@@ -87,6 +93,11 @@ impl EventSender {
         self.send(PrintItem::Preview(preview));
     }
 
+    /// Shows how far a running call is.
+    pub(super) fn send_progress(&self, progress: ToolProgress) {
+        self.send(PrintItem::Progress(progress));
+    }
+
     /// Reports that previews were lost.
     pub(super) fn send_lagged(&self) {
         self.send(PrintItem::Lagged);
@@ -115,6 +126,7 @@ fn write_all(receiver: &Receiver<PrintItem>, terminal: &Terminal, mut display: i
         match item {
             PrintItem::Event(event) => display.event(&event, terminal),
             PrintItem::Preview(preview) => display.preview(&preview, terminal),
+            PrintItem::Progress(progress) => display.progress(&progress, terminal),
             PrintItem::Lagged => display.lagged(),
             PrintItem::Note(line) => {
                 display.begin_line(terminal);

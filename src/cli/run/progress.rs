@@ -6,7 +6,7 @@ use conjure::conversation::AfterResponse;
 use conjure::model::BlockKind;
 use conjure::runtime::Timestamp;
 use conjure::session::{PinnedSkill, RequiredNeed, SessionStopReason};
-use conjure::tool::ToolCall;
+use conjure::tool::{ToolCall, ToolProgress};
 use conjure::{Block, SessionEvent, SessionEventKind};
 use conjure_base::text::truncate;
 use tokio_util::sync::CancellationToken;
@@ -52,6 +52,12 @@ impl TurnDisplay for ProgressDisplay {
             }
         }
         self.formatter.print(event, terminal);
+    }
+
+    fn progress(&mut self, progress: &ToolProgress, terminal: &Terminal) {
+        let name = self.formatter.calls.get(progress.call_id.as_str()).map_or("", |(name, _)| name);
+        let head = format!("{:>8}  {:<8}", "", "");
+        terminal.marked(Style::Dim, &head, &shorten(&format!("{name}: {progress}")));
     }
 }
 

@@ -15,6 +15,7 @@ use crate::machine::{Step, next};
 use crate::session_state::CallStatus;
 use crate::tool::ToolCall;
 use crate::tool_batch::{CallPhase, ToolBatch, authorize, awaits, startable, traits};
+use crate::tool_progress::ProgressSink;
 use crate::tool_runner::{Authorization, AwaitedResult, CallContext, CallTraits, ToolRunOutcome};
 
 /// A call of the response, and what the runner says about it.
@@ -82,8 +83,14 @@ impl TurnDriver<'_> {
 
     async fn run_calls(&mut self, calls: &[ResponseCall]) -> Result<(), DriveError> {
         let view = self.conversation.state().view().clone();
-        let context =
-            CallContext { deadline: self.deadline, cancel: self.cancel.clone(), view, provided_input: None };
+        let observer = Arc::clone(self.conversation.observer());
+        let context = CallContext {
+            deadline: self.deadline,
+            cancel: self.cancel.clone(),
+            view,
+            provided_input: None,
+            progress: ProgressSink::new(move |progress| observer.on_tool_progress(&progress)),
+        };
         let clock = Arc::clone(self.conversation.clock());
         let mut batch = ToolBatch::new(self.services.tools, &context, &*clock, self.grace);
         loop {

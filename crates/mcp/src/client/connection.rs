@@ -6,9 +6,9 @@ use conjure_base::{Clock as _, Deadline, SystemClock};
 use conjure_conversation::{INPUT_ROUNDS, InputAnswers, InputRequest, ProvidedInput};
 use conjure_sandbox::{CallOptions, Command, Executor, Process, ProcessCall};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ClientConfig, ElicitationCapability,
-    FormElicitationCapability, Implementation, InputRequiredResult, JsonObject, ProtocolVersion,
-    UrlElicitationCapability,
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientConfig, ClientRequest,
+    ElicitationCapability, FormElicitationCapability, Implementation, InputRequiredResult, JsonObject,
+    ProgressNotificationParam, ProtocolVersion, ServerResult, UrlElicitationCapability,
 };
 use rmcp::service::{ClientInitializeError, NotificationContext, RunningService};
 use rmcp::transport::IntoTransport;
@@ -25,6 +25,7 @@ use super::input::{questions, with_input};
 use super::listen::listen;
 use super::listing::{Listing, list_tools};
 use super::process_transport::{Diagnosis, ProcessTransport, printable};
+use super::progress::{CallProgress, RunningCalls};
 use super::skills::{ListedSkill, SkillListing, SkillReadError, SkillReader, VerifiedSkill};
 use crate::config::HttpServer;
 
@@ -41,16 +42,21 @@ pub(super) struct Connection {
     _listening: JoinSet<()>,
 }
 
-/// What the client does by itself: it notes that the server's tools have changed, and declines everything else. Questions to a person have their
+/// What the client does by itself: it notes that the server's tools have changed, hands on the progress of calls, and declines everything else. Questions to a person have their
 /// own way, which a server of the former era cannot go, since it would have to be kept waiting: the SDK declines them.
 #[derive(Clone)]
 struct Handler {
     changed: Arc<Notify>,
+    calls: RunningCalls,
 }
 
 impl ClientHandler for Handler {
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
         self.changed.notify_one();
+    }
+
+    async fn on_progress(&self, told: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        self.calls.tell(told);
     }
 
     fn get_info(&self) -> ClientConfig {
@@ -111,7 +117,7 @@ where
 {
     tokio::select! {
         biased;
-        service = Handler { changed }.serve_with_lifecycle(transport, lifecycle) => {
+        service = Handler { changed, calls: RunningCalls::default() }.serve_with_lifecycle(transport, lifecycle) => {
             service.map_err(|error| {
                 let cause = start_cause(&error);
                 match missing_scopes(cause) {
@@ -304,6 +310,7 @@ impl Connection {
         tool: &str,
         arguments: JsonObject,
         input: Option<ProvidedInput>,
+        progress: &CallProgress,
         options: CallOptions,
     ) -> Result<CalledTool, McpError> {
         let _call = self.begin_call(options).await?;
@@ -313,9 +320,16 @@ impl Connection {
             None => params.clone(),
         };
         for _ in 0..INPUT_ROUNDS {
-            match self.service.peer().call_tool_once(next).await.map_err(|error| self.error(error))? {
-                CallToolResponse::Complete(result) => return Ok(CalledTool::Complete(result)),
-                CallToolResponse::InputRequired(InputRequiredResult {
+            let request = ClientRequest::CallToolRequest(CallToolRequest::new(next));
+            let calls = &self.service.service().calls;
+            let answer = calls.request(self.service.peer(), request, progress).await;
+            match answer.map_err(|error| self.error(error))? {
+                ServerResult::CallToolResult(result) => return Ok(CalledTool::Complete(result)),
+                // A result without content.
+                ServerResult::EmptyResult(_) | ServerResult::TaskAckResult(_) => {
+                    return Ok(CalledTool::Complete(CallToolResult::default()));
+                }
+                ServerResult::InputRequiredResult(InputRequiredResult {
                     input_requests: None,
                     request_state,
                     ..
@@ -324,11 +338,14 @@ impl Connection {
                     let again = ProvidedInput { answers: InputAnswers::new(), state: request_state };
                     next = with_input(params.clone(), again);
                 }
-                CallToolResponse::InputRequired(asked) => {
+                ServerResult::InputRequiredResult(asked) => {
                     let asked = questions(&self.server, asked).map_err(|reason| self.unsupported(&reason))?;
                     return Ok(CalledTool::InputRequired(asked));
                 }
-                _ => return Err(self.unsupported("made a task of this call, which is not supported")),
+                ServerResult::CreateTaskResult(_) => {
+                    return Err(self.unsupported("made a task of this call, which is not supported"));
+                }
+                _ => return Err(self.error(ServiceError::UnexpectedResponse)),
             }
         }
         Err(self.unsupported("asks again and again for the same call, which was given up"))

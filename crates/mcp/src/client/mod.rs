@@ -13,6 +13,7 @@ mod oauth;
 mod output_schema;
 mod process_transport;
 mod program;
+mod progress;
 mod result;
 mod search;
 mod server;

@@ -23,6 +23,7 @@ use super::error::McpError;
 use super::listing::Listing;
 use super::manifest;
 use super::program::FindProgram;
+use super::progress::CallProgress;
 use super::skills::{ListedSkill, SkillListing, VerifiedSkill};
 use crate::config::{HttpServer, McpServerSpec, McpTransport, StdioServer};
 
@@ -233,17 +234,20 @@ impl Inner {
         tool: &str,
         arguments: JsonObject,
         input: Option<ProvidedInput>,
+        progress: &CallProgress,
         options: CallOptions,
     ) -> Result<CalledTool, McpError> {
         let connection = self.connection().await?;
         if self.authorization.is_none() {
-            return connection.call_tool(tool, arguments, input, options).await;
+            return connection.call_tool(tool, arguments, input, progress, options).await;
         }
-        match connection.call_tool(tool, arguments.clone(), input.clone(), options.clone()).await {
+        let called =
+            connection.call_tool(tool, arguments.clone(), input.clone(), progress, options.clone()).await;
+        match called {
             // Nothing was done. The token may have ended meanwhile.
             Err(McpError::NeedsAuthorization { .. }) => {
                 self.drop_refused(&connection);
-                self.connection().await?.call_tool(tool, arguments, input, options).await
+                self.connection().await?.call_tool(tool, arguments, input, progress, options).await
             }
             result => result,
         }

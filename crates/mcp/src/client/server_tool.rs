@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::connection::CalledTool;
 use super::error::McpError;
 use super::listing::ListedTool;
+use super::progress::CallProgress;
 use super::result::{ResultFiles, to_output};
 use super::server::Inner;
 
@@ -51,9 +52,11 @@ impl Tool for ServerTool {
                 return ToolOutput::error("the input must be an object");
             };
             let options = CallOptions { deadline: context.deadline, cancel: context.cancel.clone() };
+            let progress = CallProgress { call_id: context.call_id.clone(), sink: context.progress };
+            let (tool, input) = (&self.tool.name, context.provided_input);
             let called = tokio::select! {
                 biased;
-                called = self.server.call_tool(&self.tool.name, arguments, context.provided_input, options.clone()) => called,
+                called = self.server.call_tool(tool, arguments, input, &progress, options.clone()) => called,
                 () = context.cancel.cancelled() => return status(ToolStatus::Cancelled, "the call was cancelled at the server, which goes on"),
             };
             match called {

@@ -17,7 +17,7 @@ mod wire_schema;
 
 use std::time::Duration;
 
-use conjure_conversation::PermissionPolicy;
+use conjure_conversation::{CallContext, PermissionPolicy, ProgressSink, ToolCall, ToolRunner as _};
 use conjure_mcp::{McpTransport, ServerState};
 use serde_json::json;
 use support::{Session, spec};
@@ -50,7 +50,7 @@ async fn a_server_that_ends_loses_its_calls_and_is_started_again() {
 #[tokio::test]
 async fn a_server_of_the_newest_revision_tells_of_changed_tools() {
     let Some(session) = elicitation::sdk_session("changing_server.py").await else { return };
-    assert_eq!(session.tool_names(), ["mcp__git__learn"]);
+    assert_eq!(session.tool_names(), ["mcp__git__learn", "mcp__git__wait"]);
     for name in ["one", "two"] {
         session.call("mcp__git__learn", json!({"name": name})).await.unwrap();
         let tool = format!("mcp__git__{name}");
@@ -58,6 +58,31 @@ async fn a_server_of_the_newest_revision_tells_of_changed_tools() {
         let said = session.call(&tool, json!({})).await.unwrap();
         assert!(said.contains(&format!("{name} was learned")), "{said}");
     }
+}
+
+/// The server is one of the official SDK.
+#[tokio::test]
+async fn the_progress_of_a_call_is_told_while_it_runs() {
+    let Some(session) = elicitation::sdk_session("changing_server.py").await else { return };
+    let file = session.workspace().join("go");
+    let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let progress = ProgressSink::new(move |progress| {
+        let _ = sender.send(progress);
+    });
+    let call = ToolCall::new("toolu_1", "mcp__git__wait", &json!({"path": file}));
+    let context = CallContext { progress, ..CallContext::default() };
+    let (result, first) = tokio::join!(session.toolbox.run_without_input(&call, context), async {
+        let first = told.recv().await.unwrap();
+        std::fs::write(&file, "").unwrap();
+        first
+    });
+    assert!(result.text().contains("it is there"), "{}", result.text());
+    assert_eq!((first.call_id.as_str(), first.total), ("toolu_1", Some(100.0)));
+    assert_eq!(
+        first.message,
+        format!("step  {}[2J", first.done),
+        "characters that are not shown are left out"
+    );
 }
 
 #[tokio::test]

@@ -5,6 +5,9 @@ mod input;
 mod mapping;
 mod previews;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use blocks::{message_blocks, result_contents};
 pub(crate) use input::input_answers;
 pub(crate) use mapping::api_events;

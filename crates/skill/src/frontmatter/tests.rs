@@ -108,10 +108,10 @@ fn a_finding_about_thousands_of_unknown_fields_is_short() {
 
 #[test]
 fn the_raw_fields_are_all_that_the_author_wrote() {
-    let content = "---\r\nname: A B\nlevel: 3\nlist: [a, 1.5, null]\ndescription: 'Use when: x '\n---\n\n Do it.\n";
+    let content =
+        "---\r\nname: A B\nlevel: 3\nlist: [a, 1.5, null]\ndescription: 'Use when: x '\n---\n\n Do it.\n";
     let (fields, body) = raw_document(content).unwrap();
-    let expected =
-        serde_json::json!({"name": "A B", "level": 3, "list": ["a", 1.5, null], "description": "Use when: x "});
+    let expected = serde_json::json!({"name": "A B", "level": 3, "list": ["a", 1.5, null], "description": "Use when: x "});
     assert_eq!((serde_json::Value::Object(fields), body.as_str()), (expected, "Do it."));
     for wrong in ["no fence", "---\nname: a\n", "---\n- a\n---\n", "---\n? [a]\n: b\n---\n"] {
         assert!(raw_document(wrong).is_err(), "{wrong}");

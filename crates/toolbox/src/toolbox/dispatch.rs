@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use conjure_base::Deadline;
+use conjure_base::text::{strip_deceptive, truncate};
 use conjure_conversation::{
-    Authorization, AwaitedResult, CallConcurrency, CallContext, CallTraits, PermissionPolicy, ResultContent,
-    ResultFrom, SessionView, ToolCall, ToolRunOutcome, ToolRunner,
+    Authorization, AwaitedResult, CallConcurrency, CallContext, CallTraits, PermissionPolicy, ProgressSink,
+    ResultContent, ResultFrom, SessionView, ToolCall, ToolProgress, ToolRunOutcome, ToolRunner,
 };
 use conjure_sandbox::{CallOptions, Executor};
 use futures_util::future::{self, BoxFuture, Either};
@@ -24,6 +25,9 @@ use crate::toolset::ToolsetContext;
 /// How long a cancelled call may take to clean up. Shorter than the driver's own grace period (`CANCEL_GRACE`), so that the more precise
 /// result, from here, comes first.
 const CANCEL_GRACE: Duration = Duration::from_millis(1500);
+
+/// The most characters of what a tool says of a running call.
+const MAX_PROGRESS_CHARS: usize = 200;
 
 /// How long a sandbox may take after a call's deadline to kill its processes and to send the output so far. Longer than a sandbox's own
 /// timeout for its guest, so that it can report itself as lost. An embedder's tool is dropped at its deadline.
@@ -145,11 +149,9 @@ impl Toolbox {
                 let (caller, call_id) = (self.caller.clone(), call.id.clone());
                 let CallOptions { deadline, cancel } = options;
                 let provided_input = context.provided_input.clone();
-                Box::pin(async move {
-                    tool.call(input, ToolContext { caller, call_id, deadline, cancel, provided_input })
-                        .await
-                        .into()
-                })
+                let progress = self.shown_progress(&context.progress);
+                let context = ToolContext { caller, call_id, deadline, cancel, provided_input, progress };
+                Box::pin(async move { tool.call(input, context).await.into() })
             }
             ParsedCall::Client => {
                 let reason =
@@ -160,6 +162,19 @@ impl Toolbox {
                 Box::pin(future::ready(ToolOutput::with_status(ToolStatus::Rejected, reason).into()))
             }
         }
+    }
+
+    /// Hands on what a tool tells of a call, in few words, without secrets and characters that are not shown.
+    fn shown_progress(&self, sink: &ProgressSink) -> ProgressSink {
+        let (sink, redactor) = (sink.clone(), self.redactor.clone());
+        ProgressSink::new(move |progress: ToolProgress| {
+            let shown: String = strip_deceptive(&redactor.redact(&progress.message))
+                .chars()
+                .filter(|c| !c.is_control())
+                .collect();
+            let message = truncate(shown.trim(), MAX_PROGRESS_CHARS).into_owned();
+            sink.report(ToolProgress { message, ..progress });
+        })
     }
 
     /// Completes when a call that does not return must be abandoned: `overtime` after its deadline, or a grace period after its
