@@ -64,6 +64,37 @@ async fn clients_have_jails_of_their_own() {
     check_eras("jail").await;
 }
 
+/// One server is the MCP server of an agent of another.
+#[tokio::test]
+async fn an_agent_loads_a_skill_of_its_mcp_server_once_the_client_has_confirmed() {
+    let Some(sdk) = crate::server::python().await else { return };
+    let (shelf_data, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (shelf, _) = start(shelf_data.path(), "local", &[]).await;
+    // The digests of all files, as they are listed.
+    let version = "import hashlib, sys; sha256 = lambda data: hashlib.sha256(data).hexdigest(); \
+        file = sha256(open(sys.argv[1], 'rb').read()); \
+        print(sha256(f'skill://minimal-skill/SKILL.md\\nsha256:{file} SKILL.md\\n'.encode())[:32], end='')";
+    let manual = folder().join("../../fixtures/skills/minimal-skill/SKILL.md");
+    let version = sdk.run(&["-c", version, manual.to_str().unwrap()], "").await;
+    let script = format!(
+        "version: 1\nturns:\n  - content: [{{tool_use: {{name: mcp_load_skill, input: {{server: shelf, skill: minimal-skill, version: \"{version}\"}}}}}}]\n  - content: done\n"
+    );
+    let (script_file, config) = (data.path().join("script.yaml"), data.path().join("config.toml"));
+    std::fs::write(&script_file, script).unwrap();
+    std::fs::write(&config, "[serve]\nprivate_mcp_servers = true\n").unwrap();
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--sandbox", "local", "--data"].map(str::to_owned);
+    let arguments = arguments.into_iter().chain([
+        data.path().display().to_string(),
+        "--script".to_owned(),
+        script_file.display().to_string(),
+    ]);
+    let environment = [("CONJURE_CONFIG", config.to_str().unwrap())];
+    let server = Started::of_command_with(arguments.collect(), data.path(), &environment).await;
+    run_python(&sdk, "mcp_skill.py", &[server.url(), &format!("{}/mcp", shelf.url())]).await;
+    server.stop().await;
+    shelf.stop().await;
+}
+
 #[tokio::test]
 async fn the_sdk_of_the_former_era_has_sessions() {
     let Some(python) = former_python().await else { return };

@@ -5,6 +5,7 @@ mod connection;
 mod error;
 mod http_transport;
 mod input;
+mod keeper;
 mod listen;
 mod listing;
 mod login;

@@ -6,41 +6,28 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use conjure_base::{Backoff, Clock as _, Deadline, Redactor, SystemClock};
+use conjure_base::{Clock as _, Deadline, Redactor, SystemClock};
 use conjure_conversation::ProvidedInput;
 use conjure_sandbox::{CallOptions, Command, Executor};
 use rmcp::model::JsonObject;
 use secrecy::SecretString;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 use super::authorization::Authorize;
 use super::connection::{CalledTool, Connection};
 use super::error::McpError;
+use super::keeper::keep;
 use super::listing::Listing;
 use super::manifest;
 use super::program::FindProgram;
 use super::progress::CallProgress;
-use super::skills::{ListedSkill, SkillListing, VerifiedSkill};
+use super::skills::{ListedSkill, VerifiedSkill};
 use crate::config::{HttpServer, McpServerSpec, McpTransport, StdioServer};
-
-/// The waits between starts that fail.
-const RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(60));
 
 /// After so many failed starts in a row, calls no longer wait for another start.
 const PATIENCE: u32 = 3;
-
-/// After so many failed starts in a row, only a call starts it again.
-const BACKGROUND_STARTS: u32 = 6;
-
-/// The pause between two lists that a server asks for.
-const LIST_PAUSE: Duration = Duration::from_secs(1);
-
-/// A server that lived so long had started well.
-const STABLE_AFTER: Duration = Duration::from_secs(30);
 
 /// A server of a session. Dropping it ends the server.
 #[derive(Debug)]
@@ -54,39 +41,39 @@ pub(super) struct Inner {
     pub(super) spec: McpServerSpec,
     /// The sandbox of its program.
     executor: Option<Arc<dyn Executor>>,
-    manifest: Option<PathBuf>,
+    pub(super) manifest: Option<PathBuf>,
     /// The secrets of the session, which a server may repeat.
     redactor: OnceLock<Redactor>,
     /// Who knows its token.
     authorization: Option<Arc<dyn Authorize>>,
     /// Who knows its program, where its configuration does not.
     program: Option<Arc<dyn FindProgram>>,
-    state: watch::Sender<State>,
-    wanted: Notify,
+    pub(super) state: watch::Sender<State>,
+    pub(super) wanted: Notify,
     /// The server says that its tools have changed.
-    changed: Arc<Notify>,
+    pub(super) changed: Arc<Notify>,
 }
 
 /// What is known of a server.
 #[derive(Clone, Default)]
-struct State {
-    connection: Option<Arc<Connection>>,
-    listing: Option<Arc<Listing>>,
+pub(super) struct State {
+    pub(super) connection: Option<Arc<Connection>>,
+    pub(super) listing: Option<Arc<Listing>>,
     /// Counts the starts that have ended, well or not.
-    starts: u64,
-    is_starting: bool,
-    failure: Option<StartFailure>,
+    pub(super) starts: u64,
+    pub(super) is_starting: bool,
+    pub(super) failure: Option<StartFailure>,
     /// A token that the service did not accept.
-    refused: Option<SecretString>,
+    pub(super) refused: Option<SecretString>,
 }
 
 /// Why it does not run.
 #[derive(Clone)]
-struct StartFailure {
-    error: McpError,
+pub(super) struct StartFailure {
+    pub(super) error: McpError,
     /// How many starts failed in a row.
-    count: u32,
-    retry_at: Deadline,
+    pub(super) count: u32,
+    pub(super) retry_at: Deadline,
 }
 
 /// What a server does, for people.
@@ -112,6 +99,12 @@ pub enum ServerState {
         /// Why.
         reason: String,
     },
+}
+
+impl State {
+    pub(super) fn live(&self) -> Option<Arc<Connection>> {
+        self.connection.as_ref().filter(|connection| !connection.is_closed()).cloned()
+    }
 }
 
 impl McpServer {
@@ -195,7 +188,7 @@ impl Inner {
         let _ = self.redactor.set(redactor.clone());
     }
 
-    fn redactor(&self) -> &Redactor {
+    pub(super) fn redactor(&self) -> &Redactor {
         self.redactor.get_or_init(Redactor::default)
     }
 
@@ -294,7 +287,7 @@ impl Inner {
         let mut states = self.state.subscribe();
         let before = {
             let state = states.borrow_and_update();
-            if let Some(connection) = live(&state) {
+            if let Some(connection) = state.live() {
                 return Ok(connection);
             }
             if let Some(failure) = state.failure.as_ref().filter(|failure| failure.count >= PATIENCE) {
@@ -311,9 +304,9 @@ impl Inner {
             state.starts
         };
         self.wanted.notify_one();
-        let done = states.wait_for(|state| live(state).is_some() || state.starts > before).await;
+        let done = states.wait_for(|state| state.live().is_some() || state.starts > before).await;
         let state = done.map(|state| state.clone()).unwrap_or_default();
-        match (live(&state), state.failure) {
+        match (state.live(), state.failure) {
             (Some(connection), _) => Ok(connection),
             (None, Some(failure)) => Err(failure.error),
             (None, None) => Err(self.not_started("it ended at once")),
@@ -327,11 +320,11 @@ impl Inner {
         failure.map(|failure| failure.error.clone())
     }
 
-    fn not_started(&self, reason: &str) -> McpError {
+    pub(super) fn not_started(&self, reason: &str) -> McpError {
         McpError::NotStarted { server: self.spec.name.to_string(), reason: reason.to_owned() }
     }
 
-    async fn connect(&self, deadline: Deadline) -> Result<Connection, McpError> {
+    pub(super) async fn connect(&self, deadline: Deadline) -> Result<Connection, McpError> {
         let name = self.spec.name.as_str();
         match (&self.spec.transport, &self.executor) {
             (McpTransport::Stdio(program), Some(executor)) => {
@@ -392,134 +385,6 @@ impl Inner {
             connected => connected,
         };
         connected.map_err(|error| self.advised(error))
-    }
-
-    /// Starts it and lists its tools. Returns the wait before the next start, if that should not wait for a call.
-    async fn start(&self, failures: u32) -> Option<Duration> {
-        self.state.send_modify(|state| state.is_starting = true);
-        let deadline = SystemClock.deadline(self.spec.startup_timeout);
-        let started = async {
-            let connection = self.connect(deadline).await?;
-            let listing = self.list(&connection, deadline).await?;
-            Ok((connection, listing))
-        };
-        match started.await {
-            Ok((connection, listing)) => {
-                self.state.send_modify(|state| {
-                    state.is_starting = false;
-                    state.starts += 1;
-                    state.failure = None;
-                    state.refused = None;
-                    state.connection = Some(Arc::new(connection));
-                    set_listing(state, listing);
-                });
-                None
-            }
-            Err(error) => {
-                let error: McpError = error;
-                let error = error.redacted(self.redactor());
-                let count = failures + 1;
-                let wait = RETRY.wait(failures);
-                tracing::warn!(server = self.spec.name.as_str(), failures = count, "{error}");
-                self.state.send_modify(|state| {
-                    state.is_starting = false;
-                    state.starts += 1;
-                    state.connection = None;
-                    let retry_at = SystemClock.deadline(wait);
-                    state.failure = Some(StartFailure { error, count, retry_at });
-                });
-                (self.listing().is_none() && count < BACKGROUND_STARTS).then_some(wait)
-            }
-        }
-    }
-
-    async fn list(&self, connection: &Connection, deadline: Deadline) -> Result<Listing, McpError> {
-        let options = CallOptions { deadline, cancel: CancellationToken::new() };
-        let lists = async {
-            let tools = connection.list_tools(options.clone()).await?;
-            // Its tools are good without.
-            let skills = connection.list_skills(options).await.unwrap_or_else(SkillListing::failed);
-            Ok(tools.redacted(self.redactor()).with_skills(skills.redacted(self.redactor())))
-        };
-        let listing: Listing = tokio::select! {
-            biased;
-            listing = lists => listing?,
-            () = SystemClock.sleep_until(deadline) => return Err(self.not_started("it does not list its tools in time")),
-        };
-        for left_out in &listing.left_out {
-            tracing::warn!(server = self.spec.name.as_str(), "{left_out}");
-        }
-        if let Some(path) = &self.manifest
-            && let Err(error) = manifest::write(path, &self.spec, &listing)
-        {
-            tracing::debug!(%error, "the tools of an MCP server are not kept");
-        }
-        Ok(listing)
-    }
-
-    /// Lists the tools of a running server again, because they have changed.
-    async fn list_again(&self) {
-        let connection = live(&self.state.borrow());
-        let Some(connection) = connection else { return };
-        let deadline = SystemClock.deadline(self.spec.startup_timeout);
-        match self.list(&connection, deadline).await {
-            Ok(listing) => self.state.send_modify(|state| set_listing(state, listing)),
-            Err(error) => {
-                tracing::warn!(server = self.spec.name.as_str(), "its tools stay as they were: {error}")
-            }
-        }
-    }
-}
-
-/// The same list stays the same value, so that nothing changes for the model.
-fn set_listing(state: &mut State, listing: Listing) {
-    if state.listing.as_deref() != Some(&listing) {
-        state.listing = Some(Arc::new(listing));
-    }
-}
-
-fn live(state: &State) -> Option<Arc<Connection>> {
-    state.connection.as_ref().filter(|connection| !connection.is_closed()).cloned()
-}
-
-/// Starts the server each time that it is wanted and does not run. Ends when it is dropped.
-async fn keep(inner: Arc<Inner>) {
-    let mut failures = 0;
-    let mut started_at = None;
-    loop {
-        tokio::select! {
-            () = inner.wanted.notified() => {}
-            () = inner.changed.notified() => {
-                inner.list_again().await;
-                // A server that says so again and again is asked once in a while.
-                tokio::select! {
-                    () = inner.wanted.notified() => inner.wanted.notify_one(),
-                    () = SystemClock.sleep_until(SystemClock.deadline(LIST_PAUSE)) => {}
-                }
-                continue;
-            }
-        }
-        if live(&inner.state.borrow()).is_some() {
-            continue;
-        }
-        // One that ended soon after its start has failed too.
-        if let Some(stable_at) = started_at.take() {
-            let was_stable = SystemClock.remaining(stable_at).is_zero();
-            failures = if was_stable { 0 } else { failures + 1 };
-        }
-        while let Some(wait) = inner.start(failures).await {
-            failures += 1;
-            tokio::select! {
-                () = inner.wanted.notified() => {}
-                () = SystemClock.sleep_until(SystemClock.deadline(wait)) => {}
-            }
-        }
-        let has_started = live(&inner.state.borrow()).is_some();
-        if has_started {
-            started_at = Some(SystemClock.deadline(STABLE_AFTER));
-        } else {
-            failures += 1;
-        }
     }
 }
 

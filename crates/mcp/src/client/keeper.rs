@@ -1,0 +1,153 @@
+//! Keeps a server running: starts it when it is wanted, lists what it has, and starts it again when it has ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_base::{Backoff, Clock as _, Deadline, SystemClock};
+use conjure_sandbox::CallOptions;
+use tokio_util::sync::CancellationToken;
+
+use super::connection::Connection;
+use super::error::McpError;
+use super::listing::Listing;
+use super::manifest;
+use super::server::{Inner, StartFailure, State};
+use super::skills::SkillListing;
+
+/// The waits between starts that fail.
+const RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(60));
+
+/// After so many failed starts in a row, only a call starts it again.
+const BACKGROUND_STARTS: u32 = 6;
+
+/// The pause between two lists that a server asks for.
+const LIST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A server that lived so long had started well.
+const STABLE_AFTER: Duration = Duration::from_secs(30);
+
+impl Inner {
+    /// Starts it and lists its tools. Returns the wait before the next start, if that should not wait for a call.
+    async fn start(&self, failures: u32) -> Option<Duration> {
+        self.state.send_modify(|state| state.is_starting = true);
+        let deadline = SystemClock.deadline(self.spec.startup_timeout);
+        let started = async {
+            let connection = self.connect(deadline).await?;
+            let listing = self.list(&connection, deadline).await?;
+            Ok((connection, listing))
+        };
+        match started.await {
+            Ok((connection, listing)) => {
+                self.state.send_modify(|state| {
+                    state.is_starting = false;
+                    state.starts += 1;
+                    state.failure = None;
+                    state.refused = None;
+                    state.connection = Some(Arc::new(connection));
+                    set_listing(state, listing);
+                });
+                None
+            }
+            Err(error) => {
+                let error: McpError = error;
+                let error = error.redacted(self.redactor());
+                let count = failures + 1;
+                let wait = RETRY.wait(failures);
+                tracing::warn!(server = self.spec.name.as_str(), failures = count, "{error}");
+                self.state.send_modify(|state| {
+                    state.is_starting = false;
+                    state.starts += 1;
+                    state.connection = None;
+                    let retry_at = SystemClock.deadline(wait);
+                    state.failure = Some(StartFailure { error, count, retry_at });
+                });
+                (self.listing().is_none() && count < BACKGROUND_STARTS).then_some(wait)
+            }
+        }
+    }
+
+    async fn list(&self, connection: &Connection, deadline: Deadline) -> Result<Listing, McpError> {
+        let options = CallOptions { deadline, cancel: CancellationToken::new() };
+        let lists = async {
+            let tools = connection.list_tools(options.clone()).await?;
+            // Its tools are good without.
+            let skills = connection.list_skills(options).await.unwrap_or_else(SkillListing::failed);
+            Ok(tools.redacted(self.redactor()).with_skills(skills.redacted(self.redactor())))
+        };
+        let listing: Listing = tokio::select! {
+            biased;
+            listing = lists => listing?,
+            () = SystemClock.sleep_until(deadline) => return Err(self.not_started("it does not list its tools in time")),
+        };
+        for left_out in &listing.left_out {
+            tracing::warn!(server = self.spec.name.as_str(), "{left_out}");
+        }
+        if let Some(path) = &self.manifest
+            && let Err(error) = manifest::write(path, &self.spec, &listing)
+        {
+            tracing::debug!(%error, "the tools of an MCP server are not kept");
+        }
+        Ok(listing)
+    }
+
+    /// Lists the tools of a running server again, because they have changed.
+    async fn list_again(&self) {
+        let connection = self.state.borrow().live();
+        let Some(connection) = connection else { return };
+        let deadline = SystemClock.deadline(self.spec.startup_timeout);
+        match self.list(&connection, deadline).await {
+            Ok(listing) => self.state.send_modify(|state| set_listing(state, listing)),
+            Err(error) => {
+                tracing::warn!(server = self.spec.name.as_str(), "its tools stay as they were: {error}")
+            }
+        }
+    }
+}
+
+/// The same list stays the same value, so that nothing changes for the model.
+fn set_listing(state: &mut State, listing: Listing) {
+    if state.listing.as_deref() != Some(&listing) {
+        state.listing = Some(Arc::new(listing));
+    }
+}
+
+/// Starts the server each time that it is wanted and does not run. Ends when it is dropped.
+pub(super) async fn keep(inner: Arc<Inner>) {
+    let mut failures = 0;
+    let mut started_at = None;
+    loop {
+        tokio::select! {
+            () = inner.wanted.notified() => {}
+            () = inner.changed.notified() => {
+                inner.list_again().await;
+                // A server that says so again and again is asked once in a while.
+                tokio::select! {
+                    () = inner.wanted.notified() => inner.wanted.notify_one(),
+                    () = SystemClock.sleep_until(SystemClock.deadline(LIST_PAUSE)) => {}
+                }
+                continue;
+            }
+        }
+        if inner.state.borrow().live().is_some() {
+            continue;
+        }
+        // One that ended soon after its start has failed too.
+        if let Some(stable_at) = started_at.take() {
+            let was_stable = SystemClock.remaining(stable_at).is_zero();
+            failures = if was_stable { 0 } else { failures + 1 };
+        }
+        while let Some(wait) = inner.start(failures).await {
+            failures += 1;
+            tokio::select! {
+                () = inner.wanted.notified() => {}
+                () = SystemClock.sleep_until(SystemClock.deadline(wait)) => {}
+            }
+        }
+        let has_started = inner.state.borrow().live().is_some();
+        if has_started {
+            started_at = Some(SystemClock.deadline(STABLE_AFTER));
+        } else {
+            failures += 1;
+        }
+    }
+}
