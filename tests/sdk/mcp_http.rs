@@ -73,7 +73,7 @@ async fn an_agent_loads_a_skill_of_its_mcp_server_once_the_client_has_confirmed(
     // The digests of all files, as they are listed.
     let version = "import hashlib, sys; sha256 = lambda data: hashlib.sha256(data).hexdigest(); \
         file = sha256(open(sys.argv[1], 'rb').read()); \
-        print(sha256(f'skill://minimal-skill/SKILL.md\\nsha256:{file} SKILL.md\\n'.encode())[:32], end='')";
+        print(sha256(f'skill://minimal-skill/SKILL.md\\nsha256:{file} SKILL.md\\n'.encode()), end='')";
     let manual = folder().join("../../fixtures/skills/minimal-skill/SKILL.md");
     let version = sdk.run(&["-c", version, manual.to_str().unwrap()], "").await;
     let script = format!(

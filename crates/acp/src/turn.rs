@@ -112,8 +112,9 @@ impl TurnFollower {
     async fn decision(&self, call: &ToolCall) -> Result<Option<Decision>, Error> {
         let name = call.name.clone().unwrap_or_default();
         let mut options = vec![PermissionOption::new(ALLOW, "Allow", PermissionOptionKind::AllowOnce)];
-        // A command that is allowed for ever would allow whatever it can run.
-        let can_grant = !matches!(name.as_str(), "bash" | "bash_tool" | "skills_run_script" | "");
+        // A command that is allowed for ever would allow whatever it can run, and each skill of an MCP server is another decision.
+        let can_grant =
+            !matches!(name.as_str(), "bash" | "bash_tool" | "skills_run_script" | "mcp_load_skill" | "");
         if can_grant {
             let text = format!("Always allow {name} in this session");
             options.push(PermissionOption::new(ALWAYS, text, PermissionOptionKind::AllowAlways));

@@ -10,7 +10,7 @@ use conjure_base::CallId;
 pub struct ToolProgress {
     /// The call.
     pub call_id: CallId,
-    /// What is done, in a unit of the tool's.
+    /// What is done, in the tool's own unit.
     pub done: f64,
     /// What there is to do, in the same unit; `None` if it is not known.
     pub total: Option<f64>,
@@ -20,15 +20,20 @@ pub struct ToolProgress {
 
 impl fmt::Display for ToolProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.done)?;
+        write!(f, "{}", number(self.done))?;
         if let Some(total) = self.total {
-            write!(f, " of {total}")?;
+            write!(f, " of {}", number(total))?;
         }
         if !self.message.is_empty() {
             write!(f, ": {}", self.message)?;
         }
         Ok(())
     }
+}
+
+/// A number in few digits.
+fn number(value: f64) -> String {
+    if value.abs() < 1e15 { value.to_string() } else { format!("{value:e}") }
 }
 
 /// Where a tool tells how far a call is. The default tells nobody.
@@ -70,5 +75,9 @@ mod tests {
         };
         assert_eq!(progress(3.0, Some(10.0), "copying").to_string(), "3 of 10: copying");
         assert_eq!(progress(0.5, None, "").to_string(), "0.5");
+        assert_eq!(
+            progress(f64::MAX, Some(f64::NAN), "").to_string().len(),
+            "1.7976931348623157e308 of NaN".len()
+        );
     }
 }

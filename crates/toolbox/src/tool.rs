@@ -41,7 +41,8 @@ pub trait Tool: Send + Sync {
         PermissionPolicy::default()
     }
 
-    /// What the person is told who decides on this call. By default that each call of the tool is to be decided on.
+    /// Why a person decides on each single call of a tool whose [`Tool::permission`] is to ask: then no earlier grant covers a call. `None`, the
+    /// default, is for a tool of which all later calls can be granted.
     fn approval_reason(&self, input: &Value) -> Option<String> {
         let _ = input;
         None

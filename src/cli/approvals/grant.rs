@@ -20,6 +20,9 @@ pub(crate) fn grant_text(grant: Option<&Grant>) -> String {
     })
 }
 
+/// The tool that loads skills of MCP servers.
+const LOAD_SKILL: &str = "mcp_load_skill";
+
 /// Programs that cannot start other programs or run code, whatever their arguments.
 const SAFE_PROGRAMS: [&str; 42] = [
     "basename",
@@ -82,6 +85,9 @@ pub(super) fn rule_for_call(call: &ToolCall) -> Option<AllowRule> {
         } else {
             format!("{}({command})", call.name)
         }
+    } else if call.name == LOAD_SKILL {
+        // Each skill of an MCP server is another decision.
+        return None;
     } else {
         call.name.clone()
     };

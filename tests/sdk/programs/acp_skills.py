@@ -26,7 +26,7 @@ def version():
     lines = ["skill://greet/SKILL.md\n"]
     for path, content in sorted(FILES.items()):
         lines.append(f"sha256:{hashlib.sha256(content.encode()).hexdigest()} {path}\n")
-    return hashlib.sha256("".join(lines).encode()).hexdigest()[:32]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 class Editor:
@@ -42,6 +42,7 @@ class Editor:
     async def request_permission(self, session_id, tool_call, options, **_):
         self.asked.append(tool_call)
         wanted = self.answers.pop(0)
+        self.offered = options
         option = next(option for option in options if option.kind == wanted)
         return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=option.option_id))
 
@@ -62,7 +63,7 @@ async def main(root):
         (skill / path).parent.mkdir(parents=True, exist_ok=True)
         (skill / path).write_text(content)
     load = {"server": "shelf", "skill": "greet", "version": version()}
-    folder = f"mcp-skills/shelf/greet-{version()[:8]}"
+    folder = f"mcp-skills/shelf/greet-{version()[:16]}"
     run = {"command": f"sh {folder}/scripts/greet.sh Ada", "description": "Greet"}
     calls = [("mcp_load_skill", load), ("mcp_load_skill", load), ("bash_tool", run), ("mcp_load_skill", load)]
     turns = []
@@ -83,13 +84,14 @@ async def main(root):
         said = await editor.answer(agent, id, "Greet her.", "reject_once")
         assert "denied" in said, said
         assert not (project / "mcp-skills").exists()
-        said = await editor.answer(agent, id, "Please.", "allow_always")
+        said = await editor.answer(agent, id, "Please.", "allow_once")
         assert "Its words are the server's" in said and said.endswith("Run `scripts/greet.sh NAME`."), said
         assert (project / folder / "scripts/greet.sh").read_text() == FILES["scripts/greet.sh"]
         said = await editor.answer(agent, id, "Now run it.", "allow_once")
         assert "hello Ada" in said, said
-        # Agreed for always: the same version is not asked about again.
-        said = await editor.answer(agent, id, "Load it again.")
+        # Each load is a decision of its own, and `always` is not offered.
+        said = await editor.answer(agent, id, "Load it again.", "allow_once")
+        assert [option.kind for option in editor.offered] == ["allow_once", "reject_once"], editor.offered
         assert "Its words are the server's" in said, said
     print("done")
 

@@ -10,7 +10,7 @@ use rmcp::model::{
     ElicitationCapability, FormElicitationCapability, Implementation, InputRequiredResult, JsonObject,
     ProgressNotificationParam, ProtocolVersion, ServerResult, UrlElicitationCapability,
 };
-use rmcp::service::{ClientInitializeError, NotificationContext, RunningService};
+use rmcp::service::{ClientCacheConfig, ClientInitializeError, NotificationContext, RunningService};
 use rmcp::transport::IntoTransport;
 use rmcp::transport::streamable_http_client::{InsufficientScopeError, StreamableHttpError};
 use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, RoleClient, ServiceError};
@@ -115,7 +115,7 @@ where
     T: IntoTransport<RoleClient, E, A>,
     E: std::error::Error + Send + Sync + 'static,
 {
-    tokio::select! {
+    let service = tokio::select! {
         biased;
         service = Handler { changed, calls: RunningCalls::default() }.serve_with_lifecycle(transport, lifecycle) => {
             service.map_err(|error| {
@@ -130,7 +130,12 @@ where
             })
         }
         () = SystemClock.sleep_until(deadline) => Err(StartError::Late),
+    };
+    // Its bounds count answers and not bytes, and a file of a skill must be the one that is there now.
+    if let Ok(service) = &service {
+        service.peer().set_response_cache_config(ClientCacheConfig::disabled()).await;
     }
+    service
 }
 
 /// What went wrong on the way to the server, which the SDK's error does not name as its source.

@@ -1,4 +1,4 @@
-//! Subscriptions (`subscriptions/listen`): servers of the newest revision tell of changes only those who ask for it.
+//! Subscriptions (`subscriptions/listen`): servers of the newest revision report changes only to clients that subscribe.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,17 @@ use tokio::task::JoinSet;
 /// The waits between subscriptions that fail or end.
 const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 
-/// After so many that failed in a row, nothing is heard of changes until the next connection.
+/// After this many failures in a row, the client stops listening until the next connection.
 const MAX_FAILURES: u32 = 8;
 
-/// Has `changed` told when the server's tools change, as long as the value lives. Servers of the former era tell everybody, and those whose tools
-/// stay the same have nothing to tell.
+/// How long a server may take to confirm a subscription.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A subscription that lived so long was a good one.
+const STABLE_AFTER: Duration = Duration::from_secs(30);
+
+/// Notifies `changed` when the server's tools change. It stops when the returned value is dropped. Servers of the former era report to everybody,
+/// and those whose tools stay the same have nothing to report.
 pub(super) fn listen(peer: &Peer<RoleClient>, changed: &Arc<Notify>) -> JoinSet<()> {
     let mut listening = JoinSet::new();
     let tells = peer.peer_info().is_some_and(|info| {
@@ -34,12 +40,14 @@ pub(super) fn listen(peer: &Peer<RoleClient>, changed: &Arc<Notify>) -> JoinSet<
 async fn keep_listening(peer: Peer<RoleClient>, changed: Arc<Notify>) {
     let mut failures = 0;
     while failures < MAX_FAILURES && !peer.is_transport_closed() {
-        match listen_once(&peer, &changed).await {
-            Ok(()) => failures = 0,
+        let stable_at = SystemClock.deadline(STABLE_AFTER);
+        let listened = listen_once(&peer, &changed).await;
+        failures = if SystemClock.remaining(stable_at).is_zero() { 0 } else { failures + 1 };
+        match listened {
+            Ok(()) => {}
             Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => return,
             Err(error) => {
-                tracing::debug!(%error, "an MCP server does not tell of changes");
-                failures += 1;
+                tracing::debug!(%error, "an MCP server does not report changes");
             }
         }
         SystemClock.sleep_until(SystemClock.deadline(RETRY.wait(failures))).await;
@@ -49,7 +57,13 @@ async fn keep_listening(peer: Peer<RoleClient>, changed: Arc<Notify>) {
 /// Subscribes, and hears of changes until the subscription ends.
 async fn listen_once(peer: &Peer<RoleClient>, changed: &Notify) -> Result<(), ServiceError> {
     let filter = SubscriptionFilter::builder().tools_list_changed().build();
-    let mut subscription = peer.listen(filter).await?;
+    let mut subscription = tokio::select! {
+        biased;
+        subscription = peer.listen(filter) => subscription?,
+        () = SystemClock.sleep_until(SystemClock.deadline(CONFIRM_TIMEOUT)) => {
+            return Err(ServiceError::Timeout { timeout: CONFIRM_TIMEOUT });
+        }
+    };
     // What changed before the server had confirmed was told to nobody.
     changed.notify_one();
     while let Some(told) = subscription.next().await? {

@@ -14,11 +14,11 @@ use super::error::McpError;
 use super::listing::ListedTool;
 use super::progress::CallProgress;
 use super::result::{ResultFiles, to_output};
-use super::server::Inner;
+use super::shared_server::SharedServer;
 
 /// One tool of a server.
 pub(super) struct ServerTool {
-    pub(super) server: Arc<Inner>,
+    pub(super) server: Arc<SharedServer>,
     pub(super) tool: ListedTool,
     /// Its name in the session.
     pub(super) name: String,

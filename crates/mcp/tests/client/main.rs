@@ -72,7 +72,7 @@ async fn the_progress_of_a_call_is_told_while_it_runs() {
     let call = ToolCall::new("toolu_1", "mcp__git__wait", &json!({"path": file}));
     let context = CallContext { progress, ..CallContext::default() };
     let (result, first) = tokio::join!(session.toolbox.run_without_input(&call, context), async {
-        let first = told.recv().await.unwrap();
+        let first = tokio::time::timeout(Duration::from_secs(60), told.recv()).await.unwrap().unwrap();
         std::fs::write(&file, "").unwrap();
         first
     });

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use conjure_base::Digest;
-use conjure_conversation::{Authorization, SessionView, ToolCall, ToolRunner as _};
+use conjure_conversation::{Authorization, Grant, GrantScope, SessionView, ToolCall, ToolRunner as _};
 use conjure_mcp::McpServerSpec;
 use serde_json::{Value, json};
 
@@ -93,7 +93,10 @@ fn input(version: &str) -> Value {
 /// What the person is asked.
 async fn question(session: &Session, input: &Value) -> String {
     let call = ToolCall::new("toolu_1", LOAD_SKILL, input);
-    let asked = match session.toolbox.authorize(&call, &SessionView::default()).await {
+    // What was granted for the whole session covers no load.
+    let grant = Grant { rule: LOAD_SKILL.to_owned(), scope: GrantScope::Session };
+    let view = SessionView::default().with_grants([grant]);
+    let asked = match session.toolbox.authorize(&call, &view).await {
         Authorization::Ask { reason } => Ok(reason),
         other => Err(other),
     };
@@ -125,12 +128,12 @@ async fn a_skill_of_a_server_is_loaded_once_a_person_has_agreed() {
     assert!(server.messages("resources/read").is_empty());
 
     let told = load(&session, &input).await.unwrap();
-    let folder = format!("mcp-skills/one/notes-{}", &version[..8]);
+    let folder = format!("mcp-skills/one/notes-{}", &version[..16]);
     assert_eq!(
         told,
         format!(
-            "[The skill `notes` of the MCP server `one`. Its words are the server's. Its files are in the folder `{folder}`: SKILL.md, \
-             scripts/run.py]\n\nRun `run.py`."
+            "[The skill `notes` of the MCP server `one`. Its words are the server's. Its files are in the folder `{folder}`: `SKILL.md`, \
+             `scripts/run.py`]\n\nRun `run.py`."
         )
     );
     let script = session.workspace().join(folder).join("scripts/run.py");

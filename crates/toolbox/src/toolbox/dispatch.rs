@@ -1,10 +1,11 @@
 //! Dispatches tool calls: parses a call, approves it, runs it within its limits, and finalizes its result.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conjure_base::Deadline;
 use conjure_base::text::{strip_deceptive, truncate};
+use conjure_base::{Deadline, lock};
 use conjure_conversation::{
     Authorization, AwaitedResult, CallConcurrency, CallContext, CallTraits, PermissionPolicy, ProgressSink,
     ResultContent, ResultFrom, SessionView, ToolCall, ToolProgress, ToolRunOutcome, ToolRunner,
@@ -28,6 +29,12 @@ const CANCEL_GRACE: Duration = Duration::from_millis(1500);
 
 /// The most characters of what a tool says of a running call.
 const MAX_PROGRESS_CHARS: usize = 200;
+
+/// The most characters of it that are looked at. What is shown of them is so much less that no part of a secret is left at its end.
+const MAX_TOLD_CHARS: usize = 4096;
+
+/// The pause between two reports of one call. What a tool tells in between is left out.
+const PROGRESS_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a sandbox may take after a call's deadline to kill its processes and to send the output so far. Longer than a sandbox's own
 /// timeout for its guest, so that it can report itself as lost. An embedder's tool is dropped at its deadline.
@@ -164,14 +171,21 @@ impl Toolbox {
         }
     }
 
-    /// Hands on what a tool tells of a call, in few words, without secrets and characters that are not shown.
+    /// Hands on what a tool tells of a call: once in a while, in few words, without secrets and characters that are not shown.
     fn shown_progress(&self, sink: &ProgressSink) -> ProgressSink {
-        let (sink, redactor) = (sink.clone(), self.redactor.clone());
+        let (sink, redactor, clock) = (sink.clone(), self.redactor.clone(), Arc::clone(&self.clock));
+        let next_at = Mutex::new(clock.deadline(Duration::ZERO));
         ProgressSink::new(move |progress: ToolProgress| {
-            let shown: String = strip_deceptive(&redactor.redact(&progress.message))
-                .chars()
-                .filter(|c| !c.is_control())
-                .collect();
+            {
+                let mut next_at = lock(&next_at);
+                if !clock.remaining(*next_at).is_zero() {
+                    return;
+                }
+                *next_at = clock.deadline(PROGRESS_PAUSE);
+            }
+            let words = truncate(&progress.message, MAX_TOLD_CHARS);
+            let shown: String =
+                strip_deceptive(&redactor.redact(&words)).chars().filter(|c| !c.is_control()).collect();
             let message = truncate(shown.trim(), MAX_PROGRESS_CHARS).into_owned();
             sink.report(ToolProgress { message, ..progress });
         })
@@ -279,33 +293,37 @@ impl ToolRunner for Toolbox {
             let is_allowed = |skills: &SkillTools| {
                 url_access == UrlAccess::None && skills.is_allowed(call, request.as_ref(), standing)
             };
-            match self.approver.review(call, self.caller.as_ref()).await {
-                Authorization::Ask { .. } if is_granted() || skills.is_some_and(is_allowed) => {
-                    Authorization::Allow
-                }
-                Authorization::Allow if always_asks && !is_granted() => {
-                    let reason = approval_reason
-                        .unwrap_or_else(|| format!("each call of `{}` is to be decided on", call.name));
+            match (self.approver.review(call, self.caller.as_ref()).await, approval_reason) {
+                // What the person decides on is this call alone.
+                (Authorization::Allow | Authorization::Ask { .. }, Some(reason)) => {
                     Authorization::Ask { reason }
                 }
-                Authorization::Allow => {
-                    match skills
-                        .zip(request.as_ref())
-                        .and_then(|(skills, request)| skills.confirmation_reason(request, standing))
-                    {
-                        Some(_) if is_granted() => Authorization::Allow,
-                        Some(reason) if self.approver.can_ask() => Authorization::Ask { reason },
-                        Some(_) => {
-                            tracing::warn!(
-                                call_id = call.id.as_str(),
-                                "a script that asks for caution runs, and nobody can be asked"
-                            );
-                            Authorization::Allow
-                        }
-                        None => Authorization::Allow,
+                (review, _) => match review {
+                    Authorization::Ask { .. } if is_granted() || skills.is_some_and(is_allowed) => {
+                        Authorization::Allow
                     }
-                }
-                other => other,
+                    Authorization::Allow if always_asks && !is_granted() => Authorization::Ask {
+                        reason: format!("each call of `{}` is to be decided on", call.name),
+                    },
+                    Authorization::Allow => {
+                        match skills
+                            .zip(request.as_ref())
+                            .and_then(|(skills, request)| skills.confirmation_reason(request, standing))
+                        {
+                            Some(_) if is_granted() => Authorization::Allow,
+                            Some(reason) if self.approver.can_ask() => Authorization::Ask { reason },
+                            Some(_) => {
+                                tracing::warn!(
+                                    call_id = call.id.as_str(),
+                                    "a script that asks for caution runs, and nobody can be asked"
+                                );
+                                Authorization::Allow
+                            }
+                            None => Authorization::Allow,
+                        }
+                    }
+                    other => other,
+                },
             }
         })
     }

@@ -17,12 +17,18 @@ const MAX_FRONTMATTER_BYTES: usize = 32 << 10;
 const MAX_PATH_BYTES: usize = 1024;
 const MAX_SEGMENT_BYTES: usize = 255;
 
+/// The most bytes of a URI.
+const MAX_URI_BYTES: usize = 2048;
+
+/// The most characters of a reason, which can have parts of a URI.
+const MAX_REASON_CHARS: usize = 300;
+
+/// The most files of all skills of a server.
+const MAX_LISTED_FILES: usize = 4096;
+
 /// The most skills of a server, and how many that cannot be offered are told of one by one.
 const MAX_SKILLS: usize = 256;
 const MAX_LEFT_OUT: usize = 20;
-
-/// How many hexadecimal digits make a version. Two sets of files with the same digits cannot be made on purpose.
-const VERSION_DIGITS: usize = 32;
 
 /// A skill of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,6 +38,8 @@ pub(in crate::client) struct ListedSkill {
     pub(super) frontmatter: JsonObject,
     /// All its files. `SKILL.md` is one of them.
     pub(super) files: Vec<ListedFile>,
+    /// What the person agrees to: differs when any byte of any file differs.
+    pub(super) version: String,
 }
 
 /// A file of a skill.
@@ -48,20 +56,25 @@ pub(super) struct ListedFile {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(in crate::client) struct SkillListing {
     pub(in crate::client) skills: Vec<ListedSkill>,
-    /// One sentence for each skill that cannot be offered.
+    /// Sentences on skills that cannot be offered.
     pub(in crate::client) left_out: Vec<String>,
+    /// How many cannot be offered.
+    refused: usize,
 }
 
 impl SkillListing {
     /// The list of a server that does not give one.
     pub(in crate::client) fn failed(error: impl std::fmt::Display) -> Self {
-        Self { skills: Vec::new(), left_out: vec![format!("its skills cannot be listed: {error}")] }
+        Self { left_out: vec![format!("its skills cannot be listed: {error}")], ..Self::default() }
     }
 
     /// Adds a skill that the server lists. Returns whether there is room for another one.
     pub(super) fn add(&mut self, skill: WireSkill) -> bool {
-        if self.skills.len() == MAX_SKILLS || self.left_out.len() > MAX_LEFT_OUT {
-            self.left_out.push("more of its skills are left out".to_owned());
+        let files: usize = self.skills.iter().map(|skill| skill.files.len()).sum();
+        if self.skills.len() + self.refused == MAX_SKILLS || files > MAX_LISTED_FILES {
+            self.left_out.push(
+                "it has too many skills, or skills with too many files; the others are left out".to_owned(),
+            );
             return false;
         }
         let name = printable(&conjure_base::text::truncate(skill.name(), 64));
@@ -69,7 +82,11 @@ impl SkillListing {
             Ok(skill) if self.skills.iter().any(|known| known.uri == skill.uri) => {}
             Ok(skill) => self.skills.push(skill),
             Err(reason) => {
-                self.left_out.push(format!("its skill `{name}` is left out: {}", printable(&reason)))
+                self.refused += 1;
+                if self.left_out.len() < MAX_LEFT_OUT {
+                    let reason = printable(&conjure_base::text::truncate(&reason, MAX_REASON_CHARS));
+                    self.left_out.push(format!("its skill `{name}` is left out: {reason}"));
+                }
             }
         }
         true
@@ -78,8 +95,12 @@ impl SkillListing {
     /// The same list without these secrets. A skill that repeats one in its frontmatter could not be verified, so it is left out.
     pub(in crate::client) fn redacted(mut self, redactor: &Redactor) -> Self {
         let has_secret = |skill: &ListedSkill| {
-            let text = serde_json::to_string(skill).unwrap_or_default();
-            matches!(redactor.redact(&text), std::borrow::Cow::Owned(_))
+            let all = serde_json::to_string(skill).unwrap_or_default();
+            // In JSON a secret with a quote or a line break is written in another way.
+            let texts = skill.frontmatter.values().filter_map(serde_json::Value::as_str);
+            texts
+                .chain([all.as_str()])
+                .any(|text| matches!(redactor.redact(text), std::borrow::Cow::Owned(_)))
         };
         let before = self.skills.len();
         self.skills.retain(|skill| !has_secret(skill));
@@ -98,10 +119,13 @@ impl ListedSkill {
     pub(super) fn from_wire(skill: WireSkill) -> Result<Self, String> {
         skill.validate().map_err(|error| error.to_string())?;
         let SkillResources::Files(resources) = skill.resources else {
-            return Err("its files change at any time, so nobody could agree to them".to_owned());
+            return Err("its files change at any time, so a person cannot approve them".to_owned());
         };
         if resources.len() > MAX_FILES {
             return Err(format!("it has {} files, and the most is {MAX_FILES}", resources.len()));
+        }
+        if resources.iter().any(|file| file.uri.len() > MAX_URI_BYTES) || skill.uri.len() > MAX_URI_BYTES {
+            return Err(format!("one of its URIs has more than {MAX_URI_BYTES} bytes"));
         }
         let bytes: u64 = resources.iter().map(|file| file.size).fold(0, u64::saturating_add);
         if bytes > MAX_BYTES {
@@ -124,7 +148,8 @@ impl ListedSkill {
                 if serde_json::to_string(&frontmatter)
                     .is_ok_and(|text| text.len() <= MAX_FRONTMATTER_BYTES) =>
             {
-                Ok(Self { uri: skill.uri, frontmatter, files })
+                let version = version(&skill.uri, &files);
+                Ok(Self { uri: skill.uri, frontmatter, files, version })
             }
             _ => Err(format!("its frontmatter has more than {MAX_FRONTMATTER_BYTES} bytes")),
         }
@@ -144,20 +169,18 @@ impl ListedSkill {
         self.frontmatter.get(key).and_then(serde_json::Value::as_str).unwrap_or_default()
     }
 
-    /// What the person agrees to: differs when any byte of any file differs.
-    pub(super) fn version(&self) -> String {
-        let mut text = format!("{}\n", self.uri);
-        for file in &self.files {
-            text.push_str(&format!("{} {}\n", file.digest, file.path));
-        }
-        let mut digits = Digest::of_bytes(text.as_bytes()).to_hex();
-        digits.truncate(VERSION_DIGITS);
-        digits
-    }
-
     pub(super) fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.size).sum()
     }
+}
+
+/// A digest of all files with their paths.
+fn version(uri: &str, files: &[ListedFile]) -> String {
+    let mut text = format!("{uri}\n");
+    for file in files {
+        text.push_str(&format!("{} {}\n", file.digest, file.path));
+    }
+    Digest::of_bytes(text.as_bytes()).to_hex()
 }
 
 /// The path of a file, decoded. `None` for one that leads elsewhere, or that could be read in two ways.
@@ -180,7 +203,7 @@ fn plain_path(encoded: &str) -> Option<String> {
     let is_plain = |segment: &str| {
         (1..=MAX_SEGMENT_BYTES).contains(&segment.len())
             && !matches!(segment, "." | "..")
-            && !segment.contains('\\')
+            && !segment.contains(['\\', '`'])
             && printable(segment) == segment
             && !segment.contains(['\n', '\t'])
     };
@@ -227,10 +250,11 @@ mod tests {
             (skill.name(), skill.description().as_str(), skill.bytes()),
             ("notes", "Takes notes.", 11)
         );
-        assert_eq!(skill.version().len(), VERSION_DIGITS);
-        let mut changed = skill.clone();
-        changed.files[1].digest.replace_range(7..8, "1");
-        assert_ne!(changed.version(), skill.version());
+        assert_eq!(skill.version.len(), 64);
+        let mut changed = wire(&[("SKILL.md", 9), ("scripts/my%20run.py", 2)]);
+        let SkillResources::Files(files) = &mut changed.resources else { panic!("it has files") };
+        files[1].digest.replace_range(7..8, "1");
+        assert_ne!(ListedSkill::from_wire(changed).unwrap().version, skill.version);
     }
 
     #[test]
@@ -245,6 +269,7 @@ mod tests {
             (vec![("SKILL.md", 1), ("a%5cx", 1)], "is no plain path"),
             (vec![("SKILL.md", 1), ("a%zz", 1)], "is no plain path"),
             (vec![("SKILL.md", 1), ("a?b", 1)], "is no plain path"),
+            (vec![("SKILL.md", 1), ("a` and 3 more", 1)], "is no plain path"),
             (vec![("SKILL.md", 1), ("a", 1), ("a/b", 1)], "has the name of a folder"),
             (vec![("SKILL.md", 1), ("a", MAX_BYTES)], "the most is"),
             (vec![("SKILL.md", u64::MAX), ("a", u64::MAX)], "the most is"),
@@ -263,8 +288,17 @@ mod tests {
     #[test]
     fn a_flood_of_skills_is_told_in_few_words_and_secrets_are_left_out() {
         let mut listing = SkillListing::default();
+        for _ in 0..MAX_LEFT_OUT + 5 {
+            assert!(listing.add(wire(&[])));
+        }
+        assert!(listing.add(wire(&[("SKILL.md", 1)])));
+        assert_eq!(
+            (listing.skills.len(), listing.left_out.len()),
+            (1, MAX_LEFT_OUT),
+            "a good one after bad ones is kept"
+        );
         while listing.add(wire(&[])) {}
-        assert_eq!((listing.skills.len(), listing.left_out.len()), (0, MAX_LEFT_OUT + 2));
+        assert_eq!((listing.skills.len(), listing.left_out.len()), (1, MAX_LEFT_OUT + 1));
         let mut listing = SkillListing::default();
         assert!(listing.add(wire(&[("SKILL.md", 1)])) && listing.add(wire(&[("SKILL.md", 1)])));
         assert_eq!(listing.skills.len(), 1);
@@ -274,8 +308,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_path_stays_in_its_folder(path in "[a.%2eEfF5cC0/\\\\ ä]{0,12}") {
-            if let Some(path) = plain_path(&path) {
+        fn a_path_stays_in_its_folder(
+            parts in proptest::collection::vec(proptest::sample::select(vec!["a", "..", ".", "%2e", "%2E", "%5c", "%2f", "%00", "%", "/", "ä", " ", "?"]), 0..8),
+        ) {
+            if let Some(path) = plain_path(&parts.concat()) {
                 let stays = |part| matches!(part, std::path::Component::Normal(_));
                 prop_assert!(std::path::Path::new(&path).components().all(stays));
                 prop_assert!(!path.contains("//") && !path.ends_with('/') && !path.contains('\\'));

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use conjure_conversation::{CallConcurrency, CallTraits, PermissionPolicy, ToolDefinition};
 use conjure_sandbox::{CallOptions, Executor};
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::listed_skill::ListedSkill;
 use super::skill_files::{SkillFile, VerifiedSkill};
-use crate::client::server::Inner;
+use crate::client::shared_server::SharedServer;
 
 /// The name of the tool. A server's lists of enabled and disabled tools may name it too.
 pub(in crate::client) const LOAD_SKILL_TOOL: &str = "mcp_load_skill";
@@ -28,18 +29,20 @@ const MAX_DESCRIPTION_CHARS: usize = 400;
 const MAX_SHOWN_FILES: usize = 60;
 
 /// How many digits of the version the name of a skill's folder has.
-const FOLDER_DIGITS: usize = 8;
+const FOLDER_DIGITS: usize = 16;
+
+/// How long a load may take, with the start of its server.
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A skill with its server.
 pub(in crate::client) struct OfferedSkill {
-    pub(in crate::client) server: Arc<Inner>,
+    pub(in crate::client) server: Arc<SharedServer>,
     pub(in crate::client) skill: ListedSkill,
 }
 
 /// Loads a skill: its files go to the sandbox, and the model reads its instructions.
 ///
-/// Each call waits for a person's decision. What was decided on is the input, so it has the version, and a later call for another version is
-/// another decision.
+/// Each call waits for a person's decision. The input names the version, so the decision is for that version.
 pub(in crate::client) struct LoadSkillTool {
     pub(in crate::client) skills: Vec<OfferedSkill>,
     /// The sandbox of the session's tools.
@@ -60,7 +63,7 @@ impl OfferedSkill {
 
     /// Its line in the definition of the tool.
     fn line(&self) -> String {
-        let (server, skill, version) = (self.server_name(), self.skill.name(), self.skill.version());
+        let (server, skill, version) = (self.server_name(), self.skill.name(), &self.skill.version);
         let words = self.skill.description();
         let words = conjure_base::text::truncate(&words, MAX_DESCRIPTION_CHARS);
         format!("\n- server `{server}`, skill `{skill}`, version `{version}`: {words}")
@@ -113,18 +116,24 @@ impl Tool for LoadSkillTool {
     }
 
     fn approval_reason(&self, input: &Value) -> Option<String> {
-        let input: Input = serde_json::from_value(input.clone()).ok()?;
-        let offered = self.find(&input).ok()?;
-        let paths: Vec<&str> = offered.skill.files.iter().map(|file| file.path.as_str()).collect();
-        Some(format!(
-            "the model wants the skill `{}` of the MCP server `{}`: its instructions, and {} files with {} bytes, which commands of the \
-             session may run then: {}",
-            offered.skill.name(),
-            offered.server_name(),
-            paths.len(),
-            offered.skill.bytes(),
-            shown_paths(&paths)
-        ))
+        let input = serde_json::from_value::<Input>(input.clone());
+        let found = input.map_err(|error| error.to_string()).and_then(|input| self.find(&input));
+        Some(match found {
+            Err(_) => "the model wants a skill that no MCP server lists".to_owned(),
+            Ok(offered) => format!(
+                "the model wants the skill `{}` of the MCP server `{}`: its instructions, and {} files with {} bytes, which commands of the \
+                 session may run then: {}",
+                offered.skill.name(),
+                offered.server_name(),
+                offered.skill.files.len(),
+                offered.skill.bytes(),
+                shown_paths(offered.skill.files.iter().map(|file| file.path.as_str()))
+            ),
+        })
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(TIMEOUT)
     }
 
     fn call(&self, input: Value, context: ToolContext) -> BoxFuture<'_, ToolOutput> {
@@ -133,7 +142,12 @@ impl Tool for LoadSkillTool {
                 Ok(input) => input,
                 Err(error) => return ToolOutput::error(format!("bad input: {error}")),
             };
-            self.load(&input, CallOptions { deadline: context.deadline, cancel: context.cancel }).await.into()
+            let options = CallOptions { deadline: context.deadline, cancel: context.cancel.clone() };
+            tokio::select! {
+                biased;
+                loaded = self.load(&input, options) => loaded.into(),
+                () = context.cancel.cancelled() => ToolOutput::error("cancelled: the skill was not loaded"),
+            }
         })
     }
 }
@@ -151,8 +165,8 @@ impl LoadSkillTool {
                 let digits = input.version.get(..FOLDER_DIGITS).unwrap_or_default();
                 let folder = format!("{FOLDER}/{server}/{name}-{digits}");
                 write_files(&**executor, &folder, &files, &options).await?;
-                let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
-                let _ = write!(told, " Its files are in the folder `{folder}`: {}", shown_paths(&paths));
+                let paths = shown_paths(files.iter().map(|file| file.path.as_str()));
+                let _ = write!(told, " Its files are in the folder `{folder}`: {paths}");
             }
             None => told.push_str(" The session has no sandbox for its files."),
         }
@@ -164,7 +178,7 @@ impl LoadSkillTool {
     fn find(&self, input: &Input) -> Result<&OfferedSkill, String> {
         let of_server = || self.skills.iter().filter(|offered| offered.server_name() == input.server);
         let named = || of_server().filter(|offered| offered.skill.name() == input.skill);
-        if let Some(found) = named().find(|offered| offered.skill.version() == input.version) {
+        if let Some(found) = named().find(|offered| offered.skill.version == input.version) {
             return Ok(found);
         }
         let lines =
@@ -190,9 +204,10 @@ impl LoadSkillTool {
 }
 
 /// The paths of files in a sentence.
-fn shown_paths(paths: &[&str]) -> String {
-    let (shown, more) = paths.split_at(paths.len().min(MAX_SHOWN_FILES));
-    let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+fn shown_paths<'p>(paths: impl ExactSizeIterator<Item = &'p str>) -> String {
+    let more = paths.len().saturating_sub(MAX_SHOWN_FILES);
+    let shown: Vec<String> = paths.take(MAX_SHOWN_FILES).map(|path| format!("`{path}`")).collect();
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     format!("{}{more}", shown.join(", "))
 }
 

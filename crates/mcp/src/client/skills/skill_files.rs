@@ -23,7 +23,7 @@ pub(in crate::client) enum SkillReadError {
     Service(ServiceError),
     /// It is not what was agreed to.
     Changed,
-    /// The server breaks its word.
+    /// The server sent something other than it listed.
     Wrong(String),
 }
 
@@ -74,7 +74,7 @@ impl SkillReader<'_> {
         match self.0.get_skill(GetSkillRequestParams::new(skill.uri.clone())).await {
             Ok(found) => {
                 let current = ListedSkill::from_wire(found.skill).map_err(SkillReadError::Wrong)?;
-                if current.version() != skill.version() || current.frontmatter != skill.frontmatter {
+                if current.version != skill.version || current.frontmatter != skill.frontmatter {
                     return Err(SkillReadError::Changed);
                 }
             }

@@ -11,7 +11,7 @@ use super::connection::Connection;
 use super::error::McpError;
 use super::listing::Listing;
 use super::manifest;
-use super::server::{Inner, StartFailure, State};
+use super::shared_server::{SharedServer, StartFailure, State};
 use super::skills::SkillListing;
 
 /// The waits between starts that fail.
@@ -26,7 +26,7 @@ const LIST_PAUSE: Duration = Duration::from_secs(1);
 /// A server that lived so long had started well.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
 
-impl Inner {
+impl SharedServer {
     /// Starts it and lists its tools. Returns the wait before the next start, if that should not wait for a call.
     async fn start(&self, failures: u32) -> Option<Duration> {
         self.state.send_modify(|state| state.is_starting = true);
@@ -70,7 +70,7 @@ impl Inner {
         let options = CallOptions { deadline, cancel: CancellationToken::new() };
         let lists = async {
             let tools = connection.list_tools(options.clone()).await?;
-            // Its tools are good without.
+            // Its tools can be used without its skills.
             let skills = connection.list_skills(options).await.unwrap_or_else(SkillListing::failed);
             Ok(tools.redacted(self.redactor()).with_skills(skills.redacted(self.redactor())))
         };
@@ -112,7 +112,7 @@ fn set_listing(state: &mut State, listing: Listing) {
 }
 
 /// Starts the server each time that it is wanted and does not run. Ends when it is dropped.
-pub(super) async fn keep(inner: Arc<Inner>) {
+pub(super) async fn keep(inner: Arc<SharedServer>) {
     let mut failures = 0;
     let mut started_at = None;
     loop {
