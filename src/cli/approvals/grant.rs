@@ -114,6 +114,12 @@ mod tests {
     }
 
     #[test]
+    fn each_skill_of_an_mcp_server_is_another_decision() {
+        let input = serde_json::json!({"server": "a", "skill": "b", "version": "c"});
+        assert_eq!(rule_for_call(&ToolCall::new("toolu_1", "mcp_load_skill", &input)), None);
+    }
+
+    #[test]
     fn commands_are_alike_where_their_program_starts_no_other() {
         for (command, expected) in [
             ("touch a b", Some("bash_tool(touch:*)")),

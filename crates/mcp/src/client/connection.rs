@@ -42,8 +42,8 @@ pub(super) struct Connection {
     _listening: JoinSet<()>,
 }
 
-/// What the client does by itself: it notes that the server's tools have changed, hands on the progress of calls, and declines everything else. Questions to a person have their
-/// own way, which a server of the former era cannot go, since it would have to be kept waiting: the SDK declines them.
+/// What the client does by itself: it notes that the server's tools have changed, hands on the progress of calls, and declines everything else.
+/// Questions to a person are answers of a call. The SDK declines those of older servers, because their call would have to stay open.
 #[derive(Clone)]
 struct Handler {
     changed: Arc<Notify>,

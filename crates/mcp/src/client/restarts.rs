@@ -20,6 +20,9 @@ const RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_s
 /// After so many failed starts in a row, only a call starts it again.
 const BACKGROUND_STARTS: u32 = 6;
 
+/// How long a server may take to list its skills.
+const SKILLS_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The pause between two lists that a server asks for.
 const LIST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -70,8 +73,14 @@ impl SharedServer {
         let options = CallOptions { deadline, cancel: CancellationToken::new() };
         let lists = async {
             let tools = connection.list_tools(options.clone()).await?;
-            // Its tools can be used without its skills.
-            let skills = connection.list_skills(options).await.unwrap_or_else(SkillListing::failed);
+            // Its tools can be used without its skills, and do not wait for them for long.
+            let skills = tokio::select! {
+                biased;
+                skills = connection.list_skills(options) => skills.unwrap_or_else(SkillListing::failed),
+                () = SystemClock.sleep_until(SystemClock.deadline(SKILLS_TIMEOUT).min(deadline)) => {
+                    SkillListing::failed("there was no answer in time")
+                }
+            };
             Ok(tools.redacted(self.redactor()).with_skills(skills.redacted(self.redactor())))
         };
         let listing: Listing = tokio::select! {

@@ -293,37 +293,38 @@ impl ToolRunner for Toolbox {
             let is_allowed = |skills: &SkillTools| {
                 url_access == UrlAccess::None && skills.is_allowed(call, request.as_ref(), standing)
             };
-            match (self.approver.review(call, self.caller.as_ref()).await, approval_reason) {
+            let review = self.approver.review(call, self.caller.as_ref()).await;
+            if let (Authorization::Allow | Authorization::Ask { .. }, Some(reason)) =
+                (&review, approval_reason)
+            {
                 // What the person decides on is this call alone.
-                (Authorization::Allow | Authorization::Ask { .. }, Some(reason)) => {
-                    Authorization::Ask { reason }
+                return Authorization::Ask { reason };
+            }
+            match review {
+                Authorization::Ask { .. } if is_granted() || skills.is_some_and(is_allowed) => {
+                    Authorization::Allow
                 }
-                (review, _) => match review {
-                    Authorization::Ask { .. } if is_granted() || skills.is_some_and(is_allowed) => {
-                        Authorization::Allow
-                    }
-                    Authorization::Allow if always_asks && !is_granted() => Authorization::Ask {
-                        reason: format!("each call of `{}` is to be decided on", call.name),
-                    },
-                    Authorization::Allow => {
-                        match skills
-                            .zip(request.as_ref())
-                            .and_then(|(skills, request)| skills.confirmation_reason(request, standing))
-                        {
-                            Some(_) if is_granted() => Authorization::Allow,
-                            Some(reason) if self.approver.can_ask() => Authorization::Ask { reason },
-                            Some(_) => {
-                                tracing::warn!(
-                                    call_id = call.id.as_str(),
-                                    "a script that asks for caution runs, and nobody can be asked"
-                                );
-                                Authorization::Allow
-                            }
-                            None => Authorization::Allow,
+                Authorization::Allow if always_asks && !is_granted() => {
+                    Authorization::Ask { reason: format!("each call of `{}` is to be decided on", call.name) }
+                }
+                Authorization::Allow => {
+                    match skills
+                        .zip(request.as_ref())
+                        .and_then(|(skills, request)| skills.confirmation_reason(request, standing))
+                    {
+                        Some(_) if is_granted() => Authorization::Allow,
+                        Some(reason) if self.approver.can_ask() => Authorization::Ask { reason },
+                        Some(_) => {
+                            tracing::warn!(
+                                call_id = call.id.as_str(),
+                                "a script that asks for caution runs, and nobody can be asked"
+                            );
+                            Authorization::Allow
                         }
+                        None => Authorization::Allow,
                     }
-                    other => other,
-                },
+                }
+                other => other,
             }
         })
     }
