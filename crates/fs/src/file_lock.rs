@@ -11,6 +11,9 @@ use rustix::io::Errno;
 /// How soon a lock of another process is tried again: the wait doubles up to the second value.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(50));
 
+/// The file that marks a temporary directory as in use, as long as it is locked.
+pub const TEMPORARY_DIR_LOCK: &str = "data-dir.lock";
+
 /// A held lock. It is released when it is dropped, and when its process ends.
 ///
 /// Each opening of a file has a lock of its own, so two locks exclude each other also within one process.
@@ -25,6 +28,18 @@ impl FileLock {
     /// Those of the system.
     pub fn open(path: &Path) -> Result<OwnedFd, Errno> {
         Self::open_at(CWD, path)
+    }
+
+    /// Marks a temporary directory as used by this process, with a locked file [`TEMPORARY_DIR_LOCK`]. The file gets its name once it is locked,
+    /// so a directory whose file is not locked is one that a dead process left.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn mark_temporary_dir(dir: &Path) -> std::io::Result<Self> {
+        let draft = dir.join("data-dir.new");
+        let lock = Self::try_exclusive(Self::open(&draft)?)?.ok_or(std::io::ErrorKind::WouldBlock)?;
+        std::fs::rename(&draft, dir.join(TEMPORARY_DIR_LOCK))?;
+        Ok(lock)
     }
 
     /// Opens a lock file in an open directory, as [`FileLock::open`].

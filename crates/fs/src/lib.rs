@@ -15,7 +15,7 @@ mod stat;
 
 pub use blocking::{BlockingError, run_blocking};
 pub use dir_handle::{DirEntry, DirHandle, EntryKind, ensure_dir, ensure_file, entries, sync_dir};
-pub use file_lock::{FileLock, LockWait};
+pub use file_lock::{FileLock, LockWait, TEMPORARY_DIR_LOCK};
 pub use regular_file::{Links, OpenError, RegularFile, open_beneath, read_head};
 pub use remove_tree::{RemoveError, TreeRemoval, has_name};
 pub use rename::{rename_dir_new, rename_file_new};

@@ -1,6 +1,7 @@
 //! Sweeps after dead processes, at the start and in the background: their folders, their control groups and their
 //! containers.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 #[cfg(feature = "docker")]
 use std::time::Duration;
@@ -13,6 +14,7 @@ use conjure_sandbox::{ContainerEngine, ContainerSweepReport, SandboxError};
 use crate::config::ExecutorKind;
 use crate::runtime::data::data_layout::RuntimeDir;
 use crate::runtime::data::process_lock::{DeadProcesses, ProcessLock};
+use crate::runtime::data::temp_data_dir;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::options::RuntimeOptions;
 use crate::runtime::task_set::run_blocking;
@@ -45,6 +47,10 @@ pub(super) async fn sweep_dirs(home: &Arc<RuntimeDir>) -> Result<u64, RuntimeErr
         }
         if let Err(error) = WarmPools::sweep(home.path()) {
             tracing::warn!(%error, "leftovers of dead processes in the warm pools were not removed");
+        }
+        // Those of their sandboxes without isolation.
+        if let Ok(found) = std::fs::metadata(home.path()) {
+            temp_data_dir::sweep(&std::env::temp_dir(), found.uid());
         }
         Ok(tidied)
     })

@@ -5,6 +5,7 @@ mod environment;
 mod guest_binary;
 mod process;
 mod start;
+mod temp_place;
 
 pub(crate) use context_path::{missing_dir, resolve_dir, unavailable, utf8_path};
 pub(crate) use environment::safe_env;

@@ -10,10 +10,10 @@ use conjure_guest::protocol::Welcome;
 use futures_util::future::BoxFuture;
 #[cfg(feature = "jail")]
 use rustix::process::{Pid, Signal};
-use tempfile::TempDir;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStderr};
 
+use super::temp_place::TempPlace;
 use crate::connector::SandboxGuard;
 use crate::isolation::Isolation;
 
@@ -29,11 +29,11 @@ pub(crate) struct GuestProcess {
     stderr_tail: Vec<u8>,
     /// Spilled output. It is removed with the sandbox, after the guest was killed. `None`: the owner of the sandbox
     /// directory removes it.
-    _folder: Option<TempDir>,
+    _folder: Option<TempPlace>,
 }
 
 impl GuestProcess {
-    pub(crate) fn new(mut child: Child, folder: Option<TempDir>) -> Self {
+    pub(crate) fn new(mut child: Child, folder: Option<TempPlace>) -> Self {
         let stderr = child.stderr.take();
         Self { child, stderr, stderr_tail: Vec::new(), _folder: folder }
     }

@@ -2,16 +2,15 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use tempfile::TempDir;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::context_path::unavailable;
 use super::guest_binary;
 use super::process::GuestProcess;
+use super::temp_place::TempPlace;
 #[cfg(feature = "jail")]
 use crate::connector::SandboxGuard as _;
 use crate::error::SandboxError;
@@ -24,19 +23,14 @@ pub(crate) struct PrivateDir {
     path: PathBuf,
     output: PathBuf,
     /// Removed when this is dropped. `None`: the owner of the sandbox directory removes it.
-    folder: Option<TempDir>,
+    folder: Option<TempPlace>,
 }
 
 impl PrivateDir {
     /// Creates the directory. Blocks.
     pub(crate) fn make() -> Result<Self, SandboxError> {
         let private = |error| unavailable("no private folder can be made (TMPDIR names where)", error);
-        let folder = tempfile::Builder::new()
-            .prefix("conjure-")
-            .permissions(fs::Permissions::from_mode(0o700))
-            .tempdir()
-            .map_err(private)?;
-        let path = fs::canonicalize(folder.path()).map_err(private)?;
+        let (folder, path) = TempPlace::make().map_err(private)?;
         let output = path.join("output");
         fs::create_dir(&output).map_err(private)?;
         Ok(Self { path, output, folder: Some(folder) })
@@ -91,7 +85,7 @@ async fn spawn_from_dir(arguments: &[&str], place: PathBuf) -> Result<Child, San
         .map_err(|error| unavailable("the guest cannot be started", error))
 }
 
-fn into_spawned(mut child: Child, folder: Option<TempDir>) -> Result<SpawnedGuest, SandboxError> {
+fn into_spawned(mut child: Child, folder: Option<TempPlace>) -> Result<SpawnedGuest, SandboxError> {
     let (Some(reader), Some(writer)) = (child.stdout.take(), child.stdin.take()) else {
         return Err(unavailable("the guest has no stream", "its pipes are missing"));
     };
@@ -105,7 +99,7 @@ pub(crate) async fn run_chown_helper(question: Vec<u8>) -> Result<(), SandboxErr
 
     let failed = |error| unavailable("the files of a sandbox cannot be taken back", error);
     let arguments = ["own"];
-    // It has a folder only where it must: that of a host that is killed stays.
+    // It has a folder only where it must.
     let (child, folder) = match spawn_from_memfd(&arguments) {
         Ok(child) => (child, None),
         Err(_) => {

@@ -2,7 +2,7 @@
 //! by the next runtime that creates one.
 //!
 //! State: `conjure-…` in the machine's temporary folder, with a file `data-dir.lock` that is locked as long as
-//! the runtime lives; earlier versions named it `home.lock`. A folder without such a file, or of another user, is not touched. Neither are the kept files of a
+//! the runtime lives; earlier versions named it `home.lock`. The private folders of `local` sandboxes look the same, and are removed in the same way. A folder without such a file, or of another user, is not touched. Neither are the kept files of a
 //! session.
 
 use std::fs;
@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use conjure_fs::FileLock;
+use conjure_fs::{FileLock, TEMPORARY_DIR_LOCK};
 use conjure_sandbox::{dir_id, remove_tree};
 use rustix::fs::{CWD, Mode, OFlags};
 use tempfile::TempDir;
@@ -19,8 +19,6 @@ use tempfile::TempDir;
 use crate::runtime::error::RuntimeError;
 
 const PREFIX: &str = "conjure-";
-const LOCK: &str = "data-dir.lock";
-
 /// The name of the lock in folders of earlier versions.
 const FORMER_LOCK: &str = "home.lock";
 
@@ -44,12 +42,8 @@ impl TempDataDir {
         // The mode is 0700.
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(around).map_err(unusable)?;
         let path = folder.path().canonicalize().map_err(unusable)?;
-        // The file gets its name when it is locked: an unlocked one is abandoned.
-        let draft = path.join("data-dir.new");
         let made = || -> io::Result<(FileLock, u32)> {
-            let lock = FileLock::try_exclusive(FileLock::open(&draft)?)?.ok_or(io::ErrorKind::WouldBlock)?;
-            fs::rename(&draft, path.join(LOCK))?;
-            Ok((lock, fs::metadata(&path)?.uid()))
+            Ok((FileLock::mark_temporary_dir(&path)?, fs::metadata(&path)?.uid()))
         };
         let (lock, owner) = made().map_err(unusable)?;
         sweep(around, owner);
@@ -79,15 +73,15 @@ impl Drop for TempDataDir {
     }
 }
 
-/// Removes the folders of dead runtimes.
-fn sweep(around: &Path, owner: u32) {
+/// Removes the folders that dead processes of this user left in this one. Blocks.
+pub(crate) fn sweep(around: &Path, owner: u32) {
     for entry in fs::read_dir(around).into_iter().flatten().flatten() {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;
         }
         let path = entry.path();
         let is_ours = fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir() && found.uid() == owner);
-        let locks = [LOCK, FORMER_LOCK].map(|name| path.join(name));
+        let locks = [TEMPORARY_DIR_LOCK, FORMER_LOCK].map(|name| path.join(name));
         let Some(_lock) = locks.iter().filter(|_| is_ours).find_map(|lock| abandoned(lock)) else { continue };
         let removed = match has_kept(&path) {
             true => remove_all_but_kept(&path),

@@ -21,9 +21,9 @@ fn dead(around: &Path, name: &str, lock: &str) -> PathBuf {
 fn what_a_dead_runtime_left_goes_and_what_somebody_has_stays() {
     let around = tempfile::tempdir().unwrap();
     let living = TempDataDir::create(around.path()).unwrap();
-    let gone = dead(around.path(), "conjure-dead", LOCK);
+    let gone = dead(around.path(), "conjure-dead", TEMPORARY_DIR_LOCK);
     let former = dead(around.path(), "conjure-former", FORMER_LOCK);
-    let others = dead(around.path(), "others-dead", LOCK);
+    let others = dead(around.path(), "others-dead", TEMPORARY_DIR_LOCK);
     // One that begins, or is none of ours.
     fs::create_dir(around.path().join("conjure-begins")).unwrap();
     std::os::unix::fs::symlink(&others, around.path().join("conjure-link")).unwrap();
@@ -32,7 +32,7 @@ fn what_a_dead_runtime_left_goes_and_what_somebody_has_stays() {
     let mut left = names(around.path());
     left.retain(|name| ![living.path(), next.path()].iter().any(|path| path.ends_with(name)));
     assert_eq!(left, ["conjure-begins", "conjure-link", "others-dead"]);
-    assert!(living.path().join(LOCK).exists());
+    assert!(living.path().join(TEMPORARY_DIR_LOCK).exists());
     let path = living.path().to_owned();
     drop(living);
     assert!(!path.exists());
