@@ -6,11 +6,14 @@ import json
 import sys
 import urllib.error
 import urllib.request
+from typing import Any, Literal
 
 import httpx2
 from mcp import Client
+from mcp.client.extension import ClientExtension, ResultClaim
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult, Request, RequestParams, Result
 
 URL, ACME, OTHER, READER = sys.argv[1:]
 TOOLS = {"bash_tool", "view", "create_file", "str_replace", "skill_list", "skill_read", "skill_run_script", "run_agent"}
@@ -20,9 +23,99 @@ def text(result):
     return "\n".join(block.text for block in result.content if block.type == "text")
 
 
-def client(key, mode, **headers):
+def client(key, mode, extensions=(), **headers):
     client = httpx2.AsyncClient(headers={"authorization": f"Bearer {key}", **headers}, timeout=60)
-    return Client(streamable_http_client(f"{URL}/mcp", http_client=client), mode=mode)
+    return Client(streamable_http_client(f"{URL}/mcp", http_client=client), mode=mode, extensions=extensions)
+
+
+class CreatedTask(Result):
+    result_type: Literal["task"] = "task"
+    task_id: str
+    status: str
+    created_at: str
+    last_updated_at: str
+    ttl_ms: int | None
+    poll_interval_ms: int | None = None
+    status_message: str | None = None
+
+
+class Task(CreatedTask):
+    result_type: Literal["complete"] = "complete"
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+
+
+class TaskId(RequestParams):
+    task_id: str
+
+
+class TaskRequest(Request[TaskId, str]):
+    name_param = "taskId"
+
+
+def about_task(method, task):
+    return TaskRequest(method=f"tasks/{method}", params=TaskId(task_id=task))
+
+
+class Tasks(ClientExtension):
+    """The extension for tasks, which this SDK leaves to others: it waits for the end of a task and returns its result."""
+
+    identifier = "io.modelcontextprotocol/tasks"
+
+    def __init__(self):
+        self.seen = []
+
+    def claims(self):
+        return [ResultClaim(result_type="task", model=CreatedTask, resolve=self.resolve)]
+
+    async def resolve(self, created, context):
+        while True:
+            task = await context.session.send_request(about_task("get", created.task_id), Task)
+            self.seen.append(task)
+            if task.status != "working":
+                assert task.status == "completed", task
+                return CallToolResult.model_validate(task.result)
+            await asyncio.sleep(0.05)
+
+
+async def check_tasks():
+    tasks = Tasks()
+    async with client(ACME, "auto", [tasks]) as mine, client(OTHER, "auto", [tasks]) as theirs:
+        answer = await mine.call_tool("run_agent", {"prompt": "Say hello"})
+        assert text(answer) == "You said: Say hello", answer
+        ended = tasks.seen[-1]
+        assert ended.ttl_ms and ended.poll_interval_ms and "asks the model" in ended.status_message, ended
+        # What has ended stays for a while, for its own key.
+        again = await mine.session.send_request(about_task("get", ended.task_id), Task)
+        assert again.result == ended.result, again
+        for who, task in [(theirs, ended.task_id), (mine, "00000000-0000-0000-0000-000000000000")]:
+            for method in ("get", "cancel"):
+                try:
+                    await who.session.send_request(about_task(method, task), Result)
+                    raise AssertionError("a task of another key")
+                except MCPError as error:
+                    assert error.code == -32602, error
+    # The headers name what the body asks for.
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {"extensions": {Tasks.identifier: {}}},
+    }
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"taskId": ended.task_id, "_meta": meta}}
+    for method, name, code in [
+        ("tasks/get", ended.task_id, None),
+        ("tasks/cancel", ended.task_id, -32020),
+        ("tasks/get", "other", -32020),
+    ]:
+        answer = post(body, mcp_protocol_version="2026-07-28", mcp_method=method, mcp_name=name)[2]
+        answer = json.loads(answer.rpartition("data: ")[2])
+        assert answer.get("error", {}).get("code") == code, (method, name, answer)
+    async with client(ACME, "auto") as without:
+        try:
+            await without.session.send_request(about_task("get", ended.task_id), Task)
+            raise AssertionError("a client without the extension")
+        except MCPError as error:
+            assert error.code == -32021, error
 
 
 async def bash(who, command):
@@ -180,6 +273,7 @@ def check_refusals():
 async def main():
     check_refusals()
     await check_newest()
+    await check_tasks()
     await check_former()
 
 

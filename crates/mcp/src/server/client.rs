@@ -1,16 +1,20 @@
 //! [`ServedClient`]: what one client is offered, and its calls.
 //!
-//! State, in memory: how many calls it has made.
+//! State, in memory: how many calls it has made, and the runs of its agent that go on by themselves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use conjure_skill::Skill;
 use rmcp::RoleServer;
-use rmcp::model::{CallToolResult, ContentBlock, ErrorData, ProgressNotificationParam, Tool as WireTool};
+use rmcp::model::{
+    CallToolResponse, CallToolResult, ContentBlock, CreateTaskResult, ErrorData, ProgressNotificationParam,
+    Tool as WireTool,
+};
 use rmcp::service::RequestContext;
 use serde_json::Value;
 
+use super::agent_tasks::AgentTasks;
 use super::host::{AgentRunner, ProgressFn, ToolHost};
 use super::skill_files::SkillFiles;
 use super::tools;
@@ -23,6 +27,7 @@ struct Parts {
     skills: SkillFiles,
     tools: Arc<dyn ToolHost>,
     agent: Option<Arc<dyn AgentRunner>>,
+    tasks: AgentTasks,
     /// Counts calls, so that each has an id.
     calls: AtomicU64,
 }
@@ -35,7 +40,18 @@ impl ServedClient {
         tools: Arc<dyn ToolHost>,
         agent: Option<Arc<dyn AgentRunner>>,
     ) -> Self {
-        Self(Arc::new(Parts { skills: SkillFiles::new(skills), tools, agent, calls: AtomicU64::new(0) }))
+        let (skills, tasks) = (SkillFiles::new(skills), AgentTasks::default());
+        Self(Arc::new(Parts { skills, tools, agent, tasks, calls: AtomicU64::new(0) }))
+    }
+
+    /// How many runs of its agent go on after their calls were answered.
+    #[must_use]
+    pub fn running_tasks(&self) -> usize {
+        self.0.tasks.running()
+    }
+
+    pub(super) fn tasks(&self) -> &AgentTasks {
+        &self.0.tasks
     }
 
     pub(super) fn skills(&self) -> &SkillFiles {
@@ -63,44 +79,50 @@ impl ServedClient {
         name: &str,
         input: Value,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResult, ErrorData> {
-        match name {
+    ) -> Result<CallToolResponse, ErrorData> {
+        let result = match name {
             tools::SKILL_LIST => {
                 let list = self.clone().blocking(tools::skill_list).await?;
-                Ok(CallToolResult::success(vec![ContentBlock::text(list)]))
+                CallToolResult::success(vec![ContentBlock::text(list)])
             }
             tools::SKILL_READ => {
                 let text = |key: &str| input.get(key).and_then(Value::as_str).map(str::to_owned);
                 let Some(skill) = text("skill") else {
-                    return Ok(tools::failed("bad input: `skill` must be a text"));
+                    return Ok(tools::failed("bad input: `skill` must be a text").into());
                 };
                 let path = text("path").unwrap_or_else(|| "SKILL.md".to_owned());
-                Ok(match self.clone().blocking(move |skills| skills.read(&skill, &path)).await? {
+                match self.clone().blocking(move |skills| skills.read(&skill, &path)).await? {
                     Ok(bytes) => match String::from_utf8(bytes) {
                         Ok(text) => CallToolResult::success(vec![ContentBlock::text(text)]),
                         Err(_) => tools::failed("the file is no text; read it as a resource"),
                     },
                     Err(reason) => tools::failed(reason),
-                })
+                }
             }
-            tools::RUN_AGENT if self.0.agent.is_some() => Ok(self.run_agent(&input, context).await),
+            tools::RUN_AGENT => return Ok(self.run_agent(&input, context).await),
             name => {
                 let number = self.0.calls.fetch_add(1, Ordering::Relaxed);
                 let calls = tools::sandbox_calls(name, &input, number);
                 tokio::select! {
                     biased;
-                    result = self.0.tools.call(&calls) => Ok(tools::to_wire(&result)),
-                    () = context.ct.cancelled() => Ok(tools::failed("the call was cancelled")),
+                    result = self.0.tools.call(&calls) => tools::to_wire(&result),
+                    () = context.ct.cancelled() => tools::failed("the call was cancelled"),
                 }
             }
-        }
+        };
+        Ok(result.into())
     }
 
-    async fn run_agent(&self, input: &Value, context: &RequestContext<RoleServer>) -> CallToolResult {
-        let Some(agent) = &self.0.agent else { return tools::failed("there is no agent") };
+    /// Answers with a task where the client has that extension, and else with the agent's answer.
+    async fn run_agent(&self, input: &Value, context: &RequestContext<RoleServer>) -> CallToolResponse {
+        let Some(agent) = &self.0.agent else { return tools::failed("there is no agent").into() };
         let Some(prompt) = input.get("prompt").and_then(Value::as_str) else {
-            return tools::failed("bad input: `prompt` must be a text");
+            return tools::failed("bad input: `prompt` must be a text").into();
         };
+        let has_tasks = context.client_capabilities().is_some_and(|client| client.supports_tasks());
+        if has_tasks && let Some(task) = self.0.tasks.start(agent, prompt) {
+            return CreateTaskResult::new(task).into();
+        }
         let (told, mut steps) = tokio::sync::mpsc::unbounded_channel::<String>();
         let progress: ProgressFn = Arc::new(move |step| {
             // Nobody listens once the call is over.
@@ -121,10 +143,11 @@ impl ServedClient {
                         count += 1.0;
                         notify(context, count, step).await;
                     }
-                    return match answer {
+                    let result = match answer {
                         Ok(text) => CallToolResult::success(vec![ContentBlock::text(text)]),
                         Err(reason) => tools::failed(reason),
                     };
+                    return result.into();
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! The server: skills and the tools of a sandbox for clients that speak MCP, over a pair of streams or by Streamable HTTP.
 
+mod agent_tasks;
 mod client;
 mod handler;
 mod host;

@@ -9,6 +9,8 @@ mod elicitation;
 mod scripted_http;
 #[cfg(feature = "server")]
 mod served;
+#[cfg(feature = "server")]
+mod served_tasks;
 mod sign_in;
 mod skills;
 mod support;

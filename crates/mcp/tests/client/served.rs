@@ -69,20 +69,27 @@ impl ToolHost for Contents {
     }
 }
 
-/// Says what it does three times, and answers.
+/// Says what it does three times, and answers. It also fails, and waits until it is stopped.
 struct Agent;
 
 impl AgentRunner for Agent {
-    fn run<'a>(&'a self, prompt: String, progress: ProgressFn, _: CancellationToken) -> AgentFuture<'a> {
+    fn run<'a>(&'a self, prompt: String, progress: ProgressFn, cancel: CancellationToken) -> AgentFuture<'a> {
         Box::pin(async move {
             ["one", "two", "three"].map(str::to_owned).into_iter().for_each(&*progress);
-            Ok(format!("You said: {prompt}"))
+            match prompt.as_str() {
+                "fail" => Err("it failed".to_owned()),
+                "wait" => {
+                    cancel.cancelled().await;
+                    Err("it was stopped".to_owned())
+                }
+                _ => Ok(format!("You said: {prompt}")),
+            }
         })
     }
 }
 
 /// A client that writes its messages by hand, and keeps all of both sides.
-struct Client {
+pub(crate) struct Client {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     output: WriteHalf<DuplexStream>,
     number: u64,
@@ -94,7 +101,7 @@ struct Client {
 }
 
 impl Client {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("report");
         std::fs::create_dir_all(root.join("assets")).unwrap();
@@ -116,11 +123,11 @@ impl Client {
     }
 
     /// Sends a request, and returns what answers it. `_meta` is what each request must have.
-    async fn ask(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Value {
         self.ask_in(NEWEST, method, params).await
     }
 
-    async fn ask_in(&mut self, version: &str, method: &str, mut params: Value) -> Value {
+    pub(crate) async fn ask_in(&mut self, version: &str, method: &str, mut params: Value) -> Value {
         let meta = &mut params["_meta"];
         meta["io.modelcontextprotocol/protocolVersion"] = json!(version);
         meta["io.modelcontextprotocol/clientInfo"] = json!({"name": "test", "version": "1"});
@@ -128,7 +135,7 @@ impl Client {
         self.ask_with(method, params).await
     }
 
-    async fn ask_with(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) async fn ask_with(&mut self, method: &str, params: Value) -> Value {
         self.number += 1;
         let request = json!({"jsonrpc": "2.0", "id": self.number, "method": method, "params": params});
         self.output.write_all(format!("{request}\n").as_bytes()).await.unwrap();
@@ -152,7 +159,7 @@ impl Client {
     }
 
     /// Everything that the server sent fits the schema.
-    async fn check(self) {
+    pub(crate) async fn check(self) {
         check(&self.entries).await;
     }
 }

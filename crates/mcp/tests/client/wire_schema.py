@@ -13,8 +13,8 @@ from mcp_types import jsonrpc, methods
 from pydantic import TypeAdapter, ValidationError
 
 VERSION = "2026-07-28"
-# The methods of the skills extension, which the schema does not have.
-EXTENSIONS = {"skills/list", "skills/get"}
+# The methods of the extensions for skills and tasks, which the schema does not have.
+EXTENSIONS = {"skills/list", "skills/get", "tasks/get", "tasks/update", "tasks/cancel", "tasks/list", "tasks/result"}
 
 
 def kind(message):
@@ -66,7 +66,7 @@ for entry in json.load(sys.stdin):
 
     if message.get("jsonrpc") != "2.0":
         problem("it is no JSON-RPC 2.0")
-    if (answers or message.get("method")) in EXTENSIONS:
+    if (answers or message.get("method")) in EXTENSIONS or message.get("result", {}).get("resultType") == "task":
         continue
     try:
         model, part = sdk_type(sender, answers, message)

@@ -54,6 +54,7 @@ impl SessionAgents {
         }
         let failed = |error: &dyn std::fmt::Display| error.to_string();
         let session = self.runtime.open(spec).await.map_err(|error| failed(&error))?;
+        progress(format!("works in the session {}", session.id()));
         let mut turn = session.send(prompt).await.map_err(|error| failed(&error))?;
         loop {
             let event = tokio::select! {

@@ -68,6 +68,13 @@ struct Client {
     idle_at: Deadline,
 }
 
+impl Client {
+    /// Whether something is done for it.
+    fn is_busy(&self) -> bool {
+        self.requests > 0 || self.served.running_tasks() > 0
+    }
+}
+
 impl From<NewClient> for Client {
     fn from(new: NewClient) -> Self {
         let idle_at = SystemClock.deadline(CLIENT_IDLE_TIMEOUT);
@@ -133,7 +140,7 @@ impl McpClients {
             let mut clients = lock(&self.clients);
             let of_owner = || clients.iter().filter(|(id, _)| id.owner == owner && id.session.is_some());
             let is_full = of_owner().count() >= MAX_SESSIONS;
-            let idle = of_owner().filter(|(_, client)| client.requests == 0);
+            let idle = of_owner().filter(|(_, client)| !client.is_busy());
             let longest = idle.min_by_key(|(_, client)| client.idle_at.instant()).map(|(id, _)| id.clone());
             let ended = longest.filter(|_| is_full).and_then(|id| clients.remove_entry(&id));
             let room = !is_full || ended.is_some();
@@ -170,7 +177,7 @@ impl McpClients {
         let (tools, ended) = {
             let mut clients = lock(&self.clients);
             let is_idle =
-                |client: &mut Client| client.requests == 0 && SystemClock.remaining(client.idle_at).is_zero();
+                |client: &mut Client| !client.is_busy() && SystemClock.remaining(client.idle_at).is_zero();
             let ended: Vec<_> = clients.extract_if(|_, client| is_idle(client)).collect();
             let tools: Vec<_> = clients.values().map(|client| Arc::clone(&client.tools)).collect();
             (tools, ended)
