@@ -46,6 +46,7 @@ pub(crate) fn of_event(event: &SessionEventKind, cwd: &Path, has_previews: bool)
             texts(content).into_iter().map(message).collect()
         }
         SessionEventKind::AgentThinking { thinking } if !has_previews => vec![thought(thinking.as_str())],
+        SessionEventKind::ToolServerFailed { failure } => vec![thought(format!("{}\n\n", failure.reason))],
         SessionEventKind::AgentToolUse { call_id, name, input, .. } => {
             let input: Value = serde_json::from_str(input.get()).unwrap_or(Value::Null);
             vec![SessionUpdate::ToolCall(tool_call(call_id.as_str(), name, input, cwd))]

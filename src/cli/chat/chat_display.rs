@@ -15,7 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::approvals::grant_text;
 use crate::cli::chat::text_stream::StreamCleaner;
-use crate::cli::run::{TurnDisplay, describe_call_shortly, human_size, shorten_to, skill_names};
+use crate::cli::run::{
+    MAX_REASON_CHARS, TurnDisplay, describe_call_shortly, human_size, shorten_to, skill_names,
+};
 use crate::cli::terminal::{Style, Terminal};
 
 /// The width that is reserved after a call on its line: for its duration, and the size of its result.
@@ -228,6 +230,11 @@ impl TurnDisplay for ChatDisplay {
             }
             Kind::UserToolConfirmation { grant: Some(grant), .. } => {
                 self.note(Style::Dim, &format!("allowed{}", grant_text(Some(grant))), terminal);
+            }
+            Kind::ToolServerFailed { failure } => {
+                self.end_line(terminal);
+                let reason = shorten_to(&failure.reason, MAX_REASON_CHARS);
+                terminal.styled(Style::Warning, &format!("  {reason}"));
             }
             Kind::CompactionStart { .. } => {
                 self.note(Style::Dim, "the beginning of the conversation is being summarised", terminal);

@@ -41,7 +41,7 @@ pub(crate) use outputs::{
     split_newest,
 };
 pub(crate) use printer::{EventSender, TurnDisplay, start_printer};
-pub(crate) use progress::{DisplayMode, describe_call_shortly, shorten_to, skill_names};
+pub(crate) use progress::{DisplayMode, MAX_REASON_CHARS, describe_call_shortly, shorten_to, skill_names};
 pub(crate) use prompt_input::{MAX_INPUT_BYTES, check_prompt, message, standard_input};
 pub(crate) use run_result::{RunResult, awaiting_result, timeout_error, unanswered_error, undecided_error};
 pub(crate) use sandbox_flags::settings_from_notes;

@@ -19,6 +19,9 @@ use crate::cli::terminal::{Style, Terminal, printable};
 /// The most characters of one line.
 const MAX_LINE_CHARS: usize = 160;
 
+/// The most characters of the reason why a server of tools is missing, which ends in what its program wrote.
+pub(crate) const MAX_REASON_CHARS: usize = 1_000;
+
 /// How progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DisplayMode {
@@ -78,10 +81,11 @@ impl ProgressFormatter {
     fn print(&mut self, event: &SessionEvent, terminal: &Terminal) {
         let at = event.created_at;
         let elapsed = at.duration_since(*self.start.get_or_insert(at));
-        let line = |style, word: &str, text: &str| {
+        let line_to = |limit, style, word: &str, text: &str| {
             let head = format!("{:>7.2}s  {word:<8}", elapsed.as_secs_f64());
-            terminal.marked(style, &head, &shorten(text));
+            terminal.marked(style, &head, &shorten_to(text, limit));
         };
+        let line = |style, word: &str, text: &str| line_to(MAX_LINE_CHARS, style, word, text);
         match &event.kind {
             SessionEventKind::ModelRequestStart { call, .. } => {
                 line(Style::Dim, "model", &format!("call {call}"))
@@ -112,6 +116,9 @@ impl ProgressFormatter {
                 for question in questions.values() {
                     line(Style::Warning, "asks", &format!("{asked_by}: {}", question.message));
                 }
+            }
+            SessionEventKind::ToolServerFailed { failure } => {
+                line_to(MAX_REASON_CHARS, Style::Warning, "missing", &failure.reason);
             }
             SessionEventKind::SessionError { error } => line(Style::Bad, "failed", &error.to_string()),
             SessionEventKind::AgentToolResult { call_id, result, is_error, .. }

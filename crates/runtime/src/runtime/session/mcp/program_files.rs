@@ -1,12 +1,12 @@
 //! What a server's program needs of the host's files: the folder that it is installed in, those of its interpreter, and the files among its
 //! arguments. A sandbox shows these and nothing else of the user's.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// What every jail shows anyway.
 const SYSTEM: [&str; 6] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc"];
@@ -19,8 +19,10 @@ const MAX_STEPS: usize = 8;
 pub(super) struct ProgramFiles {
     /// The program, by its path on the host.
     pub(super) program: PathBuf,
-    /// Folders to read. None of them lies in another one.
+    /// Folders to read, by their real paths. None of them lies in another one.
     pub(super) folders: BTreeSet<PathBuf>,
+    /// Paths by which some of these are named, because of symbolic links on the way, and the real ones.
+    pub(super) aliases: BTreeMap<PathBuf, PathBuf>,
     /// Further directories for `PATH`.
     pub(super) path: Vec<PathBuf>,
 }
@@ -41,6 +43,9 @@ pub(super) fn program_files(
     for arg in args {
         files.add_argument(arg, home);
     }
+    // A link within a folder that is shown leads on from there.
+    let ProgramFiles { folders, aliases, .. } = &mut files;
+    aliases.retain(|alias, _| !folders.iter().any(|folder| alias.starts_with(folder)));
     Ok(files)
 }
 
@@ -75,18 +80,23 @@ impl ProgramFiles {
         }
     }
 
-    /// Adds the folder that a program is installed in: `PREFIX` for `PREFIX/bin/NAME`, unless that is a home directory.
+    /// Adds the folder that a program is installed in: `PREFIX` for `PREFIX/bin/NAME`, unless that is a home directory, and for `PREFIX/shims/NAME`,
+    /// where version managers such as pyenv have scripts that look for the program below `PREFIX`.
     fn add_installation(&mut self, program: &Path) {
         let Some(folder) = program.parent().and_then(|folder| folder.canonicalize().ok()) else { return };
         if is_of_system(&folder) {
             return;
         }
         let prefix = folder.parent().filter(|prefix| {
-            folder.file_name() == Some(OsStr::new("bin"))
-                && prefix.components().count() > 2
-                && !is_personal(prefix)
+            let is_installation = match folder.file_name().and_then(OsStr::to_str) {
+                Some("bin") => !is_personal(prefix),
+                Some("shims") => !is_home(prefix),
+                _ => false,
+            };
+            is_installation && prefix.components().count() > 2
         });
         self.add_folder(prefix.unwrap_or(&folder).to_owned());
+        self.add_alias(program.parent(), &folder);
         if !self.path.contains(&folder) {
             self.path.push(folder);
         }
@@ -113,6 +123,19 @@ impl ProgramFiles {
         };
         if let Some(folder) = folder.filter(is_shown) {
             self.add_folder(folder.to_owned());
+            self.add_alias(if real.is_dir() { Some(&given) } else { given.parent() }, folder);
+        }
+    }
+
+    /// Remembers that this folder goes by another path.
+    fn add_alias(&mut self, given: Option<&Path>, real: &Path) {
+        let is_other = |given: &&Path| {
+            let is_plain =
+                given.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+            is_plain && *given != real && !is_of_system(given)
+        };
+        if let Some(given) = given.filter(is_other) {
+            self.aliases.insert(given.to_owned(), real.to_owned());
         }
     }
 
@@ -158,10 +181,14 @@ fn is_of_system(folder: &Path) -> bool {
 
 /// Whether a folder is a person's own, such as a home directory or `~/.local`: it holds more than a program.
 fn is_personal(folder: &Path) -> bool {
-    const SIGNS: [&str; 6] = [".ssh", ".profile", ".bashrc", ".config", ".local", ".cache"];
     let is_hidden = folder.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-    let is_home = |folder: &Path| SIGNS.iter().any(|sign| folder.join(sign).exists());
     is_home(folder) || is_hidden && folder.parent().is_some_and(is_home)
+}
+
+/// Whether a folder looks like a home directory.
+fn is_home(folder: &Path) -> bool {
+    const SIGNS: [&str; 6] = [".ssh", ".profile", ".bashrc", ".config", ".local", ".cache"];
+    SIGNS.iter().any(|sign| folder.join(sign).exists())
 }
 
 #[cfg(test)]
@@ -208,6 +235,24 @@ mod tests {
         assert!(files.folders.is_superset(&expected.into()), "{:?}", files.folders);
         assert!(!files.folders.contains(&home), "{:?}", files.folders);
         assert!(files.path.contains(&python.parent().unwrap().to_owned()), "{:?}", files.path);
+
+        // A path through a link stands for what it leads to.
+        symlink(home.join("project"), home.join("current")).unwrap();
+        symlink(root.join("opt/python/bin"), home.join("programs")).unwrap();
+        let args = [home.join("current").display().to_string()];
+        let linked = program_files("~/programs/python3", &args, &path, Some(&home)).unwrap();
+        let aliases = [("current", home.join("project")), ("programs", root.join("opt/python/bin"))];
+        assert_eq!(linked.aliases, aliases.map(|(name, real)| (home.join(name), real)).into());
+        assert!(linked.folders.contains(&home.join("project")), "{:?}", linked.folders);
+
+        // As pyenv and its kin have it.
+        program(&home.join(".pyenv/shims/python3"), "#!/usr/bin/env bash\n");
+        let shim = program_files("~/.pyenv/shims/python3", &[], &path, Some(&home)).unwrap();
+        assert!(shim.folders.contains(&home.join(".pyenv")), "{:?}", shim.folders);
+        assert!(!shim.folders.contains(&home), "{:?}", shim.folders);
+        program(&home.join("shims/python3"), "#!/usr/bin/env bash\n");
+        let odd = program_files("~/shims/python3", &[], &path, Some(&home)).unwrap();
+        assert!(!odd.folders.contains(&home), "{:?}", odd.folders);
 
         let error = program_files("none", &[], &path, None).unwrap_err();
         assert!(error.contains("`none`"), "{error}");
