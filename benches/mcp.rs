@@ -187,7 +187,8 @@ impl JailedServers {
                 startup_timeout: PATIENCE,
                 ..McpServerSpec::new(name, transport)
             };
-            servers.push(McpServer::new(spec, Some(Arc::clone(&sandbox) as Arc<dyn Executor>), None));
+            let executor = Arc::clone(&sandbox) as Arc<dyn Executor>;
+            servers.push(McpServer::new(spec, Some(executor), None).into());
             sandboxes.push(sandbox);
             workspaces.push(workspace);
         }

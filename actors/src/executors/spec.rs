@@ -61,6 +61,12 @@ impl SupervisedExecutorBuilder {
         Arc::clone(&self.lifecycle)
     }
 
+    /// The options of the session's sandboxes.
+    #[must_use]
+    pub const fn options(&self) -> ExecutorOptions {
+        self.options
+    }
+
     /// A supervised executor for the session's tools, with sandboxes of this source. None is created before the first
     /// call. If a revived session had a sandbox before, the model is told with the first result that it ended.
     ///
@@ -106,6 +112,7 @@ fn supervise(
 /// A supervisor of sandboxes of one source, and its executor.
 #[derive(Debug)]
 pub struct ExecutorsSpec {
+    id: Option<ChildId>,
     source: Arc<dyn ExecutorSource>,
     options: ExecutorOptions,
     prior_sandbox: PriorSandbox,
@@ -115,7 +122,14 @@ impl ExecutorsSpec {
     /// For a new session, with sandboxes of this source. None is created before the first call.
     #[must_use]
     pub fn new(source: Arc<dyn ExecutorSource>) -> Self {
-        Self { source, options: ExecutorOptions::default(), prior_sandbox: PriorSandbox::None }
+        Self { id: None, source, options: ExecutorOptions::default(), prior_sandbox: PriorSandbox::None }
+    }
+
+    /// Sets the id of the supervisor, which is `executors` by default.
+    #[must_use]
+    pub fn id(mut self, id: ChildId) -> Self {
+        self.id = Some(id);
+        self
     }
 
     /// Sets the options of the sandbox.
@@ -139,7 +153,8 @@ impl ExecutorsSpec {
     /// None that a caller could cause.
     pub fn build(self) -> Result<(ChildSpec, SupervisedExecutor), SpecError> {
         let ExecutorOptions { intensity, attempts, .. } = self.options;
-        let (spec, supervisor) = supervisor(ChildId::new(SUPERVISOR)?, intensity, attempts);
+        let id = self.id.map_or_else(|| ChildId::new(SUPERVISOR), Ok)?;
+        let (spec, supervisor) = supervisor(id, intensity, attempts);
         let supervisor = SupervisorRef::InTree(supervisor);
         let (lifecycle, metrics) = (Arc::default(), None);
         Ok((spec, supervise(self.source, supervisor, self.prior_sandbox, self.options, lifecycle, metrics)?))

@@ -30,6 +30,7 @@ mod support;
 mod container_runs;
 mod containers;
 mod mcp_servers;
+mod mcp_shared;
 mod runtime_engines;
 
 /// The tests of `tests/it/runtime` that hold for every kind of sandbox.

@@ -1,12 +1,14 @@
-//! [`McpServer`]: a server of a session, over all its restarts.
+//! [`McpServer`]: a server of one or more sessions, over all its restarts.
 //!
 //! A task of its own starts the server when it is first wanted, lists its tools, and starts it again when it has ended. So neither a call that
 //! is cancelled nor a turn that ends breaks off a start. State: the connection and the tools, in memory; the tools also in a file, so that later
 //! sessions know them without starting the server. When the host crashes, the server ends with its sandbox.
 
+use std::any::Any;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use conjure_base::Redactor;
 use conjure_sandbox::Executor;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -18,12 +20,14 @@ use super::restarts::keep;
 use super::shared_server::{SharedServer, State};
 use crate::config::McpServerSpec;
 
-/// A server of a session. Dropping it ends the server.
+/// A server. Dropping it ends the server.
 #[derive(Debug)]
 pub struct McpServer {
     pub(super) inner: Arc<SharedServer>,
     /// Starts the server, and lists its tools.
     _keeper: JoinSet<()>,
+    /// Dropped after the server.
+    _held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// What a server does, for people.
@@ -101,7 +105,16 @@ impl McpServer {
         });
         let mut keeper = JoinSet::new();
         keeper.spawn(keep(Arc::clone(&inner)));
-        Self { inner, _keeper: keeper }
+        Self { inner, _keeper: keeper, _held: None }
+    }
+
+    /// The same server for several sessions. Of their secrets, only those of `redactor` are taken out of what it says about itself; what its
+    /// tools return is redacted by each session. `held` is dropped after the server.
+    #[must_use]
+    pub fn shared(mut self, redactor: &Redactor, held: Arc<dyn Any + Send + Sync>) -> Self {
+        self.inner.set_redactor(redactor);
+        self._held = Some(held);
+        self
     }
 
     /// What it is configured as.

@@ -24,7 +24,7 @@ const MAX_OFFERED_TOKENS: usize = 10_000;
 /// Bytes of JSON for a token, as definitions have them.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// All servers of a session. Dropping it ends them.
+/// All servers of a session. Dropping it ends those that nobody else holds.
 pub struct McpServers {
     shared: Arc<Shared>,
 }
@@ -40,7 +40,7 @@ pub struct ServerReport {
 
 struct Shared {
     this: Weak<Self>,
-    servers: Vec<McpServer>,
+    servers: Vec<Arc<McpServer>>,
     /// The sandbox of the session's tools, for large results.
     files: Option<Arc<dyn Executor>>,
     snapshot: Mutex<Snapshot>,
@@ -62,7 +62,7 @@ impl McpServers {
     /// The servers of a session. Large results are written to files in `files`, the sandbox of the session's tools. The secrets of `redactor` are
     /// taken out of what servers say about themselves. Those whose tools are not known are started in the background.
     #[must_use]
-    pub fn new(servers: Vec<McpServer>, files: Option<Arc<dyn Executor>>, redactor: &Redactor) -> Self {
+    pub fn new(servers: Vec<Arc<McpServer>>, files: Option<Arc<dyn Executor>>, redactor: &Redactor) -> Self {
         for server in &servers {
             server.inner.set_redactor(redactor);
             server.inner.prepare();
@@ -96,8 +96,10 @@ impl McpServers {
     /// Every server, and what it does now.
     #[must_use]
     pub fn report(&self) -> Vec<ServerReport> {
-        let report =
-            |server: &McpServer| ServerReport { name: server.spec().name.to_string(), state: server.state() };
+        let report = |server: &Arc<McpServer>| ServerReport {
+            name: server.spec().name.to_string(),
+            state: server.state(),
+        };
         self.shared.servers.iter().map(report).collect()
     }
 }

@@ -97,6 +97,8 @@ pub struct McpServerSpec {
     pub tool_timeout: Duration,
     /// Whether calls of one answer run at the same time. By default those do whose tools say that they only read.
     pub parallel_calls: bool,
+    /// Whether all sessions of a tenant use one process of it, if it is a program. By default each session has its own.
+    pub shared: bool,
 }
 
 /// How a server is reached.
@@ -169,6 +171,7 @@ impl McpServerSpec {
             startup_timeout: Duration::from_secs(30),
             tool_timeout: Duration::from_secs(60),
             parallel_calls: false,
+            shared: false,
         }
     }
 

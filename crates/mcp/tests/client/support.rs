@@ -82,7 +82,7 @@ impl Session {
             specs.iter().filter(|spec| spec.required).map(|spec| spec.name.to_string()).collect();
         let servers = specs.into_iter().map(|spec| {
             let manifest = manifests.map(|folder| folder.join(format!("{}.json", spec.name)));
-            McpServer::new(spec, Some(Arc::clone(&executor)), manifest)
+            McpServer::new(spec, Some(Arc::clone(&executor)), manifest).into()
         });
         let servers =
             Arc::new(McpServers::new(servers.collect(), Some(Arc::clone(&executor)), &Redactor::default()));

@@ -247,6 +247,12 @@ pub const CONFIG_KEYS: &[ConfigKey] = &[
     ),
     key(
         mcp::TABLE,
+        "shared",
+        "true",
+        "Whether all sessions of a tenant use one process of it, without a session's workspace. By default each session has its own.",
+    ),
+    key(
+        mcp::TABLE,
         "network",
         "[\"api.github.com\"]",
         "What its program may reach: `\"none\"`, `\"full\"` or a list of hosts. By default the package registries for `npx`, `uvx` and the like, else nothing.",

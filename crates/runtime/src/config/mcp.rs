@@ -50,7 +50,7 @@ fn server(name: &str, table: &Table) -> Result<McpServerSpec, String> {
     };
     let of_other = match &transport {
         McpTransport::Stdio(_) => ["headers"].as_slice(),
-        McpTransport::Http(_) => ["args", "env", "network", "sandbox"].as_slice(),
+        McpTransport::Http(_) => ["args", "env", "network", "sandbox", "shared"].as_slice(),
     };
     if let Some(key) = of_other.iter().find(|key| table.contains_key(**key)) {
         let (has, needs) = match &transport {
@@ -76,6 +76,7 @@ fn server(name: &str, table: &Table) -> Result<McpServerSpec, String> {
         startup_timeout: reader.time("startup_timeout")?.unwrap_or(defaults.startup_timeout),
         tool_timeout: reader.time("tool_timeout")?.unwrap_or(defaults.tool_timeout),
         parallel_calls: reader.flag("parallel_calls")?.unwrap_or(defaults.parallel_calls),
+        shared: reader.flag("shared")?.unwrap_or(defaults.shared),
         ..defaults
     })
 }

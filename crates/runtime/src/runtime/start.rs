@@ -24,6 +24,8 @@ use crate::runtime::recovery::recover;
 use crate::runtime::remote_cleanup::NoteStore;
 use crate::runtime::sandbox_kinds::SandboxKinds;
 use crate::runtime::session::artifact_services::RuntimeArtifacts;
+#[cfg(feature = "mcp")]
+use crate::runtime::session::mcp::TenantServers;
 use crate::runtime::session::select_skills::default_key;
 use crate::runtime::session::session_factory::RuntimeSessionFactory;
 use crate::runtime::sweep::{Engines, mark_swept, sweep_cgroups, sweep_dirs};
@@ -62,7 +64,7 @@ impl Runtime {
             given.unwrap_or_else(|| AdmissionGate::new(what, u32::MAX, Share::default()))
         };
         let settings = options.pool.merged_over(options.config.pool());
-        let (pools, actors) = WarmPools::new(&options.config, settings, home.path())?;
+        let (pools, mut actors) = WarmPools::new(&options.config, settings, home.path())?;
         let policies = TenantPolicies::new(
             Gates {
                 sandboxes: gate(options.sandbox_gate.take(), "the sandboxes"),
@@ -108,6 +110,14 @@ impl Runtime {
             desk,
         );
         factory.check_tools()?;
+        #[cfg(feature = "mcp")]
+        {
+            let made = TenantServers::new();
+            let (actor, servers) =
+                made.map_err(|error| RuntimeError::interrupted("naming actors", &error))?;
+            actors.push(actor);
+            factory.set_tenant_servers(servers);
+        }
         let opener = storage.opener(policies.weights());
         let mut made =
             tree::TreeOptions::new(opener, Arc::new(factory.with_presence(process_lock.clone())), owner);

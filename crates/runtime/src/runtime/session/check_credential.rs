@@ -37,7 +37,7 @@ impl RuntimeSessionFactory {
         let http = HttpServer { url: url.to_owned(), headers: BTreeMap::new(), addresses };
         let spec = McpServerSpec { required: true, ..McpServerSpec::new(name, McpTransport::Http(http)) };
         let server = McpServer::authorized(spec, None, Arc::clone(&authorization) as Arc<dyn Authorize>);
-        let servers = McpServers::new(vec![server], None, &Redactor::default());
+        let servers = McpServers::new(vec![server.into()], None, &Redactor::default());
         servers.wait_required().await;
         let failures = servers.failures();
         let renewal = *lock(&authorization.renewal);

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use conjure_actors::pool::PoolStats;
 use conjure_actors::tenants::TenantAccounts;
 use conjure_artifact::ServiceFileDeletion;
+#[cfg(feature = "mcp")]
+use conjure_base::Deadline;
 use conjure_base::TenantId;
 use conjure_conversation::{Model, SessionProfile};
 use conjure_journal::SessionKey;
@@ -17,6 +19,8 @@ use crate::runtime::data::data_layout::{RuntimeDir, TenantDir};
 use crate::runtime::data::vaults::Vaults;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::session::hosted_sessions;
+#[cfg(feature = "mcp")]
+use crate::runtime::session::mcp::TenantServers;
 use crate::runtime::session::session_factory::RuntimeSessionFactory;
 use crate::runtime::task_set::run_blocking;
 use crate::runtime::tenants::{DiskUsage, MaxAge, TenantDeletions, TenantPolicies};
@@ -65,6 +69,25 @@ impl RuntimeSessionFactory {
     /// From now on the journal counts as disk usage of tenants; its large bodies are in this folder.
     pub(crate) fn set_journal(&self, tenancy: TenantAccounts, bodies: PathBuf) {
         self.inner.sandboxes.disk_usage().set_journal(tenancy, bodies);
+    }
+
+    /// Sets the servers that the sessions of a tenant share, before the first session.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn set_tenant_servers(&self, servers: TenantServers) {
+        let _ = self.inner.tenant_servers.set(servers);
+    }
+
+    /// Ends the MCP servers that the sessions of a tenant shared. It has no session any more.
+    #[cfg(feature = "mcp")]
+    pub(crate) async fn end_tenant_servers(
+        &self,
+        tenant: &TenantId,
+        deadline: Deadline,
+    ) -> Result<(), RuntimeError> {
+        match self.inner.tenant_servers.get() {
+            Some(servers) => servers.end_tenant(tenant, deadline).await,
+            None => Ok(()),
+        }
     }
 
     #[cfg(feature = "mcp")]

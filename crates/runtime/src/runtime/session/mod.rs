@@ -15,7 +15,7 @@ mod fork_workspace;
 pub(super) mod hosted_sessions;
 mod known_session;
 #[cfg(feature = "mcp")]
-mod mcp;
+pub(super) mod mcp;
 pub(super) mod network;
 mod packaged_sources;
 mod prepared_parts;

@@ -66,6 +66,9 @@ pub(super) struct Inner {
     /// Set once the journal is open.
     #[cfg(feature = "mcp")]
     pub(super) vaults: OnceLock<Vaults>,
+    /// Set before the actors start.
+    #[cfg(feature = "mcp")]
+    pub(super) tenant_servers: OnceLock<mcp::TenantServers>,
     pub(super) python: Arc<PythonInstaller>,
     pub(super) sessions: Mutex<HashMap<SessionKey, SessionInputs>>,
     /// The definitions of the tools, which are the same for all sessions.
@@ -96,6 +99,8 @@ impl RuntimeSessionFactory {
             deletions: gone,
             #[cfg(feature = "mcp")]
             vaults: OnceLock::new(),
+            #[cfg(feature = "mcp")]
+            tenant_servers: OnceLock::new(),
             python: Arc::default(),
             sessions,
             tool_definitions: told,
@@ -243,7 +248,9 @@ impl SessionFactory for RuntimeSessionFactory {
             let (source, pre_call_hook) = match servers {
                 servers if servers.is_empty() => (source, pre_call_hook),
                 servers => {
-                    let servers = mcp::start_servers(servers, &executors, executor.clone(), &redactor)?;
+                    let shared = (&setup.key.tenant, self.inner.tenant_servers.get());
+                    let servers =
+                        mcp::start_servers(servers, shared, &executors, executor.clone(), &redactor).await?;
                     let hook = mcp::ToolServersHook::new(Arc::clone(&servers));
                     (Some(servers as Arc<dyn ToolSource>), Some(Arc::new(hook) as Arc<dyn PreCallHook>))
                 }

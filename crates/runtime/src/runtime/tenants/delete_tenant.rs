@@ -62,6 +62,8 @@ impl Runtime {
             process_lock.as_ref().is_some_and(|process_lock| process_lock.is_dead(owner))
         };
         self.inner.tree.end_tenant(tenant, deadline).await?;
+        #[cfg(feature = "mcp")]
+        factory.end_tenant_servers(tenant, deadline).await?;
         // No session can be started any more, so their records do not change.
         let mut leftovers = RemoteLeftovers::default();
         #[cfg(feature = "anthropic")]

@@ -12,7 +12,7 @@ use conjure_mcp::{
 use conjure_sandbox::{Access, Docker, DockerOptions, EngineKind, HostMount, NetworkPolicy};
 use futures_util::future::BoxFuture;
 
-use super::server_sandboxes::ServerParts;
+use super::server_parts::ServerParts;
 use crate::config::Settings;
 use crate::context::{ContextOptions, create_context};
 use crate::runtime::data::data_layout::TenantDir;

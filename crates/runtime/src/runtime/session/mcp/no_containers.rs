@@ -6,7 +6,7 @@ use std::sync::Arc;
 use conjure_journal::SessionKey;
 use conjure_mcp::{ContainerRun, McpServerSpec, StdioServer};
 
-use super::server_sandboxes::ServerParts;
+use super::server_parts::ServerParts;
 use crate::runtime::data::data_layout::TenantDir;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::session::session_factory::Inner;

@@ -6,19 +6,19 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use conjure_actors::executors::{ExecutorSource, SupervisedExecutorBuilder};
-use conjure_actors::supervision::Failure;
-use conjure_base::{Digest, Redactor};
+use conjure_actors::executors::ExecutorSource;
+use conjure_base::{Digest, Redactor, SessionId};
 use conjure_conversation::{RemoteToolServer, SessionProfile};
 use conjure_journal::SessionKey;
 use conjure_mcp::{
-    AddressScope, Authorize, ContainerRun, FindProgram, HttpServer, McpServer, McpServerName, McpServerSpec,
-    McpServers, McpTransport, ServerPlace, StdioServer,
+    AddressScope, Authorize, ContainerRun, HttpServer, McpServerName, McpServerSpec, McpTransport,
+    ServerPlace, StdioServer,
 };
-use conjure_sandbox::{Executor, NetworkPolicy, SharedFolder};
+use conjure_sandbox::{NetworkPolicy, SharedFolder};
 use conjure_vault::LOGIN_VAULT;
 
 use super::program_files::program_files;
+use super::server_parts::ServerParts;
 use super::vault_authorization::VaultAuthorization;
 use crate::config::{ExecutorKind, PACKAGE_REGISTRIES, Settings};
 use crate::context::{ContextOptions, create_context};
@@ -29,17 +29,6 @@ use crate::runtime::session::session_factory::Inner;
 
 /// Programs that fetch a package and run it. They reach the registries unless something else is configured.
 const PACKAGE_RUNNERS: [&str; 6] = ["npx", "bunx", "pnpx", "uvx", "uv", "pipx"];
-
-/// A server, and the source of its sandbox if it is a program.
-pub(in crate::runtime::session) struct ServerParts {
-    pub(super) spec: McpServerSpec,
-    pub(super) source: Option<Arc<dyn ExecutorSource>>,
-    pub(super) manifest: PathBuf,
-    /// Who knows the token of a remote server.
-    pub(super) authorization: Option<Arc<dyn Authorize>>,
-    /// Who knows the program of a server in an image.
-    pub(super) program: Option<Arc<dyn FindProgram>>,
-}
 
 impl Inner {
     /// The servers of a session: its own, those of the configuration that its profile names, and those that are reached by their addresses. A
@@ -53,11 +42,12 @@ impl Inner {
         redactor: &Redactor,
     ) -> Result<Vec<ServerParts>, RuntimeError> {
         let mut parts = Vec::new();
+        let of_session = profile.executor.as_deref().unwrap_or(self.config.executor().as_str());
         let own =
             self.sessions().get(key).map(|known| known.secrets.own_servers().to_vec()).unwrap_or_default();
         for spec in &own {
             let manifest = format!("session-{}.json", spec.name);
-            parts.push(self.server_part(key, profile, home, (workspace, redactor), spec, &manifest)?);
+            parts.push(self.server_part(key, of_session, home, (workspace, redactor), spec, &manifest)?);
         }
         for name in &profile.mcp_servers {
             if own.iter().any(|own| own.name.as_str() == name) {
@@ -68,7 +58,15 @@ impl Inner {
                 continue;
             };
             let manifest = format!("{name}.json");
-            parts.push(self.server_part(key, profile, home, (workspace, redactor), spec, &manifest)?);
+            parts.push(if spec.shared {
+                // Nothing of it may be of one session.
+                let id =
+                    SessionId::random().map_err(|error| RuntimeError::interrupted("making an id", &error))?;
+                let (key, kind) = (SessionKey::new(key.tenant.clone(), id), self.config.executor().as_str());
+                self.server_part(&key, kind, home, (None, redactor), spec, &manifest)?
+            } else {
+                self.server_part(key, of_session, home, (workspace, redactor), spec, &manifest)?
+            });
         }
         for server in &profile.remote_servers {
             parts.push(self.remote_server(key, profile, home, redactor, server)?);
@@ -76,11 +74,11 @@ impl Inner {
         Ok(parts)
     }
 
-    /// One server, whose tools are kept in the file of this name.
+    /// One server, whose sandbox is of this kind, and whose tools are kept in the file of this name.
     fn server_part(
         &self,
         key: &SessionKey,
-        profile: &SessionProfile,
+        kind: &str,
         home: &Arc<TenantDir>,
         (workspace, redactor): (Option<&Path>, &Redactor),
         spec: &McpServerSpec,
@@ -97,7 +95,7 @@ impl Inner {
                 if let Some(run) = container_run(name, stdio)? {
                     return self.container_part(key, home, (spec, stdio), run, manifest);
                 }
-                let (stdio, source) = self.server_source(key, profile, home, workspace, name, stdio)?;
+                let (stdio, source) = self.server_source(key, kind, home, workspace, name, stdio)?;
                 let spec = McpServerSpec { transport: McpTransport::Stdio(stdio), ..spec.clone() };
                 Ok(ServerParts { spec, source: Some(source), manifest, authorization: None, program: None })
             }
@@ -186,17 +184,16 @@ impl Inner {
     fn server_source(
         &self,
         key: &SessionKey,
-        profile: &SessionProfile,
+        kind: &str,
         home: &Arc<TenantDir>,
         workspace: Option<&Path>,
         name: &str,
         program: &StdioServer,
     ) -> Result<(StdioServer, Arc<dyn ExecutorSource>), RuntimeError> {
         let refused = |reason: String| RuntimeError::McpServer { server: name.to_owned(), reason };
-        let of_session = profile.executor.as_deref().unwrap_or(self.config.executor().as_str());
         let kind = match program.place {
             ServerPlace::Local => SandboxKind::BuiltIn(ExecutorKind::Local),
-            ServerPlace::Sandbox => match self.sandboxes.kind(of_session)? {
+            ServerPlace::Sandbox => match self.sandboxes.kind(kind)? {
                 Some(kind) => kind,
                 // The session runs nothing itself.
                 None => SandboxKind::BuiltIn(self.config.executor()),
@@ -222,6 +219,8 @@ impl Inner {
                     }
                 }
                 allowed_paths.dedup();
+                let aliases = files.aliases.into_iter().map(|(alias, real)| SharedFolder::new(real, alias));
+                read_only.extend(aliases);
                 let system = ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from);
                 let path = std::env::join_paths(files.path.into_iter().chain(system));
                 let path = path.map_err(|error| refused(error.to_string()))?;
@@ -293,38 +292,4 @@ fn home_name(server: &str) -> String {
 
 fn utf8(path: &Path) -> Result<String, String> {
     path.to_str().map(str::to_owned).ok_or_else(|| format!("the path `{}` is not UTF-8", path.display()))
-}
-
-/// The servers of a session, in the background. Large results go to files in the sandbox of the session's tools.
-pub(in crate::runtime::session) fn start_servers(
-    parts: Vec<ServerParts>,
-    executors: &SupervisedExecutorBuilder,
-    files: Option<Arc<dyn Executor>>,
-    redactor: &Redactor,
-) -> Result<Arc<McpServers>, Failure> {
-    let mut servers = Vec::with_capacity(parts.len());
-    for ServerParts { spec, source, manifest, authorization, program } in parts {
-        if let Some(authorization) = authorization {
-            servers.push(McpServer::authorized(spec, Some(manifest), authorization));
-            continue;
-        }
-        let executor = match source {
-            Some(source) => {
-                let id = format!("mcp-{}", spec.name);
-                Some(Arc::new(executors.supervise_further(&id, source)?) as Arc<dyn Executor>)
-            }
-            None => None,
-        };
-        servers.push(match (executor, program) {
-            (Some(executor), Some(program)) => McpServer::of_program(spec, executor, Some(manifest), program),
-            (executor, _) => McpServer::new(spec, executor, Some(manifest)),
-        });
-    }
-    Ok(Arc::new(McpServers::new(servers, files, redactor)))
-}
-
-/// The secrets of the servers, which are redacted wherever they would leave.
-pub(in crate::runtime::session) fn secrets(parts: &[ServerParts]) -> BTreeMap<String, String> {
-    let all = parts.iter().flat_map(|part| part.spec.secrets());
-    all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }

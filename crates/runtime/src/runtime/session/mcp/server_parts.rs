@@ -1,0 +1,40 @@
+//! [`ServerParts`]: what a server is made of.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use conjure_actors::executors::ExecutorSource;
+use conjure_mcp::{Authorize, FindProgram, McpServer, McpServerSpec};
+use conjure_sandbox::Executor;
+
+/// A server, and the source of its sandbox if it is a program.
+pub(in crate::runtime::session) struct ServerParts {
+    pub(super) spec: McpServerSpec,
+    pub(super) source: Option<Arc<dyn ExecutorSource>>,
+    pub(super) manifest: PathBuf,
+    /// Who knows the token of a remote server.
+    pub(super) authorization: Option<Arc<dyn Authorize>>,
+    /// Who knows the program of a server in an image.
+    pub(super) program: Option<Arc<dyn FindProgram>>,
+}
+
+impl ServerParts {
+    /// The server, whose program runs in this sandbox.
+    pub(super) fn server(self, executor: Option<Arc<dyn Executor>>) -> McpServer {
+        let manifest = Some(self.manifest);
+        match (self.authorization, executor, self.program) {
+            (Some(authorization), _, _) => McpServer::authorized(self.spec, manifest, authorization),
+            (None, Some(executor), Some(program)) => {
+                McpServer::of_program(self.spec, executor, manifest, program)
+            }
+            (None, executor, _) => McpServer::new(self.spec, executor, manifest),
+        }
+    }
+}
+
+/// The secrets of the servers, which are redacted wherever they would leave.
+pub(in crate::runtime::session) fn secrets(parts: &[ServerParts]) -> BTreeMap<String, String> {
+    let all = parts.iter().flat_map(|part| part.spec.secrets());
+    all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}

@@ -1,0 +1,37 @@
+//! Starts the servers of a session.
+
+use std::sync::Arc;
+
+use conjure_actors::executors::SupervisedExecutorBuilder;
+use conjure_actors::supervision::Failure;
+use conjure_base::{Redactor, TenantId};
+use conjure_mcp::{McpServer, McpServers};
+use conjure_sandbox::Executor;
+
+use super::server_parts::ServerParts;
+use super::tenant_servers::TenantServers;
+
+/// The servers of a session, in the background. Large results go to files in the sandbox of the session's tools.
+pub(in crate::runtime::session) async fn start_servers(
+    parts: Vec<ServerParts>,
+    (tenant, shared): (&TenantId, Option<&TenantServers>),
+    executors: &SupervisedExecutorBuilder,
+    files: Option<Arc<dyn Executor>>,
+    redactor: &Redactor,
+) -> Result<Arc<McpServers>, Failure> {
+    let mut servers: Vec<Arc<McpServer>> = Vec::with_capacity(parts.len());
+    for mut part in parts {
+        let source = part.source.take();
+        servers.push(match (source, shared.filter(|_| part.spec.shared)) {
+            (Some(source), Some(shared)) => {
+                shared.get_or_start(tenant, part, source, executors.options()).await?
+            }
+            (Some(source), None) => {
+                let id = format!("mcp-{}", part.spec.name);
+                part.server(Some(Arc::new(executors.supervise_further(&id, source)?))).into()
+            }
+            (None, _) => part.server(None).into(),
+        });
+    }
+    Ok(Arc::new(McpServers::new(servers, files, redactor)))
+}

@@ -1,0 +1,138 @@
+//! [`TenantServers`]: MCP servers that all sessions of a tenant use together.
+//!
+//! Such a server starts for the first live session that has it, and ends with the last one. Its sandbox runs below a supervisor of its own,
+//! beside those of the sessions. State, in memory: the servers that sessions hold, and the supervisors of their sandboxes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use conjure_actors::executors::{ExecutorOptions, ExecutorSource, ExecutorsSpec};
+use conjure_actors::supervision::{
+    ChildId, ChildSpec, Failure, IntensityScope, RequestError, SpecError, Supervisor, SupervisorSpec,
+};
+use conjure_base::{Clock as _, Deadline, Redactor, SystemClock, TenantId, lock};
+use conjure_mcp::McpServer;
+use conjure_sandbox::Executor;
+use tokio_util::sync::CancellationToken;
+
+use super::server_parts::{ServerParts, secrets};
+use crate::runtime::error::RuntimeError;
+use crate::runtime::task_set::TaskSet;
+
+/// How long the start or the end of a supervisor may take.
+const SUPERVISOR_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The shared servers of all tenants. A server is never shared by two of them.
+#[derive(Debug)]
+pub(crate) struct TenantServers {
+    supervisor: Supervisor,
+    /// Held by the session that starts one.
+    servers: tokio::sync::Mutex<HashMap<(TenantId, String), Weak<McpServer>>>,
+    sandboxes: Arc<Mutex<Sandboxes>>,
+    /// End the sandboxes of servers that no session holds any more.
+    ending: TaskSet,
+}
+
+/// The supervisors of the servers' sandboxes.
+#[derive(Debug, Default)]
+struct Sandboxes {
+    made: u64,
+    tenants: HashMap<ChildId, TenantId>,
+}
+
+impl TenantServers {
+    /// No servers, and the supervisor below which their sandboxes will run.
+    pub(crate) fn new() -> Result<(ChildSpec, Self), SpecError> {
+        let spec = SupervisorSpec::dynamic(ChildId::new("mcp-servers")?);
+        let (actor, supervisor) = spec.intensity_scope(IntensityScope::PerChild).build();
+        let servers = Self {
+            supervisor,
+            servers: tokio::sync::Mutex::default(),
+            sandboxes: Arc::default(),
+            ending: TaskSet::default(),
+        };
+        Ok((actor, servers))
+    }
+
+    /// The server that the tenant's sessions share, started if no session holds it.
+    pub(super) async fn get_or_start(
+        &self,
+        tenant: &TenantId,
+        part: ServerParts,
+        source: Arc<dyn ExecutorSource>,
+        options: ExecutorOptions,
+    ) -> Result<Arc<McpServer>, Failure> {
+        let mut servers = self.servers.lock().await;
+        servers.retain(|_, server| server.strong_count() > 0);
+        let name = (tenant.clone(), part.spec.name.to_string());
+        if let Some(server) = servers.get(&name).and_then(Weak::upgrade) {
+            return Ok(server);
+        }
+        let id = lock(&self.sandboxes).add(tenant)?;
+        // From here on the sandbox ends when this is dropped.
+        let in_use = CancellationToken::new();
+        self.end_after(id.clone(), in_use.clone());
+        let in_use = in_use.drop_guard();
+        let (actor, executor) = ExecutorsSpec::new(source).id(id).options(options).build()?;
+        self.supervisor.start_child(actor, SystemClock.deadline(SUPERVISOR_TIMEOUT)).await?;
+        let redactor = Redactor::new(secrets(std::slice::from_ref(&part)));
+        let executor: Arc<dyn Executor> = Arc::new(executor);
+        let server = Arc::new(part.server(Some(executor)).shared(&redactor, Arc::new(in_use)));
+        servers.insert(name, Arc::downgrade(&server));
+        Ok(server)
+    }
+
+    /// Ends a sandbox once nobody uses its server any more.
+    fn end_after(&self, id: ChildId, unused: CancellationToken) {
+        let (supervisor, sandboxes) = (self.supervisor.clone(), Arc::clone(&self.sandboxes));
+        self.ending.spawn(async move {
+            unused.cancelled().await;
+            let deadline = SystemClock.deadline(SUPERVISOR_TIMEOUT);
+            if let Err(error) = end(&supervisor, &sandboxes, &id, deadline).await {
+                tracing::warn!(sandbox = id.as_str(), %error, "the sandbox of an MCP server did not end in time");
+            }
+        });
+    }
+
+    /// Ends the sandboxes of a tenant, which has no session any more.
+    pub(crate) async fn end_tenant(&self, tenant: &TenantId, deadline: Deadline) -> Result<(), RuntimeError> {
+        let of_tenant = lock(&self.sandboxes).of(tenant);
+        for id in of_tenant {
+            let ended = end(&self.supervisor, &self.sandboxes, &id, deadline).await;
+            ended.map_err(|error| RuntimeError::interrupted("ending a tenant's MCP servers", &error))?;
+        }
+        Ok(())
+    }
+}
+
+impl Sandboxes {
+    /// The id of another supervisor.
+    fn add(&mut self, tenant: &TenantId) -> Result<ChildId, SpecError> {
+        self.made += 1;
+        let id = ChildId::new(format!("server-{}", self.made))?;
+        self.tenants.insert(id.clone(), tenant.clone());
+        Ok(id)
+    }
+
+    fn of(&self, tenant: &TenantId) -> Vec<ChildId> {
+        let of_tenant = self.tenants.iter().filter(|(_, whose)| *whose == tenant);
+        of_tenant.map(|(id, _)| id.clone()).collect()
+    }
+}
+
+/// Ends a sandbox and its supervisor. One that has ended is forgotten.
+async fn end(
+    supervisor: &Supervisor,
+    sandboxes: &Mutex<Sandboxes>,
+    id: &ChildId,
+    deadline: Deadline,
+) -> Result<(), RequestError> {
+    match supervisor.terminate_child(id, deadline).await {
+        Ok(())
+        | Err(RequestError::NotFound(_) | RequestError::NotRunning(_) | RequestError::ShuttingDown(_)) => {}
+        Err(error) => return Err(error),
+    }
+    lock(sandboxes).tenants.remove(id);
+    Ok(())
+}

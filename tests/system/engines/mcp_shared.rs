@@ -1,0 +1,109 @@
+//! MCP servers that the sessions of a tenant share. These need no engine, but the feature `mcp`, which the quick tier does not have.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use conjure::config::{ExecutorKind, McpServerSpec, parse_mcp_json};
+use conjure::{Runtime, RuntimeOptions, Session, SessionSpec, Settings};
+use serde_json::{Value, json};
+
+use crate::runtime::fixture::{Fixture, possible, soon, tenant, until};
+use crate::runtime::programs::Sent;
+use crate::runtime_engines::results;
+
+const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/mcp/tests/client/server.py");
+
+/// A host whose configuration has the servers `shared` and `own`.
+fn fixture(kind: ExecutorKind) -> Fixture {
+    let server = Path::new(SERVER).canonicalize().unwrap();
+    let file = json!({"mcpServers": {"shared": {"command": "python3", "args": [server], "env": {"API_KEY": "s3cret-of-all"}},
+        "own": {"command": "python3", "args": [server]}}});
+    let servers = parse_mcp_json(&file.to_string(), &|_| None).unwrap().servers.into_iter();
+    let servers = servers.map(|server| {
+        let shared = server.name.as_str() == "shared";
+        (server.name.to_string(), McpServerSpec { required: true, shared, ..server })
+    });
+    Fixture::with(kind, Settings { mcp: servers.collect::<BTreeMap<_, _>>(), ..Settings::default() })
+}
+
+async fn runtime(fixture: &Fixture) -> Runtime {
+    let options = RuntimeOptions::from(fixture.config()).model("program", Sent::default().model());
+    Runtime::spawn(options).await.unwrap()
+}
+
+async fn open(runtime: &Runtime, name: &str) -> Session {
+    let spec = SessionSpec::new(tenant(name)).without_sandbox().mcp_servers(["shared", "own"]);
+    runtime.open(spec).await.unwrap()
+}
+
+/// What these tools of the shared server, and of the session's own, return.
+async fn call(session: &Session, calls: &[(&str, Value)]) -> Vec<String> {
+    let calls: Vec<Value> =
+        calls.iter().map(|(tool, input)| json!([[format!("mcp__{tool}"), input]])).collect();
+    results(&mut session.send(json!(calls).to_string()).await.unwrap()).await
+}
+
+async fn process(session: &Session, server: &str) -> u32 {
+    call(session, &[(&format!("{server}__pid"), json!({}))]).await[0].parse().unwrap()
+}
+
+async fn has_ended(process: u32) {
+    until(async || !Path::new(&format!("/proc/{process}")).exists()).await;
+}
+
+#[tokio::test]
+async fn the_sessions_of_a_tenant_share_a_process() {
+    let fixture = fixture(ExecutorKind::Local);
+    let runtime = runtime(&fixture).await;
+    let (one, two, other) =
+        tokio::join!(open(&runtime, "acme"), open(&runtime, "acme"), open(&runtime, "globex"));
+    let shared = process(&one, "shared").await;
+    assert_eq!(process(&two, "shared").await, shared);
+    let of_other = process(&other, "shared").await;
+    assert_ne!(of_other, shared, "tenants share nothing");
+    let own = process(&one, "own").await;
+    assert_ne!(process(&two, "own").await, own);
+
+    // It is restarted for both. The call in flight is lost.
+    let crashed = call(&one, &[("shared__crash", json!({}))]).await;
+    assert!(crashed[0].contains("ended"), "{crashed:?}");
+    has_ended(shared).await;
+    let (of_one, of_two) = tokio::join!(process(&one, "shared"), process(&two, "shared"));
+    assert_eq!(of_one, of_two);
+    assert_ne!(of_one, shared);
+
+    // It stays for the session that still has it, and ends with the last one.
+    one.close().await.unwrap();
+    has_ended(own).await;
+    assert_eq!(process(&two, "shared").await, of_one);
+    two.close().await.unwrap();
+    has_ended(of_one).await;
+    assert_eq!(process(&other, "shared").await, of_other);
+    let again = open(&runtime, "acme").await;
+    let started = process(&again, "shared").await;
+    assert_ne!(started, of_one);
+
+    assert!(runtime.delete_tenant(&tenant("acme")).await.unwrap().is_complete());
+    has_ended(started).await;
+    runtime.shutdown(soon()).await.unwrap();
+    has_ended(of_other).await;
+}
+
+#[tokio::test]
+async fn a_shared_server_has_a_sandbox_of_its_own_and_keeps_its_secret() {
+    let fixture = fixture(possible(ExecutorKind::Jail));
+    let runtime = runtime(&fixture).await;
+    let (one, two) = (open(&runtime, "acme").await, open(&runtime, "acme").await);
+    for (session, count) in [(&one, "1"), (&two, "2"), (&one, "3")] {
+        assert_eq!(call(session, &[("shared__count", json!({}))]).await, [count]);
+    }
+    // Each session redacts what comes from it.
+    let told = call(&two, &[("shared__env", json!({"text": "API_KEY"}))]).await;
+    assert_eq!(told, ["[REDACTED:API_KEY]"]);
+    // A call that a session breaks off costs the other nothing.
+    let mut turn = one.send(json!([[["mcp__shared__sleep", {"seconds": 300}]]]).to_string()).await.unwrap();
+    turn.next().await.unwrap().unwrap();
+    one.interrupt().await.unwrap();
+    assert_eq!(call(&two, &[("shared__echo", json!({"text": "here"}))]).await, ["here"]);
+    runtime.shutdown(soon()).await.unwrap();
+}
