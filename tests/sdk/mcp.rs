@@ -13,7 +13,7 @@ use crate::server::{Started, folder, program, run_python};
 
 /// The interpreter with the SDK and the servers, if there is one.
 pub(crate) async fn python() -> Option<Python> {
-    let check = "import mcp, mcp_server_git, mcp_server_time";
+    let check = "import mcp, mcp_server_fetch, mcp_server_git, mcp_server_time";
     Python::find("CONJURE_ORACLE_PYTHON_MCP", check, "`mcp` 2.3.0 and its reference servers").await
 }
 
@@ -111,6 +111,40 @@ async fn the_reference_servers_work_in_jails() {
     let [time, log] = results.as_slice() else { panic!("{results:#?}") };
     assert!(time.contains("+9.0h"), "{time}");
     assert!(log.contains("first of all"), "{log}");
+}
+
+/// A server that fetches pages reaches what its configuration names. What is refused is told by its name: the server itself knows of a status
+/// at most.
+#[tokio::test]
+async fn a_server_that_is_refused_a_host_is_told_which() {
+    let Some(python) = python().await else { return };
+    if !test_support::has_user_namespaces() {
+        return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
+    }
+    let home = tempfile::tempdir().unwrap();
+    let server = |name: &str, network: &str| {
+        let program = "command = 'BIN/mcp-server-fetch'\nargs = ['--ignore-robots-txt']\nrequired = true\n";
+        format!("[mcp.{name}]\n{program}{network}\n")
+    };
+    let config = server("some", "network = ['permitted.example']") + &server("none", "");
+    let config = config.replace("BIN", &programs(&python).await);
+    std::fs::write(home.path().join("config.toml"), config).unwrap();
+    let calls = [
+        ("mcp__some__fetch", "{url: 'http://refused.example/page'}"),
+        ("mcp__some__fetch", "{url: 'https://refused.example/page'}"),
+        ("mcp__none__fetch", "{url: 'https://permitted.example/page'}"),
+    ];
+    let results = run(home.path(), &calls, &["--sandbox", "jail"]).await;
+    let refused = [
+        "refused `refused.example:80` (the name is not on the list",
+        "refused `refused.example:443` (the name is not on the list",
+        "refused `permitted.example:443` (the name is not on the list",
+    ];
+    assert_eq!(results.len(), refused.len(), "{results:#?}");
+    for (result, refused) in results.iter().zip(refused) {
+        assert!(result.contains(r#""is_error":true"#) && result.contains(refused), "{refused}: {result}");
+    }
+    assert!(results[2].contains("`network` in the configuration of `none`"), "{results:#?}");
 }
 
 #[tokio::test]

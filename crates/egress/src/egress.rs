@@ -1,4 +1,4 @@
-//! The egress of a sandbox: policy, address check, resolver and observer.
+//! The egress of a sandbox: policy, address check, resolver and observers.
 //!
 //! Only checked addresses are dialled, and each name is resolved once per connection. The name cannot resolve to another address
 //! between check and connection (DNS rebinding). Where a name resolves to several addresses, all are checked, and one forbidden
@@ -31,7 +31,7 @@ const MIN_BUFFER_BYTES: usize = 1 << 10;
 /// The maximum number of addresses of a name to try. All of them are checked.
 const MAX_ADDRESSES: usize = 8;
 
-/// Callback for allowed and refused connections. It must not block.
+/// Callback for allowed and refused connections, which are `tracing` events, too. It must not block.
 pub trait EgressObserver: Send + Sync + fmt::Debug {
     /// Called when something was refused, before the client is notified.
     fn refused(&self, refusal: &Refusal);
@@ -40,14 +40,6 @@ pub trait EgressObserver: Send + Sync + fmt::Debug {
     fn connected(&self, target: &Target, address: SocketAddr) {
         let _ = (target, address);
     }
-}
-
-/// An observer that does nothing: everything is also a `tracing` event.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NoopObserver;
-
-impl EgressObserver for NoopObserver {
-    fn refused(&self, _refusal: &Refusal) {}
 }
 
 /// Outbound connections under a policy. Cheap to clone; clones share the permits of open connections.
@@ -69,7 +61,7 @@ pub struct Egress {
     policy: Arc<EgressPolicy>,
     addresses: AddressPolicy,
     resolver: Arc<dyn DnsResolver>,
-    observer: Arc<dyn EgressObserver>,
+    observers: Vec<Arc<dyn EgressObserver>>,
     clock: Arc<dyn Clock>,
     connection_permits: Arc<Semaphore>,
     limits: ProxyLimits,
@@ -85,7 +77,7 @@ impl Egress {
             policy: Arc::new(policy),
             addresses: AddressPolicy::public_only(),
             resolver: Arc::new(SystemResolver::default()),
-            observer: Arc::new(NoopObserver),
+            observers: Vec::new(),
             clock: Arc::new(SystemClock),
             connection_permits: Arc::new(Semaphore::new(DEFAULT_MAX_CONNECTIONS)),
             limits: ProxyLimits::default(),
@@ -115,10 +107,10 @@ impl Egress {
         self
     }
 
-    /// Sets the observer.
+    /// Adds an observer.
     #[must_use]
     pub fn with_observer(mut self, observer: Arc<dyn EgressObserver>) -> Self {
-        self.observer = observer;
+        self.observers.push(observer);
         self
     }
 
@@ -219,7 +211,7 @@ impl Egress {
                 .map_err(|_| RefusalReason::ConnectTimedOut { timeout })?
                 .map_err(|error| RefusalReason::ConnectFailed { problem: error.kind() })?;
         tracing::debug!(%target, %address, "connected");
-        self.observer.connected(target, address);
+        self.observers.iter().for_each(|observer| observer.connected(target, address));
         Ok(stream)
     }
 
@@ -232,7 +224,7 @@ impl Egress {
             }
             None => tracing::info!(reason = %refusal.reason, "refused"),
         }
-        self.observer.refused(&refusal);
+        self.observers.iter().for_each(|observer| observer.refused(&refusal));
         refusal
     }
 

@@ -26,7 +26,7 @@ mod target;
 pub use address::{AddressKind, address_kind};
 pub use address_policy::{AddressPolicy, AddressRange, AddressRangeError};
 pub use allow_list::{AllowEntry, AllowList, AllowListError, AllowListMatch, DEFAULT_PORTS};
-pub use egress::{Egress, EgressObserver, NoopObserver};
+pub use egress::{Egress, EgressObserver};
 pub use host::{Host, HostError, HostName};
 pub use policy::{EgressPolicy, WebPorts};
 pub use proxy::{ClientHello, HelloError, HelloReader, ProxyLimits};

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use conjure_base::{Redactor, is_sensitive_variable};
+#[cfg(feature = "mcp")]
+use conjure_sandbox::RefusedHosts;
 use conjure_sandbox::{
     Boundary, ContentDir, DataDir, ExecutionContext, NetworkPolicy, SandboxError, SharedFolder,
     WorkspaceMount,
@@ -144,6 +146,13 @@ impl SessionContext {
     /// The same context with further folders to read, at their own places.
     pub(crate) fn with_read_only(mut self, folders: impl IntoIterator<Item = SharedFolder>) -> Self {
         self.execution.read_only.extend(folders);
+        self
+    }
+
+    /// The same context, whose refused hosts are collected.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn with_refused_hosts(mut self, hosts: RefusedHosts) -> Self {
+        self.execution.refused_hosts = Some(hosts);
         self
     }
 

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use conjure_egress::{AllowEntry, AllowList, Egress, EgressPolicy};
+use conjure_egress::{AllowEntry, AllowList, Egress, EgressObserver, EgressPolicy, Refusal};
 use conjure_guest::protocol::TUNNELS_MAX;
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
-use crate::context::NetworkPolicy;
+use crate::context::{ExecutionContext, NetworkPolicy};
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::gateway::{Gateway, Proxy, TunnelStream};
+use crate::refused_hosts::RefusedHosts;
 
 /// The port of the proxy for commands, which is usual for HTTP proxies. A sandbox has its own ports.
 const PORT: u16 = 3128;
@@ -23,18 +24,30 @@ impl Gateway for EgressGateway {
     }
 }
 
-/// The proxy of a sandbox with this policy and `pattern`'s other settings; `None` without network.
+impl EgressObserver for RefusedHosts {
+    fn refused(&self, refusal: &Refusal) {
+        if let Some(target) = &refusal.target {
+            self.add(format!("`{target}` ({})", refusal.reason));
+        }
+    }
+}
+
+/// The proxy of a sandbox with this context and `pattern`'s other settings; `None` without network.
 ///
 /// # Errors
 /// `BadRequest` if an entry of the host list is invalid.
-pub(crate) fn proxy(pattern: &Egress, network: &NetworkPolicy) -> Result<Option<Proxy>, SandboxError> {
-    let policy = match network.policy()? {
+pub(crate) fn proxy(pattern: &Egress, context: &ExecutionContext) -> Result<Option<Proxy>, SandboxError> {
+    let policy = match context.network.policy()? {
         EgressPolicy::None => return Ok(None),
         policy => policy,
     };
     // Places of its own: no sandbox waits for the connections of another.
     let egress =
         pattern.clone().with_policy(policy).with_connection_permits(Arc::new(Semaphore::new(TUNNELS_MAX)));
+    let egress = match &context.refused_hosts {
+        Some(hosts) => egress.with_observer(Arc::new(hosts.clone())),
+        None => egress,
+    };
     Ok(Some(Proxy { port: PORT, gateway: Arc::new(EgressGateway(egress)) }))
 }
 

@@ -46,6 +46,7 @@ mod limits;
 mod local;
 mod mux;
 mod process;
+mod refused_hosts;
 mod sandbox;
 #[cfg(all(feature = "jail", target_os = "linux"))]
 mod warm_sandbox;
@@ -89,6 +90,7 @@ pub use limits::{DiskLimit, LimitError, Limits};
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub use local::Local;
 pub use process::{Process, ProcessCall};
+pub use refused_hosts::RefusedHosts;
 pub use sandbox::{RunStream, Sandbox};
 #[cfg(all(feature = "jail", target_os = "linux"))]
 pub use warm_sandbox::{WarmSandbox, WarmSpec};

@@ -41,6 +41,14 @@ pub(crate) enum McpError {
 }
 
 impl McpError {
+    /// The same error with one more reason why it did not start.
+    pub(super) fn with_reason(mut self, further: Option<String>) -> Self {
+        if let (Self::NotStarted { reason, .. }, Some(further)) = (&mut self, further) {
+            *reason = format!("{reason}; {further}");
+        }
+        self
+    }
+
     /// The same error without these secrets, which a server may have put into its words.
     pub(super) fn redacted(mut self, redactor: &Redactor) -> Self {
         match &mut self {

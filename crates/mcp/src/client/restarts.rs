@@ -34,6 +34,7 @@ impl SharedServer {
     async fn start(&self, failures: u32) -> Option<Duration> {
         self.state.send_modify(|state| state.is_starting = true);
         let deadline = SystemClock.deadline(self.spec.startup_timeout);
+        let refusals = self.refusals();
         let started = async {
             let connection = self.connect(deadline).await?;
             let listing = self.list(&connection, deadline).await?;
@@ -53,7 +54,7 @@ impl SharedServer {
             }
             Err(error) => {
                 let error: McpError = error;
-                let error = error.redacted(self.redactor());
+                let error = error.with_reason(self.refused_since(refusals)).redacted(self.redactor());
                 let count = failures + 1;
                 let wait = RETRY.wait(failures);
                 tracing::warn!(server = self.spec.name.as_str(), failures = count, "{error}");

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use conjure_base::Redactor;
-use conjure_sandbox::Executor;
+use conjure_sandbox::{Executor, RefusedHosts};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
@@ -97,6 +97,7 @@ impl McpServer {
             executor,
             manifest,
             redactor: OnceLock::new(),
+            refused_hosts: OnceLock::new(),
             authorization,
             program,
             state: watch::Sender::new(State { listing, ..State::default() }),
@@ -114,6 +115,13 @@ impl McpServer {
     pub fn shared(mut self, redactor: &Redactor, held: Arc<dyn Any + Send + Sync>) -> Self {
         self.inner.set_redactor(redactor);
         self._held = Some(held);
+        self
+    }
+
+    /// The same server, which tells what the network of its sandbox refused.
+    #[must_use]
+    pub fn with_refused_hosts(self, hosts: RefusedHosts) -> Self {
+        let _ = self.inner.refused_hosts.set(hosts);
         self
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_conversation::{CallConcurrency, CallTraits, PermissionPolicy, ToolDefinition};
+use conjure_conversation::{CallConcurrency, CallTraits, PermissionPolicy, ResultContent, ToolDefinition};
 use conjure_sandbox::{CallOptions, Executor};
 use conjure_toolbox::{Tool, ToolContext, ToolOutput, ToolStatus};
 use futures_util::future::BoxFuture;
@@ -54,12 +54,13 @@ impl Tool for ServerTool {
             let options = CallOptions { deadline: context.deadline, cancel: context.cancel.clone() };
             let progress = CallProgress { call_id: context.call_id.clone(), sink: context.progress };
             let (tool, input) = (&self.tool.name, context.provided_input);
+            let refusals = self.server.refusals();
             let called = tokio::select! {
                 biased;
                 called = self.server.call_tool(tool, arguments, input, &progress, options.clone()) => called,
                 () = context.cancel.cancelled() => return status(ToolStatus::Cancelled, "the call was cancelled at the server, which goes on"),
             };
-            match called {
+            let mut output = match called {
                 Ok(CalledTool::InputRequired(request)) => ToolOutput::input_required(request),
                 Ok(CalledTool::Complete(result)) => {
                     let files = self.files.as_deref().map(|executor| ResultFiles {
@@ -71,7 +72,12 @@ impl Tool for ServerTool {
                 }
                 Err(error @ McpError::Lost { .. }) => status(ToolStatus::Lost, &error.to_string()),
                 Err(error) => status(ToolStatus::Failed, &error.to_string()),
+            };
+            // A server seldom knows why it reaches nothing.
+            if let Some(refused) = self.server.refused_since(refusals) {
+                output.content.push(ResultContent::Text { text: format!("[{refused}]") });
             }
+            output
         })
     }
 }

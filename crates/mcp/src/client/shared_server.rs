@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use conjure_base::{Clock as _, Deadline, Redactor, SystemClock};
 use conjure_conversation::ProvidedInput;
-use conjure_sandbox::{CallOptions, Command, Executor};
+use conjure_sandbox::{CallOptions, Command, Executor, RefusedHosts};
 use rmcp::model::JsonObject;
 use secrecy::SecretString;
 use tokio::sync::{Notify, watch};
@@ -30,6 +30,8 @@ pub(super) struct SharedServer {
     pub(super) manifest: Option<PathBuf>,
     /// The secrets of the session, which a server may repeat.
     pub(super) redactor: OnceLock<Redactor>,
+    /// What the network of its sandbox has refused.
+    pub(super) refused_hosts: OnceLock<RefusedHosts>,
     /// Who knows its token.
     pub(super) authorization: Option<Arc<dyn Authorize>>,
     /// Who knows its program, where its configuration does not.
@@ -75,6 +77,23 @@ impl SharedServer {
 
     pub(super) fn redactor(&self) -> &Redactor {
         self.redactor.get_or_init(Redactor::default)
+    }
+
+    /// How often the network of its sandbox has refused something.
+    pub(super) fn refusals(&self) -> u64 {
+        self.refused_hosts.get().map_or(0, RefusedHosts::count)
+    }
+
+    /// What the network of its sandbox has refused after the first `count` times, for people and the model.
+    pub(super) fn refused_since(&self, count: u64) -> Option<String> {
+        let hosts = self.refused_hosts.get()?.since(count);
+        let name = &self.spec.name;
+        (!hosts.is_empty()).then(|| {
+            format!(
+                "the network of its sandbox refused {}; `network` in the configuration of `{name}` names the hosts that it reaches",
+                hosts.join(", ")
+            )
+        })
     }
 
     /// Has it started in the background, if its tools are not known.

@@ -224,7 +224,7 @@ impl Connector for Docker {
     ) -> BoxFuture<'a, Result<StartedSandbox, SandboxError>> {
         Box::pin(async move {
             let inner = &self.inner;
-            let proxy = egress::proxy(&self.egress, &context.network)?;
+            let proxy = egress::proxy(&self.egress, context)?;
             // Sweeps on this engine check the locks of these directories from now on.
             let runtime_files = self.runtime_files().await?;
             self.engine.learn(runtime_files.data.sandboxes());

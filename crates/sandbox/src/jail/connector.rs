@@ -196,7 +196,7 @@ impl JailHost {
 
     /// Resolves directories, and creates the private one and the control group; blocks.
     fn prepare(&self, context: &ExecutionContext) -> Result<JailPlan, SandboxError> {
-        let proxy = egress::proxy(&self.egress, &context.network)?;
+        let proxy = egress::proxy(&self.egress, context)?;
         let runner = JailUser::choose();
         let data = self.data.clone().map_or_else(DataDir::temporary, Ok)?;
         let sandbox_dir = data.sandboxes().create()?;

@@ -9,7 +9,7 @@ use conjure_journal::SessionKey;
 use conjure_mcp::{
     ContainerProgram, ContainerRun, FindProgram, McpServerSpec, McpTransport, ServerProgram, StdioServer,
 };
-use conjure_sandbox::{Access, Docker, DockerOptions, EngineKind, HostMount, NetworkPolicy};
+use conjure_sandbox::{Access, Docker, DockerOptions, EngineKind, HostMount, NetworkPolicy, RefusedHosts};
 use futures_util::future::BoxFuture;
 
 use super::server_parts::ServerParts;
@@ -62,6 +62,8 @@ impl Inner {
         let custom = CustomSandbox::Connector(Arc::new(docker.clone()));
         let kind = SandboxKind::Custom(&custom);
         // A directory that is not there is told here.
+        let refused_hosts = RefusedHosts::new();
+        let context = context.with_refused_hosts(refused_hosts.clone());
         let source = self.sandboxes.unpooled_source(key, home, &kind, &config, context)?;
         let transport = McpTransport::Stdio(StdioServer { env, ..program.clone() });
         Ok(ServerParts {
@@ -69,6 +71,7 @@ impl Inner {
             source: Some(source),
             manifest,
             authorization: None,
+            refused_hosts,
             program: Some(Arc::new(ImageProgram { docker, run })),
         })
     }

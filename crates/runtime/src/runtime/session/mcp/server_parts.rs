@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use conjure_actors::executors::ExecutorSource;
 use conjure_mcp::{Authorize, FindProgram, McpServer, McpServerSpec};
-use conjure_sandbox::Executor;
+use conjure_sandbox::{Executor, RefusedHosts};
 
 /// A server, and the source of its sandbox if it is a program.
 pub(in crate::runtime::session) struct ServerParts {
@@ -15,21 +15,34 @@ pub(in crate::runtime::session) struct ServerParts {
     pub(super) manifest: PathBuf,
     /// Who knows the token of a remote server.
     pub(super) authorization: Option<Arc<dyn Authorize>>,
+    /// What the network of its sandbox refuses.
+    pub(super) refused_hosts: RefusedHosts,
     /// Who knows the program of a server in an image.
     pub(super) program: Option<Arc<dyn FindProgram>>,
 }
 
 impl ServerParts {
+    /// A service, which needs no sandbox.
+    pub(super) fn http(
+        spec: McpServerSpec,
+        manifest: PathBuf,
+        authorization: Option<Arc<dyn Authorize>>,
+    ) -> Self {
+        let refused_hosts = RefusedHosts::new();
+        Self { spec, source: None, manifest, authorization, refused_hosts, program: None }
+    }
+
     /// The server, whose program runs in this sandbox.
     pub(super) fn server(self, executor: Option<Arc<dyn Executor>>) -> McpServer {
         let manifest = Some(self.manifest);
-        match (self.authorization, executor, self.program) {
+        let server = match (self.authorization, executor, self.program) {
             (Some(authorization), _, _) => McpServer::authorized(self.spec, manifest, authorization),
             (None, Some(executor), Some(program)) => {
                 McpServer::of_program(self.spec, executor, manifest, program)
             }
             (None, executor, _) => McpServer::new(self.spec, executor, manifest),
-        }
+        };
+        server.with_refused_hosts(self.refused_hosts)
     }
 }
 

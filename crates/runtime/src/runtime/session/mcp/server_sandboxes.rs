@@ -14,7 +14,7 @@ use conjure_mcp::{
     AddressScope, Authorize, ContainerRun, HttpServer, McpServerName, McpServerSpec, McpTransport,
     ServerPlace, StdioServer,
 };
-use conjure_sandbox::{NetworkPolicy, SharedFolder};
+use conjure_sandbox::{NetworkPolicy, RefusedHosts, SharedFolder};
 use conjure_vault::LOGIN_VAULT;
 
 use super::program_files::program_files;
@@ -89,15 +89,18 @@ impl Inner {
         match &spec.transport {
             McpTransport::Http(http) => {
                 let authorization = self.login_of(key, redactor, http, name);
-                Ok(ServerParts { spec: spec.clone(), source: None, manifest, authorization, program: None })
+                Ok(ServerParts::http(spec.clone(), manifest, authorization))
             }
             McpTransport::Stdio(stdio) => {
                 if let Some(run) = container_run(name, stdio)? {
                     return self.container_part(key, home, (spec, stdio), run, manifest);
                 }
-                let (stdio, source) = self.server_source(key, kind, home, workspace, name, stdio)?;
+                let refused_hosts = RefusedHosts::new();
+                let (stdio, source) =
+                    self.server_source(key, kind, home, (workspace, &refused_hosts), name, stdio)?;
                 let spec = McpServerSpec { transport: McpTransport::Stdio(stdio), ..spec.clone() };
-                Ok(ServerParts { spec, source: Some(source), manifest, authorization: None, program: None })
+                let source = Some(source);
+                Ok(ServerParts { spec, source, manifest, authorization: None, refused_hosts, program: None })
             }
         }
     }
@@ -177,7 +180,7 @@ impl Inner {
             advice: vault_advice(&profile.vaults, &server.url),
         };
         let authorization: Option<Arc<dyn Authorize>> = Some(Arc::new(authorization));
-        Ok(ServerParts { spec, source: None, manifest, authorization, program: None })
+        Ok(ServerParts::http(spec, manifest, authorization))
     }
 
     /// The source of the sandbox of a server's program, and the program as that sandbox has it.
@@ -186,7 +189,7 @@ impl Inner {
         key: &SessionKey,
         kind: &str,
         home: &Arc<TenantDir>,
-        workspace: Option<&Path>,
+        (workspace, refused_hosts): (Option<&Path>, &RefusedHosts),
         name: &str,
         program: &StdioServer,
     ) -> Result<(StdioServer, Arc<dyn ExecutorSource>), RuntimeError> {
@@ -241,10 +244,13 @@ impl Inner {
             NetworkPolicy::None
         });
         // `local` isolates nothing, and refuses a list of hosts, which it cannot keep.
-        let network = if matches!(kind, SandboxKind::BuiltIn(ExecutorKind::Local)) {
-            NetworkPolicy::None
-        } else {
-            network
+        let network = match (&kind, network) {
+            (SandboxKind::BuiltIn(ExecutorKind::Local), _) => NetworkPolicy::None,
+            // A jail whose network reaches nothing knows at least what was asked for.
+            (SandboxKind::BuiltIn(ExecutorKind::Jail), NetworkPolicy::None) => {
+                NetworkPolicy::Limited(Vec::new())
+            }
+            (_, network) => network,
         };
         let config = self
             .config
@@ -261,8 +267,8 @@ impl Inner {
         };
         let context =
             create_context::<conjure_skill::Skill>(&[], &config, options).map_err(RuntimeError::Sandbox)?;
-        let source =
-            self.sandboxes.unpooled_source(key, home, &kind, &config, context.with_read_only(read_only))?;
+        let context = context.with_read_only(read_only).with_refused_hosts(refused_hosts.clone());
+        let source = self.sandboxes.unpooled_source(key, home, &kind, &config, context)?;
         Ok((program, source))
     }
 }
