@@ -61,12 +61,6 @@ impl SupervisedExecutorBuilder {
         Arc::clone(&self.lifecycle)
     }
 
-    /// The options of the session's sandboxes.
-    #[must_use]
-    pub const fn options(&self) -> ExecutorOptions {
-        self.options
-    }
-
     /// A supervised executor for the session's tools, with sandboxes of this source. None is created before the first
     /// call. If a revived session had a sandbox before, the model is told with the first result that it ended.
     ///
@@ -94,6 +88,23 @@ impl SupervisedExecutorBuilder {
         let lifecycle = self.lifecycle.further();
         supervise(source, supervisor, PriorSandbox::None, self.options, lifecycle, self.metrics.clone())
     }
+
+    /// A supervised executor that may outlive the session, and the spec of its supervisor, which has this id. The executor works while the
+    /// supervisor runs, wherever the caller starts it.
+    ///
+    /// # Errors
+    /// None that a caller could cause.
+    pub fn supervise_apart(
+        &self,
+        id: ChildId,
+        source: Arc<dyn ExecutorSource>,
+    ) -> Result<(ChildSpec, SupervisedExecutor), SpecError> {
+        let (spec, supervisor) = supervisor(id, self.options.intensity, self.options.attempts);
+        let (supervisor, metrics) = (SupervisorRef::InTree(supervisor), self.metrics.clone());
+        let lifecycle = Arc::default();
+        let executor = supervise(source, supervisor, PriorSandbox::None, self.options, lifecycle, metrics)?;
+        Ok((spec, executor))
+    }
 }
 
 fn supervise(
@@ -112,7 +123,6 @@ fn supervise(
 /// A supervisor of sandboxes of one source, and its executor.
 #[derive(Debug)]
 pub struct ExecutorsSpec {
-    id: Option<ChildId>,
     source: Arc<dyn ExecutorSource>,
     options: ExecutorOptions,
     prior_sandbox: PriorSandbox,
@@ -122,14 +132,7 @@ impl ExecutorsSpec {
     /// For a new session, with sandboxes of this source. None is created before the first call.
     #[must_use]
     pub fn new(source: Arc<dyn ExecutorSource>) -> Self {
-        Self { id: None, source, options: ExecutorOptions::default(), prior_sandbox: PriorSandbox::None }
-    }
-
-    /// Sets the id of the supervisor, which is `executors` by default.
-    #[must_use]
-    pub fn id(mut self, id: ChildId) -> Self {
-        self.id = Some(id);
-        self
+        Self { source, options: ExecutorOptions::default(), prior_sandbox: PriorSandbox::None }
     }
 
     /// Sets the options of the sandbox.
@@ -153,8 +156,7 @@ impl ExecutorsSpec {
     /// None that a caller could cause.
     pub fn build(self) -> Result<(ChildSpec, SupervisedExecutor), SpecError> {
         let ExecutorOptions { intensity, attempts, .. } = self.options;
-        let id = self.id.map_or_else(|| ChildId::new(SUPERVISOR), Ok)?;
-        let (spec, supervisor) = supervisor(id, intensity, attempts);
+        let (spec, supervisor) = supervisor(ChildId::new(SUPERVISOR)?, intensity, attempts);
         let supervisor = SupervisorRef::InTree(supervisor);
         let (lifecycle, metrics) = (Arc::default(), None);
         Ok((spec, supervise(self.source, supervisor, self.prior_sandbox, self.options, lifecycle, metrics)?))

@@ -89,6 +89,22 @@ async fn the_sessions_of_a_tenant_share_a_process() {
     has_ended(of_other).await;
 }
 
+/// Only the configuration decides on sharing: another session's own server of the same name may be another program.
+#[tokio::test]
+async fn a_session_s_own_server_is_never_shared() {
+    let fixture = fixture(ExecutorKind::Local);
+    let runtime = runtime(&fixture).await;
+    let own = fixture.config().mcp_servers()["shared"].clone();
+    assert!(own.shared);
+    let open = async || {
+        let spec = SessionSpec::new(tenant("acme")).without_sandbox().own_mcp_servers([own.clone()]);
+        runtime.open(spec).await.unwrap()
+    };
+    let (one, two) = (open().await, open().await);
+    assert_ne!(process(&one, "shared").await, process(&two, "shared").await);
+    runtime.shutdown(soon()).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_shared_server_has_a_sandbox_of_its_own_and_keeps_its_secret() {
     let fixture = fixture(possible(ExecutorKind::Jail));
@@ -101,8 +117,16 @@ async fn a_shared_server_has_a_sandbox_of_its_own_and_keeps_its_secret() {
     let told = call(&two, &[("shared__env", json!({"text": "API_KEY"}))]).await;
     assert_eq!(told, ["[REDACTED:API_KEY]"]);
     // A call that a session breaks off costs the other nothing.
-    let mut turn = one.send(json!([[["mcp__shared__sleep", {"seconds": 300}]]]).to_string()).await.unwrap();
-    turn.next().await.unwrap().unwrap();
+    let number =
+        async |session| call(session, &[("shared__count", json!({}))]).await[0].parse::<u32>().unwrap();
+    let mut counted = number(&two).await;
+    let _turn = one.send(json!([[["mcp__shared__sleep", {"seconds": 300}]]]).to_string()).await.unwrap();
+    until(async || {
+        counted += 1;
+        // The server counts the call of the other session, too.
+        number(&two).await > counted
+    })
+    .await;
     one.interrupt().await.unwrap();
     assert_eq!(call(&two, &[("shared__echo", json!({"text": "here"}))]).await, ["here"]);
     runtime.shutdown(soon()).await.unwrap();

@@ -26,7 +26,7 @@ pub struct McpServer {
     pub(super) inner: Arc<SharedServer>,
     /// Starts the server, and lists its tools.
     _keeper: JoinSet<()>,
-    /// Dropped after the server.
+    /// It is dropped after the server.
     _held: Option<Arc<dyn Any + Send + Sync>>,
 }
 

@@ -3,10 +3,12 @@
 //! State, in memory: the tasks of one client. They end with it; what their agents did stays in their sessions.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use conjure_base::{Clock as _, Deadline, SystemClock, lock};
+use futures_util::FutureExt as _;
 use rmcp::model::{CallToolResult, ContentBlock, DetailedTask, ErrorData, Task};
 use rmcp::task_manager::{TaskContext, TaskExit, TaskManager, TaskOptions};
 use tokio_util::sync::CancellationToken;
@@ -30,7 +32,7 @@ const MAX_KEPT: usize = 1_000;
 #[derive(Default)]
 pub(super) struct AgentTasks {
     manager: TaskManager,
-    /// For each task the time when it is certainly forgotten, oldest first.
+    /// For each task, oldest first, the time at which it is certainly forgotten.
     kept_until: Mutex<VecDeque<Deadline>>,
 }
 
@@ -49,7 +51,11 @@ impl AgentTasks {
             .with_ttl_ms(milliseconds(TIME_TO_LIVE))
             .with_poll_interval_ms(milliseconds(POLL_INTERVAL));
         let (agent, prompt) = (Arc::clone(agent), prompt.to_owned());
-        Some(self.manager.spawn(options, |context| Box::pin(run(agent, prompt, context))))
+        Some(self.manager.spawn(options, |context| {
+            let running = AssertUnwindSafe(run(agent, prompt, context)).catch_unwind();
+            let defect = || ErrorData::internal_error("the agent ended by a defect", None);
+            Box::pin(async move { running.await.unwrap_or_else(|_| Err(TaskExit::Error(defect()))) })
+        }))
     }
 
     /// How many have not ended.
@@ -89,8 +95,12 @@ async fn run(
     context: TaskContext,
 ) -> Result<CallToolResult, TaskExit> {
     let cancel = CancellationToken::new();
-    let of_task = context.clone();
-    let progress: ProgressFn = Arc::new(move |step| of_task.set_status_message(step));
+    let (of_task, first) = (context.clone(), OnceLock::new());
+    let progress: ProgressFn = Arc::new(move |step| {
+        // The first step says which session it is. Clients look seldom, so it stays there.
+        let first = first.get_or_init(|| step.clone());
+        of_task.set_status_message(if *first == step { step } else { format!("{first}; {step}") });
+    });
     let mut running = agent.run(prompt, progress, cancel.clone());
     let answer = tokio::select! {
         biased;
@@ -102,7 +112,10 @@ async fn run(
     };
     match answer {
         Ok(text) => Ok(CallToolResult::success(vec![ContentBlock::text(text)])),
-        Err(_) if cancel.is_cancelled() => Err(TaskExit::Cancelled),
+        Err(reason) if cancel.is_cancelled() => {
+            context.set_status_message(reason);
+            Err(TaskExit::Cancelled)
+        }
         Err(reason) => Ok(tools::failed(reason)),
     }
 }

@@ -66,7 +66,9 @@ for entry in json.load(sys.stdin):
 
     if message.get("jsonrpc") != "2.0":
         problem("it is no JSON-RPC 2.0")
-    if (answers or message.get("method")) in EXTENSIONS or message.get("result", {}).get("resultType") == "task":
+    if (answers or message.get("method")) in EXTENSIONS or (
+        answers == "tools/call" and message.get("result", {}).get("resultType") == "task"
+    ):
         continue
     try:
         model, part = sdk_type(sender, answers, message)

@@ -249,7 +249,7 @@ pub const CONFIG_KEYS: &[ConfigKey] = &[
         mcp::TABLE,
         "shared",
         "true",
-        "Whether all sessions of a tenant use one process of it, without a session's workspace. By default each session has its own.",
+        "Whether all sessions of a tenant share one process, which does not see their workspaces. By default each session has its own.",
     ),
     key(
         mcp::TABLE,

@@ -1,6 +1,6 @@
 //! Agents of `run_agent`: each prompt is a session of its own.
 
-use conjure_actors::session::{TurnEvent, Update};
+use conjure_actors::session::{Session, TurnEvent, Update};
 use conjure_base::TenantId;
 use conjure_conversation::{
     Decision, EventId, InputAnswers, SessionEvent, SessionEventKind, SessionStopReason,
@@ -53,7 +53,12 @@ impl SessionAgents {
             spec = spec.model(model);
         }
         let failed = |error: &dyn std::fmt::Display| error.to_string();
-        let session = self.runtime.open(spec).await.map_err(|error| failed(&error))?;
+        let session = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err("the agent was stopped before it began".to_owned()),
+            session = self.runtime.open(spec) => session.map_err(|error| failed(&error))?,
+        };
+        let mut dropped = InterruptOnDrop { runtime: &self.runtime, session: Some(&session) };
         progress(format!("works in the session {}", session.id()));
         let mut turn = session.send(prompt).await.map_err(|error| failed(&error))?;
         loop {
@@ -75,6 +80,7 @@ impl SessionAgents {
                 }
                 Some(Err(error)) => return Err(format!("{error}; the agent's session is {}", session.id())),
                 Some(Ok(TurnEvent::Ended { stop, .. })) => {
+                    dropped.session = None;
                     let snapshot = session.snapshot().await.map_err(|error| failed(&error))?;
                     return if snapshot.last_text.is_empty() {
                         Err(format!(
@@ -102,6 +108,23 @@ impl SessionAgents {
                 Some(Ok(_)) => {}
             }
         }
+    }
+}
+
+/// Ends the turn of an agent whose caller is gone.
+struct InterruptOnDrop<'a> {
+    runtime: &'a Runtime,
+    /// `None` once the turn has ended.
+    session: Option<&'a Session>,
+}
+
+impl Drop for InterruptOnDrop<'_> {
+    fn drop(&mut self) {
+        let Some(session) = self.session.cloned() else { return };
+        self.runtime.spawn_in_background(async move {
+            // Where it cannot be recorded, the runtime is about to end.
+            let _ = session.interrupt().await;
+        });
     }
 }
 

@@ -127,6 +127,12 @@ impl Runtime {
         Ok(self.inner.tree.drain(deadline).await?)
     }
 
+    /// Runs something until the runtime shuts down. Nobody waits for it.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn spawn_in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.inner.tasks.spawn(work);
+    }
+
     /// Stops everything in order: it completes opening and deleting of sessions, interrupts running turns and records
     /// their ends, ends sandboxes, and closes the journal last. May be called several times.
     ///
@@ -138,6 +144,8 @@ impl Runtime {
         self.inner.factory.end_installations(half.min(deadline)).await;
         let closed = self.inner.tasks.close(half.min(deadline)).await;
         let stopped = self.inner.tree.shutdown(deadline).await;
+        #[cfg(feature = "mcp")]
+        self.inner.factory.close_tenant_servers(deadline).await;
         tokio::select! {
             biased;
             () = self.inner.storage.close() => {}

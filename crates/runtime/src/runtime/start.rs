@@ -64,7 +64,7 @@ impl Runtime {
             given.unwrap_or_else(|| AdmissionGate::new(what, u32::MAX, Share::default()))
         };
         let settings = options.pool.merged_over(options.config.pool());
-        let (pools, mut actors) = WarmPools::new(&options.config, settings, home.path())?;
+        let (pools, actors) = WarmPools::new(&options.config, settings, home.path())?;
         let policies = TenantPolicies::new(
             Gates {
                 sandboxes: gate(options.sandbox_gate.take(), "the sandboxes"),
@@ -111,13 +111,13 @@ impl Runtime {
         );
         factory.check_tools()?;
         #[cfg(feature = "mcp")]
-        {
+        let actors = {
             let made = TenantServers::new();
             let (actor, servers) =
                 made.map_err(|error| RuntimeError::interrupted("naming actors", &error))?;
-            actors.push(actor);
             factory.set_tenant_servers(servers);
-        }
+            actors.into_iter().chain([actor]).collect()
+        };
         let opener = storage.opener(policies.weights());
         let mut made =
             tree::TreeOptions::new(opener, Arc::new(factory.with_presence(process_lock.clone())), owner);

@@ -48,7 +48,7 @@ pub(super) async fn sweep_dirs(home: &Arc<RuntimeDir>) -> Result<u64, RuntimeErr
         if let Err(error) = WarmPools::sweep(home.path()) {
             tracing::warn!(%error, "leftovers of dead processes in the warm pools were not removed");
         }
-        // Those of their sandboxes without isolation.
+        // Sandboxes without isolation have folders in the temporary one.
         if let Ok(found) = std::fs::metadata(home.path()) {
             temp_data_dir::sweep(&std::env::temp_dir(), found.uid());
         }

@@ -3,9 +3,9 @@
 mod context_path;
 mod environment;
 mod guest_binary;
+mod marked_temp_dir;
 mod process;
 mod start;
-mod temp_place;
 
 pub(crate) use context_path::{missing_dir, resolve_dir, unavailable, utf8_path};
 pub(crate) use environment::safe_env;

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStderr};
 
-use super::temp_place::TempPlace;
+use super::marked_temp_dir::MarkedTempDir;
 use crate::connector::SandboxGuard;
 use crate::isolation::Isolation;
 
@@ -29,11 +29,11 @@ pub(crate) struct GuestProcess {
     stderr_tail: Vec<u8>,
     /// Spilled output. It is removed with the sandbox, after the guest was killed. `None`: the owner of the sandbox
     /// directory removes it.
-    _folder: Option<TempPlace>,
+    _folder: Option<MarkedTempDir>,
 }
 
 impl GuestProcess {
-    pub(crate) fn new(mut child: Child, folder: Option<TempPlace>) -> Self {
+    pub(crate) fn new(mut child: Child, folder: Option<MarkedTempDir>) -> Self {
         let stderr = child.stderr.take();
         Self { child, stderr, stderr_tail: Vec::new(), _folder: folder }
     }

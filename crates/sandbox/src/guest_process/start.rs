@@ -9,8 +9,8 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::context_path::unavailable;
 use super::guest_binary;
+use super::marked_temp_dir::MarkedTempDir;
 use super::process::GuestProcess;
-use super::temp_place::TempPlace;
 #[cfg(feature = "jail")]
 use crate::connector::SandboxGuard as _;
 use crate::error::SandboxError;
@@ -23,14 +23,14 @@ pub(crate) struct PrivateDir {
     path: PathBuf,
     output: PathBuf,
     /// Removed when this is dropped. `None`: the owner of the sandbox directory removes it.
-    folder: Option<TempPlace>,
+    folder: Option<MarkedTempDir>,
 }
 
 impl PrivateDir {
     /// Creates the directory. Blocks.
     pub(crate) fn make() -> Result<Self, SandboxError> {
         let private = |error| unavailable("no private folder can be made (TMPDIR names where)", error);
-        let (folder, path) = TempPlace::make().map_err(private)?;
+        let (folder, path) = MarkedTempDir::make().map_err(private)?;
         let output = path.join("output");
         fs::create_dir(&output).map_err(private)?;
         Ok(Self { path, output, folder: Some(folder) })
@@ -85,7 +85,7 @@ async fn spawn_from_dir(arguments: &[&str], place: PathBuf) -> Result<Child, San
         .map_err(|error| unavailable("the guest cannot be started", error))
 }
 
-fn into_spawned(mut child: Child, folder: Option<TempPlace>) -> Result<SpawnedGuest, SandboxError> {
+fn into_spawned(mut child: Child, folder: Option<MarkedTempDir>) -> Result<SpawnedGuest, SandboxError> {
     let (Some(reader), Some(writer)) = (child.stdout.take(), child.stdin.take()) else {
         return Err(unavailable("the guest has no stream", "its pipes are missing"));
     };
@@ -99,7 +99,7 @@ pub(crate) async fn run_chown_helper(question: Vec<u8>) -> Result<(), SandboxErr
 
     let failed = |error| unavailable("the files of a sandbox cannot be taken back", error);
     let arguments = ["own"];
-    // It has a folder only where it must.
+    // It has a folder only where it must: a program in memory needs none.
     let (child, folder) = match spawn_from_memfd(&arguments) {
         Ok(child) => (child, None),
         Err(_) => {

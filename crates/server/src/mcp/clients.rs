@@ -176,6 +176,10 @@ impl McpClients {
     async fn sweep(&self) {
         let (tools, ended) = {
             let mut clients = lock(&self.clients);
+            // The time of a task counts as use, so that its result can be fetched.
+            for client in clients.values_mut().filter(|client| client.served.running_tasks() > 0) {
+                client.idle_at = SystemClock.deadline(CLIENT_IDLE_TIMEOUT);
+            }
             let is_idle =
                 |client: &mut Client| !client.is_busy() && SystemClock.remaining(client.idle_at).is_zero();
             let ended: Vec<_> = clients.extract_if(|_, client| is_idle(client)).collect();

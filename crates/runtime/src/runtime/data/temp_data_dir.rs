@@ -2,7 +2,8 @@
 //! by the next runtime that creates one.
 //!
 //! State: `conjure-…` in the machine's temporary folder, with a file `data-dir.lock` that is locked as long as
-//! the runtime lives; earlier versions named it `home.lock`. The private folders of `local` sandboxes look the same, and are removed in the same way. A folder without such a file, or of another user, is not touched. Neither are the kept files of a
+//! the runtime lives; earlier versions named it `home.lock`.
+//! The private folders of sandboxes without isolation are marked in the same way, and removed with them. A folder without such a file, or of another user, is not touched. Neither are the kept files of a
 //! session.
 
 use std::fs;
@@ -89,10 +90,10 @@ pub(crate) fn sweep(around: &Path, owner: u32) {
         };
         match removed {
             Ok(()) => {
-                tracing::info!(path = %path.display(), "removed the temporary folder of a dead runtime")
+                tracing::info!(path = %path.display(), "removed the temporary folder of a dead process")
             }
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "the temporary folder of a dead runtime was not removed");
+                tracing::warn!(path = %path.display(), %error, "the temporary folder of a dead process was not removed");
             }
         }
     }

@@ -90,6 +90,14 @@ impl RuntimeSessionFactory {
         }
     }
 
+    /// Forgets the MCP servers that sessions shared. All actors have stopped.
+    #[cfg(feature = "mcp")]
+    pub(crate) async fn close_tenant_servers(&self, deadline: Deadline) {
+        if let Some(servers) = self.inner.tenant_servers.get() {
+            servers.close(deadline).await;
+        }
+    }
+
     #[cfg(feature = "mcp")]
     pub(crate) fn set_vaults(&self, vaults: Vaults) {
         let _ = self.inner.vaults.set(vaults);

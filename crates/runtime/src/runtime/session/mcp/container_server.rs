@@ -66,14 +66,9 @@ impl Inner {
         let context = context.with_refused_hosts(refused_hosts.clone());
         let source = self.sandboxes.unpooled_source(key, home, &kind, &config, context)?;
         let transport = McpTransport::Stdio(StdioServer { env, ..program.clone() });
-        Ok(ServerParts {
-            spec: McpServerSpec { transport, ..spec.clone() },
-            source: Some(source),
-            manifest,
-            authorization: None,
-            refused_hosts,
-            program: Some(Arc::new(ImageProgram { docker, run })),
-        })
+        let part = ServerParts::new(McpServerSpec { transport, ..spec.clone() }, manifest, None);
+        let program = Some(Arc::new(ImageProgram { docker, run }) as Arc<dyn FindProgram>);
+        Ok(ServerParts { source: Some(source), refused_hosts, program, ..part })
     }
 }
 

@@ -11,6 +11,9 @@ use std::path::{Component, Path, PathBuf};
 /// What every jail shows anyway.
 const SYSTEM: [&str; 6] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc"];
 
+/// Directories in a home directory that many programs share.
+const SHARED: [&str; 5] = [".local", ".config", ".cache", ".ssh", ".gnupg"];
+
 /// Links and interpreters that lead to a program, at most.
 const MAX_STEPS: usize = 8;
 
@@ -27,25 +30,49 @@ pub(super) struct ProgramFiles {
     pub(super) path: Vec<PathBuf>,
 }
 
-/// Finds the program `command` by the directories of `path`, and what it needs with these arguments.
+/// Where programs and files are looked for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct SearchPaths<'a> {
+    /// The value of `PATH`.
+    pub(super) path: &'a OsStr,
+    /// The home directory, for `~/`.
+    pub(super) home: Option<&'a Path>,
+    /// The session's workspace, by its real path. Tools write there, so a link in it leads nowhere.
+    pub(super) workspace: Option<&'a Path>,
+}
+
+impl SearchPaths<'_> {
+    /// Whether a path goes through the workspace and leads out of it.
+    fn leads_out(&self, given: &Path, real: &Path) -> bool {
+        self.workspace.is_some_and(|workspace| {
+            let is_inside = |path: &Path| path.canonicalize().is_ok_and(|path| path.starts_with(workspace));
+            !real.starts_with(workspace) && given.ancestors().any(is_inside)
+        })
+    }
+}
+
+/// Finds the program `command`, and what it needs with these arguments.
 ///
 /// # Errors
 /// Why there is no such program, as text.
 pub(super) fn program_files(
     command: &str,
     args: &[String],
-    path: &OsStr,
-    home: Option<&Path>,
+    around: SearchPaths<'_>,
 ) -> Result<ProgramFiles, String> {
-    let program = find(command, path, home)?;
+    let program = find(command, around.path, around.home)?;
     let mut files = ProgramFiles { program: program.clone(), ..ProgramFiles::default() };
-    files.add_program(&program, path);
+    files.add_program(&program, around.path);
     for arg in args {
-        files.add_argument(arg, home);
+        files.add_argument(arg, around);
     }
     // A link within a folder that is shown leads on from there.
     let ProgramFiles { folders, aliases, .. } = &mut files;
-    aliases.retain(|alias, _| !folders.iter().any(|folder| alias.starts_with(folder)));
+    aliases.retain(|alias, real| {
+        let of_workspace =
+            |path: &Path| around.workspace.is_some_and(|workspace| path.starts_with(workspace));
+        !folders.iter().any(|folder| alias.starts_with(folder)) && !of_workspace(alias) && !of_workspace(real)
+    });
     Ok(files)
 }
 
@@ -77,6 +104,7 @@ impl ProgramFiles {
                 Ok(target) => program.parent().map(|folder| folder.join(target)),
                 Err(_) => interpreter(&program, path),
             };
+            next = next.filter(|program| is_program(program));
         }
     }
 
@@ -90,23 +118,26 @@ impl ProgramFiles {
         let prefix = folder.parent().filter(|prefix| {
             let is_installation = match folder.file_name().and_then(OsStr::to_str) {
                 Some("bin") => !is_personal(prefix),
-                Some("shims") => !is_home(prefix),
+                Some("shims") => !is_home(prefix) && !SHARED.iter().any(|name| prefix.ends_with(name)),
                 _ => false,
             };
             is_installation && prefix.components().count() > 2
         });
-        self.add_folder(prefix.unwrap_or(&folder).to_owned());
-        self.add_alias(program.parent(), &folder);
+        let shown = prefix.unwrap_or(&folder);
+        self.add_folder(shown.to_owned());
+        let given = program.ancestors().skip(1).take(2);
+        let given = given.filter(|given| given.canonicalize().is_ok_and(|real| real == *shown)).last();
+        self.add_alias(given.or(program.parent()), if given.is_some() { shown } else { &folder });
         if !self.path.contains(&folder) {
             self.path.push(folder);
         }
     }
 
     /// Adds the file or folder that an argument names, alone or behind `--option=`.
-    fn add_argument(&mut self, arg: &str, home: Option<&Path>) {
+    fn add_argument(&mut self, arg: &str, around: SearchPaths<'_>) {
         let value =
             arg.strip_prefix('-').and_then(|option| option.split_once('=')).map_or(arg, |(_, value)| value);
-        let given = with_home(value, home);
+        let given = with_home(value, around.home);
         if !given.is_absolute() {
             return;
         }
@@ -115,7 +146,7 @@ impl ProgramFiles {
             .canonicalize()
             .ok()
             .or_else(|| Some(given.parent()?.canonicalize().ok()?.join(given.file_name()?)));
-        let Some(real) = real else { return };
+        let Some(real) = real.filter(|real| !around.leads_out(&given, real)) else { return };
         let folder = if real.is_dir() { Some(real.as_path()) } else { real.parent() };
         let is_shown = |folder: &&Path| {
             let is_own = real.is_dir() || !is_personal(folder);
@@ -219,6 +250,7 @@ mod tests {
         symlink(tool.join("bin/server"), home.join(".local/bin/server")).unwrap();
 
         let path = std::env::join_paths([PathBuf::from("relative"), home.join(".local/bin")]).unwrap();
+        let around = SearchPaths { path: &path, home: Some(&home), workspace: None };
         let project = home.join("project");
         fs::create_dir_all(&project).unwrap();
         fs::write(home.join("notes.txt"), "private").unwrap();
@@ -229,33 +261,65 @@ mod tests {
             "/".to_owned(),
             "/etc/passwd".to_owned(),
         ];
-        let files = program_files("server", &args, &path, Some(&home)).unwrap();
+        let files = program_files("server", &args, around).unwrap();
         assert_eq!(files.program, home.join(".local/bin/server"));
         let expected = [home.join(".local/bin"), tool.clone(), project, root.join("opt/python")];
         assert!(files.folders.is_superset(&expected.into()), "{:?}", files.folders);
         assert!(!files.folders.contains(&home), "{:?}", files.folders);
         assert!(files.path.contains(&python.parent().unwrap().to_owned()), "{:?}", files.path);
 
-        // A path through a link stands for what it leads to.
-        symlink(home.join("project"), home.join("current")).unwrap();
-        symlink(root.join("opt/python/bin"), home.join("programs")).unwrap();
-        let args = [home.join("current").display().to_string()];
-        let linked = program_files("~/programs/python3", &args, &path, Some(&home)).unwrap();
-        let aliases = [("current", home.join("project")), ("programs", root.join("opt/python/bin"))];
-        assert_eq!(linked.aliases, aliases.map(|(name, real)| (home.join(name), real)).into());
-        assert!(linked.folders.contains(&home.join("project")), "{:?}", linked.folders);
-
         // As pyenv and its kin have it.
         program(&home.join(".pyenv/shims/python3"), "#!/usr/bin/env bash\n");
-        let shim = program_files("~/.pyenv/shims/python3", &[], &path, Some(&home)).unwrap();
+        let shim = program_files("~/.pyenv/shims/python3", &[], around).unwrap();
         assert!(shim.folders.contains(&home.join(".pyenv")), "{:?}", shim.folders);
         assert!(!shim.folders.contains(&home), "{:?}", shim.folders);
-        program(&home.join("shims/python3"), "#!/usr/bin/env bash\n");
-        let odd = program_files("~/shims/python3", &[], &path, Some(&home)).unwrap();
-        assert!(!odd.folders.contains(&home), "{:?}", odd.folders);
+        for (odd, whole) in [("shims", home.clone()), (".local/shims", home.join(".local"))] {
+            program(&home.join(odd).join("python3"), "#!/usr/bin/env bash\n");
+            let odd = program_files(&format!("~/{odd}/python3"), &[], around).unwrap();
+            assert!(!odd.folders.contains(&whole), "{:?}", odd.folders);
+        }
 
-        let error = program_files("none", &[], &path, None).unwrap_err();
+        let error = program_files("none", &[], around).unwrap_err();
         assert!(error.contains("`none`"), "{error}");
-        assert!(program_files("~/none", &[], &path, Some(&home)).unwrap_err().contains("home/none"));
+        assert!(program_files("~/none", &[], around).unwrap_err().contains("home/none"));
+    }
+
+    /// A path through a link stands for what it leads to, but for links that tools may have made.
+    #[test]
+    fn links_are_followed_outside_of_the_workspace() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let (home, workspace) = (root.join("home"), root.join("workspace"));
+        program(&home.join("venv/bin/server"), "\x7fELF");
+        for folder in [home.join("project"), workspace.join("inner")] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        let links = [
+            (root.join("linked"), home.clone()),
+            (home.join("current"), home.join("project")),
+            (home.join("mine"), workspace.join("inner")),
+            (workspace.join("also"), workspace.join("inner")),
+            (workspace.join("planted"), home.join("project")),
+        ];
+        for (link, target) in &links {
+            symlink(target, link).unwrap();
+        }
+        let args = |names: &[&Path]| names.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+        let around = SearchPaths { path: OsStr::new(""), home: None, workspace: Some(&workspace) };
+        let server = root.join("linked/venv/bin/server");
+        let server = server.to_str().unwrap();
+
+        let [_, current, mine, also, planted] = links.map(|(link, _)| link);
+        let files = program_files(server, &args(&[&current, &mine, &also]), around).unwrap();
+        let aliases = [(root.join("linked/venv"), home.join("venv")), (current, home.join("project"))];
+        assert_eq!(files.aliases, aliases.into());
+        let folders = [home.join("project"), home.join("venv"), workspace.join("inner")];
+        assert_eq!(files.folders, folders.into());
+
+        symlink(&workspace, home.join("way")).unwrap();
+        for planted in [planted, home.join("way/planted")] {
+            let files = program_files(server, &args(&[&planted]), around).unwrap();
+            assert_eq!(files.folders, [home.join("venv")].into(), "{planted:?}");
+        }
     }
 }

@@ -12,6 +12,8 @@ use conjure_sandbox::{Executor, RefusedHosts};
 pub(in crate::runtime::session) struct ServerParts {
     pub(super) spec: McpServerSpec,
     pub(super) source: Option<Arc<dyn ExecutorSource>>,
+    /// Whether the sessions of the tenant share it.
+    pub(super) sharing: Sharing,
     pub(super) manifest: PathBuf,
     /// Who knows the token of a remote server.
     pub(super) authorization: Option<Arc<dyn Authorize>>,
@@ -21,15 +23,26 @@ pub(in crate::runtime::session) struct ServerParts {
     pub(super) program: Option<Arc<dyn FindProgram>>,
 }
 
+/// Whether the sessions of a tenant share a server.
+pub(in crate::runtime::session) enum Sharing {
+    /// The session has its own.
+    Own,
+    /// They share it, and it may have to be started.
+    Shared,
+    /// They share this one, which runs.
+    Live(Arc<McpServer>),
+}
+
 impl ServerParts {
-    /// A service, which needs no sandbox.
-    pub(super) fn http(
+    /// A server of a session, without a sandbox.
+    pub(super) fn new(
         spec: McpServerSpec,
         manifest: PathBuf,
         authorization: Option<Arc<dyn Authorize>>,
     ) -> Self {
         let refused_hosts = RefusedHosts::new();
-        Self { spec, source: None, manifest, authorization, refused_hosts, program: None }
+        let sharing = Sharing::Own;
+        Self { spec, source: None, sharing, manifest, authorization, refused_hosts, program: None }
     }
 
     /// The server, whose program runs in this sandbox.

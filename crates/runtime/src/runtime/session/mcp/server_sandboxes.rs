@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use conjure_actors::executors::ExecutorSource;
-use conjure_base::{Digest, Redactor, SessionId};
+use conjure_base::{Digest, Redactor, SessionId, TenantId};
 use conjure_conversation::{RemoteToolServer, SessionProfile};
 use conjure_journal::SessionKey;
 use conjure_mcp::{
@@ -17,8 +17,8 @@ use conjure_mcp::{
 use conjure_sandbox::{NetworkPolicy, RefusedHosts, SharedFolder};
 use conjure_vault::LOGIN_VAULT;
 
-use super::program_files::program_files;
-use super::server_parts::ServerParts;
+use super::program_files::{SearchPaths, program_files};
+use super::server_parts::{ServerParts, Sharing};
 use super::vault_authorization::VaultAuthorization;
 use crate::config::{ExecutorKind, PACKAGE_REGISTRIES, Settings};
 use crate::context::{ContextOptions, create_context};
@@ -59,11 +59,7 @@ impl Inner {
             };
             let manifest = format!("{name}.json");
             parts.push(if spec.shared {
-                // Nothing of it may be of one session.
-                let id =
-                    SessionId::random().map_err(|error| RuntimeError::interrupted("making an id", &error))?;
-                let (key, kind) = (SessionKey::new(key.tenant.clone(), id), self.config.executor().as_str());
-                self.server_part(&key, kind, home, (None, redactor), spec, &manifest)?
+                self.shared_part(&key.tenant, home, redactor, spec, &manifest)?
             } else {
                 self.server_part(key, of_session, home, (workspace, redactor), spec, &manifest)?
             });
@@ -72,6 +68,26 @@ impl Inner {
             parts.push(self.remote_server(key, profile, home, redactor, server)?);
         }
         Ok(parts)
+    }
+
+    /// A server that the sessions of the tenant share. Nothing of it is of one session.
+    fn shared_part(
+        &self,
+        tenant: &TenantId,
+        home: &Arc<TenantDir>,
+        redactor: &Redactor,
+        spec: &McpServerSpec,
+        manifest: &str,
+    ) -> Result<ServerParts, RuntimeError> {
+        let live = self.tenant_servers.get().and_then(|servers| servers.get(tenant, spec.name.as_str()));
+        if let Some(server) = live {
+            let part = ServerParts::new(spec.clone(), home.data.path().join("mcp").join(manifest), None);
+            return Ok(ServerParts { sharing: Sharing::Live(server), ..part });
+        }
+        let id = SessionId::random().map_err(|error| RuntimeError::interrupted("making an id", &error))?;
+        let (key, kind) = (SessionKey::new(tenant.clone(), id), self.config.executor().as_str());
+        let part = self.server_part(&key, kind, home, (None, redactor), spec, manifest)?;
+        Ok(ServerParts { sharing: Sharing::Shared, ..part })
     }
 
     /// One server, whose sandbox is of this kind, and whose tools are kept in the file of this name.
@@ -89,7 +105,7 @@ impl Inner {
         match &spec.transport {
             McpTransport::Http(http) => {
                 let authorization = self.login_of(key, redactor, http, name);
-                Ok(ServerParts::http(spec.clone(), manifest, authorization))
+                Ok(ServerParts::new(spec.clone(), manifest, authorization))
             }
             McpTransport::Stdio(stdio) => {
                 if let Some(run) = container_run(name, stdio)? {
@@ -99,8 +115,8 @@ impl Inner {
                 let (stdio, source) =
                     self.server_source(key, kind, home, (workspace, &refused_hosts), name, stdio)?;
                 let spec = McpServerSpec { transport: McpTransport::Stdio(stdio), ..spec.clone() };
-                let source = Some(source);
-                Ok(ServerParts { spec, source, manifest, authorization: None, refused_hosts, program: None })
+                let part = ServerParts::new(spec, manifest, None);
+                Ok(ServerParts { source: Some(source), refused_hosts, ..part })
             }
         }
     }
@@ -180,7 +196,7 @@ impl Inner {
             advice: vault_advice(&profile.vaults, &server.url),
         };
         let authorization: Option<Arc<dyn Authorize>> = Some(Arc::new(authorization));
-        Ok(ServerParts::http(spec, manifest, authorization))
+        Ok(ServerParts::new(spec, manifest, authorization))
     }
 
     /// The source of the sandbox of a server's program, and the program as that sandbox has it.
@@ -210,8 +226,9 @@ impl Inner {
         if matches!(kind, SandboxKind::BuiltIn(ExecutorKind::Jail | ExecutorKind::Local)) {
             let path =
                 self.config.passthrough_env().get(&OsString::from("PATH")).cloned().unwrap_or_default();
-            let files =
-                program_files(&program.command, &program.args, &path, self.config.home()).map_err(refused)?;
+            let real = workspace.and_then(|workspace| workspace.canonicalize().ok());
+            let around = SearchPaths { path: &path, home: self.config.home(), workspace: real.as_deref() };
+            let files = program_files(&program.command, &program.args, around).map_err(refused)?;
             program.command = utf8(&files.program).map_err(refused)?;
             if matches!(kind, SandboxKind::BuiltIn(ExecutorKind::Jail)) {
                 for folder in files.folders {

@@ -8,7 +8,7 @@ use conjure_base::{Redactor, TenantId};
 use conjure_mcp::{McpServer, McpServers};
 use conjure_sandbox::Executor;
 
-use super::server_parts::ServerParts;
+use super::server_parts::{ServerParts, Sharing};
 use super::tenant_servers::TenantServers;
 
 /// The servers of a session, in the background. Large results go to files in the sandbox of the session's tools.
@@ -21,16 +21,17 @@ pub(in crate::runtime::session) async fn start_servers(
 ) -> Result<Arc<McpServers>, Failure> {
     let mut servers: Vec<Arc<McpServer>> = Vec::with_capacity(parts.len());
     for mut part in parts {
-        let source = part.source.take();
-        servers.push(match (source, shared.filter(|_| part.spec.shared)) {
-            (Some(source), Some(shared)) => {
-                shared.get_or_start(tenant, part, source, executors.options()).await?
+        let sharing = std::mem::replace(&mut part.sharing, Sharing::Own);
+        servers.push(match (sharing, part.source.take(), shared) {
+            (Sharing::Live(server), _, _) => server,
+            (Sharing::Shared, Some(source), Some(shared)) => {
+                shared.get_or_start(tenant, part, source, executors).await?
             }
-            (Some(source), None) => {
+            (_, Some(source), _) => {
                 let id = format!("mcp-{}", part.spec.name);
                 part.server(Some(Arc::new(executors.supervise_further(&id, source)?))).into()
             }
-            (None, _) => part.server(None).into(),
+            (_, None, _) => part.server(None).into(),
         });
     }
     Ok(Arc::new(McpServers::new(servers, files, redactor)))

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use conjure_actors::executors::{ExecutorOptions, ExecutorSource, ExecutorsSpec};
+use conjure_actors::executors::{ExecutorSource, SupervisedExecutorBuilder};
 use conjure_actors::supervision::{
     ChildId, ChildSpec, Failure, IntensityScope, RequestError, SpecError, Supervisor, SupervisorSpec,
 };
@@ -23,12 +23,16 @@ use crate::runtime::task_set::TaskSet;
 /// How long the start or the end of a supervisor may take.
 const SUPERVISOR_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The pause before another attempt to end a sandbox.
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
+
 /// The shared servers of all tenants. A server is never shared by two of them.
 #[derive(Debug)]
 pub(crate) struct TenantServers {
     supervisor: Supervisor,
-    /// Held by the session that starts one.
-    servers: tokio::sync::Mutex<HashMap<(TenantId, String), Weak<McpServer>>>,
+    servers: Mutex<HashMap<(TenantId, String), Weak<McpServer>>>,
+    /// A session holds this lock while it starts a server.
+    starting: tokio::sync::Mutex<()>,
     sandboxes: Arc<Mutex<Sandboxes>>,
     /// End the sandboxes of servers that no session holds any more.
     ending: TaskSet,
@@ -48,11 +52,17 @@ impl TenantServers {
         let (actor, supervisor) = spec.intensity_scope(IntensityScope::PerChild).build();
         let servers = Self {
             supervisor,
-            servers: tokio::sync::Mutex::default(),
+            servers: Mutex::default(),
+            starting: tokio::sync::Mutex::default(),
             sandboxes: Arc::default(),
             ending: TaskSet::default(),
         };
         Ok((actor, servers))
+    }
+
+    /// The server of this name that a session of the tenant holds.
+    pub(super) fn get(&self, tenant: &TenantId, name: &str) -> Option<Arc<McpServer>> {
+        lock(&self.servers).get(&(tenant.clone(), name.to_owned())).and_then(Weak::upgrade)
     }
 
     /// The server that the tenant's sessions share, started if no session holds it.
@@ -61,12 +71,11 @@ impl TenantServers {
         tenant: &TenantId,
         part: ServerParts,
         source: Arc<dyn ExecutorSource>,
-        options: ExecutorOptions,
+        executors: &SupervisedExecutorBuilder,
     ) -> Result<Arc<McpServer>, Failure> {
-        let mut servers = self.servers.lock().await;
-        servers.retain(|_, server| server.strong_count() > 0);
+        let _one = self.starting.lock().await;
         let name = (tenant.clone(), part.spec.name.to_string());
-        if let Some(server) = servers.get(&name).and_then(Weak::upgrade) {
+        if let Some(server) = self.get(tenant, &name.1) {
             return Ok(server);
         }
         let id = lock(&self.sandboxes).add(tenant)?;
@@ -74,11 +83,13 @@ impl TenantServers {
         let in_use = CancellationToken::new();
         self.end_after(id.clone(), in_use.clone());
         let in_use = in_use.drop_guard();
-        let (actor, executor) = ExecutorsSpec::new(source).id(id).options(options).build()?;
+        let (actor, executor) = executors.supervise_apart(id, source)?;
         self.supervisor.start_child(actor, SystemClock.deadline(SUPERVISOR_TIMEOUT)).await?;
         let redactor = Redactor::new(secrets(std::slice::from_ref(&part)));
         let executor: Arc<dyn Executor> = Arc::new(executor);
         let server = Arc::new(part.server(Some(executor)).shared(&redactor, Arc::new(in_use)));
+        let mut servers = lock(&self.servers);
+        servers.retain(|_, server| server.strong_count() > 0);
         servers.insert(name, Arc::downgrade(&server));
         Ok(server)
     }
@@ -88,11 +99,18 @@ impl TenantServers {
         let (supervisor, sandboxes) = (self.supervisor.clone(), Arc::clone(&self.sandboxes));
         self.ending.spawn(async move {
             unused.cancelled().await;
-            let deadline = SystemClock.deadline(SUPERVISOR_TIMEOUT);
-            if let Err(error) = end(&supervisor, &sandboxes, &id, deadline).await {
-                tracing::warn!(sandbox = id.as_str(), %error, "the sandbox of an MCP server did not end in time");
+            loop {
+                let deadline = SystemClock.deadline(SUPERVISOR_TIMEOUT);
+                let Err(error) = end(&supervisor, &sandboxes, &id, deadline).await else { return };
+                tracing::warn!(sandbox = id.as_str(), %error, "the sandbox of an MCP server has not ended yet");
+                SystemClock.sleep_until(SystemClock.deadline(RETRY_PAUSE)).await;
             }
         });
+    }
+
+    /// Stops waiting for the ends of servers: nothing of them is left.
+    pub(crate) async fn close(&self, deadline: Deadline) {
+        self.ending.close(deadline).await;
     }
 
     /// Ends the sandboxes of a tenant, which has no session any more.

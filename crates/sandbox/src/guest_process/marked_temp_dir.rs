@@ -1,0 +1,51 @@
+//! [`MarkedTempDir`]: a temporary folder that does not outlive its process for long.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+
+use conjure_fs::FileLock;
+use tempfile::TempDir;
+
+/// A temporary folder. It is removed when this is dropped, or, if its process is killed, by a later runtime of the same user.
+#[derive(Debug)]
+pub(crate) struct MarkedTempDir {
+    _folder: TempDir,
+    /// `None` on a file system without locks: nobody removes the folder of a killed process there.
+    _lock: Option<FileLock>,
+}
+
+impl MarkedTempDir {
+    /// Makes a folder that only its owner sees, and returns its real path. Blocks.
+    pub(super) fn make() -> io::Result<(Self, PathBuf)> {
+        let permissions = fs::Permissions::from_mode(0o700);
+        let folder = tempfile::Builder::new().prefix("conjure-").permissions(permissions).tempdir()?;
+        let path = fs::canonicalize(folder.path())?;
+        let lock = FileLock::mark_temporary_dir(&path)
+            .inspect_err(|error| tracing::debug!(%error, "a temporary folder is not marked as in use"))
+            .ok();
+        Ok((Self { _folder: folder, _lock: lock }, path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_fs::TEMPORARY_DIR_LOCK;
+
+    use super::*;
+
+    #[test]
+    fn the_folder_is_marked_as_long_as_it_is_used() {
+        let (folder, path) = MarkedTempDir::make().unwrap();
+        let mark = path.join(TEMPORARY_DIR_LOCK);
+        let is_used = || FileLock::try_exclusive(FileLock::open(&mark).unwrap()).unwrap().is_none();
+        assert!(mark.is_file() && is_used());
+        // What a kill leaves is not marked any more.
+        let MarkedTempDir { _folder: folder, _lock: lock } = folder;
+        drop(lock);
+        assert!(!is_used());
+        drop(folder);
+        assert!(!path.exists());
+    }
+}
