@@ -92,7 +92,7 @@ fn a_sandbox_that_is_not_there_is_a_usage_error() {
     local().args(["--network", "limited:example.org"]).finish().code(2).says("cannot limit the network");
     run().args(["--memory", "0", "Go"]).finish().code(2).says("memory must be 8 MiB to 64 TiB");
     run().args(["--memory", "lots", "Go"]).finish().code(2).says("`lots` is not a size");
-    run().args(["--cpus", "0", "Go"]).finish().code(2).says("the number of processors must be 0.01 to 4096");
+    run().args(["--cpus", "0", "Go"]).finish().code(2).says("the number of processors must be 0.05 to 4096");
     run().args(["--network", "bridge", "Go"]).finish().code(2).says("use `full`");
     run().args(["--sandbox", "cloud", "Go"]).finish().code(2).says("there are `jail`, `docker` and `local`");
     run().args(["--image", "debian", "Go"]).finish().code(2).says("the sandbox `jail` is made of no image");

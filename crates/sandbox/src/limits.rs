@@ -142,12 +142,13 @@ impl Limits {
         Ok(Self { memory: bytes, ..self })
     }
 
-    /// Sets the number of processors: 0.01 to 4,096, rounded down to thousandths.
+    /// Sets the number of processors: 0.05 to 4,096, rounded down to thousandths. With less, a container may not start in time,
+    /// and the measurement of its disk may take longer than it may.
     ///
     /// # Errors
     /// If the value is out of range or not a number.
     pub fn with_cpus(self, cpus: f64) -> Result<Self, LimitError> {
-        const LEAST: f64 = 0.01;
+        const LEAST: f64 = 0.05;
         const MOST: f64 = 4096.0;
         if !(LEAST..=MOST).contains(&cpus) {
             return Err(LimitError {
@@ -160,7 +161,7 @@ impl Limits {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "it is between 10 and 4,096,000, as was just checked"
+            reason = "it is between 50 and 4,096,000, as was just checked"
         )]
         let millicpus = (cpus * 1000.0) as u32;
         Ok(Self { millicpus, ..self })
@@ -262,8 +263,8 @@ mod tests {
         let texts: Vec<String> =
             refusals.into_iter().map(|refusal| refusal.unwrap_err().to_string()).collect();
         assert_eq!(texts[0], "memory must be 8 MiB to 64 TiB, and is 0 bytes");
-        assert_eq!(texts[2], "the number of processors must be 0.01 to 4096, and is 0");
-        assert_eq!(texts[4], "the number of processors must be 0.01 to 4096, and is NaN");
+        assert_eq!(texts[2], "the number of processors must be 0.05 to 4096, and is 0");
+        assert_eq!(texts[4], "the number of processors must be 0.05 to 4096, and is NaN");
         assert_eq!(texts[6], "the number of processes must be 8 to 1000000, and is 0");
     }
 
@@ -271,6 +272,6 @@ mod tests {
     fn processors_count_in_thousandths() {
         let limits = Limits::default().with_cpus(1.2345).unwrap();
         assert_eq!(limits.millicpus(), 1234);
-        assert_eq!(Limits::default().with_cpus(0.01).unwrap().millicpus(), 10);
+        assert_eq!(Limits::default().with_cpus(0.05).unwrap().millicpus(), 50);
     }
 }

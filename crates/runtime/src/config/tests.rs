@@ -88,7 +88,7 @@ fn a_value_of_the_wrong_kind_is_reported_with_its_place() {
         ("memory = 0", "memory must be 8 MiB to 64 TiB, and is 0 bytes"),
         ("memory = -1", "a size such as \"512m\" or a number of bytes is needed"),
         ("memory = \"1x\"", "`1x` is not a size"),
-        ("cpus = 0", "the number of processors must be 0.01 to 4096, and is 0"),
+        ("cpus = 0", "the number of processors must be 0.05 to 4096, and is 0"),
         ("cpus = true", "a number of processors is needed, not a boolean"),
         ("require = [\"disc\"]", "there is no boundary `disc`"),
         ("= 3", "line 1"),

@@ -92,7 +92,7 @@ pub(crate) async fn the_least_and_the_most_of_each_limit_make_a_sandbox_that_wor
     let extremes = [
         default.with_memory(8 << 20),
         default.with_memory(64 << 40),
-        default.with_cpus(0.01),
+        default.with_cpus(0.05),
         default.with_cpus(4096.0),
         default.with_processes(8),
         default.with_processes(1_000_000),
