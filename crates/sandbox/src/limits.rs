@@ -143,7 +143,7 @@ impl Limits {
     }
 
     /// Sets the number of processors: 0.05 to 4,096, rounded down to thousandths. With less, a container may not start in time,
-    /// and the measurement of its disk may take longer than it may.
+    /// and measuring its disk can take too long.
     ///
     /// # Errors
     /// If the value is out of range or not a number.

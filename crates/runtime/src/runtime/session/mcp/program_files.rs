@@ -37,7 +37,7 @@ pub(super) struct SearchPaths<'a> {
     pub(super) path: &'a OsStr,
     /// The home directory, for `~/`.
     pub(super) home: Option<&'a Path>,
-    /// The session's workspace, by its real path. Tools write there, so a link in it leads nowhere.
+    /// The session's workspace, by its real path. Tools write there, so a link that leads out of it is not followed.
     pub(super) workspace: Option<&'a Path>,
 }
 
