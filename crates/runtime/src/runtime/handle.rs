@@ -128,7 +128,7 @@ impl Runtime {
     }
 
     /// Runs something until the runtime shuts down. Nobody waits for it.
-    #[cfg(feature = "mcp")]
+    #[cfg(feature = "mcp-server")]
     pub(crate) fn spawn_in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.inner.tasks.spawn(work);
     }
