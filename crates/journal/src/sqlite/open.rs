@@ -169,7 +169,8 @@ fn prepare_to_write(
         // Some pragmas return the new value.
         connection.pragma_update_and_check(None, name, value, |_| Ok(())).or_else(ignore_no_rows)
     };
-    let configured = set("journal_mode", &"WAL")
+    let configured = stable_plans(connection)
+        .and_then(|()| set("journal_mode", &"WAL"))
         .and_then(|()| set("synchronous", &"FULL"))
         .and_then(|()| set("wal_autocheckpoint", &WAL_PAGES))
         .and_then(|()| set("cache_size", &-CACHE_KIB))
@@ -200,9 +201,15 @@ pub(crate) fn open_reader(
 fn prepare_to_read(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
     connection.busy_timeout(options.busy_timeout)?;
     connection.pragma_update(None, "query_only", "ON")?;
+    stable_plans(connection)?;
     force_open_wal(connection)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(())
+}
+
+/// Keeps the plans of prepared statements. Otherwise SQLite plans some statements anew for each value.
+fn stable_plans(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
 /// Reads the schema, so that SQLite opens the WAL, or creates it.

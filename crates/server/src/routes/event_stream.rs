@@ -144,7 +144,11 @@ fn ping() -> Record {
 }
 
 fn record(name: &str, body: &impl Serialize) -> Record {
-    // No value here fails to serialise. JSON text has no line breaks that would end the record.
-    let json = serde_json::to_string(body).unwrap_or_default();
-    Record::default().event(name).data(json.replace(['\n', '\r'], " "))
+    // No value here fails to serialise.
+    let mut json = serde_json::to_string(body).unwrap_or_default();
+    // Line breaks would end the record. Only what a model wrote as JSON has some, and none within its strings.
+    if json.bytes().any(|byte| matches!(byte, b'\n' | b'\r')) {
+        json = json.replace(['\n', '\r'], " ");
+    }
+    Record::default().event(name).data(json)
 }

@@ -1,10 +1,10 @@
 //! What a client sends to a session, one event after the other.
 
-use conjure_actors::session::Session;
+use conjure_actors::session::{Session, Update};
 use conjure_api::{ClientEvent, Confirmation, ContentBlock, Event, EventKind, Time, ToolOutcome};
 use conjure_base::{Clock as _, SystemClock};
 use conjure_conversation::{Decision, EventId, SessionEvent, SessionEventKind};
-use conjure_runtime::{EventCursor, EventOrder, EventQuery, Runtime};
+use conjure_runtime::{EventOrder, EventQuery, Runtime};
 
 use crate::events::{api_events, input_answers, message_blocks, result_contents};
 use crate::http::ApiError;
@@ -64,16 +64,15 @@ async fn send_one(
     match event {
         ClientEvent::Message { content } => {
             let seq = send_message(session, place, content).await?;
-            let query = EventQuery {
-                order: EventOrder::Ascending,
-                from: Some(EventCursor { seq, place: 0 }),
-                limit: LAST_EVENTS,
-            };
-            let page = runtime.event_page(session.tenant(), session.id(), query).await?;
-            let is_it = |event: &SessionEvent| {
-                event.seq == seq && matches!(event.kind, SessionEventKind::UserMessage { .. })
-            };
-            found(page.events.into_iter().find(is_it))
+            // It is still in the session's memory.
+            let mut recorded = session.subscribe(seq).await?;
+            loop {
+                match recorded.next().await? {
+                    Update::Recorded(event) if event.seq > seq => return found(None),
+                    Update::Recorded(event) if is_message(&event) => return found(Some(event)),
+                    _ => {}
+                }
+            }
         }
         ClientEvent::Interrupt => {
             let before = session.snapshot().await?.events;
@@ -131,6 +130,10 @@ pub(crate) async fn send_message(
 ) -> Result<u64, ApiError> {
     let turn = session.send(message_blocks(place, content)?).await?;
     Ok(turn.accepted().seq())
+}
+
+fn is_message(event: &SessionEvent) -> bool {
+    matches!(event.kind, SessionEventKind::UserMessage { .. })
 }
 
 fn confirms(event: &SessionEvent, call: &EventId) -> bool {
