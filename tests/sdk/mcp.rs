@@ -35,7 +35,7 @@ async fn interpreter(python: &Python) -> String {
 }
 
 /// What a run prints whose model calls these tools, one after the other, with these inputs: each result in order, then what it said of missing tools.
-async fn run(home: &Path, calls: &[(&str, &str)], arguments: &[&str]) -> Vec<String> {
+pub(crate) async fn run(home: &Path, calls: &[(&str, &str)], arguments: &[&str]) -> Vec<String> {
     let arguments: Vec<&str> = ["--ephemeral"].iter().chain(arguments).copied().collect();
     run_in(home, calls, &arguments).await
 }

@@ -17,6 +17,7 @@ mod readme;
 mod reload;
 mod server;
 mod tls;
+mod uvx;
 
 use server::{Started, run_python};
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use conjure_base::{Redactor, is_sensitive_variable};
 #[cfg(feature = "mcp")]
-use conjure_sandbox::RefusedHosts;
+use conjure_sandbox::SandboxNetwork;
 use conjure_sandbox::{
     Boundary, ContentDir, DataDir, ExecutionContext, NetworkPolicy, SandboxError, SharedFolder,
     WorkspaceMount,
@@ -149,10 +149,10 @@ impl SessionContext {
         self
     }
 
-    /// The same context, whose refused hosts are collected.
+    /// The same context, whose network is seen and steered by this value.
     #[cfg(feature = "mcp")]
-    pub(crate) fn with_refused_hosts(mut self, hosts: RefusedHosts) -> Self {
-        self.execution.refused_hosts = Some(hosts);
+    pub(crate) fn with_sandbox_network(mut self, network: SandboxNetwork) -> Self {
+        self.execution.sandbox_network = Some(network);
         self
     }
 

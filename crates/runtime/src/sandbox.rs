@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{Clock, SystemClock};
+use conjure_egress::{Egress, EgressPolicy};
 use conjure_sandbox::{Connector, DataDir, Executor, Jail, Local, NetworkPolicy, Sandbox};
 
 #[cfg(feature = "docker")]
@@ -31,6 +32,11 @@ pub async fn open_sandbox(config: &Config, context: &SessionContext) -> Result<A
     Ok(Arc::new(sandbox))
 }
 
+/// What sandboxes reach the network through. Each has its own policy.
+pub(crate) fn egress(config: &Config) -> Egress {
+    Egress::new(EgressPolicy::None).with_addresses(config.address_policy())
+}
+
 /// The connector for sandboxes of this kind, with their folders in this data folder.
 pub(crate) fn connector(
     config: &Config,
@@ -45,13 +51,14 @@ pub(crate) fn connector(
     }
     let host = config.passthrough_env().clone();
     Ok(match kind {
-        ExecutorKind::Jail => Arc::new(Jail::new(host).with_data(data.clone())),
+        ExecutorKind::Jail => Arc::new(Jail::new(host).with_egress(egress(config)).with_data(data.clone())),
         #[cfg(feature = "docker")]
         ExecutorKind::Docker => {
             let wrong = |error: ConfigError| Error::Container { message: error.to_string(), source: None };
             let options = config.docker().map_err(wrong)?;
             let engine = config.container_engine().map_err(wrong)?;
             let docker = conjure_sandbox::Docker::new(options, host).with_engine(engine);
+            let docker = docker.with_egress(egress(config));
             Arc::new(docker.with_data(data.clone()))
         }
         #[cfg(not(feature = "docker"))]

@@ -9,7 +9,7 @@ use conjure_base::{SessionId, TenantId};
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::isolation::Isolation;
 use crate::limits::Limits;
-use crate::refused_hosts::RefusedHosts;
+use crate::sandbox_network::SandboxNetwork;
 
 /// The network access of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -66,8 +66,8 @@ pub struct ExecutionContext {
     pub timeout: Duration,
     /// The network access.
     pub network: NetworkPolicy,
-    /// Collects what the network refuses, if somebody wants to know.
-    pub refused_hosts: Option<RefusedHosts>,
+    /// Collects what the network refuses, and permits the hosts of a start-up, if somebody wants that.
+    pub sandbox_network: Option<SandboxNetwork>,
     /// The resource limits.
     pub limits: Limits,
     /// The tenant, if it is known. It helps people to find a session's sandbox: a container has it as the label
@@ -93,7 +93,7 @@ impl ExecutionContext {
             environment: BTreeMap::new(),
             timeout: Duration::from_secs(30),
             network: NetworkPolicy::None,
-            refused_hosts: None,
+            sandbox_network: None,
             limits: Limits::default(),
             tenant: None,
             session: None,

@@ -10,45 +10,75 @@ use tokio::sync::Semaphore;
 use crate::context::{ExecutionContext, NetworkPolicy};
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::gateway::{Gateway, Proxy, TunnelStream};
-use crate::refused_hosts::RefusedHosts;
+use crate::sandbox_network::SandboxNetwork;
 
 /// The port of the proxy for commands, which is usual for HTTP proxies. A sandbox has its own ports.
 const PORT: u16 = 3128;
 
 #[derive(Debug)]
-struct EgressGateway(Egress);
+struct EgressGateway {
+    egress: Egress,
+    /// What is permitted while the program starts up.
+    startup: Option<(SandboxNetwork, Egress)>,
+}
 
 impl Gateway for EgressGateway {
     fn serve(self: Arc<Self>, tunnel: TunnelStream) -> BoxFuture<'static, ()> {
-        Box::pin(async move { self.0.serve(tunnel).await })
+        Box::pin(async move {
+            let egress = match &self.startup {
+                Some((network, startup)) if network.is_starting_up() => startup,
+                _ => &self.egress,
+            };
+            egress.serve(tunnel).await;
+        })
     }
 }
 
-impl EgressObserver for RefusedHosts {
+impl EgressObserver for SandboxNetwork {
     fn refused(&self, refusal: &Refusal) {
         if let Some(target) = &refusal.target {
-            self.add(format!("`{target}` ({})", refusal.reason));
+            self.add_refusal(format!("`{target}` ({})", refusal.reason));
         }
     }
 }
 
-/// The proxy of a sandbox with this context and `pattern`'s other settings; `None` without network.
+/// The proxy of a sandbox with this context and `pattern`'s other settings; `None` without network, also during the start-up.
 ///
 /// # Errors
 /// `BadRequest` if an entry of the host list is invalid.
 pub(crate) fn proxy(pattern: &Egress, context: &ExecutionContext) -> Result<Option<Proxy>, SandboxError> {
-    let policy = match context.network.policy()? {
-        EgressPolicy::None => return Ok(None),
-        policy => policy,
+    let policy = context.network.policy()?;
+    let startup = match &context.sandbox_network {
+        Some(network) => startup_policy(&context.network, network)?.map(|policy| (network.clone(), policy)),
+        None => None,
     };
+    if policy == EgressPolicy::None && startup.is_none() {
+        return Ok(None);
+    }
     // Places of its own: no sandbox waits for the connections of another.
     let egress =
         pattern.clone().with_policy(policy).with_connection_permits(Arc::new(Semaphore::new(TUNNELS_MAX)));
-    let egress = match &context.refused_hosts {
-        Some(hosts) => egress.with_observer(Arc::new(hosts.clone())),
+    let egress = match &context.sandbox_network {
+        Some(network) => egress.with_observer(Arc::new(network.clone())),
         None => egress,
     };
-    Ok(Some(Proxy { port: PORT, gateway: Arc::new(EgressGateway(egress)) }))
+    let startup = startup.map(|(network, policy)| (network, egress.clone().with_policy(policy)));
+    Ok(Some(Proxy { port: PORT, gateway: Arc::new(EgressGateway { egress, startup }) }))
+}
+
+/// What is permitted during the start-up: `None` if that is no more than later.
+fn startup_policy(
+    later: &NetworkPolicy,
+    network: &SandboxNetwork,
+) -> Result<Option<EgressPolicy>, SandboxError> {
+    let more = network.startup_hosts();
+    let hosts = match later {
+        NetworkPolicy::Full => return Ok(None),
+        _ if more.is_empty() => return Ok(None),
+        NetworkPolicy::None => more.to_vec(),
+        NetworkPolicy::Limited(hosts) => hosts.iter().chain(more).cloned().collect(),
+    };
+    Ok(Some(EgressPolicy::Limited(allow_list(&hosts)?)))
 }
 
 impl NetworkPolicy {

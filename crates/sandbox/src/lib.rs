@@ -46,8 +46,8 @@ mod limits;
 mod local;
 mod mux;
 mod process;
-mod refused_hosts;
 mod sandbox;
+mod sandbox_network;
 #[cfg(all(feature = "jail", target_os = "linux"))]
 mod warm_sandbox;
 
@@ -90,8 +90,8 @@ pub use limits::{DiskLimit, LimitError, Limits};
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub use local::Local;
 pub use process::{Process, ProcessCall};
-pub use refused_hosts::RefusedHosts;
 pub use sandbox::{RunStream, Sandbox};
+pub use sandbox_network::SandboxNetwork;
 #[cfg(all(feature = "jail", target_os = "linux"))]
 pub use warm_sandbox::{WarmSandbox, WarmSpec};
 // What a connector of one's own says to the guest.

@@ -69,7 +69,7 @@ impl WarmSpec {
             && self.limits.disk_limit() == DiskLimit::Watched
             && context.allowed_paths.is_empty()
             && context.workspace_mounts.is_empty()
-            && context.refused_hosts.is_none()
+            && context.sandbox_network.is_none()
             && needs_only_content_dirs(context)
             && (self.network == NetworkPolicy::None || !context.environment.keys().any(is_proxy))
     }

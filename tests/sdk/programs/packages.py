@@ -1,38 +1,17 @@
 """An index of packages, and environments with packages of it. Prints the id of a session that has them."""
 
-import base64
-import hashlib
 import http.server
 import pathlib
 import threading
-import zipfile
 
 from common import *
+from wheels import wheel
 
 home, index = pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 
 
-def wheel(name, version, files):
-    """A wheel in the index."""
-    place = index / name
-    place.mkdir(parents=True, exist_ok=True)
-    info = f"{name}-{version}.dist-info"
-    files = {
-        **files,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    digest = lambda text: base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
-    record = "".join(f"{path},sha256={digest(text)},{len(text)}\n" for path, text in files.items())
-    file = place / f"{name}-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(file, "w") as archive:
-        for path, text in {**files, f"{info}/RECORD": record + f"{info}/RECORD,,\n"}.items():
-            archive.writestr(path, text)
-    (place / "index.html").write_text("".join(f'<a href="{one.name}">{one.name}</a>' for one in place.glob("*.whl")))
-
-
-wheel("greeter", "1.0", {"greeter.py": "GREETING = 'one'\n"})
-wheel("greeter", "2.0", {"greeter.py": "GREETING = 'two'\n"})
+wheel(index, "greeter", "1.0", {"greeter.py": "GREETING = 'one'\n"})
+wheel(index, "greeter", "2.0", {"greeter.py": "GREETING = 'two'\n"})
 asked = []
 
 
@@ -85,6 +64,6 @@ assert len(fetched) == 1, asked
 missing = opened("greeter==3.0")
 failed = told(missing)
 assert "could not be installed" in failed and "greeter==3.0" in failed, failed
-wheel("greeter", "3.0", {"greeter.py": "GREETING = 'three'\n"})
+wheel(index, "greeter", "3.0", {"greeter.py": "GREETING = 'three'\n"})
 assert told(missing).strip() == "three"
 print(sessions["a"])

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use conjure_base::Redactor;
-use conjure_sandbox::{Executor, RefusedHosts};
+use conjure_sandbox::{Executor, SandboxNetwork};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
@@ -97,7 +97,7 @@ impl McpServer {
             executor,
             manifest,
             redactor: OnceLock::new(),
-            refused_hosts: OnceLock::new(),
+            sandbox_network: OnceLock::new(),
             authorization,
             program,
             state: watch::Sender::new(State { listing, ..State::default() }),
@@ -118,10 +118,10 @@ impl McpServer {
         self
     }
 
-    /// The same server, which tells what the network of its sandbox refused.
+    /// The same server, whose sandbox has this network. It tells what was refused, and may reach the hosts of the start-up until it answers.
     #[must_use]
-    pub fn with_refused_hosts(self, hosts: RefusedHosts) -> Self {
-        let _ = self.inner.refused_hosts.set(hosts);
+    pub fn with_sandbox_network(self, network: SandboxNetwork) -> Self {
+        let _ = self.inner.sandbox_network.set(network);
         self
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use conjure_base::{Clock as _, Deadline, Redactor, SystemClock};
 use conjure_conversation::ProvidedInput;
-use conjure_sandbox::{CallOptions, Command, Executor, RefusedHosts};
+use conjure_sandbox::{CallOptions, Command, Executor, SandboxNetwork};
 use rmcp::model::JsonObject;
 use secrecy::SecretString;
 use tokio::sync::{Notify, watch};
@@ -30,8 +30,8 @@ pub(super) struct SharedServer {
     pub(super) manifest: Option<PathBuf>,
     /// The secrets of the session, which a server may repeat.
     pub(super) redactor: OnceLock<Redactor>,
-    /// What the network of its sandbox has refused.
-    pub(super) refused_hosts: OnceLock<RefusedHosts>,
+    /// The network of its sandbox.
+    pub(super) sandbox_network: OnceLock<SandboxNetwork>,
     /// Who knows its token.
     pub(super) authorization: Option<Arc<dyn Authorize>>,
     /// Who knows its program, where its configuration does not.
@@ -81,12 +81,12 @@ impl SharedServer {
 
     /// How often the network of its sandbox has refused something.
     pub(super) fn refusals(&self) -> u64 {
-        self.refused_hosts.get().map_or(0, RefusedHosts::count)
+        self.sandbox_network.get().map_or(0, SandboxNetwork::refusal_count)
     }
 
     /// What the network of its sandbox has refused after the first `count` times, for people and the model.
     pub(super) fn refused_since(&self, count: u64) -> Option<String> {
-        let hosts = self.refused_hosts.get()?.since(count);
+        let hosts = self.sandbox_network.get()?.refusals_since(count);
         let name = &self.spec.name;
         (!hosts.is_empty()).then(|| {
             format!(
@@ -240,7 +240,17 @@ impl SharedServer {
         match (&self.spec.transport, &self.executor) {
             (McpTransport::Stdio(program), Some(executor)) => {
                 let command = self.command(program, deadline).await?;
-                Connection::stdio(name, command, &**executor, deadline, Arc::clone(&self.changed)).await
+                let connected =
+                    Connection::stdio(name, command, &**executor, deadline, Arc::clone(&self.changed));
+                match self.sandbox_network.get() {
+                    Some(network) => {
+                        network.begin_startup();
+                        let connected = connected.await;
+                        network.end_startup();
+                        connected
+                    }
+                    None => connected.await,
+                }
             }
             (McpTransport::Stdio(_), None) => Err(self.not_started("there is no sandbox for its program")),
             (McpTransport::Http(http), _) => self.connect_http(http, deadline).await,

@@ -13,7 +13,9 @@ use crate::config::keys;
 use crate::config::mcp;
 use crate::config::models;
 use crate::config::pool;
-use crate::config::sandbox::{ExecutorKind, parse_disk_limit, parse_floor, parse_network, parse_size};
+use crate::config::sandbox::{
+    ExecutorKind, parse_disk_limit, parse_floor, parse_network, parse_range, parse_size,
+};
 use crate::config::serve;
 use crate::config::settings::{ApiProfile, Settings, parse_seconds};
 use crate::config::skills;
@@ -34,6 +36,7 @@ struct File {
     tool_timeout: Option<Value>,
     max_iterations: Option<u32>,
     network: Option<Network>,
+    private_addresses: Option<Vec<String>>,
     allowed_paths: Option<Vec<PathBuf>>,
     data: Option<PathBuf>,
     memory: Option<Size>,
@@ -123,6 +126,11 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
             .map_err(in_key("tool_timeout"))?,
         max_iterations: file.max_iterations,
         network: network.transpose().map_err(in_key("network"))?,
+        private_addresses: file
+            .private_addresses
+            .map(|ranges| ranges.iter().map(|range| parse_range(range)).collect())
+            .transpose()
+            .map_err(in_key("private_addresses"))?,
         allowed_paths: beside(file.allowed_paths),
         data: file.data.map(place),
         memory: file

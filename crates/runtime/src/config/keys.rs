@@ -61,6 +61,12 @@ pub const CONFIG_KEYS: &[ConfigKey] = &[
         "[\"pypi.org\"]",
         "What a sandbox may reach: `\"none\"` (default), `\"full\"`, or a list of hosts.",
     ),
+    key(
+        "",
+        "private_addresses",
+        "[\"10.1.0.0/16\"]",
+        "Private addresses that sandboxes may reach, such as a package mirror of your own; `network` must permit the host as well.",
+    ),
     key("", "allowed_paths", "[\"/srv/data\"]", "Directories that tools may use beside the workspace."),
     key("", "data", "\"~/conjure-data\"", "The data directory."),
     key("", "memory", "\"512m\"", "Memory of a sandbox, at most; enforced or refused."),

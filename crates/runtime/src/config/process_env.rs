@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::config::error::ConfigError;
 use crate::config::sandbox::{
-    ExecutorKind, parse_cpus, parse_disk_limit, parse_floor, parse_network, parse_size,
+    ExecutorKind, parse_cpus, parse_disk_limit, parse_floor, parse_network, parse_range, parse_size,
 };
 use crate::config::settings::{ApiProfile, Settings, parse_seconds};
 
@@ -57,6 +57,10 @@ const MAX_ITERATIONS: Variable =
     variable("CONJURE_MAX_ITERATIONS", "How often the model may be called for one message: `25`.");
 const NETWORK: Variable =
     variable("CONJURE_NETWORK", "What a sandbox may reach: `none`, `full`, or host names separated by `,`.");
+const PRIVATE_ADDRESSES: Variable = variable(
+    "CONJURE_PRIVATE_ADDRESSES",
+    "Private addresses that sandboxes may reach, by hosts that their network permits, separated by `,`: `10.1.0.0/16`.",
+);
 const ALLOWED_PATHS: Variable = variable(
     "CONJURE_ALLOWED_PATHS",
     "Folders that tools may read and write beside the workspace, separated by `:`.",
@@ -146,6 +150,7 @@ pub const VARIABLES: &[Variable] = &[
     TOOL_TIMEOUT,
     MAX_ITERATIONS,
     NETWORK,
+    PRIVATE_ADDRESSES,
     ALLOWED_PATHS,
     DATA,
     MEMORY,
@@ -383,6 +388,8 @@ impl ProcessEnv {
             tool_timeout: self.parse(TOOL_TIMEOUT, parse_duration)?,
             max_iterations: self.parse(MAX_ITERATIONS, parse_integer)?,
             network: self.parse(NETWORK, |text| parse_network(parse_list(text)))?,
+            private_addresses: self
+                .parse(PRIVATE_ADDRESSES, |text| parse_list(text).map(parse_range).collect())?,
             allowed_paths: paths(ALLOWED_PATHS),
             data: self.path(DATA),
             memory: self.parse(MEMORY, parse_size)?,

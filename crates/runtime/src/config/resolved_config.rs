@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use conjure_artifact::ArtifactOptions;
 use conjure_conversation::CompactionPolicy;
+use conjure_egress::AddressPolicy;
 use conjure_mcp::McpServerSpec;
 use conjure_sandbox::{Isolation, Limits, NetworkPolicy};
 use conjure_skill::Scope;
@@ -280,6 +281,13 @@ impl Config {
     #[must_use]
     pub const fn network(&self) -> &NetworkPolicy {
         &self.network
+    }
+
+    /// Which addresses sandboxes may reach, by hosts that their network permits. Default: public ones.
+    #[must_use]
+    pub fn address_policy(&self) -> AddressPolicy {
+        let more = self.settings.private_addresses.iter().flatten().copied();
+        AddressPolicy::public_only().with_allowed(more)
     }
 
     /// Folders that tools may read and write beside the workspace. Default: none.

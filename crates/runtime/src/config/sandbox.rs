@@ -4,6 +4,7 @@ use std::str::FromStr;
 #[cfg(feature = "docker")]
 use std::sync::{Arc, OnceLock};
 
+use conjure_egress::{AddressRange, AddressRangeError};
 use conjure_sandbox::{Boundary, DiskLimit, Isolation, Limits, NetworkPolicy};
 #[cfg(feature = "docker")]
 use conjure_sandbox::{ContainerEngine, EngineAddress};
@@ -49,6 +50,11 @@ impl FromStr for ExecutorKind {
 /// The hosts of the public registries of Python's and Node's packages, from which `pip`, `uv`, `npm` and `npx` install.
 pub const PACKAGE_REGISTRIES: [&str; 4] =
     ["registry.npmjs.org", "pypi.org", "files.pythonhosted.org", "registry.yarnpkg.com"];
+
+/// Parses an address, or a range of addresses.
+pub(crate) fn parse_range(text: &str) -> Result<AddressRange, String> {
+    text.parse().map_err(|error: AddressRangeError| error.to_string())
+}
 
 /// Parses a network policy: the word `none` or `full`, or names of hosts, the first of which may have `limited:` before
 /// it.

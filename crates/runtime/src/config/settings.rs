@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use conjure_egress::AddressRange;
 use conjure_mcp::McpServerSpec;
 use conjure_sandbox::{DiskLimit, Isolation, NetworkPolicy};
 
@@ -69,6 +70,8 @@ pub struct Settings {
     pub max_iterations: Option<u32>,
     /// What a sandbox may reach of the network.
     pub network: Option<NetworkPolicy>,
+    /// The private addresses that sandboxes may reach, by hosts that their network permits.
+    pub private_addresses: Option<Vec<AddressRange>>,
     /// Folders that tools may read and write beside the workspace.
     pub allowed_paths: Option<Vec<PathBuf>>,
     /// The data folder: sandboxes' folders, and the store of their contents.
@@ -124,6 +127,7 @@ impl Settings {
             tool_timeout: self.tool_timeout.or(lower.tool_timeout),
             max_iterations: self.max_iterations.or(lower.max_iterations),
             network: self.network.or(lower.network),
+            private_addresses: self.private_addresses.or(lower.private_addresses),
             allowed_paths: self.allowed_paths.or(lower.allowed_paths),
             data: self.data.or(lower.data),
             memory: self.memory.or(lower.memory),

@@ -80,6 +80,8 @@ fn a_value_of_the_wrong_kind_is_reported_with_its_place() {
         ("tool_timeout = nan", "is not a number of seconds"),
         ("tool_timeout = true", "not a boolean"),
         ("network = 3", "`none`, `full` or a list of names of hosts is needed"),
+        ("private_addresses = [\"10.0.0.1/8\"]", "`private_addresses`: "),
+        ("private_addresses = \"10.0.0.0/8\"", "expected a sequence"),
         ("network = [\"a\", 3]", "`none`, `full` or a list of names of hosts is needed"),
         ("network = \"bridge\"", "use `full`"),
         ("network = [\"full\", \"example.org\"]", "stand alone"),

@@ -20,7 +20,7 @@ use crate::runtime::error::RuntimeError;
 use crate::runtime::session::spec::NO_SANDBOX;
 use crate::runtime::tenants::{DiskUsageCache, QuotaSource, TenantPolicies};
 use crate::runtime::warm_pools::{PooledSource, WarmPool, WarmPools};
-use crate::sandbox::connector;
+use crate::sandbox::{connector, egress};
 
 /// Creates the executors of an embedder's own, for each session.
 ///
@@ -221,7 +221,7 @@ impl SandboxKinds {
         home.connector(kind, |data| match kind {
             ExecutorKind::Jail => {
                 let jail = self.jail.get_or_init(|| Jail::new(config.passthrough_env().clone()));
-                Ok(Arc::new(jail.for_data_dir(data.clone())))
+                Ok(Arc::new(jail.for_data_dir(data.clone()).with_egress(egress(config))))
             }
             kind => connector(config, kind, data).map_err(RuntimeError::Sandbox),
         })

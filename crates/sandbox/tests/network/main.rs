@@ -15,6 +15,8 @@ mod isolation;
 #[expect(dead_code, reason = "of the servers and names there, some are used here")]
 #[path = "../../../egress/tests/it/support.rs"]
 mod outside;
+#[cfg(test)]
+mod startup;
 #[expect(dead_code, reason = "a part of it is used here")]
 #[path = "../support/mod.rs"]
 mod support;

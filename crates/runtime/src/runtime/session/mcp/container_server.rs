@@ -9,7 +9,7 @@ use conjure_journal::SessionKey;
 use conjure_mcp::{
     ContainerProgram, ContainerRun, FindProgram, McpServerSpec, McpTransport, ServerProgram, StdioServer,
 };
-use conjure_sandbox::{Access, Docker, DockerOptions, EngineKind, HostMount, NetworkPolicy, RefusedHosts};
+use conjure_sandbox::{Access, Docker, DockerOptions, EngineKind, HostMount, NetworkPolicy, SandboxNetwork};
 use futures_util::future::BoxFuture;
 
 use super::server_parts::ServerParts;
@@ -19,6 +19,7 @@ use crate::runtime::data::data_layout::TenantDir;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::sandbox_kinds::{CustomSandbox, SandboxKind};
 use crate::runtime::session::session_factory::Inner;
+use crate::sandbox::egress;
 
 impl Inner {
     /// A server in an image. Blocks.
@@ -54,6 +55,7 @@ impl Inner {
         let engine = config.container_engine().map_err(|error| refused(error.to_string()))?;
         let docker = Docker::new(options, config.passthrough_env().clone())
             .with_engine(engine)
+            .with_egress(egress(&self.config))
             .with_data(home.data.clone());
         self.home.note_containers()?;
         let options = ContextOptions { data: Some(home.data.clone()), ..ContextOptions::default() };
@@ -62,13 +64,13 @@ impl Inner {
         let custom = CustomSandbox::Connector(Arc::new(docker.clone()));
         let kind = SandboxKind::Custom(&custom);
         // A directory that is not there is told here.
-        let refused_hosts = RefusedHosts::new();
-        let context = context.with_refused_hosts(refused_hosts.clone());
+        let sandbox_network = SandboxNetwork::new();
+        let context = context.with_sandbox_network(sandbox_network.clone());
         let source = self.sandboxes.unpooled_source(key, home, &kind, &config, context)?;
         let transport = McpTransport::Stdio(StdioServer { env, ..program.clone() });
         let part = ServerParts::new(McpServerSpec { transport, ..spec.clone() }, manifest, None);
         let program = Some(Arc::new(ImageProgram { docker, run }) as Arc<dyn FindProgram>);
-        Ok(ServerParts { source: Some(source), refused_hosts, program, ..part })
+        Ok(ServerParts { source: Some(source), sandbox_network, program, ..part })
     }
 }
 

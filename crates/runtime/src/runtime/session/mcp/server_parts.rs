@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use conjure_actors::executors::ExecutorSource;
 use conjure_mcp::{Authorize, FindProgram, McpServer, McpServerSpec};
-use conjure_sandbox::{Executor, RefusedHosts};
+use conjure_sandbox::{Executor, SandboxNetwork};
 
 /// A server, and the source of its sandbox if it is a program.
 pub(in crate::runtime::session) struct ServerParts {
@@ -17,8 +17,8 @@ pub(in crate::runtime::session) struct ServerParts {
     pub(super) manifest: PathBuf,
     /// Who knows the token of a remote server.
     pub(super) authorization: Option<Arc<dyn Authorize>>,
-    /// What the network of its sandbox refuses.
-    pub(super) refused_hosts: RefusedHosts,
+    /// The network of its sandbox.
+    pub(super) sandbox_network: SandboxNetwork,
     /// Who knows the program of a server in an image.
     pub(super) program: Option<Arc<dyn FindProgram>>,
 }
@@ -40,9 +40,9 @@ impl ServerParts {
         manifest: PathBuf,
         authorization: Option<Arc<dyn Authorize>>,
     ) -> Self {
-        let refused_hosts = RefusedHosts::new();
+        let sandbox_network = SandboxNetwork::new();
         let sharing = Sharing::Own;
-        Self { spec, source: None, sharing, manifest, authorization, refused_hosts, program: None }
+        Self { spec, source: None, sharing, manifest, authorization, sandbox_network, program: None }
     }
 
     /// The server, whose program runs in this sandbox.
@@ -55,7 +55,7 @@ impl ServerParts {
             }
             (None, executor, _) => McpServer::new(self.spec, executor, manifest),
         };
-        server.with_refused_hosts(self.refused_hosts)
+        server.with_sandbox_network(self.sandbox_network)
     }
 }
 

@@ -14,7 +14,7 @@ use conjure_mcp::{
     AddressScope, Authorize, ContainerRun, HttpServer, McpServerName, McpServerSpec, McpTransport,
     ServerPlace, StdioServer,
 };
-use conjure_sandbox::{NetworkPolicy, RefusedHosts, SharedFolder};
+use conjure_sandbox::{NetworkPolicy, SandboxNetwork, SharedFolder};
 use conjure_vault::LOGIN_VAULT;
 
 use super::program_files::{SearchPaths, program_files};
@@ -27,7 +27,7 @@ use crate::runtime::error::RuntimeError;
 use crate::runtime::sandbox_kinds::SandboxKind;
 use crate::runtime::session::session_factory::Inner;
 
-/// Programs that fetch a package and run it. They reach the registries unless something else is configured.
+/// Programs that fetch a package and run it. They reach the registries until the server answers.
 const PACKAGE_RUNNERS: [&str; 6] = ["npx", "bunx", "pnpx", "uvx", "uv", "pipx"];
 
 impl Inner {
@@ -111,12 +111,11 @@ impl Inner {
                 if let Some(run) = container_run(name, stdio)? {
                     return self.container_part(key, home, (spec, stdio), run, manifest);
                 }
-                let refused_hosts = RefusedHosts::new();
-                let (stdio, source) =
-                    self.server_source(key, kind, home, (workspace, &refused_hosts), name, stdio)?;
+                let (stdio, sandbox_network, source) =
+                    self.server_source(key, kind, home, workspace, name, stdio)?;
                 let spec = McpServerSpec { transport: McpTransport::Stdio(stdio), ..spec.clone() };
                 let part = ServerParts::new(spec, manifest, None);
-                Ok(ServerParts { source: Some(source), refused_hosts, ..part })
+                Ok(ServerParts { source: Some(source), sandbox_network, ..part })
             }
         }
     }
@@ -199,16 +198,16 @@ impl Inner {
         Ok(ServerParts::new(spec, manifest, authorization))
     }
 
-    /// The source of the sandbox of a server's program, and the program as that sandbox has it.
+    /// The program of a server as its sandbox has it, the network of that sandbox, and its source.
     fn server_source(
         &self,
         key: &SessionKey,
         kind: &str,
         home: &Arc<TenantDir>,
-        (workspace, refused_hosts): (Option<&Path>, &RefusedHosts),
+        workspace: Option<&Path>,
         name: &str,
         program: &StdioServer,
-    ) -> Result<(StdioServer, Arc<dyn ExecutorSource>), RuntimeError> {
+    ) -> Result<(StdioServer, SandboxNetwork, Arc<dyn ExecutorSource>), RuntimeError> {
         let refused = |reason: String| RuntimeError::McpServer { server: name.to_owned(), reason };
         let kind = match program.place {
             ServerPlace::Local => SandboxKind::BuiltIn(ExecutorKind::Local),
@@ -255,11 +254,14 @@ impl Inner {
                 }
             }
         }
-        let network = program.network.clone().unwrap_or(if is_runner {
-            NetworkPolicy::Limited(PACKAGE_REGISTRIES.map(str::to_owned).into())
+        let sandbox_network = SandboxNetwork::new();
+        // Who configures that there is no network has the package.
+        let sandbox_network = if is_runner && program.network != Some(NetworkPolicy::None) {
+            sandbox_network.with_startup_hosts(PACKAGE_REGISTRIES.map(str::to_owned).into())
         } else {
-            NetworkPolicy::None
-        });
+            sandbox_network
+        };
+        let network = program.network.clone().unwrap_or(NetworkPolicy::None);
         // `local` isolates nothing, and refuses a list of hosts, which it cannot keep.
         let network = match (&kind, network) {
             (SandboxKind::BuiltIn(ExecutorKind::Local), _) => NetworkPolicy::None,
@@ -284,9 +286,9 @@ impl Inner {
         };
         let context =
             create_context::<conjure_skill::Skill>(&[], &config, options).map_err(RuntimeError::Sandbox)?;
-        let context = context.with_read_only(read_only).with_refused_hosts(refused_hosts.clone());
+        let context = context.with_read_only(read_only).with_sandbox_network(sandbox_network.clone());
         let source = self.sandboxes.unpooled_source(key, home, &kind, &config, context)?;
-        Ok((program, source))
+        Ok((program, sandbox_network, source))
     }
 }
 

@@ -1,0 +1,137 @@
+//! [`SandboxNetwork`]: the network of one sandbox, as whoever made it sees and steers it.
+//!
+//! State, in memory: the last refusals, how many there were, and whether the start-up goes on.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use conjure_base::lock;
+
+/// How many refusals are kept.
+const MAX_KEPT: usize = 16;
+
+/// The network of a sandbox: which hosts it refused, and whether its program is starting up and may reach more hosts than later. Clones are
+/// the same; two are equal if they are the same.
+///
+/// ```
+/// use conjure_sandbox::SandboxNetwork;
+///
+/// let network = SandboxNetwork::new().with_startup_hosts(vec!["pypi.org".to_owned()]);
+/// assert!(!network.is_starting_up());
+/// network.begin_startup();
+/// assert!(network.is_starting_up());
+/// network.end_startup();
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct SandboxNetwork(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    startup_hosts: Vec<String>,
+    is_starting_up: AtomicBool,
+    refusals: Mutex<Refusals>,
+}
+
+#[derive(Debug, Default)]
+struct Refusals {
+    count: u64,
+    /// The last ones, with their numbers.
+    last: VecDeque<(u64, String)>,
+}
+
+impl SandboxNetwork {
+    /// Nothing was refused, and the start-up permits nothing more.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A network that permits these hosts as well while the program starts up. They have the form of [`NetworkPolicy::Limited`].
+    ///
+    /// [`NetworkPolicy::Limited`]: crate::NetworkPolicy::Limited
+    #[must_use]
+    pub fn with_startup_hosts(self, startup_hosts: Vec<String>) -> Self {
+        Self(Arc::new(Shared { startup_hosts, ..Shared::default() }))
+    }
+
+    /// The hosts that are permitted during the start-up alone.
+    #[must_use]
+    pub fn startup_hosts(&self) -> &[String] {
+        &self.0.startup_hosts
+    }
+
+    /// Permits the hosts of the start-up to new connections.
+    pub fn begin_startup(&self) {
+        self.0.is_starting_up.store(true, Ordering::Release);
+    }
+
+    /// Refuses the hosts of the start-up to new connections again. Those that are open stay.
+    pub fn end_startup(&self) {
+        self.0.is_starting_up.store(false, Ordering::Release);
+    }
+
+    /// Whether the hosts of the start-up are permitted now.
+    #[must_use]
+    pub fn is_starting_up(&self) -> bool {
+        self.0.is_starting_up.load(Ordering::Acquire)
+    }
+
+    /// Adds a refusal: which host and port, and why.
+    pub fn add_refusal(&self, refusal: String) {
+        let mut refusals = lock(&self.0.refusals);
+        refusals.count += 1;
+        let number = refusals.count;
+        refusals.last.push_back((number, refusal));
+        if refusals.last.len() > MAX_KEPT {
+            refusals.last.pop_front();
+        }
+    }
+
+    /// How many refusals there were.
+    #[must_use]
+    pub fn refusal_count(&self) -> u64 {
+        lock(&self.0.refusals).count
+    }
+
+    /// The refusals after the first `count`, each text once. Of many, the first ones are missing.
+    #[must_use]
+    pub fn refusals_since(&self, count: u64) -> Vec<String> {
+        let mut texts: Vec<String> = Vec::new();
+        for (_, text) in lock(&self.0.refusals).last.iter().filter(|(number, _)| *number > count) {
+            if !texts.contains(text) {
+                texts.push(text.clone());
+            }
+        }
+        texts
+    }
+}
+
+impl PartialEq for SandboxNetwork {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for SandboxNetwork {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_refusal_is_told_once_and_the_last_ones_stay() {
+        let network = SandboxNetwork::new();
+        network.add_refusal("a".to_owned());
+        let before = network.refusal_count();
+        for text in ["b", "c", "b"] {
+            network.add_refusal(text.to_owned());
+        }
+        assert_eq!(network.refusals_since(before), ["b", "c"]);
+        assert_eq!(network.refusals_since(0), ["a", "b", "c"]);
+        assert!(network.refusals_since(network.refusal_count()).is_empty());
+        (0..100).for_each(|number| network.clone().add_refusal(number.to_string()));
+        assert_eq!(network.refusals_since(0).len(), MAX_KEPT);
+        assert_eq!(network.refusals_since(0).last().map(String::as_str), Some("99"));
+    }
+}
