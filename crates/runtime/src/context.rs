@@ -156,6 +156,14 @@ impl SessionContext {
         self
     }
 
+    /// The same context, which may reach these hosts as well while its program starts up.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn with_startup_hosts(mut self, hosts: &[&str]) -> Self {
+        let hosts = hosts.iter().copied().map(str::to_owned).collect();
+        self.execution.startup_network = NetworkPolicy::Limited(hosts);
+        self
+    }
+
     /// The guard of the folders alone.
     pub(crate) fn into_dirs_guard(self) -> SessionDirsGuard {
         let Self { workspace, _unpacked, data, .. } = self;

@@ -66,7 +66,9 @@ pub struct ExecutionContext {
     pub timeout: Duration,
     /// The network access.
     pub network: NetworkPolicy,
-    /// Collects what the network refuses, and permits the hosts of a start-up, if somebody wants that.
+    /// What may be reached as well while [`SandboxNetwork::begin_startup`] holds.
+    pub startup_network: NetworkPolicy,
+    /// Collects what the network refuses, and tells when the program starts up, if somebody wants that.
     pub sandbox_network: Option<SandboxNetwork>,
     /// The resource limits.
     pub limits: Limits,
@@ -93,6 +95,7 @@ impl ExecutionContext {
             environment: BTreeMap::new(),
             timeout: Duration::from_secs(30),
             network: NetworkPolicy::None,
+            startup_network: NetworkPolicy::None,
             sandbox_network: None,
             limits: Limits::default(),
             tenant: None,

@@ -49,7 +49,7 @@ impl EgressObserver for SandboxNetwork {
 pub(crate) fn proxy(pattern: &Egress, context: &ExecutionContext) -> Result<Option<Proxy>, SandboxError> {
     let policy = context.network.policy()?;
     let startup = match &context.sandbox_network {
-        Some(network) => startup_policy(&context.network, network)?.map(|policy| (network.clone(), policy)),
+        Some(network) => startup_policy(context)?.map(|policy| (network.clone(), policy)),
         None => None,
     };
     if policy == EgressPolicy::None && startup.is_none() {
@@ -67,16 +67,13 @@ pub(crate) fn proxy(pattern: &Egress, context: &ExecutionContext) -> Result<Opti
 }
 
 /// What is permitted during the start-up: `None` if that is no more than later.
-fn startup_policy(
-    later: &NetworkPolicy,
-    network: &SandboxNetwork,
-) -> Result<Option<EgressPolicy>, SandboxError> {
-    let more = network.startup_hosts();
-    let hosts = match later {
-        NetworkPolicy::Full => return Ok(None),
-        _ if more.is_empty() => return Ok(None),
-        NetworkPolicy::None => more.to_vec(),
-        NetworkPolicy::Limited(hosts) => hosts.iter().chain(more).cloned().collect(),
+fn startup_policy(context: &ExecutionContext) -> Result<Option<EgressPolicy>, SandboxError> {
+    let hosts = match (&context.network, &context.startup_network) {
+        (NetworkPolicy::Full, _) | (_, NetworkPolicy::None) => return Ok(None),
+        (_, NetworkPolicy::Full) => return Ok(Some(EgressPolicy::Full)),
+        (_, NetworkPolicy::Limited(more)) if more.is_empty() => return Ok(None),
+        (NetworkPolicy::None, NetworkPolicy::Limited(more)) => more.clone(),
+        (NetworkPolicy::Limited(hosts), NetworkPolicy::Limited(more)) => [&hosts[..], more].concat(),
     };
     Ok(Some(EgressPolicy::Limited(allow_list(&hosts)?)))
 }

@@ -11,24 +11,26 @@ use conjure_base::lock;
 /// How many refusals are kept.
 const MAX_KEPT: usize = 16;
 
-/// The network of a sandbox: which hosts it refused, and whether its program is starting up and may reach more hosts than later. Clones are
-/// the same; two are equal if they are the same.
+/// The network of a sandbox: which hosts it refused, and whether its program is starting up, so that it may reach
+/// [`ExecutionContext::startup_network`] as well. Clones are the same; two are equal if they are the same.
+///
+/// [`ExecutionContext::startup_network`]: crate::ExecutionContext::startup_network
 ///
 /// ```
 /// use conjure_sandbox::SandboxNetwork;
 ///
-/// let network = SandboxNetwork::new().with_startup_hosts(vec!["pypi.org".to_owned()]);
+/// let network = SandboxNetwork::new();
 /// assert!(!network.is_starting_up());
 /// network.begin_startup();
 /// assert!(network.is_starting_up());
 /// network.end_startup();
+/// assert!(!network.is_starting_up());
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct SandboxNetwork(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    startup_hosts: Vec<String>,
     is_starting_up: AtomicBool,
     refusals: Mutex<Refusals>,
 }
@@ -41,37 +43,23 @@ struct Refusals {
 }
 
 impl SandboxNetwork {
-    /// Nothing was refused, and the start-up permits nothing more.
+    /// Nothing was refused, and nothing starts up.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A network that permits these hosts as well while the program starts up. They have the form of [`NetworkPolicy::Limited`].
-    ///
-    /// [`NetworkPolicy::Limited`]: crate::NetworkPolicy::Limited
-    #[must_use]
-    pub fn with_startup_hosts(self, startup_hosts: Vec<String>) -> Self {
-        Self(Arc::new(Shared { startup_hosts, ..Shared::default() }))
-    }
-
-    /// The hosts that are permitted during the start-up alone.
-    #[must_use]
-    pub fn startup_hosts(&self) -> &[String] {
-        &self.0.startup_hosts
-    }
-
-    /// Permits the hosts of the start-up to new connections.
+    /// The program starts up: new connections may reach what is permitted then.
     pub fn begin_startup(&self) {
         self.0.is_starting_up.store(true, Ordering::Release);
     }
 
-    /// Refuses the hosts of the start-up to new connections again. Those that are open stay.
+    /// The start-up is over for new connections. Those that are open stay.
     pub fn end_startup(&self) {
         self.0.is_starting_up.store(false, Ordering::Release);
     }
 
-    /// Whether the hosts of the start-up are permitted now.
+    /// Whether the program starts up now.
     #[must_use]
     pub fn is_starting_up(&self) -> bool {
         self.0.is_starting_up.load(Ordering::Acquire)

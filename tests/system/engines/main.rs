@@ -29,6 +29,7 @@ mod support;
 
 mod container_runs;
 mod containers;
+mod mcp_runners;
 mod mcp_servers;
 mod mcp_shared;
 mod runtime_engines;

@@ -186,6 +186,7 @@ impl SandboxKinds {
         let wanted = context.execution();
         let execution = ExecutionContext {
             network: wanted.network.restricted_to(&policy.network).map_err(refused)?,
+            startup_network: wanted.startup_network.restricted_to(&policy.network).map_err(refused)?,
             floor: wanted.floor.or(&policy.floor),
             tenant: Some(session.tenant.clone()),
             session: Some(session.session),

@@ -1,7 +1,7 @@
 //! Hosts that are permitted while the program of a sandbox starts up, and not later.
 
 use conjure_egress::WebPorts;
-use conjure_sandbox::{NetworkPolicy, SandboxNetwork};
+use conjure_sandbox::{ExecutionContext, NetworkPolicy, SandboxNetwork};
 
 use crate::outside::Server;
 use crate::web::{HELLO, Web, allowing, sandbox_with};
@@ -24,12 +24,18 @@ async fn hosts_of_the_start_are_refused_before_and_after_it() {
     for later in [&[][..], &["other.example"]] {
         let (server, _) = Server::saying(HELLO, "\r\n\r\n").await;
         let ports = WebPorts { http: vec![server.port], https: Vec::new() };
-        let network = SandboxNetwork::new().with_startup_hosts(vec![server.at("good.example")]);
+        let network = SandboxNetwork::new();
         let policy = match later {
             [] => NetworkPolicy::None,
             hosts => allowing(hosts, &[server.port]),
         };
-        let Some(web) = sandbox_with(policy, ports, &[], Some(network.clone())).await else { return };
+        let context = |context| ExecutionContext {
+            network: policy,
+            startup_network: allowing(&["good.example"], &[server.port]),
+            sandbox_network: Some(network.clone()),
+            ..context
+        };
+        let Some(web) = sandbox_with(context, ports, &[]).await else { return };
         if !web.has("python3").await {
             return;
         }

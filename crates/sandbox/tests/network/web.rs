@@ -6,7 +6,7 @@ use base64::Engine;
 use conjure_egress::{Egress, EgressObserver, EgressPolicy, Refusal, Target, WebPorts};
 use conjure_sandbox::{
     Command, CommandEnd, CommandOutcome, Connector, ExecutionContext, Executor, NetworkPolicy, Sandbox,
-    SandboxError, SandboxNetwork,
+    SandboxError,
 };
 use tempfile::TempDir;
 
@@ -46,15 +46,14 @@ pub(crate) struct Web {
 /// A sandbox under this policy; `None` where this machine has none. `root.pem` in its workspace is the authority that
 /// `certificate` names.
 pub(crate) async fn sandbox(network: NetworkPolicy, ports: WebPorts, certificate: &[u8]) -> Option<Web> {
-    sandbox_with(network, ports, certificate, None).await
+    sandbox_with(|workspace| ExecutionContext { network, ..workspace }, ports, certificate).await
 }
 
-/// The same, whose network is seen and steered from outside.
+/// The same under what this makes of a context without network.
 pub(crate) async fn sandbox_with(
-    network: NetworkPolicy,
+    context: impl FnOnce(ExecutionContext) -> ExecutionContext,
     ports: WebPorts,
     certificate: &[u8],
-    sandbox_network: Option<SandboxNetwork>,
 ) -> Option<Web> {
     let place = ConnectorFixture::new()?;
     let notes = Arc::new(Notes::default());
@@ -63,7 +62,7 @@ pub(crate) async fn sandbox_with(
         .with_web_ports(ports);
     let workspace = tempfile::tempdir().unwrap();
     std::fs::write(workspace.path().join("root.pem"), pem(certificate)).unwrap();
-    let context = ExecutionContext { network, sandbox_network, ..ExecutionContext::new(workspace.path()) };
+    let context = context(ExecutionContext::new(workspace.path()));
     let connector: Box<dyn Connector> = place.connector(pattern);
     let sandbox = Sandbox::open(&*connector, &context, Arc::new(PatientClock), soon(120)).await.unwrap();
     Some(Web { sandbox, notes, _workspace: workspace, _place: place })

@@ -254,12 +254,11 @@ impl Inner {
                 }
             }
         }
-        let sandbox_network = SandboxNetwork::new();
         // Who configures that there is no network has the package.
-        let sandbox_network = if is_runner && program.network != Some(NetworkPolicy::None) {
-            sandbox_network.with_startup_hosts(PACKAGE_REGISTRIES.map(str::to_owned).into())
-        } else {
-            sandbox_network
+        let startup_hosts: &[&str] = match program.network {
+            Some(NetworkPolicy::None) => &[],
+            _ if is_runner => &PACKAGE_REGISTRIES,
+            _ => &[],
         };
         let network = program.network.clone().unwrap_or(NetworkPolicy::None);
         // `local` isolates nothing, and refuses a list of hosts, which it cannot keep.
@@ -286,7 +285,9 @@ impl Inner {
         };
         let context =
             create_context::<conjure_skill::Skill>(&[], &config, options).map_err(RuntimeError::Sandbox)?;
-        let context = context.with_read_only(read_only).with_sandbox_network(sandbox_network.clone());
+        let sandbox_network = SandboxNetwork::new();
+        let context = context.with_read_only(read_only).with_startup_hosts(startup_hosts);
+        let context = context.with_sandbox_network(sandbox_network.clone());
         let source = self.sandboxes.unpooled_source(key, home, &kind, &config, context)?;
         Ok((program, sandbox_network, source))
     }
