@@ -351,6 +351,12 @@ impl TurnHandle {
         self.accepted
     }
 
+    /// What it is followed by. If nothing was read yet, it begins with the event that records the message.
+    #[must_use]
+    pub fn into_subscription(self) -> Subscription {
+        self.subscription
+    }
+
     /// The next event of the turn; none after its end. A future that is dropped loses nothing.
     ///
     /// # Errors

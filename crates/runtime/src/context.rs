@@ -149,7 +149,7 @@ impl SessionContext {
         self
     }
 
-    /// The same context, whose network is seen and steered by this value.
+    /// The same context, whose network has this handle.
     #[cfg(feature = "mcp")]
     pub(crate) fn with_sandbox_network(mut self, network: SandboxNetwork) -> Self {
         self.execution.sandbox_network = Some(network);

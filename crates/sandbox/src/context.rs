@@ -66,7 +66,7 @@ pub struct ExecutionContext {
     pub timeout: Duration,
     /// The network access.
     pub network: NetworkPolicy,
-    /// What may be reached as well while [`SandboxNetwork::begin_startup`] holds.
+    /// What may be reached as well during the start-up ([`SandboxNetwork::begin_startup`]). Has no effect without `sandbox_network`.
     pub startup_network: NetworkPolicy,
     /// Collects what the network refuses, and tells when the program starts up, if somebody wants that.
     pub sandbox_network: Option<SandboxNetwork>,

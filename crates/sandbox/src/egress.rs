@@ -42,7 +42,7 @@ impl EgressObserver for SandboxNetwork {
     }
 }
 
-/// The proxy of a sandbox with this context and `pattern`'s other settings; `None` without network, also during the start-up.
+/// The proxy of a sandbox with this context and `pattern`'s other settings; `None` if it never has network, not even during the start-up.
 ///
 /// # Errors
 /// `BadRequest` if an entry of the host list is invalid.
@@ -66,7 +66,7 @@ pub(crate) fn proxy(pattern: &Egress, context: &ExecutionContext) -> Result<Opti
     Ok(Some(Proxy { port: PORT, gateway: Arc::new(EgressGateway { egress, startup }) }))
 }
 
-/// What is permitted during the start-up: `None` if that is no more than later.
+/// What is permitted during the start-up; `None` if that is no more than `network`.
 fn startup_policy(context: &ExecutionContext) -> Result<Option<EgressPolicy>, SandboxError> {
     let hosts = match (&context.network, &context.startup_network) {
         (NetworkPolicy::Full, _) | (_, NetworkPolicy::None) => return Ok(None),

@@ -91,7 +91,7 @@ pub use limits::{DiskLimit, LimitError, Limits};
 pub use local::Local;
 pub use process::{Process, ProcessCall};
 pub use sandbox::{RunStream, Sandbox};
-pub use sandbox_network::SandboxNetwork;
+pub use sandbox_network::{SandboxNetwork, StartupGuard};
 #[cfg(all(feature = "jail", target_os = "linux"))]
 pub use warm_sandbox::{WarmSandbox, WarmSpec};
 // What a connector of one's own says to the guest.

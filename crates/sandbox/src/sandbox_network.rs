@@ -1,4 +1,4 @@
-//! [`SandboxNetwork`]: the network of one sandbox, as whoever made it sees and steers it.
+//! [`SandboxNetwork`]: the handle with which the owner of a sandbox reads what its network refused, and begins the start-up.
 //!
 //! State, in memory: the last refusals, how many there were, and whether the start-up goes on.
 
@@ -21,9 +21,9 @@ const MAX_KEPT: usize = 16;
 ///
 /// let network = SandboxNetwork::new();
 /// assert!(!network.is_starting_up());
-/// network.begin_startup();
+/// let startup = network.begin_startup();
 /// assert!(network.is_starting_up());
-/// network.end_startup();
+/// drop(startup);
 /// assert!(!network.is_starting_up());
 /// ```
 #[derive(Debug, Clone, Default)]
@@ -49,14 +49,11 @@ impl SandboxNetwork {
         Self::default()
     }
 
-    /// The program starts up: new connections may reach what is permitted then.
-    pub fn begin_startup(&self) {
+    /// The program starts up: new connections may also reach the start-up's network, until the guard is dropped. Those that are open then stay.
+    #[must_use = "the start-up ends when this is dropped"]
+    pub fn begin_startup(&self) -> StartupGuard {
         self.0.is_starting_up.store(true, Ordering::Release);
-    }
-
-    /// The start-up is over for new connections. Those that are open stay.
-    pub fn end_startup(&self) {
-        self.0.is_starting_up.store(false, Ordering::Release);
+        StartupGuard(self.clone())
     }
 
     /// Whether the program starts up now.
@@ -92,6 +89,16 @@ impl SandboxNetwork {
             }
         }
         texts
+    }
+}
+
+/// The start-up of a program, which ends when this is dropped.
+#[derive(Debug)]
+pub struct StartupGuard(SandboxNetwork);
+
+impl Drop for StartupGuard {
+    fn drop(&mut self) {
+        self.0.0.is_starting_up.store(false, Ordering::Release);
     }
 }
 

@@ -118,7 +118,8 @@ impl McpServer {
         self
     }
 
-    /// The same server, whose sandbox has this network. It tells what was refused, and may reach the hosts of the start-up until it answers.
+    /// The same server, whose sandbox has this network. What that network refused is reported. Its program may reach the start-up's network
+    /// until it answers.
     #[must_use]
     pub fn with_sandbox_network(self, network: SandboxNetwork) -> Self {
         let _ = self.inner.sandbox_network.set(network);

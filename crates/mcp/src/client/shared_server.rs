@@ -240,17 +240,9 @@ impl SharedServer {
         match (&self.spec.transport, &self.executor) {
             (McpTransport::Stdio(program), Some(executor)) => {
                 let command = self.command(program, deadline).await?;
-                let connected =
-                    Connection::stdio(name, command, &**executor, deadline, Arc::clone(&self.changed));
-                match self.sandbox_network.get() {
-                    Some(network) => {
-                        network.begin_startup();
-                        let connected = connected.await;
-                        network.end_startup();
-                        connected
-                    }
-                    None => connected.await,
-                }
+                // Until its first answer.
+                let _startup = self.sandbox_network.get().map(SandboxNetwork::begin_startup);
+                Connection::stdio(name, command, &**executor, deadline, Arc::clone(&self.changed)).await
             }
             (McpTransport::Stdio(_), None) => Err(self.not_started("there is no sandbox for its program")),
             (McpTransport::Http(http), _) => self.connect_http(http, deadline).await,

@@ -121,7 +121,8 @@ pub struct StdioServer {
     pub env: BTreeMap<String, String>,
     /// Where it runs.
     pub place: ServerPlace,
-    /// What it may reach; `None`: the package registries, for programs that fetch a package and run it (`npx`, `uvx`), else nothing.
+    /// What it may reach; `None`: nothing. Programs that fetch a package and run it (`npx`, `uvx`) also reach the package registries until the
+    /// server answers, except with [`NetworkPolicy::None`].
     pub network: Option<NetworkPolicy>,
 }
 

@@ -13,6 +13,7 @@ mod served;
 mod served_tasks;
 mod sign_in;
 mod skills;
+mod startup;
 mod support;
 mod wire_headers;
 mod wire_schema;

@@ -65,7 +65,7 @@ pub const CONFIG_KEYS: &[ConfigKey] = &[
         "",
         "private_addresses",
         "[\"10.1.0.0/16\"]",
-        "Private addresses that sandboxes may reach, such as a package mirror of your own; `network` must permit the host as well.",
+        "Private addresses that all sandboxes may reach, also those of MCP servers, where `network` permits the host: for a package mirror of your own.",
     ),
     key("", "allowed_paths", "[\"/srv/data\"]", "Directories that tools may use beside the workspace."),
     key("", "data", "\"~/conjure-data\"", "The data directory."),
@@ -261,7 +261,7 @@ pub const CONFIG_KEYS: &[ConfigKey] = &[
         mcp::TABLE,
         "network",
         "[\"api.github.com\"]",
-        "What its program may reach: `\"none\"`, `\"full\"` or a list of hosts. By default the package registries for `npx`, `uvx` and the like, else nothing.",
+        "What its program may reach: `\"none\"`, `\"full\"` or a list of hosts. By default nothing. `npx`, `uvx` and the like also reach the package registries until the server answers, except with `\"none\"`.",
     ),
     key(
         mcp::TABLE,

@@ -43,10 +43,10 @@ async fn hosts_of_the_start_are_refused_before_and_after_it() {
         assert_eq!(ask(&web, "good.example", &server).await, "403");
         // A second start is as the first.
         for start in 1..=2 {
-            network.begin_startup();
+            let startup = network.begin_startup();
             assert_eq!(ask(&web, "good.example", &server).await, "hello, all", "{start}, {later:?}");
             assert_eq!(ask(&web, "other.example", &server).await, other, "{start}, {later:?}");
-            network.end_startup();
+            drop(startup);
             let before = network.refusal_count();
             assert_eq!(ask(&web, "good.example", &server).await, "403", "{start}, {later:?}");
             assert_eq!(ask(&web, "other.example", &server).await, other, "{start}, {later:?}");

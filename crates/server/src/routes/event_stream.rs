@@ -146,7 +146,7 @@ fn ping() -> Record {
 fn record(name: &str, body: &impl Serialize) -> Record {
     // No value here fails to serialise.
     let mut json = serde_json::to_string(body).unwrap_or_default();
-    // Line breaks would end the record. Only what a model wrote as JSON has some, and none within its strings.
+    // Line breaks would end the record. Only JSON that a model wrote has some, and only between its tokens.
     if json.bytes().any(|byte| matches!(byte, b'\n' | b'\r')) {
         json = json.replace(['\n', '\r'], " ");
     }

@@ -1,6 +1,6 @@
 //! What a client sends to a session, one event after the other.
 
-use conjure_actors::session::{Session, Update};
+use conjure_actors::session::{Session, TurnHandle, Update};
 use conjure_api::{ClientEvent, Confirmation, ContentBlock, Event, EventKind, Time, ToolOutcome};
 use conjure_base::{Clock as _, SystemClock};
 use conjure_conversation::{Decision, EventId, SessionEvent, SessionEventKind};
@@ -63,12 +63,15 @@ async fn send_one(
 ) -> Result<Event, ApiError> {
     match event {
         ClientEvent::Message { content } => {
-            let seq = send_message(session, place, content).await?;
-            // It is still in the session's memory.
-            let mut recorded = session.subscribe(seq).await?;
+            let turn = send_message(session, place, content).await?;
+            let seq = turn.accepted().seq();
+            // The event is usually still in the memory of the session; otherwise this reads the journal.
+            let mut recorded = turn.into_subscription();
             loop {
+                if recorded.next_seq() > seq + 1 {
+                    return found(None);
+                }
                 match recorded.next().await? {
-                    Update::Recorded(event) if event.seq > seq => return found(None),
                     Update::Recorded(event) if is_message(&event) => return found(Some(event)),
                     _ => {}
                 }
@@ -119,7 +122,7 @@ async fn send_one(
     }
 }
 
-/// Sends a message. Returns the sequence number under which it is recorded.
+/// Sends a message. Returns its turn.
 ///
 /// # Errors
 /// 400 for content that no model can be sent; otherwise the session's.
@@ -127,9 +130,8 @@ pub(crate) async fn send_message(
     session: &Session,
     place: &str,
     content: Vec<ContentBlock>,
-) -> Result<u64, ApiError> {
-    let turn = session.send(message_blocks(place, content)?).await?;
-    Ok(turn.accepted().seq())
+) -> Result<TurnHandle, ApiError> {
+    Ok(session.send(message_blocks(place, content)?).await?)
 }
 
 fn is_message(event: &SessionEvent) -> bool {

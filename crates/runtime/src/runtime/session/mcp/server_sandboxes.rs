@@ -254,12 +254,6 @@ impl Inner {
                 }
             }
         }
-        // Who configures that there is no network has the package.
-        let startup_hosts: &[&str] = match program.network {
-            Some(NetworkPolicy::None) => &[],
-            _ if is_runner => &PACKAGE_REGISTRIES,
-            _ => &[],
-        };
         let network = program.network.clone().unwrap_or(NetworkPolicy::None);
         // `local` isolates nothing, and refuses a list of hosts, which it cannot keep.
         let network = match (&kind, network) {
@@ -286,11 +280,18 @@ impl Inner {
         let context =
             create_context::<conjure_skill::Skill>(&[], &config, options).map_err(RuntimeError::Sandbox)?;
         let sandbox_network = SandboxNetwork::new();
-        let context = context.with_read_only(read_only).with_startup_hosts(startup_hosts);
+        let context = context
+            .with_read_only(read_only)
+            .with_startup_hosts(startup_hosts(is_runner, program.network.as_ref()));
         let context = context.with_sandbox_network(sandbox_network.clone());
         let source = self.sandboxes.unpooled_source(key, home, &kind, &config, context)?;
         Ok((program, sandbox_network, source))
     }
+}
+
+/// What a program reaches until its first answer, beside what is configured. With `network = "none"` its package must be installed already.
+fn startup_hosts(is_runner: bool, configured: Option<&NetworkPolicy>) -> &'static [&'static str] {
+    if is_runner && configured != Some(&NetworkPolicy::None) { &PACKAGE_REGISTRIES } else { &[] }
 }
 
 /// What a line of Docker says of a server, if its program is one. One that runs on the host is started as it is.
@@ -318,4 +319,19 @@ fn home_name(server: &str) -> String {
 
 fn utf8(path: &Path) -> Result<String, String> {
     path.to_str().map(str::to_owned).ok_or_else(|| format!("the path `{}` is not UTF-8", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runners_alone_reach_the_registries_and_not_where_the_network_is_off() {
+        let hosts = NetworkPolicy::Limited(vec!["api.example".to_owned()]);
+        for configured in [None, Some(&hosts), Some(&NetworkPolicy::Full)] {
+            assert_eq!(startup_hosts(true, configured), PACKAGE_REGISTRIES);
+            assert!(startup_hosts(false, configured).is_empty());
+        }
+        assert!(startup_hosts(true, Some(&NetworkPolicy::None)).is_empty());
+    }
 }
