@@ -16,7 +16,7 @@ fn servers(session: &Session, spec: McpServerSpec, network: &SandboxNetwork) -> 
     McpServers::new(vec![server.into()], Some(Arc::clone(&session.executor)), &Redactor::default())
 }
 
-/// Waits until a start-up goes on, or none does.
+/// Waits until the program starts up, or until it does not.
 async fn until_startup(network: &SandboxNetwork, goes_on: bool) {
     let changed = async {
         while network.is_starting_up() != goes_on {
