@@ -44,7 +44,9 @@ pub(crate) async fn run(home: &Path, calls: &[(&str, &str)], arguments: &[&str])
 async fn run_in(home: &Path, calls: &[(&str, &str)], arguments: &[&str]) -> Vec<String> {
     let mut script = "version: 1\nturns:\n".to_owned();
     for (tool, input) in calls {
-        script.push_str(&format!("  - content: [{{tool_use: {{name: {tool}, input: {input}}}}}]\n"));
+        script.push_str(&format!(
+            "  - content: [{{text: Working.}}, {{tool_use: {{name: {tool}, input: {input}}}}}]\n"
+        ));
     }
     script.push_str("  - content: done\n");
     std::fs::write(home.join("script.yaml"), script).unwrap();
@@ -111,6 +113,36 @@ async fn the_reference_servers_work_in_jails() {
     let [time, log] = results.as_slice() else { panic!("{results:#?}") };
     assert!(time.contains("+9.0h"), "{time}");
     assert!(log.contains("first of all"), "{log}");
+}
+
+/// A server of an older revision in a jail: its SDK asks by requests. That a person is asked is tested where a person can be.
+#[tokio::test]
+async fn an_older_server_learns_its_directories_and_asks_the_model_if_it_may() {
+    let Some(python) = former_python().await else { return };
+    if !test_support::has_user_namespaces() {
+        return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
+    }
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path().canonicalize().unwrap();
+    let project = home.join("project");
+    std::fs::create_dir(&project).unwrap();
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/mcp/tests/client/older_server.py");
+    let server = |name: &str, further: &str| {
+        let (python, program) = (python.program(), program.canonicalize().unwrap());
+        let args = format!("args = ['{}', '{}']", program.display(), project.display());
+        format!("[mcp.{name}]\ncommand = '{python}'\n{args}\nrequired = true\n{further}\n")
+    };
+    let config = server("may", "sampling = true") + &server("not", "");
+    std::fs::write(home.join("config.toml"), config).unwrap();
+    // The third answer of the script is the one to the server, which gets its text.
+    let sample = ("mcp__may__sample", "{}");
+    let calls = [("mcp__may__roots", "{}"), sample, sample, ("mcp__not__sample", "{}")];
+    let results = run(&home, &calls, &["--sandbox", "jail"]).await;
+    let [roots, sampled, refused] = results.as_slice() else { panic!("{results:#?}") };
+    let shown = format!("file:///workspace/\\nfile://{}/", project.display());
+    assert!(roots.contains(&shown), "{roots}");
+    assert!(sampled.contains("endTurn: Working."), "{sampled}");
+    assert!(refused.contains("does not permit (`sampling`)"), "{refused}");
 }
 
 /// A server that fetches pages reaches what its configuration names. What is refused is told by its name: the server itself knows of a status
@@ -371,7 +403,7 @@ async fn a_person_signs_in_and_sessions_use_it() {
     assert!(before.last().unwrap().contains("conjure mcp login tools"), "{before:?}");
 
     let config = home.path().join("config.toml");
-    let (mut login, address) = begin_login(&data, &config).await;
+    let (mut login, address) = begin_login(&data, &config, &[]).await;
     // What a browser does: the authorization server sends it back to the command. A visit of somebody else changes nothing.
     let visit = "import sys, urllib.parse, urllib.request as r\n\
                  query = urllib.parse.parse_qs(urllib.parse.urlparse(sys.argv[1]).query)\n\
@@ -382,12 +414,17 @@ async fn a_person_signs_in_and_sessions_use_it() {
     assert!(page.contains("404") && page.contains("You are signed in."), "{page}");
     assert!(login.wait().await.unwrap().success());
     // Somebody refuses.
-    let (mut login, address) = begin_login(&data, &config).await;
+    let (mut login, address) = begin_login(&data, &config, &[]).await;
     let refuse = "import sys, urllib.parse, urllib.request as r\n\
                   query = urllib.parse.parse_qs(urllib.parse.urlparse(sys.argv[1]).query)\n\
                   r.urlopen(query['redirect_uri'][0] + '?error=access_denied&state=' + query['state'][0])";
     python.run(&["-c", refuse, &address], "").await;
     assert_eq!(login.wait().await.unwrap().code(), Some(1));
+    // What is asked for later comes to what was granted before, also after a renewal.
+    let (mut login, address) = begin_login(&data, &config, &["--scope", "write"]).await;
+    assert!(address.contains("&scope=use+write&"), "{address}");
+    python.run(&["-c", visit, &address], "").await;
+    assert!(login.wait().await.unwrap().success());
 
     for _ in 0..2 {
         let after = run_in(home.path(), &calls, &arguments).await;
@@ -407,10 +444,10 @@ async fn a_person_signs_in_and_sessions_use_it() {
 }
 
 /// A sign-in that has begun, and the address for a browser.
-async fn begin_login(data: &str, config: &Path) -> (Child, String) {
+async fn begin_login(data: &str, config: &Path, further: &[&str]) -> (Child, String) {
     #[expect(clippy::disallowed_methods, reason = "the program is the one under test")]
     let mut command = Command::new(program());
-    command.args(["mcp", "login", "tools", "--data", data]).env("CONJURE_CONFIG", config);
+    command.args(["mcp", "login", "tools", "--data", data]).args(further).env("CONJURE_CONFIG", config);
     let mut login = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let mut lines = BufReader::new(login.stdout.take().unwrap()).lines();
     let address = lines.next_line().await.unwrap().expect("it prints where to sign in");

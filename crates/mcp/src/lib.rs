@@ -15,8 +15,8 @@ pub mod server;
 
 #[cfg(feature = "client")]
 pub use client::{
-    Authorize, FindProgram, Login, LoginError, LoginOptions, McpServer, McpServers, RefreshError,
-    ServerProgram, ServerReport, ServerState, refresh_tokens,
+    Authorize, FindProgram, Login, LoginError, LoginOptions, McpServer, McpServers, RefreshError, Sampler,
+    SamplingRequest, ServerProgram, ServerReport, ServerState, refresh_tokens,
 };
 pub use config::{
     AddressScope, ContainerMount, ContainerProgram, ContainerRun, HttpServer, McpConfigError, McpJson,

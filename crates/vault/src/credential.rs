@@ -28,6 +28,9 @@ pub struct OAuthTokens {
     pub expires_at: Option<Timestamp>,
     /// How the next one is got; `None`: not at all.
     pub refresh: Option<OAuthRefresh>,
+    /// What it permits, separated by spaces, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
 }
 
 /// How an access token is renewed (RFC 6749, section 6).

@@ -326,6 +326,7 @@ mod tests {
                     resource: None,
                     scope: None,
                 }),
+                scope: None,
             })
         };
         put(&store, "1", "v", URL, &tokens("first", 10)).await.unwrap();

@@ -56,6 +56,7 @@ async fn sign_in(
         client_id: args.client_id.clone(),
         client_secret: client_secret.map(Into::into),
         scopes: args.scopes.clone(),
+        former_scopes: Vec::new(),
         port: args.port,
     };
     let failed = |error: conjure_mcp::LoginError| {
@@ -64,6 +65,9 @@ async fn sign_in(
     let mut signals = Signals::catch()?;
     let runtime = runtime(&args.data_args, config, environment).await?;
     let signing_in = async {
+        let former_scopes = runtime.runtime.login_scopes(&args.data_args.tenant, &url).await;
+        let former_scopes = former_scopes.map_err(|error| CliError::internal(error.to_string()))?;
+        let options = LoginOptions { former_scopes, ..options };
         let login = Login::start(&url, options).await.map_err(failed)?;
         terminal.note("open this address in a browser of this machine, and sign in:");
         terminal.output(login.authorization_url());

@@ -84,7 +84,7 @@ server = MCPServer(
         issuer_url=url,
         resource_server_url=f"{url}/mcp",
         required_scopes=["use"],
-        client_registration_options=ClientRegistrationOptions(enabled=True, valid_scopes=["use"], default_scopes=["use"]),
+        client_registration_options=ClientRegistrationOptions(enabled=True, valid_scopes=["use", "write"], default_scopes=["use", "write"]),
     ),
 )
 

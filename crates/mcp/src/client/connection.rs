@@ -3,29 +3,30 @@
 use std::sync::Arc;
 
 use conjure_base::{Clock as _, Deadline, SystemClock};
-use conjure_conversation::{INPUT_ROUNDS, InputAnswers, InputRequest, ProvidedInput};
+use conjure_conversation::{INPUT_ROUNDS, InputRequest, ProvidedInput};
 use conjure_sandbox::{CallOptions, Command, Executor, Process, ProcessCall};
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, ClientConfig, ClientRequest,
-    ElicitationCapability, FormElicitationCapability, Implementation, InputRequiredResult, JsonObject,
-    ProgressNotificationParam, ProtocolVersion, ServerResult, UrlElicitationCapability,
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, JsonObject, ProtocolVersion,
+    ServerResult,
 };
-use rmcp::service::{ClientCacheConfig, ClientInitializeError, NotificationContext, RunningService};
+use rmcp::service::{ClientCacheConfig, ClientInitializeError, RunningService};
 use rmcp::transport::IntoTransport;
 use rmcp::transport::streamable_http_client::{InsufficientScopeError, StreamableHttpError};
-use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, RoleClient, ServiceError};
+use rmcp::{ClientLifecycleMode, ClientServiceExt, RoleClient, ServiceError};
 use secrecy::SecretString;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::error::McpError;
+use super::handler::{ClientOffer, Handler};
+use super::held_calls::HeldCalls;
 use super::http_transport;
-use super::input::{questions, with_input};
+use super::input::{again, questions, with_input};
 use super::listen::listen;
 use super::listing::{Listing, list_tools};
 use super::process_transport::{Diagnosis, ProcessTransport, printable};
-use super::progress::{CallProgress, RunningCalls};
+use super::running_calls::{CallProgress, CallStep, OpenCall};
 use super::skills::{ListedSkill, SkillListing, SkillReadError, SkillReader, VerifiedSkill};
 use crate::config::HttpServer;
 
@@ -36,39 +37,12 @@ pub(super) struct Connection {
     process: Option<Arc<dyn Process>>,
     /// What a program left as its reason when it ended.
     diagnosis: Option<Diagnosis>,
+    /// Calls that wait for a person.
+    held: HeldCalls,
     /// The token that the service was sent.
     token: Option<SecretString>,
     /// Hears of changes.
     _listening: JoinSet<()>,
-}
-
-/// What the client does by itself: it notes that the server's tools have changed, hands on the progress of calls, and declines everything else.
-/// Questions to a person are answers of a call. The SDK declines those of older servers, because their call would have to stay open.
-#[derive(Clone)]
-struct Handler {
-    changed: Arc<Notify>,
-    calls: RunningCalls,
-}
-
-impl ClientHandler for Handler {
-    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.changed.notify_one();
-    }
-
-    async fn on_progress(&self, told: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        self.calls.tell(told);
-    }
-
-    fn get_info(&self) -> ClientConfig {
-        let mut config = ClientConfig::default();
-        config.capabilities.elicitation = Some(
-            ElicitationCapability::new()
-                .with_form(FormElicitationCapability::new())
-                .with_url(UrlElicitationCapability::new()),
-        );
-        config.client_info = Implementation::new("conjure", env!("CARGO_PKG_VERSION"));
-        config
-    }
 }
 
 /// Both eras of the protocol: servers of the newer one answer `server/discover`, all others are asked to `initialize`.
@@ -109,7 +83,7 @@ async fn connect<T, E, A>(
     transport: T,
     lifecycle: ClientLifecycleMode,
     deadline: Deadline,
-    changed: Arc<Notify>,
+    handler: Handler,
 ) -> Result<RunningService<RoleClient, Handler>, StartError>
 where
     T: IntoTransport<RoleClient, E, A>,
@@ -117,7 +91,7 @@ where
 {
     let service = tokio::select! {
         biased;
-        service = Handler { changed, calls: RunningCalls::default() }.serve_with_lifecycle(transport, lifecycle) => {
+        service = handler.serve_with_lifecycle(transport, lifecycle) => {
             service.map_err(|error| {
                 let cause = start_cause(&error);
                 match missing_scopes(cause) {
@@ -181,7 +155,7 @@ fn missing_scopes(error: &(dyn std::error::Error + 'static)) -> Option<String> {
             });
             let named = named.unwrap_or_default();
             return Some(format!(
-                "sign in again with more scopes (`--scope`), or give it another token{named}"
+                "sign in again and add scopes (`--scope`), or give it another token{named}"
             ));
         }
         next = error.source();
@@ -206,19 +180,20 @@ impl Connection {
         command: Command,
         executor: &dyn Executor,
         deadline: Deadline,
-        changed: Arc<Notify>,
+        changed: &Arc<Notify>,
+        offer: ClientOffer,
     ) -> Result<Self, McpError> {
         let not_started = |reason: String| McpError::NotStarted { server: server.to_owned(), reason };
         let options = CallOptions { deadline, cancel: CancellationToken::new() };
         let started = executor.start(command, options.clone()).await;
         let process: Arc<dyn Process> = Arc::from(started.map_err(|error| not_started(error.to_string()))?);
         let call = process.begin_call(options).await.map_err(|error| not_started(error.to_string()))?;
-        let diagnosis = Diagnosis::default();
+        let (diagnosis, handler) = (Diagnosis::default(), Handler::new(Arc::clone(changed), offer));
         let transport = ProcessTransport::new(Arc::clone(&process), diagnosis.clone());
-        let mut connected = connect(transport, lifecycle(), deadline, Arc::clone(&changed)).await;
+        let mut connected = connect(transport, lifecycle(), deadline, handler.clone()).await;
         if matches!(connected, Err(StartError::Protocol { .. })) && diagnosis.speaks_newest() {
             let transport = ProcessTransport::new(Arc::clone(&process), diagnosis.clone());
-            connected = connect(transport, newest_lifecycle(), deadline, Arc::clone(&changed)).await;
+            connected = connect(transport, newest_lifecycle(), deadline, handler).await;
         }
         let service = match connected {
             Ok(service) => service,
@@ -233,8 +208,9 @@ impl Connection {
         drop(call);
         Ok(Self {
             server: server.to_owned(),
-            _listening: listen(service.peer(), &changed),
+            _listening: listen(service.peer(), changed),
             service,
+            held: HeldCalls::default(),
             process: Some(process),
             diagnosis: Some(diagnosis),
             token: None,
@@ -247,15 +223,18 @@ impl Connection {
         http: &HttpServer,
         token: Option<SecretString>,
         deadline: Deadline,
-        changed: Arc<Notify>,
+        changed: &Arc<Notify>,
+        offer: ClientOffer,
     ) -> Result<Self, McpError> {
         let not_started = |reason: String| McpError::NotStarted { server: server.to_owned(), reason };
         let transport = http_transport::transport(http, token.as_ref()).await.map_err(not_started)?;
-        match connect(transport, lifecycle(), deadline, Arc::clone(&changed)).await {
+        let handler = Handler::new(Arc::clone(changed), offer);
+        match connect(transport, lifecycle(), deadline, handler).await {
             Ok(service) => Ok(Self {
                 server: server.to_owned(),
-                _listening: listen(service.peer(), &changed),
+                _listening: listen(service.peer(), changed),
                 service,
+                held: HeldCalls::default(),
                 process: None,
                 diagnosis: None,
                 token,
@@ -320,40 +299,60 @@ impl Connection {
     ) -> Result<CalledTool, McpError> {
         let _call = self.begin_call(options).await?;
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        let mut next = match input {
-            Some(input) => with_input(params.clone(), input),
-            None => params.clone(),
+        let mut open = match input {
+            Some(input) if HeldCalls::is_for_held(&input) => {
+                self.held.answer(input, progress).ok_or_else(|| self.no_longer_held())?
+            }
+            Some(input) => self.begin(with_input(params.clone(), input), progress).await?,
+            None => self.begin(params.clone(), progress).await?,
         };
         for _ in 0..INPUT_ROUNDS {
-            let request = ClientRequest::CallToolRequest(CallToolRequest::new(next));
-            let calls = &self.service.service().calls;
-            let answer = calls.request(self.service.peer(), request, progress).await;
-            match answer.map_err(|error| self.error(error))? {
+            let answer = match open.next().await {
+                CallStep::Ended(answer) => (*answer).map_err(|error| self.error(error))?,
+                CallStep::Asked(question) => {
+                    let asked = self.held.hold(&self.server, question, open);
+                    return asked.map(CalledTool::InputRequired).map_err(|reason| self.unsupported(&reason));
+                }
+            };
+            let asked = match answer {
                 ServerResult::CallToolResult(result) => return Ok(CalledTool::Complete(result)),
                 // A result without content.
                 ServerResult::EmptyResult(_) | ServerResult::TaskAckResult(_) => {
                     return Ok(CalledTool::Complete(CallToolResult::default()));
                 }
-                ServerResult::InputRequiredResult(InputRequiredResult {
-                    input_requests: None,
-                    request_state,
-                    ..
-                }) => {
-                    // It only asks for the call to be made again.
-                    let again = ProvidedInput { answers: InputAnswers::new(), state: request_state };
-                    next = with_input(params.clone(), again);
-                }
-                ServerResult::InputRequiredResult(asked) => {
-                    let asked = questions(&self.server, asked).map_err(|reason| self.unsupported(&reason))?;
-                    return Ok(CalledTool::InputRequired(asked));
-                }
+                ServerResult::InputRequiredResult(asked) => asked,
                 ServerResult::CreateTaskResult(_) => {
                     return Err(self.unsupported("made a task of this call, which is not supported"));
                 }
                 _ => return Err(self.error(ServiceError::UnexpectedResponse)),
-            }
+            };
+            let requests = asked.input_requests.clone().unwrap_or_default();
+            let Some(answered) = self.service.service().respond(&requests).await else {
+                let asked = questions(&self.server, asked).map_err(|reason| self.unsupported(&reason))?;
+                return Ok(CalledTool::InputRequired(asked));
+            };
+            let responses = answered.map_err(|reason| self.unsupported(&reason))?;
+            open = self.begin(again(params.clone(), responses, asked.request_state), progress).await?;
         }
         Err(self.unsupported("asks again and again for the same call, which was given up"))
+    }
+
+    /// Sends a call.
+    async fn begin(
+        &self,
+        params: CallToolRequestParams,
+        progress: &CallProgress,
+    ) -> Result<OpenCall, McpError> {
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let calls = &self.service.service().calls;
+        calls.begin(self.service.peer(), request, progress).await.map_err(|error| self.error(error))
+    }
+
+    fn no_longer_held(&self) -> McpError {
+        McpError::Lost {
+            server: self.server.clone(),
+            reason: "it speaks an older revision of the protocol, and held its call open while a person was asked; that call is not held any more, since the server was started anew or too many calls waited".to_owned(),
+        }
     }
 
     /// Keeps the sandbox of a program running until the call is over.

@@ -46,19 +46,20 @@ pub(super) fn questions(server: &str, asked: InputRequiredResult) -> Result<Inpu
         if id.len() > MAX_ID_BYTES {
             return Err(format!("asks a question whose id has more than {MAX_ID_BYTES} bytes"));
         }
-        questions.insert(id, question(request)?);
+        let ServerRequest::Elicitation(request) = request else {
+            return Err("asks a person and this client at once, which is not supported".to_owned());
+        };
+        questions.insert(id, question(request.params)?);
     }
     Ok(InputRequest { asked_by: server.to_owned(), questions, state: asked.request_state })
 }
 
-fn question(request: ServerRequest) -> Result<InputQuestion, String> {
-    let ServerRequest::Elicitation(request) = request else {
-        return Err(
-            "asks for an answer of a model or for directories in the middle of the call, which is not offered"
-                .to_owned(),
-        );
-    };
-    let (message, form) = match request.params {
+/// What a person is asked.
+///
+/// # Errors
+/// What is wrong with the question.
+pub(super) fn question(asked: ElicitRequestParams) -> Result<InputQuestion, String> {
+    let (message, form) = match asked {
         ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
             (message, InputForm::Form { requested_schema: json!(requested_schema) })
         }
@@ -96,8 +97,17 @@ pub(super) fn with_input(params: CallToolRequestParams, provided: ProvidedInput)
             (id, response)
         })
         .collect();
+    again(params, responses, provided.state)
+}
+
+/// The same call with these answers, and the state that the server left.
+pub(super) fn again(
+    params: CallToolRequestParams,
+    responses: InputResponses,
+    state: Option<String>,
+) -> CallToolRequestParams {
     let params = if responses.is_empty() { params } else { params.with_input_responses(responses) };
-    match provided.state {
+    match state {
         Some(state) => params.with_request_state(state),
         None => params,
     }

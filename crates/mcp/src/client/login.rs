@@ -46,6 +46,8 @@ pub struct LoginOptions {
     pub client_secret: Option<SecretString>,
     /// What is asked for; empty: what the server names.
     pub scopes: Vec<String>,
+    /// What the token of an earlier sign-in permits. If `scopes` has any, they are asked for beside these.
+    pub former_scopes: Vec<String>,
     /// The port of this machine that the browser comes back to; 0: any free one.
     pub port: u16,
 }
@@ -61,6 +63,8 @@ pub struct Login {
     metadata: AuthorizationMetadata,
     client: OAuthClientConfig,
     resource: String,
+    /// The scopes that are asked for, separated by spaces.
+    scope: Option<String>,
     authorization_url: String,
     /// What the browser must bring back.
     state: String,
@@ -96,7 +100,7 @@ impl Login {
         let redirect = format!("http://{address}{CALLBACK}");
         let scopes = match options.scopes.is_empty() {
             true => manager.select_initial_scopes(&[]).await,
-            false => options.scopes.clone(),
+            false => all_scopes(&options.former_scopes, &options.scopes),
         };
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let client = match &options.client_id {
@@ -124,8 +128,9 @@ impl Login {
         let state = parameter(&asked, "state");
         let state = state.ok_or_else(|| LoginError("the sign-in has no state".to_owned()))?;
         // Tokens are renewed for the same resource.
+        let scope = parameter(&asked, "scope");
         let resource = parameter(&asked, "resource").unwrap_or_else(|| base.to_string());
-        Ok(Self { manager, metadata, client, resource, authorization_url, state, listener, address })
+        Ok(Self { manager, metadata, client, resource, scope, authorization_url, state, listener, address })
     }
 
     /// What a person opens in a browser of this machine.
@@ -223,7 +228,8 @@ impl Login {
             resource: Some(self.resource.clone()),
             scope: None,
         };
-        first_tokens(json, refresh).ok_or_else(|| LoginError("the server gave no access token".to_owned()))
+        first_tokens(json, self.scope.clone(), refresh)
+            .ok_or_else(|| LoginError("the server gave no access token".to_owned()))
     }
 }
 
@@ -262,6 +268,12 @@ async fn challenge(url: &Url, addresses: AddressScope) -> Option<String> {
     let challenges: Vec<&str> = challenges.filter_map(|value| value.to_str().ok()).collect();
     let with = |key: &str| challenges.iter().find(|text| text.to_ascii_lowercase().contains(key));
     with("resource_metadata=").or_else(|| with("scope=")).map(|text| (*text).to_owned())
+}
+
+/// Both, each once.
+fn all_scopes(former: &[String], further: &[String]) -> Vec<String> {
+    let further = further.iter().filter(|scope| !former.contains(scope));
+    former.iter().chain(further).cloned().collect()
 }
 
 /// A server with a private address may name private addresses, any other one may not.

@@ -50,6 +50,7 @@ struct TokenAnswer {
     #[serde(default, deserialize_with = "seconds")]
     expires_in: Option<u64>,
     refresh_token: Option<SecretText>,
+    scope: Option<String>,
 }
 
 /// A number of seconds. Some endpoints write it as a text or with a fraction; anything else is not known.
@@ -133,15 +134,17 @@ async fn ask(refresh: &OAuthRefresh, addresses: AddressScope) -> Result<OAuthTok
     Ok(tokens(refresh, answer))
 }
 
-/// The tokens of a sign-in. `None` if the answer has none.
+/// The tokens of a sign-in. `None` if the answer has none. An answer that names no scope has granted the one that was asked for.
 pub(super) fn first_tokens(
     answer: serde_json::Value,
+    asked_scope: Option<String>,
     refresh: impl FnOnce(SecretString) -> OAuthRefresh,
 ) -> Option<OAuthTokens> {
     let answer: TokenAnswer = serde_json::from_value(answer).ok()?;
     let expires_at = answer.expires_in.map(end_of);
     let refresh = answer.refresh_token.map(|SecretText(token)| refresh(token));
-    Some(OAuthTokens { access_token: answer.access_token.0, expires_at, refresh })
+    let scope = answer.scope.or(asked_scope);
+    Some(OAuthTokens { access_token: answer.access_token.0, expires_at, refresh, scope })
 }
 
 /// When a token ends that lasts so many seconds from now on.
@@ -157,7 +160,8 @@ fn tokens(refresh: &OAuthRefresh, answer: TokenAnswer) -> OAuthTokens {
     if let Some(SecretText(token)) = answer.refresh_token {
         refresh.refresh_token = token;
     }
-    OAuthTokens { access_token: answer.access_token.0, expires_at, refresh: Some(refresh) }
+    let (access_token, scope) = (answer.access_token.0, answer.scope);
+    OAuthTokens { access_token, expires_at, refresh: Some(refresh), scope }
 }
 
 /// The body of the request.

@@ -17,6 +17,7 @@ use super::authorization::Authorize;
 use super::manifest;
 use super::program::FindProgram;
 use super::restarts::keep;
+use super::sampling::Sampler;
 use super::shared_server::{SharedServer, State};
 use crate::config::McpServerSpec;
 
@@ -100,6 +101,8 @@ impl McpServer {
             sandbox_network: OnceLock::new(),
             authorization,
             program,
+            roots: OnceLock::new(),
+            sampler: OnceLock::new(),
             state: watch::Sender::new(State { listing, ..State::default() }),
             wanted: Notify::new(),
             changed: Arc::default(),
@@ -123,6 +126,21 @@ impl McpServer {
     #[must_use]
     pub fn with_sandbox_network(self, network: SandboxNetwork) -> Self {
         let _ = self.inner.sandbox_network.set(network);
+        self
+    }
+
+    /// The same server, which is told that it may work in these directories, beside the workspace of its sandbox ("roots" in MCP). A service by
+    /// HTTP is told of none.
+    #[must_use]
+    pub fn with_roots(self, directories: Vec<PathBuf>) -> Self {
+        let _ = self.inner.roots.set(directories);
+        self
+    }
+
+    /// The same server, which may ask a model in the middle of a call ("sampling" in MCP).
+    #[must_use]
+    pub fn with_sampler(self, sampler: Arc<dyn Sampler>) -> Self {
+        let _ = self.inner.sampler.set(sampler);
         self
     }
 

@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::connection::CalledTool;
 use super::error::McpError;
 use super::listing::ListedTool;
-use super::progress::CallProgress;
 use super::result::{ResultFiles, to_output};
+use super::running_calls::CallProgress;
 use super::shared_server::SharedServer;
 
 /// One tool of a server.

@@ -13,9 +13,11 @@ use tokio::sync::{Notify, watch};
 use super::authorization::Authorize;
 use super::connection::{CalledTool, Connection};
 use super::error::McpError;
+use super::handler::ClientOffer;
 use super::listing::Listing;
 use super::program::FindProgram;
-use super::progress::CallProgress;
+use super::running_calls::CallProgress;
+use super::sampling::Sampler;
 use super::skills::{ListedSkill, VerifiedSkill};
 use crate::config::{HttpServer, McpServerSpec, McpTransport, StdioServer};
 
@@ -36,6 +38,10 @@ pub(super) struct SharedServer {
     pub(super) authorization: Option<Arc<dyn Authorize>>,
     /// Who knows its program, where its configuration does not.
     pub(super) program: Option<Arc<dyn FindProgram>>,
+    /// Directories that the server may work in, beside the workspace of its sandbox.
+    pub(super) roots: OnceLock<Vec<PathBuf>>,
+    /// Who asks the session's model for the server.
+    pub(super) sampler: OnceLock<Arc<dyn Sampler>>,
     pub(super) state: watch::Sender<State>,
     pub(super) wanted: Notify,
     /// The server says that its tools have changed.
@@ -242,10 +248,22 @@ impl SharedServer {
                 let command = self.command(program, deadline).await?;
                 // Until its first answer.
                 let _startup = self.sandbox_network.get().map(SandboxNetwork::begin_startup);
-                Connection::stdio(name, command, &**executor, deadline, Arc::clone(&self.changed)).await
+                let offer = self.offer(Some(&**executor));
+                Connection::stdio(name, command, &**executor, deadline, &self.changed, offer).await
             }
             (McpTransport::Stdio(_), None) => Err(self.not_started("there is no sandbox for its program")),
             (McpTransport::Http(http), _) => self.connect_http(http, deadline).await,
+        }
+    }
+
+    /// What the server may ask this client. Of directories only a program is told.
+    fn offer(&self, executor: Option<&dyn Executor>) -> ClientOffer {
+        let workspace = executor.map(|executor| executor.layout().workspace.clone());
+        let further = executor.and_then(|_| self.roots.get()).into_iter().flatten().cloned();
+        let url = |path: PathBuf| url::Url::from_directory_path(path).ok().map(String::from);
+        ClientOffer {
+            roots: workspace.into_iter().chain(further).filter_map(url).collect(),
+            sampler: self.sampler.get().cloned(),
         }
     }
 
@@ -273,7 +291,7 @@ impl SharedServer {
     async fn connect_http(&self, http: &HttpServer, deadline: Deadline) -> Result<Connection, McpError> {
         let name = self.spec.name.as_str();
         let connect = |token: Option<SecretString>| {
-            Connection::http(name, http, token, deadline, Arc::clone(&self.changed))
+            Connection::http(name, http, token, deadline, &self.changed, self.offer(None))
         };
         let Some(authorization) = &self.authorization else { return connect(None).await };
         let no_token = |advice: String| McpError::NeedsAuthorization { server: name.to_owned(), advice };

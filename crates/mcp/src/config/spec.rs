@@ -99,6 +99,9 @@ pub struct McpServerSpec {
     pub parallel_calls: bool,
     /// Whether all sessions of a tenant use one process of it, if it is a program. By default each session has its own.
     pub shared: bool,
+    /// Whether it may ask the session's model in the middle of a call ("sampling" in MCP). By default it may not. A shared server has no session
+    /// to ask for.
+    pub sampling: bool,
 }
 
 /// How a server is reached.
@@ -173,6 +176,7 @@ impl McpServerSpec {
             tool_timeout: Duration::from_secs(60),
             parallel_calls: false,
             shared: false,
+            sampling: false,
         }
     }
 

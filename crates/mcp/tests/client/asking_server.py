@@ -6,6 +6,7 @@ from mcp.server.mcpserver import (
     AcceptedElicitation,
     Elicit,
     ElicitationResult,
+    ListRoots,
     MCPServer,
     Resolve,
     Sample,
@@ -52,9 +53,18 @@ def explain(branch: Annotated[Branch, Resolve(which_branch)], reason: Annotated[
     return f"{branch.name}: {reason.reason}"
 
 
+async def listed():
+    return ListRoots()
+
+
 @server.tool()
 def sample(words: Annotated[object, Resolve(sampled)]) -> str:
-    return str(words)
+    return words.content.text
+
+
+@server.tool()
+def roots(listed: Annotated[object, Resolve(listed)]) -> list[str]:
+    return [str(root.uri) for root in listed.roots]
 
 
 server.run()

@@ -24,6 +24,11 @@ async fn asking_session() -> Option<Session> {
 pub(crate) async fn sdk_session(server: &str) -> Option<Session> {
     let python =
         Python::find("CONJURE_ORACLE_PYTHON_MCP", "import mcp.server.mcpserver", "`mcp` 2.3.0").await?;
+    Some(Session::start([python_server(&python, server)]).await)
+}
+
+/// The server `git`, which is this program.
+pub(crate) fn python_server(python: &Python, server: &str) -> McpServerSpec {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/client").join(server);
     let transport = McpTransport::Stdio(StdioServer {
         command: python.program().to_owned(),
@@ -32,7 +37,7 @@ pub(crate) async fn sdk_session(server: &str) -> Option<Session> {
         place: ServerPlace::Sandbox,
         network: None,
     });
-    Some(Session::start([McpServerSpec { transport, ..spec("git", &[]) }]).await)
+    McpServerSpec { transport, ..spec("git", &[]) }
 }
 
 async fn run(session: &Session, tool: &str, input: Value, provided: Option<ProvidedInput>) -> ToolRunOutcome {
@@ -41,7 +46,12 @@ async fn run(session: &Session, tool: &str, input: Value, provided: Option<Provi
 }
 
 /// What the call asks; it must ask.
-async fn asked(session: &Session, tool: &str, input: Value, provided: Option<ProvidedInput>) -> InputRequest {
+pub(crate) async fn asked(
+    session: &Session,
+    tool: &str,
+    input: Value,
+    provided: Option<ProvidedInput>,
+) -> InputRequest {
     let request = match run(session, tool, input, provided).await {
         ToolRunOutcome::InputRequired(request) => Ok(*request),
         ToolRunOutcome::Ended(result) => Err(result.text()),
@@ -50,7 +60,12 @@ async fn asked(session: &Session, tool: &str, input: Value, provided: Option<Pro
 }
 
 /// What the call returns; it must not ask.
-async fn ended(session: &Session, tool: &str, input: Value, provided: Option<ProvidedInput>) -> String {
+pub(crate) async fn ended(
+    session: &Session,
+    tool: &str,
+    input: Value,
+    provided: Option<ProvidedInput>,
+) -> String {
     let text = match run(session, tool, input, provided).await {
         ToolRunOutcome::Ended(result) => Ok(result.text()),
         ToolRunOutcome::InputRequired(request) => Err(request),
@@ -58,12 +73,12 @@ async fn ended(session: &Session, tool: &str, input: Value, provided: Option<Pro
     text.unwrap()
 }
 
-fn accept(request: &InputRequest, content: Value) -> Option<ProvidedInput> {
+pub(crate) fn accept(request: &InputRequest, content: Value) -> Option<ProvidedInput> {
     let answer = InputAnswer::Accept { content: Some(content) };
     Some(ProvidedInput { answers: request.answer_all(&answer), state: request.state.clone() })
 }
 
-fn message(request: &InputRequest) -> &str {
+pub(crate) fn message(request: &InputRequest) -> &str {
     &request.questions.values().next().unwrap().message
 }
 
@@ -91,7 +106,7 @@ async fn a_question_of_the_official_sdk_is_asked_and_its_answer_reaches_the_tool
 }
 
 #[tokio::test]
-async fn a_tool_may_ask_again_and_what_is_not_offered_is_an_error() {
+async fn a_tool_may_ask_again() {
     let Some(session) = asking_session().await else { return };
     let first = asked(&session, "mcp__git__explain", json!({}), None).await;
     let answer = accept(&first, json!({"name": "old"}));
@@ -99,8 +114,6 @@ async fn a_tool_may_ask_again_and_what_is_not_offered_is_an_error() {
     assert_eq!(message(&second), "Why old?");
     let answer = accept(&second, json!({"reason": "merged"}));
     assert_eq!(ended(&session, "mcp__git__explain", json!({}), answer).await, "old: merged");
-    let refused = ended(&session, "mcp__git__sample", json!({}), None).await;
-    assert!(refused.contains("sampling"), "the client has not said that it offers it: {refused}");
 }
 
 /// A service by HTTP whose tool `ask` is answered like this.
@@ -159,7 +172,8 @@ async fn questions_that_no_person_should_see_are_refused() {
     for (answer, expected) in [
         (ask(page("javascript:alert(1)")), "an address that is no web page"),
         (ask(Value::Object(many)), "asks 100 questions at once"),
-        (ask(json!({"a": {"method": "roots/list"}})), "which is not offered"),
+        (ask(json!({"a": {"method": "roots/list"}})), "what this client does not offer"),
+        (ask(json!({"a": {"method": "roots/list"}, "b": form("?")})), "a person and this client at once"),
         (json!({"resultType": "input_required", "requestState": "again"}), "again and again"),
         (
             json!({"resultType": "input_required", "inputRequests": {"a": form("?")}, "requestState": "x".repeat(300_000)}),

@@ -11,6 +11,7 @@ mod scripted_http;
 mod served;
 #[cfg(feature = "server")]
 mod served_tasks;
+mod server_requests;
 mod sign_in;
 mod skills;
 mod startup;

@@ -40,16 +40,22 @@ async fn works(servers: &Guarded, options: LoginOptions) -> BTreeMap<String, Str
 
 /// What the only sign-in asked for.
 fn asked(servers: &Guarded) -> BTreeMap<String, String> {
-    let mut requests = servers.authorization.requests();
-    requests.retain(|request| request.path().ends_with("/authorize"));
-    assert_eq!(requests.len(), 1, "{requests:?}");
-    let asked = requests[0].parameters();
+    let mut asked = asked_each(servers);
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    let asked = asked.remove(0);
     assert_eq!(asked["code_challenge_method"], "S256");
     assert_eq!(asked["response_type"], "code");
     asked
 }
 
-/// The scopes of the only sign-in.
+/// What each sign-in asked for.
+fn asked_each(servers: &Guarded) -> Vec<BTreeMap<String, String>> {
+    let mut requests = servers.authorization.requests();
+    requests.retain(|request| request.path().ends_with("/authorize"));
+    requests.iter().map(|request| request.parameters()).collect()
+}
+
+/// The scopes of a sign-in.
 fn scopes(asked: &BTreeMap<String, String>) -> Vec<&str> {
     asked.get("scope").map(|scope| scope.split(' ').collect()).unwrap_or_default()
 }
@@ -149,27 +155,41 @@ async fn auth_scope_omitted_when_undefined() {
     assert_eq!(works(&servers, LoginOptions::default()).await.get("scope"), None);
 }
 
-/// A call that needs more than the token permits ends, and says which scopes are missing. Nobody is asked to sign in while it runs.
+/// A call that needs more than the token permits ends, and says which scopes are missing. Nobody is asked to sign in while it runs. A person who
+/// signs in again asks for these beside the former ones.
 #[tokio::test]
-async fn a_call_beyond_the_scopes_of_its_token_says_which_are_missing() {
+async fn auth_scope_step_up() {
     let script = Script { challenged_scope: Some("mcp:basic"), ..Script::default() };
     let authorization = authorization_server(script.clone()).await;
     let issuer = authorization.at("");
+    let needs_more = Arc::new(AtomicBool::new(true));
+    let refuses = Arc::clone(&needs_more);
     let mcp = HttpServer::start(move |request| {
         let is_accepted = request.header("authorization").is_some();
-        if is_accepted && request.rpc_method().as_deref() == Some("tools/call") {
+        let is_call = request.rpc_method().as_deref() == Some("tools/call");
+        if is_accepted && is_call && refuses.load(Ordering::Relaxed) {
             return refusal(request, &script, 403, "insufficient_scope", Some("mcp:write"));
         }
         resource_server(request, &script, &issuer, is_accepted)
     })
     .await;
     let servers = Guarded { mcp, authorization };
-    let tokens = sign_in(&servers.url(), LoginOptions::default()).await.unwrap();
-    let session =
-        Session::start([http_spec(&servers.url(), Some(tokens.access_token.expose_secret()))]).await;
-    let error = session.call("mcp__one__test-tool", json!({})).await.unwrap_err();
+    let first = sign_in(&servers.url(), LoginOptions::default()).await.unwrap();
+    assert_eq!(first.scope.as_deref(), Some("mcp:basic"), "it was asked for, and nothing else was granted");
+    let session = async |tokens: &OAuthTokens| {
+        Session::start([http_spec(&servers.url(), Some(tokens.access_token.expose_secret()))]).await
+    };
+    let error = session(&first).await.call("mcp__one__test-tool", json!({})).await.unwrap_err();
     assert!(error.contains("`mcp:write`") && error.contains("nothing was done"), "{error}");
     assert_eq!(servers.mcp.messages("tools/call").len(), 1);
+
+    let former_scopes = first.scope.iter().cloned().collect();
+    let options = LoginOptions { scopes: vec!["mcp:write".into()], former_scopes, ..LoginOptions::default() };
+    needs_more.store(false, Ordering::Relaxed);
+    let second = sign_in(&servers.url(), options).await.unwrap();
+    assert_eq!(second.scope.as_deref(), Some("mcp:basic mcp:write"));
+    assert_eq!(scopes(&asked_each(&servers)[1]), ["mcp:basic", "mcp:write"]);
+    session(&second).await.call("mcp__one__test-tool", json!({})).await.unwrap();
 }
 
 /// A refusal without the header that should go with it says the same.

@@ -10,7 +10,8 @@ use conjure_conversation::{
     tool_servers_note,
 };
 use conjure_mcp::{
-    McpServer, McpServerName, McpServerSpec, McpServers, McpTransport, ServerPlace, ServerState, StdioServer,
+    McpServer, McpServerName, McpServerSpec, McpServers, McpTransport, Sampler, ServerPlace, ServerState,
+    StdioServer,
 };
 use conjure_sandbox::{DataDir, ExecutionContext, Executor, Local, OwnedWorkspace, Sandbox};
 use conjure_toolbox::Toolbox;
@@ -51,19 +52,28 @@ impl Session {
     }
 
     pub(crate) async fn try_start(specs: impl IntoIterator<Item = McpServerSpec>) -> Result<Self, String> {
-        Self::open(specs, None).await
+        Self::open(specs, None, None).await
+    }
+
+    /// The same, whose servers may ask this model.
+    pub(crate) async fn with_sampler(
+        specs: impl IntoIterator<Item = McpServerSpec>,
+        sampler: Arc<dyn Sampler>,
+    ) -> Self {
+        Self::open(specs, None, Some(sampler)).await.unwrap()
     }
 
     pub(crate) async fn with_manifests(
         specs: impl IntoIterator<Item = McpServerSpec>,
         folder: &Path,
     ) -> Self {
-        Self::open(specs, Some(folder)).await.unwrap()
+        Self::open(specs, Some(folder), None).await.unwrap()
     }
 
     async fn open(
         specs: impl IntoIterator<Item = McpServerSpec>,
         manifests: Option<&Path>,
+        sampler: Option<Arc<dyn Sampler>>,
     ) -> Result<Self, String> {
         let data = DataDir::temporary().unwrap();
         let workspace = data.workspace().unwrap();
@@ -82,7 +92,12 @@ impl Session {
             specs.iter().filter(|spec| spec.required).map(|spec| spec.name.to_string()).collect();
         let servers = specs.into_iter().map(|spec| {
             let manifest = manifests.map(|folder| folder.join(format!("{}.json", spec.name)));
-            McpServer::new(spec, Some(Arc::clone(&executor)), manifest).into()
+            let server = McpServer::new(spec, Some(Arc::clone(&executor)), manifest);
+            let server = match &sampler {
+                Some(sampler) => server.with_sampler(Arc::clone(sampler)),
+                None => server,
+            };
+            server.into()
         });
         let servers =
             Arc::new(McpServers::new(servers.collect(), Some(Arc::clone(&executor)), &Redactor::default()));

@@ -259,6 +259,12 @@ pub const CONFIG_KEYS: &[ConfigKey] = &[
     ),
     key(
         mcp::TABLE,
+        "sampling",
+        "true",
+        "Whether it may ask the session's model in the middle of a call, at the cost of the tenant's budget. By default it may not.",
+    ),
+    key(
+        mcp::TABLE,
         "network",
         "[\"api.github.com\"]",
         "What its program may reach: `\"none\"`, `\"full\"` or a list of hosts. By default nothing. `npx`, `uvx` and the like also reach the package registries until the server answers, except with `\"none\"`.",

@@ -59,6 +59,10 @@ fn server(name: &str, table: &Table) -> Result<McpServerSpec, String> {
         };
         return Err(format!("`{key}` goes with `{needs}`, and it has a `{has}`"));
     }
+    let (shared, sampling) = (reader.flag("shared")?, reader.flag("sampling")?);
+    if shared == Some(true) && sampling == Some(true) {
+        return Err("`sampling` and `shared` exclude each other: a shared server has no session whose model it could ask".to_owned());
+    }
     let defaults = McpServerSpec::new(McpServerName::new(name)?, transport);
     let set = |list: Option<Vec<String>>| list.map(|list| list.into_iter().collect::<BTreeSet<_>>());
     let tool_permissions = reader.map("tool_approval")?;
@@ -76,7 +80,8 @@ fn server(name: &str, table: &Table) -> Result<McpServerSpec, String> {
         startup_timeout: reader.time("startup_timeout")?.unwrap_or(defaults.startup_timeout),
         tool_timeout: reader.time("tool_timeout")?.unwrap_or(defaults.tool_timeout),
         parallel_calls: reader.flag("parallel_calls")?.unwrap_or(defaults.parallel_calls),
-        shared: reader.flag("shared")?.unwrap_or(defaults.shared),
+        shared: shared.unwrap_or(defaults.shared),
+        sampling: sampling.unwrap_or(defaults.sampling),
         ..defaults
     })
 }

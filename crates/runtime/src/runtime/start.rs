@@ -132,7 +132,10 @@ impl Runtime {
         #[cfg(feature = "vaults")]
         let vaults = Vaults::new(home.path(), options.vault_key.take(), tree.journal().records());
         #[cfg(feature = "mcp")]
-        factory.set_vaults(vaults.clone());
+        {
+            factory.set_vaults(vaults.clone());
+            factory.set_accounts(tree.accounts().clone());
+        }
         if let Some(bodies) = storage.blobs_dir() {
             factory.set_journal(tree.accounts().clone(), bodies);
         }

@@ -244,7 +244,12 @@ fn new_secret(auth: &CredentialAuth, secrets: CredentialSecrets) -> CredentialSe
                 scope: refresh.scope.clone(),
             });
             let expires_at = expires_at.map(|time| time.0);
-            CredentialSecret::OAuth(OAuthTokens { access_token: token.into(), expires_at, refresh })
+            CredentialSecret::OAuth(OAuthTokens {
+                access_token: token.into(),
+                expires_at,
+                refresh,
+                scope: None,
+            })
         }
     }
 }

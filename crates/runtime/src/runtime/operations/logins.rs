@@ -1,7 +1,7 @@
 //! Sign-ins at configured MCP servers: their tokens are stored for all sessions of a tenant.
 
 use conjure_base::TenantId;
-use conjure_vault::{CredentialSecret, OAuthTokens, VaultError};
+use conjure_vault::{CredentialSecret, LOGIN_VAULT, OAuthTokens, VaultError};
 
 use crate::runtime::handle::Runtime;
 
@@ -20,6 +20,21 @@ impl Runtime {
     ) -> Result<(), VaultError> {
         let store = self.vaults().credentials(tenant).await?;
         store.put_login(url, &CredentialSecret::OAuth(tokens)).await
+    }
+
+    /// The scopes of the tenant's sign-in at the server `url`, as far as they are known; none if nobody is signed in there.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, or was sealed with another key.
+    pub async fn login_scopes(&self, tenant: &TenantId, url: &str) -> Result<Vec<String>, VaultError> {
+        let store = self.vaults().credentials(tenant).await?;
+        let found = store.find(&[LOGIN_VAULT.to_owned()], url).await?;
+        let scope = found.and_then(|found| match found.secret {
+            CredentialSecret::OAuth(tokens) => tokens.scope,
+            CredentialSecret::Bearer { .. } => None,
+        });
+        Ok(scope.unwrap_or_default().split_whitespace().map(str::to_owned).collect())
     }
 
     /// Forgets it. Returns whether there was anything to forget.

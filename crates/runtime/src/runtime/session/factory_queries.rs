@@ -77,6 +77,12 @@ impl RuntimeSessionFactory {
         let _ = self.inner.tenant_servers.set(servers);
     }
 
+    /// Sets what the tenants' budgets pay from, for models that no session records.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn set_accounts(&self, accounts: TenantAccounts) {
+        let _ = self.inner.accounts.set(accounts);
+    }
+
     /// Ends the MCP servers that the sessions of a tenant shared. It has no session any more.
     #[cfg(feature = "mcp")]
     pub(crate) async fn end_tenant_servers(

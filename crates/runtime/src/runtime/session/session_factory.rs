@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use conjure_actors::session::{ModelSetup, SessionComponents, SessionFactory, SessionSetup};
 use conjure_actors::supervision::Failure;
+#[cfg(feature = "mcp")]
+use conjure_actors::tenants::TenantAccounts;
 use conjure_artifact::{ArtifactUploader, OutputStore, WorkspaceOutputs};
 use conjure_base::{Deadline, Redactor, lock};
 #[cfg(feature = "mcp")]
@@ -69,6 +71,9 @@ pub(super) struct Inner {
     /// Set before the actors start.
     #[cfg(feature = "mcp")]
     pub(super) tenant_servers: OnceLock<mcp::TenantServers>,
+    /// Set once the journal is open.
+    #[cfg(feature = "mcp")]
+    pub(super) accounts: OnceLock<TenantAccounts>,
     pub(super) python: Arc<PythonInstaller>,
     pub(super) sessions: Mutex<HashMap<SessionKey, SessionInputs>>,
     /// The definitions of the tools, which are the same for all sessions.
@@ -101,6 +106,8 @@ impl RuntimeSessionFactory {
             vaults: OnceLock::new(),
             #[cfg(feature = "mcp")]
             tenant_servers: OnceLock::new(),
+            #[cfg(feature = "mcp")]
+            accounts: OnceLock::new(),
             python: Arc::default(),
             sessions,
             tool_definitions: told,
@@ -249,8 +256,16 @@ impl SessionFactory for RuntimeSessionFactory {
                 servers if servers.is_empty() => (source, pre_call_hook),
                 servers => {
                     let shared = (&setup.key.tenant, self.inner.tenant_servers.get());
-                    let servers =
-                        mcp::start_servers(servers, shared, &executors, executor.clone(), &redactor).await?;
+                    let sampler = self.sampler(setup.key, setup.profile);
+                    let servers = mcp::start_servers(
+                        servers,
+                        shared,
+                        &executors,
+                        executor.clone(),
+                        &redactor,
+                        &sampler,
+                    )
+                    .await?;
                     let hook = mcp::ToolServersHook::new(Arc::clone(&servers));
                     (Some(servers as Arc<dyn ToolSource>), Some(Arc::new(hook) as Arc<dyn PreCallHook>))
                 }

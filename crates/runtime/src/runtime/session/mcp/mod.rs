@@ -7,6 +7,7 @@ mod no_containers;
 mod program_files;
 mod server_parts;
 mod server_sandboxes;
+mod session_sampler;
 mod start_servers;
 mod tenant_servers;
 mod tool_servers_hook;

@@ -26,6 +26,8 @@ pub(super) struct ProgramFiles {
     pub(super) folders: BTreeSet<PathBuf>,
     /// Paths by which some of these are named, because of symbolic links on the way, and the real ones.
     pub(super) aliases: BTreeMap<PathBuf, PathBuf>,
+    /// The directories among the arguments, as they are named there.
+    pub(super) arguments: Vec<PathBuf>,
     /// Further directories for `PATH`.
     pub(super) path: Vec<PathBuf>,
 }
@@ -153,6 +155,9 @@ impl ProgramFiles {
             is_own && !is_of_system(folder) && folder.components().count() > 2
         };
         if let Some(folder) = folder.filter(is_shown) {
+            if real.is_dir() {
+                self.arguments.push(given.clone());
+            }
             self.add_folder(folder.to_owned());
             self.add_alias(if real.is_dir() { Some(&given) } else { given.parent() }, folder);
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use conjure_actors::executors::ExecutorSource;
-use conjure_mcp::{Authorize, FindProgram, McpServer, McpServerSpec};
+use conjure_mcp::{Authorize, FindProgram, McpServer, McpServerSpec, Sampler};
 use conjure_sandbox::{Executor, SandboxNetwork};
 
 /// A server, and the source of its sandbox if it is a program.
@@ -19,6 +19,10 @@ pub(in crate::runtime::session) struct ServerParts {
     pub(super) authorization: Option<Arc<dyn Authorize>>,
     /// The network of its sandbox.
     pub(super) sandbox_network: SandboxNetwork,
+    /// Directories among its arguments, which it may work in.
+    pub(super) roots: Vec<PathBuf>,
+    /// Who asks the session's model for the server.
+    pub(super) sampler: Option<Arc<dyn Sampler>>,
     /// Who knows the program of a server in an image.
     pub(super) program: Option<Arc<dyn FindProgram>>,
 }
@@ -40,9 +44,17 @@ impl ServerParts {
         manifest: PathBuf,
         authorization: Option<Arc<dyn Authorize>>,
     ) -> Self {
-        let sandbox_network = SandboxNetwork::new();
-        let sharing = Sharing::Own;
-        Self { spec, source: None, sharing, manifest, authorization, sandbox_network, program: None }
+        Self {
+            spec,
+            source: None,
+            sharing: Sharing::Own,
+            manifest,
+            authorization,
+            sandbox_network: SandboxNetwork::new(),
+            roots: Vec::new(),
+            sampler: None,
+            program: None,
+        }
     }
 
     /// The server, whose program runs in this sandbox.
@@ -55,7 +67,11 @@ impl ServerParts {
             }
             (None, executor, _) => McpServer::new(self.spec, executor, manifest),
         };
-        server.with_sandbox_network(self.sandbox_network)
+        let server = server.with_sandbox_network(self.sandbox_network).with_roots(self.roots);
+        match self.sampler {
+            Some(sampler) => server.with_sampler(sampler),
+            None => server,
+        }
     }
 }
 

@@ -6,7 +6,6 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use conjure_actors::executors::ExecutorSource;
 use conjure_base::{Digest, Redactor, SessionId, TenantId};
 use conjure_conversation::{RemoteToolServer, SessionProfile};
 use conjure_journal::SessionKey;
@@ -111,11 +110,7 @@ impl Inner {
                 if let Some(run) = container_run(name, stdio)? {
                     return self.container_part(key, home, (spec, stdio), run, manifest);
                 }
-                let (stdio, sandbox_network, source) =
-                    self.server_source(key, kind, home, workspace, name, stdio)?;
-                let spec = McpServerSpec { transport: McpTransport::Stdio(stdio), ..spec.clone() };
-                let part = ServerParts::new(spec, manifest, None);
-                Ok(ServerParts { source: Some(source), sandbox_network, ..part })
+                self.program_part(key, kind, home, workspace, (spec, stdio), manifest)
             }
         }
     }
@@ -198,16 +193,17 @@ impl Inner {
         Ok(ServerParts::new(spec, manifest, authorization))
     }
 
-    /// The program of a server as its sandbox has it, the network of that sandbox, and its source.
-    fn server_source(
+    /// A server that is a program, and the source of its sandbox.
+    fn program_part(
         &self,
         key: &SessionKey,
         kind: &str,
         home: &Arc<TenantDir>,
         workspace: Option<&Path>,
-        name: &str,
-        program: &StdioServer,
-    ) -> Result<(StdioServer, SandboxNetwork, Arc<dyn ExecutorSource>), RuntimeError> {
+        (spec, program): (&McpServerSpec, &StdioServer),
+        manifest: PathBuf,
+    ) -> Result<ServerParts, RuntimeError> {
+        let name = spec.name.as_str();
         let refused = |reason: String| RuntimeError::McpServer { server: name.to_owned(), reason };
         let kind = match program.place {
             ServerPlace::Local => SandboxKind::BuiltIn(ExecutorKind::Local),
@@ -218,6 +214,7 @@ impl Inner {
             },
         };
         let mut program = program.clone();
+        let mut roots = Vec::new();
         let mut allowed_paths = Vec::new();
         let mut read_only = Vec::new();
         let is_runner = PACKAGE_RUNNERS.contains(&program.command.rsplit('/').next().unwrap_or_default());
@@ -229,6 +226,7 @@ impl Inner {
             let around = SearchPaths { path: &path, home: self.config.home(), workspace: real.as_deref() };
             let files = program_files(&program.command, &program.args, around).map_err(refused)?;
             program.command = utf8(&files.program).map_err(refused)?;
+            roots = files.arguments;
             if matches!(kind, SandboxKind::BuiltIn(ExecutorKind::Jail)) {
                 for folder in files.folders {
                     match workspace.filter(|workspace| folder.starts_with(workspace)) {
@@ -285,7 +283,9 @@ impl Inner {
             .with_startup_hosts(startup_hosts(is_runner, program.network.as_ref()));
         let context = context.with_sandbox_network(sandbox_network.clone());
         let source = self.sandboxes.unpooled_source(key, home, &kind, &config, context)?;
-        Ok((program, sandbox_network, source))
+        let spec = McpServerSpec { transport: McpTransport::Stdio(program), ..spec.clone() };
+        let part = ServerParts::new(spec, manifest, None);
+        Ok(ServerParts { source: Some(source), sandbox_network, roots, ..part })
     }
 }
 

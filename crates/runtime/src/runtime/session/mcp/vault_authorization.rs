@@ -103,6 +103,7 @@ impl VaultAuthorization {
             tenant: self.tenant.clone(),
             found: found.clone(),
             refresh: refresh.clone(),
+            scope: tokens.scope.clone(),
             addresses: self.addresses,
         };
         // It goes on when the session ends meanwhile: the old refresh token may be used up already.
@@ -134,6 +135,8 @@ struct Renewal {
     tenant: TenantId,
     found: FoundCredential,
     refresh: OAuthRefresh,
+    /// What the token permitted so far.
+    scope: Option<String>,
     addresses: AddressScope,
 }
 
@@ -141,7 +144,8 @@ impl Renewal {
     /// Asks the token endpoint and stores what it gives. Returns whether it was stored; not if somebody else changed the credential meanwhile.
     async fn run(self) -> (RenewalOutcome, Result<bool, String>) {
         let new = match refresh_tokens(&self.refresh, self.addresses).await {
-            Ok(new) => new,
+            // An answer that names no scope has left it as it was.
+            Ok(new) => OAuthTokens { scope: new.scope.clone().or_else(|| self.scope.clone()), ..new },
             Err(error) => {
                 let outcome = match error {
                     RefreshError::Unreachable(_) => RenewalOutcome::Unreachable,

@@ -1,0 +1,140 @@
+//! [`RunningCalls`]: the calls of a connection that run, what the server tells of them meanwhile, and what it asks.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use conjure_base::{CallId, lock};
+use conjure_conversation::{InputAnswer, InputQuestion, ProgressSink, ToolProgress};
+use futures_util::FutureExt as _;
+use rmcp::model::{ClientRequest, ProgressNotificationParam, ProgressToken, ServerResult};
+use rmcp::service::{Peer, PeerRequestOptions, RequestHandle};
+use rmcp::{RoleClient, ServiceError};
+use tokio::sync::{mpsc, oneshot};
+
+/// A call, and where its progress is told.
+#[derive(Debug, Clone)]
+pub(super) struct CallProgress {
+    pub(super) call_id: CallId,
+    pub(super) sink: ProgressSink,
+}
+
+/// The calls of a connection that run, by the tokens that the server names them with.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RunningCalls(Arc<Mutex<HashMap<ProgressToken, RunningCall>>>);
+
+#[derive(Debug)]
+struct RunningCall {
+    progress: CallProgress,
+    questions: mpsc::Sender<OpenQuestion>,
+    /// The server waits for the answer to a question of this call.
+    is_asking: bool,
+}
+
+/// A question of a server of an older revision, which holds its call open until it is answered.
+#[derive(Debug)]
+struct OpenQuestion {
+    question: InputQuestion,
+    answer: oneshot::Sender<InputAnswer>,
+}
+
+/// A call under way. Dropping it cancels it at the server.
+pub(super) struct OpenCall {
+    calls: RunningCalls,
+    handle: Option<RequestHandle<RoleClient>>,
+    token: ProgressToken,
+    questions: mpsc::Receiver<OpenQuestion>,
+    /// Where the server waits for an answer.
+    asked: Option<oneshot::Sender<InputAnswer>>,
+}
+
+/// What comes next of a call.
+pub(super) enum CallStep {
+    Ended(Box<Result<ServerResult, ServiceError>>),
+    /// The server asks a person, and holds the call open.
+    Asked(InputQuestion),
+}
+
+impl RunningCalls {
+    /// Hands on what the server tells.
+    pub(super) fn tell(&self, told: ProgressNotificationParam) {
+        let call = lock(&self.0).get(&told.progress_token).map(|call| call.progress.clone());
+        let Some(CallProgress { call_id, sink }) = call else { return };
+        let message = told.message.unwrap_or_default();
+        sink.report(ToolProgress { call_id, done: told.progress, total: told.total, message });
+    }
+
+    /// Whether any call runs.
+    pub(super) fn is_any(&self) -> bool {
+        !lock(&self.0).is_empty()
+    }
+
+    /// Asks a person in the middle of a call, and waits for the answer. The protocol does not say which call a question belongs to, so `None` if
+    /// not exactly one runs. `None` also if the call has ended meanwhile.
+    pub(super) async fn ask(&self, question: InputQuestion) -> Option<InputAnswer> {
+        let (sender, answer) = oneshot::channel();
+        {
+            let mut calls = lock(&self.0);
+            let mut running = calls.values_mut().filter(|call| !call.is_asking);
+            let (Some(call), None) = (running.next(), running.next()) else { return None };
+            call.questions.try_send(OpenQuestion { question, answer: sender }).ok()?;
+            call.is_asking = true;
+        }
+        answer.await.ok()
+    }
+
+    /// Sends a call. Its progress is told until it is dropped.
+    pub(super) async fn begin(
+        &self,
+        peer: &Peer<RoleClient>,
+        request: ClientRequest,
+        progress: &CallProgress,
+    ) -> Result<OpenCall, ServiceError> {
+        let handle = peer.send_request_with_option(request, PeerRequestOptions::no_options()).await?;
+        let token = handle.progress_token.clone();
+        let (sender, questions) = mpsc::channel(1);
+        let call = RunningCall { progress: progress.clone(), questions: sender, is_asking: false };
+        lock(&self.0).insert(token.clone(), call);
+        Ok(OpenCall { calls: self.clone(), handle: Some(handle), token, questions, asked: None })
+    }
+}
+
+impl OpenCall {
+    /// Waits for what comes next. After the end of the call nothing does. Cancel safe.
+    pub(super) async fn next(&mut self) -> CallStep {
+        let Some(handle) = &mut self.handle else {
+            return CallStep::Ended(Box::new(Err(ServiceError::TransportClosed)));
+        };
+        let ended = tokio::select! {
+            biased;
+            Some(OpenQuestion { question, answer }) = self.questions.recv() => {
+                self.asked = Some(answer);
+                return CallStep::Asked(question);
+            }
+            ended = &mut handle.rx => ended,
+        };
+        self.handle = None;
+        CallStep::Ended(Box::new(ended.map_err(|_| ServiceError::TransportClosed).flatten()))
+    }
+
+    /// Answers the question, and tells the further progress there.
+    pub(super) fn answer(&mut self, answer: InputAnswer, progress: &CallProgress) {
+        if let Some(call) = lock(&self.calls.0).get_mut(&self.token) {
+            call.progress = progress.clone();
+            call.is_asking = false;
+        }
+        if let Some(asked) = self.asked.take() {
+            // The server may have given its question up; then the call goes on.
+            let _ = asked.send(answer);
+        }
+    }
+}
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        lock(&self.calls.0).remove(&self.token);
+        if let Some(handle) = self.handle.take() {
+            // If the queue is full, the cancellation is not sent.
+            let _ = handle.cancel(Some("the call was given up".to_owned())).now_or_never();
+        }
+    }
+}
