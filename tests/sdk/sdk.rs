@@ -12,12 +12,12 @@ mod mcp_http;
 mod messages;
 mod network;
 mod no_jail;
+mod package_runners;
 mod packages;
 mod readme;
 mod reload;
 mod server;
 mod tls;
-mod uvx;
 
 use server::{Started, run_python};
 

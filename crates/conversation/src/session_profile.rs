@@ -43,6 +43,12 @@ pub struct SessionProfile {
     /// The model's name in the embedder's configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// How hard the model works on each call, such as `high`, where its service can be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effort: Option<String>,
+    /// Whether the service generates output faster, at a higher price, where it has the choice.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fast: bool,
     /// The sandbox's name in the embedder's configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executor: Option<String>,

@@ -171,3 +171,30 @@ async fn hosted_skills_stay_with_models_whose_services_run_them() {
     assert!(fake.files().is_empty(), "{:?}", fake.files());
     runtime.shutdown(soon()).await.unwrap();
 }
+
+/// How hard the model works is recorded with the session, and its service is told with each call.
+#[tokio::test]
+async fn a_session_tells_its_service_the_effort_and_the_speed() {
+    let fixture = Fixture::new(ExecutorKind::Local);
+    let fake = FakeMessages::builder()
+        .turns((0..2).map(|_| Reply::blocks(vec![Block::text("Done.")])))
+        .start()
+        .await
+        .unwrap();
+    let options = || crate::runtime::remote_cleanup::options(&fixture, &fake.base_url(), "sk-key");
+    let runtime = Runtime::spawn(options()).await.unwrap();
+    let spec = SessionSpec::new(tenant("acme")).model("m").effort("high").fast(true);
+    let session = runtime.open(spec).await.unwrap();
+    assert_eq!(ask(&session, "go").await, "Done.");
+    runtime.shutdown(soon()).await.unwrap();
+    let runtime = Runtime::spawn(options()).await.unwrap();
+    let again = runtime.session(&tenant("acme"), session.id()).await.unwrap();
+    assert_eq!(ask(&again, "and now").await, "Done.");
+    runtime.shutdown(soon()).await.unwrap();
+    for request in fake.requests() {
+        let body: serde_json::Value = serde_json::from_slice(request.body()).unwrap();
+        assert_eq!((&body["output_config"]["effort"], &body["speed"]), (&"high".into(), &"fast".into()));
+        let betas = request.header("anthropic-beta").unwrap();
+        assert!(betas.contains("fast-mode-2026-02-01"), "{betas}");
+    }
+}

@@ -44,6 +44,8 @@ impl CallSettings {
         set(body, "top_p", self.top_p);
         set(body, "top_k", self.top_k);
         set_list(body, "stop_sequences", &self.stop_sequences);
+        edit_object(body, "output_config", |config| set(config, "effort", self.effort.as_deref()));
+        set(body, "speed", self.fast.then_some("fast"));
         if let Some(schema) = &self.output_schema {
             let format = json!({"type": "json_schema", "schema": schema});
             edit_object(body, "output_config", |config| set(config, "format", Some(format)));
@@ -94,6 +96,7 @@ impl CallSettings {
         set(body, "temperature", self.temperature);
         set(body, "top_p", self.top_p);
         set(body, "tool_choice", self.choice_of_openai(|name| json!({"type": "function", "name": name})));
+        edit_object(body, "reasoning", |reasoning| set(reasoning, "effort", self.effort.as_deref()));
         if let Some(schema) = &self.output_schema {
             let format = json!({"type": "json_schema", "name": "output", "schema": schema, "strict": false});
             edit_object(body, "text", |text| set(text, "format", Some(format)));
@@ -181,6 +184,8 @@ mod tests {
             stop_sequences: vec!["END".to_owned()],
             tool_choice: ToolChoice::Tool("t".to_owned()),
             disable_parallel_tool_use: true,
+            effort: Some("low".to_owned()),
+            fast: true,
             output_schema: Some(json!({"type": "object"})),
         }
     }
@@ -200,7 +205,8 @@ mod tests {
         let messages = applied(&everything(), ModelApi::Messages).unwrap();
         let expected = json!({
             "temperature": 0.5, "top_p": 0.25, "top_k": 3, "stop_sequences": ["END"],
-            "output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}},
+            "speed": "fast",
+            "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {"type": "object"}}},
             "tool_choice": {"type": "tool", "name": "t", "disable_parallel_tool_use": true},
         });
         assert_eq!(Value::Object(messages.body), expected);
@@ -218,6 +224,7 @@ mod tests {
         let responses = applied(&call, ModelApi::Responses).unwrap();
         let expected = json!({
             "temperature": 0.5, "top_p": 0.25, "tool_choice": {"type": "function", "name": "t"},
+            "reasoning": {"effort": "low"},
             "text": {"format": {"type": "json_schema", "name": "output", "schema": {"type": "object"}, "strict": false}},
         });
         assert_eq!((Value::Object(responses.body), responses.parallel_tool_calls), (expected, Some(false)));
@@ -240,7 +247,15 @@ mod tests {
             let settings = applied(&CallSettings::default(), api).unwrap();
             assert!(settings.body.is_empty() && settings.parallel_tool_calls.is_none(), "{api:?}");
         }
-        assert_eq!(CallSettings { max_tokens: Some(1), ..CallSettings::default() }.beyond_tokens(), None);
+        let everywhere = CallSettings {
+            max_tokens: Some(1),
+            effort: Some("low".to_owned()),
+            fast: true,
+            ..CallSettings::default()
+        };
+        assert_eq!(everywhere.beyond_tokens(), None);
+        let chat = applied(&everywhere, ModelApi::Chat).unwrap();
+        assert!(chat.body.is_empty(), "it has no such setting for every model");
     }
 
     #[test]

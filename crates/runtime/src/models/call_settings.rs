@@ -19,6 +19,10 @@ pub struct CallSettings {
     pub tool_choice: ToolChoice,
     /// Whether an answer has one call at most.
     pub disable_parallel_tool_use: bool,
+    /// How hard the model works, such as `high`. Without effect where the API has no such setting.
+    pub effort: Option<String>,
+    /// Whether output is generated faster, at a higher price. Without effect where the API has no such setting.
+    pub fast: bool,
     /// The JSON Schema that the answer's text fits.
     pub output_schema: Option<Value>,
 }
@@ -38,7 +42,7 @@ pub enum ToolChoice {
 }
 
 impl CallSettings {
-    /// The first setting, besides the number of tokens, that a model of the embedder cannot be told.
+    /// The first setting, besides the number of tokens and those that may be without effect, that a model of the embedder cannot be told.
     pub(crate) fn beyond_tokens(&self) -> Option<&'static str> {
         let settings = [
             ("temperature", self.temperature.is_some()),

@@ -160,6 +160,10 @@ impl ModelClients {
     }
 }
 
+/// The beta that a request for faster output must name at some models.
+#[cfg(feature = "anthropic")]
+const FAST_BETA: &str = "fast-mode-2026-02-01";
+
 /// A model, and the client that it uses.
 type ModelAndClient = (Arc<dyn Model>, ServiceClient);
 
@@ -230,6 +234,9 @@ impl ModelClients {
         for (name, value) in &settings.body {
             options =
                 options.with_field(name, value.clone()).map_err(|error| wrong(format!("`body`: {error}")))?;
+        }
+        if settings.body.get("speed").is_some_and(|speed| speed == "fast") {
+            options = options.with_beta(FAST_BETA);
         }
         if settings.parallel_tool_calls == Some(false) {
             let choice = serde_json::json!({"type": "auto", "disable_parallel_tool_use": true});

@@ -112,20 +112,8 @@ impl ModelRegistry {
         wanted.or_else(default).ok_or(RuntimeError::NoModel)
     }
 
-    /// The model of this name for a session of this tenant, behind the admission gate.
+    /// The model of this name for calls of this tenant with these settings, behind the admission gate.
     pub(crate) fn find(
-        &self,
-        own: &Self,
-        name: &str,
-        tenant: &TenantId,
-        gate: &AdmissionGate,
-        config: &Config,
-    ) -> Result<Arc<dyn Model>, RuntimeError> {
-        self.find_with(own, name, tenant, gate, config, &CallSettings::default())
-    }
-
-    /// The same, for calls with these settings.
-    pub(crate) fn find_with(
         &self,
         own: &Self,
         name: &str,

@@ -44,6 +44,7 @@ pub(crate) fn call_settings(create: &MessageCreate) -> Result<CallSettings, ApiE
         tool_choice,
         disable_parallel_tool_use: create.options.disable_parallel_tool_use,
         output_schema: output_schema.transpose()?,
+        ..CallSettings::default()
     })
 }
 

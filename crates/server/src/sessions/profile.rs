@@ -1,6 +1,8 @@
 //! What the runtime is given for a session: its instructions, its model, its tools.
 
-use conjure_api::{Budget, BuiltinTool, McpToolset, PermissionPolicy as Policy, SessionAgent, Tool, Toolset};
+use conjure_api::{
+    Budget, BuiltinTool, McpToolset, PermissionPolicy as Policy, SessionAgent, Speed, Tool, Toolset,
+};
 use conjure_base::TenantId;
 use conjure_conversation::{
     AgentToolset, PermissionPolicy, RemoteToolServer, ToolDefinition, ToolRule, ToolsetTool,
@@ -32,6 +34,11 @@ pub(crate) fn session_spec(
         }
     }
     let spec = SessionSpec::new(tenant.clone()).without_skills().model(agent.model.id.as_str());
+    let spec = spec.fast(agent.model.speed == Some(Speed::Fast));
+    let spec = match agent.model.effort {
+        Some(effort) => spec.effort(effort.as_str()),
+        None => spec,
+    };
     let system = agent.system.iter().map(String::as_str).chain([note]);
     let system: Vec<&str> = system.filter(|text| !text.is_empty()).collect();
     let spec = spec.base_prompt(system.join("\n\n")).toolset(toolset);

@@ -91,6 +91,8 @@ impl Runtime {
             limits: spec.limits.unwrap_or_else(|| self.default_limits(&spec.tenant)),
             max_cost_micros: spec.max_cost_micros,
             model: Some(factory.model_name(&spec.tenant, spec.model.as_deref())?),
+            effort: spec.effort,
+            fast: spec.fast,
             executor: Some(spec.executor.unwrap_or_else(|| factory.default_sandbox().to_owned())),
             catalog: spec.catalog,
             workspace: real_workspace(spec.workspace).await?,

@@ -173,7 +173,7 @@ impl RuntimeSessionFactory {
         let policies = self.inner.sandboxes.policies();
         let policy = policies.policy(tenant);
         let (gate, config) = (policies.model_calls(), &self.inner.config);
-        self.inner.models.find_with(&policy.models, name, tenant, gate, config, call)
+        self.inner.models.find(&policy.models, name, tenant, gate, config, call)
     }
 
     /// The client of the Messages API behind this name, and the service's name of the model. `None` for any other model.

@@ -13,6 +13,7 @@ use rustix::fs::Mode;
 
 use crate::config::ExecutorKind;
 use crate::context::{ContextOptions, create_context, redactor_with};
+use crate::models::CallSettings;
 use crate::runtime::data::data_layout::TenantDir;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::options::JournalLocation;
@@ -176,7 +177,9 @@ impl Inner {
         let policy = self.sandboxes.policies().policy(tenant);
         let name = self.models.name(&policy.models, profile.model.as_deref(), &self.config)?;
         let gate = self.sandboxes.policies().model_calls();
-        let model = self.models.find(&policy.models, name, tenant, gate, &self.config)?;
+        let call =
+            CallSettings { effort: profile.effort.clone(), fast: profile.fast, ..CallSettings::default() };
+        let model = self.models.find(&policy.models, name, tenant, gate, &self.config, &call)?;
         hosted_sessions::check(&profile.hosted, name, &*model)?;
         let hosted = hosted_sessions::files_of(&profile.hosted, name, &*model)?;
         Ok((model, hosted))

@@ -43,6 +43,8 @@ pub struct SessionSpec {
     pub(crate) loaded_skills: Vec<Arc<Skill>>,
     pub(crate) catalog: Option<String>,
     pub(crate) model: Option<String>,
+    pub(crate) effort: Option<String>,
+    pub(crate) fast: bool,
     pub(crate) executor: Option<String>,
     pub(crate) activation: Option<SkillActivation>,
     pub(crate) delivery: Option<SkillDelivery>,
@@ -84,6 +86,8 @@ impl SessionSpec {
             loaded_skills: Vec::new(),
             catalog: None,
             model: None,
+            effort: None,
+            fast: false,
             executor: None,
             activation: None,
             delivery: None,
@@ -167,6 +171,22 @@ impl SessionSpec {
     #[must_use]
     pub fn model(mut self, name: impl Into<String>) -> Self {
         self.model = Some(name.into());
+        self
+    }
+
+    /// Tells the model's service how hard the model works on each call: `low`, `medium`, `high`, or a name of the service's own. It is sent to
+    /// services of the Messages API and of Responses, which judge the name, and is without effect at others.
+    #[must_use]
+    pub fn effort(mut self, effort: impl Into<String>) -> Self {
+        self.effort = Some(effort.into());
+        self
+    }
+
+    /// Has the model's service generate output faster, at a higher price. It is sent to services of the Messages API, and is without effect at
+    /// others.
+    #[must_use]
+    pub const fn fast(mut self, fast: bool) -> Self {
+        self.fast = fast;
         self
     }
 
