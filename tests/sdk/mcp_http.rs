@@ -104,6 +104,15 @@ async fn the_sdk_of_the_former_era_has_sessions() {
     server.stop().await;
 }
 
+#[tokio::test]
+async fn headers_and_status_codes_are_those_of_the_conformance_suite() {
+    let Some(python) = python().await else { return };
+    let data = tempfile::tempdir().unwrap();
+    let (server, keys) = start(data.path(), "local", &[("acme", "run")]).await;
+    run_python(&python, "mcp_headers.py", &[server.url(), &keys[0]]).await;
+    server.stop().await;
+}
+
 /// A request of the newest revision.
 fn request(address: &str, host: &str, method: &str, parameters: &str, further: &str) -> String {
     let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"}}"#;
