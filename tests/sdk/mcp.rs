@@ -420,16 +420,15 @@ async fn a_person_signs_in_and_sessions_use_it() {
                   r.urlopen(query['redirect_uri'][0] + '?error=access_denied&state=' + query['state'][0])";
     python.run(&["-c", refuse, &address], "").await;
     assert_eq!(login.wait().await.unwrap().code(), Some(1));
-    // What is asked for later comes to what was granted before, also after a renewal.
-    let (mut login, address) = begin_login(&data, &config, &["--scope", "write"]).await;
-    assert!(address.contains("&scope=use+write&"), "{address}");
-    python.run(&["-c", visit, &address], "").await;
-    assert!(login.wait().await.unwrap().success());
-
     for _ in 0..2 {
         let after = run_in(home.path(), &calls, &arguments).await;
         assert!(after[0].contains(r#""content":"5""#), "{after:?}");
     }
+    // What is asked for later comes to what was granted before, also after these renewals.
+    let (mut login, address) = begin_login(&data, &config, &["--scope", "write"]).await;
+    assert!(address.contains("scope=use+write"), "{address}");
+    python.run(&["-c", visit, &address], "").await;
+    assert!(login.wait().await.unwrap().success());
     for secret in ["access-", "refresh-"] {
         let found = files_with(home.path(), secret.as_bytes());
         assert!(found.is_empty(), "{secret}: {found:?}");

@@ -27,7 +27,7 @@ impl ConversationTask {
             reply.send(Ok(()));
             return Ok(());
         }
-        profile.model = Some(model.clone());
+        profile.set_model(model.clone());
         let components = tokio::select! {
             biased;
             components = self.components_for(&profile, &model) => components,

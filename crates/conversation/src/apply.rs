@@ -241,7 +241,7 @@ pub fn apply(state: &mut SessionState, event: &Event) {
 /// Sets the model, and forgets the container that its service does not have.
 fn apply_model_change(state: &mut SessionState, model: &str, container: Option<&ContainerId>) {
     let mut profile = state.profile.take().unwrap_or_default();
-    Arc::make_mut(&mut profile).model = Some(model.to_owned());
+    Arc::make_mut(&mut profile).set_model(model.to_owned());
     state.profile = Some(profile);
     if container.is_some() {
         state.container = None;

@@ -99,6 +99,15 @@ pub struct SessionProfile {
     pub metadata: BTreeMap<String, String>,
 }
 
+impl SessionProfile {
+    /// Gives the session another model. The effort and the speed were chosen for the former one, and another model may refuse them.
+    pub fn set_model(&mut self, name: String) {
+        self.model = Some(name);
+        self.effort = None;
+        self.fast = false;
+    }
+}
+
 /// The names of values that are not recorded because they may be secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -54,7 +54,7 @@ pub(crate) struct McpLoginArgs {
     /// The variable of the environment that holds the client's secret.
     #[arg(long, value_name = "VARIABLE", requires = "client_id")]
     pub(crate) client_secret_env: Option<String>,
-    /// What is asked for, instead of what the server names, beside what an earlier sign-in has; may be repeated.
+    /// A scope to ask for, in addition to those of an earlier sign-in. Without it: the scopes that the server names. May be repeated.
     #[arg(long = "scope", value_name = "SCOPE")]
     pub(crate) scopes: Vec<String>,
     /// The port of this machine that the browser comes back to; a free one by default.

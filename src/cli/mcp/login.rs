@@ -65,8 +65,15 @@ async fn sign_in(
     let mut signals = Signals::catch()?;
     let runtime = runtime(&args.data_args, config, environment).await?;
     let signing_in = async {
-        let former_scopes = runtime.runtime.login_scopes(&args.data_args.tenant, &url).await;
-        let former_scopes = former_scopes.map_err(|error| CliError::internal(error.to_string()))?;
+        let former_scopes = match options.scopes.is_empty() {
+            true => Vec::new(),
+            false => {
+                runtime.runtime.login_scopes(&args.data_args.tenant, &url).await.unwrap_or_else(|error| {
+                    terminal.warning(&format!("the scopes of the former sign-in are not asked for: {error}"));
+                    Vec::new()
+                })
+            }
+        };
         let options = LoginOptions { former_scopes, ..options };
         let login = Login::start(&url, options).await.map_err(failed)?;
         terminal.note("open this address in a browser of this machine, and sign in:");

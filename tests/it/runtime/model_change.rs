@@ -177,7 +177,7 @@ async fn hosted_skills_stay_with_models_whose_services_run_them() {
 async fn a_session_tells_its_service_the_effort_and_the_speed() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let fake = FakeMessages::builder()
-        .turns((0..2).map(|_| Reply::blocks(vec![Block::text("Done.")])))
+        .turns((0..3).map(|_| Reply::blocks(vec![Block::text("Done.")])))
         .start()
         .await
         .unwrap();
@@ -190,8 +190,15 @@ async fn a_session_tells_its_service_the_effort_and_the_speed() {
     let runtime = Runtime::spawn(options()).await.unwrap();
     let again = runtime.session(&tenant("acme"), session.id()).await.unwrap();
     assert_eq!(ask(&again, "and now").await, "Done.");
+    again.set_model("m2").await.unwrap();
+    assert_eq!(ask(&again, "and with another").await, "Done.");
     runtime.shutdown(soon()).await.unwrap();
-    for request in fake.requests() {
+    let mut requests = fake.requests();
+    let of_other = requests.pop().unwrap();
+    let body: serde_json::Value = serde_json::from_slice(of_other.body()).unwrap();
+    assert_eq!((body.get("output_config"), body.get("speed")), (None, None), "another model may refuse them");
+    assert_eq!(requests.len(), 2);
+    for request in requests {
         let body: serde_json::Value = serde_json::from_slice(request.body()).unwrap();
         assert_eq!((&body["output_config"]["effort"], &body["speed"]), (&"high".into(), &"fast".into()));
         let betas = request.header("anthropic-beta").unwrap();

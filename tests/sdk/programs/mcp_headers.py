@@ -18,7 +18,7 @@ HEADER_MISMATCH, UNSUPPORTED_VERSION, METHOD_NOT_FOUND, INVALID_PARAMS = -32020,
 
 
 def post(method, headers, meta=META, number=1, **params):
-    """The status and the message that answers."""
+    """The status and the message that answers, as a stream where there is no error."""
     connection = http.client.HTTPConnection(ADDRESS, timeout=60)
     message = {"jsonrpc": "2.0", "id": number, "method": method, "params": {**params, "_meta": meta}}
     fixed = {
@@ -29,7 +29,8 @@ def post(method, headers, meta=META, number=1, **params):
     connection.request("POST", "/mcp", json.dumps(message), {**fixed, **headers})
     answer = connection.getresponse()
     body = answer.read().decode()
-    if "text/event-stream" in answer.headers["content-type"]:
+    if answer.status == 200:
+        assert answer.headers["content-type"] == "text/event-stream", answer.headers
         body = [line[5:] for line in body.splitlines() if line.startswith("data:") and line[5:].strip()][-1]
     return answer.status, json.loads(body)
 

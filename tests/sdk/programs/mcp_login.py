@@ -73,7 +73,8 @@ class Provider:
             token_type="Bearer",
             expires_in=options.lifetime,
             refresh_token=refresh,
-            scope=" ".join(scopes),
+            # As the specification permits: what was asked for was granted, and a renewal leaves it as it was.
+            scope=None,
         )
 
 

@@ -22,7 +22,7 @@ use super::error::McpError;
 use super::handler::{ClientOffer, Handler};
 use super::held_calls::HeldCalls;
 use super::http_transport;
-use super::input::{again, questions, with_input};
+use super::input::{again, check, questions, with_input};
 use super::listen::listen;
 use super::listing::{Listing, list_tools};
 use super::process_transport::{Diagnosis, ProcessTransport, printable};
@@ -297,7 +297,7 @@ impl Connection {
         progress: &CallProgress,
         options: CallOptions,
     ) -> Result<CalledTool, McpError> {
-        let _call = self.begin_call(options).await?;
+        let process = self.begin_call(options).await?;
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let mut open = match input {
             Some(input) if HeldCalls::is_for_held(&input) => {
@@ -310,7 +310,7 @@ impl Connection {
             let answer = match open.next().await {
                 CallStep::Ended(answer) => (*answer).map_err(|error| self.error(error))?,
                 CallStep::Asked(question) => {
-                    let asked = self.held.hold(&self.server, question, open);
+                    let asked = self.held.hold(&self.server, question, open, process);
                     return asked.map(CalledTool::InputRequired).map_err(|reason| self.unsupported(&reason));
                 }
             };
@@ -326,6 +326,7 @@ impl Connection {
                 }
                 _ => return Err(self.error(ServiceError::UnexpectedResponse)),
             };
+            check(&asked).map_err(|reason| self.unsupported(&reason))?;
             let requests = asked.input_requests.clone().unwrap_or_default();
             let Some(answered) = self.service.service().respond(&requests).await else {
                 let asked = questions(&self.server, asked).map_err(|reason| self.unsupported(&reason))?;
@@ -351,7 +352,7 @@ impl Connection {
     fn no_longer_held(&self) -> McpError {
         McpError::Lost {
             server: self.server.clone(),
-            reason: "it speaks an older revision of the protocol, and held its call open while a person was asked; that call is not held any more, since the server was started anew or too many calls waited".to_owned(),
+            reason: "it speaks an older revision of the protocol, and held its call open while a person was asked. The call ended before the answer came: the server was started anew, the session was idle for long, or too many calls waited".to_owned(),
         }
     }
 

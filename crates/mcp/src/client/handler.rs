@@ -1,9 +1,9 @@
 //! [`Handler`]: what a server tells and asks this client by itself.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use conjure_conversation::InputAnswer;
-use futures_util::future::join_all;
 use rmcp::model::{
     ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
     FormElicitationCapability, Implementation, InputRequest, InputRequests, InputResponses,
@@ -14,7 +14,7 @@ use rmcp::model::{
     CreateMessageRequestParams, CreateMessageResult, ListRootsResult, Root, RootsCapabilities,
     SamplingCapability,
 };
-use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext};
 use rmcp::{ClientHandler, ErrorData, RoleClient};
 use tokio::sync::{Notify, Semaphore};
 
@@ -29,7 +29,12 @@ pub(super) struct ClientOffer {
     pub(super) roots: Vec<String>,
     /// Who asks the session's model for the server. `None`: nobody.
     pub(super) sampler: Option<Arc<dyn Sampler>>,
+    /// Several sessions use the server. By a program's standard streams nobody knows whose call a question belongs to.
+    pub(super) is_shared: bool,
 }
+
+/// How often the model is asked for one call, on average.
+const SAMPLES_PER_CALL: u64 = 20;
 
 /// What the client does by itself: it notes that the server's tools have changed, hands on the progress of calls, and answers what the server
 /// asks. Servers of the newest revision ask by the answer of a call ([`Handler::respond`]), older ones by requests while the call runs.
@@ -40,13 +45,16 @@ pub(super) struct Handler {
     pub(super) calls: RunningCalls,
     /// The model is asked once at a time.
     sampling: Arc<Semaphore>,
+    /// How often it was asked.
+    sampled: Arc<AtomicU64>,
 }
 
 #[expect(deprecated, reason = "older servers use roots and sampling")]
 impl Handler {
     /// Tells `changed` when the server's tools change.
     pub(super) fn new(changed: Arc<Notify>, offer: ClientOffer) -> Self {
-        Self { changed, offer, calls: RunningCalls::default(), sampling: Arc::new(Semaphore::new(1)) }
+        let (sampling, sampled) = (Arc::new(Semaphore::new(1)), Arc::default());
+        Self { changed, offer, calls: RunningCalls::default(), sampling, sampled }
     }
 
     fn roots(&self) -> ListRootsResult {
@@ -56,13 +64,16 @@ impl Handler {
     async fn sample(&self, params: CreateMessageRequestParams) -> Result<CreateMessageResult, String> {
         let Some(sampler) = &self.offer.sampler else {
             return Err(
-                "asks the session's model, which its configuration does not permit (`sampling`)".to_owned()
+                "may not ask the session's model: `sampling` is not set in its configuration".to_owned()
             );
         };
         let _one = self.sampling.acquire().await.map_err(|error| error.to_string())?;
-        sample(&**sampler, params)
-            .await
-            .map_err(|reason| format!("asked the session's model in vain: {reason}"))
+        let most = SAMPLES_PER_CALL.saturating_mul(self.calls.begun());
+        if self.sampled.fetch_add(1, Ordering::Relaxed) >= most {
+            return Err(format!("asks the session's model more than {SAMPLES_PER_CALL} times for a call"));
+        }
+        let answer = sample(&**sampler, params).await;
+        answer.map_err(|reason| format!("asked the session's model and got no answer: {reason}"))
     }
 
     /// The answers to questions that need no person; `None` if one of them does.
@@ -70,20 +81,24 @@ impl Handler {
         if requests.values().any(|request| matches!(request, InputRequest::Elicitation(_))) {
             return None;
         }
-        let answers = requests.iter().map(async |(id, request)| {
+        Some(self.answers(requests).await)
+    }
+
+    async fn answers(&self, requests: &InputRequests) -> Result<InputResponses, String> {
+        let mut answers = InputResponses::new();
+        for (id, request) in requests {
             let answer = match request {
                 InputRequest::CreateMessage(request) => {
-                    let answer = self.sample(request.params.clone()).await?;
-                    serde_json::to_value(answer)
+                    serde_json::to_value(self.sample(request.params.clone()).await?)
                 }
                 InputRequest::ListRoots(_) if !self.offer.roots.is_empty() => {
                     serde_json::to_value(self.roots())
                 }
                 _ => return Err("asks for what this client does not offer".to_owned()),
             };
-            answer.map(|answer| (id.clone(), answer)).map_err(|error| error.to_string())
-        });
-        Some(join_all(answers).await.into_iter().collect())
+            answers.insert(id.clone(), answer.map_err(|error| error.to_string())?);
+        }
+        Ok(answers)
     }
 }
 
@@ -106,15 +121,14 @@ impl ClientHandler for Handler {
         params: CreateMessageRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
-        if !self.calls.is_any() {
-            return Err(ErrorData::invalid_request("the model is asked only while a call runs", None));
-        }
+        let refused = |reason: String| ErrorData::invalid_request(format!("this server {reason}"), None);
         tokio::select! {
             biased;
-            answer = self.sample(params) => answer.map_err(|reason| {
-                ErrorData::invalid_request(format!("this server {reason}"), None)
-            }),
-            () = context.ct.cancelled() => Err(ErrorData::internal_error("cancelled", None)),
+            () = self.calls.wait_paused() => {
+                Err(refused("asks the model while no call of it runs".to_owned()))
+            }
+            () = context.ct.cancelled() => Err(refused("gave its question up".to_owned())),
+            answer = self.sample(params) => answer.map_err(refused),
         }
     }
 
@@ -125,9 +139,17 @@ impl ClientHandler for Handler {
     ) -> Result<ElicitResult, ErrorData> {
         let question = question(params)
             .map_err(|reason| ErrorData::invalid_params(format!("this server {reason}"), None))?;
+        // By HTTP a question comes in the answer to its call.
+        let about = match context.extensions.get::<InboundStreamOrigin>() {
+            Some(InboundStreamOrigin::OutboundRequest(request)) => Some(request),
+            Some(InboundStreamOrigin::Unassociated) | None => None,
+        };
+        if about.is_none() && self.offer.is_shared {
+            return Ok(ElicitResult::new(ElicitationAction::Decline));
+        }
         let answer = tokio::select! {
             biased;
-            answer = self.calls.ask(question) => answer,
+            answer = self.calls.ask(question, about) => answer,
             () = context.ct.cancelled() => Some(InputAnswer::Cancel),
         };
         Ok(match answer {

@@ -1,6 +1,7 @@
 //! The questions of a server in the middle of a call (`input_required`), and their answers.
 //!
-//! Nothing is held open meanwhile: a server of the newest revision leaves its state with its questions, and the call is made again with both.
+//! Nothing is held open meanwhile: a server of the newest revision leaves its state with its questions, and the call is made again with both. For
+//! older servers see [`HeldCalls`](super::held_calls::HeldCalls).
 
 use std::collections::BTreeMap;
 
@@ -29,18 +30,27 @@ const MAX_FORM_BYTES: usize = 32_000;
 /// The most bytes of the state that the server leaves.
 const MAX_STATE_BYTES: usize = 256_000;
 
+/// Checks that a server asks for no more than it may.
+///
+/// # Errors
+/// What is too much.
+pub(super) fn check(asked: &InputRequiredResult) -> Result<(), String> {
+    let count = asked.input_requests.as_ref().map_or(0, |requests| requests.len());
+    if count > MAX_QUESTIONS {
+        return Err(format!("asks {count} questions at once, and the most is {MAX_QUESTIONS}"));
+    }
+    if asked.request_state.as_ref().is_some_and(|state| state.len() > MAX_STATE_BYTES) {
+        return Err(format!("leaves more than {MAX_STATE_BYTES} bytes of state with its questions"));
+    }
+    Ok(())
+}
+
 /// The questions of the server with this name.
 ///
 /// # Errors
 /// What the server asks for and does not get.
 pub(super) fn questions(server: &str, asked: InputRequiredResult) -> Result<InputRequest, String> {
     let requests = asked.input_requests.unwrap_or_default();
-    if requests.len() > MAX_QUESTIONS {
-        return Err(format!("asks {} questions at once, and the most is {MAX_QUESTIONS}", requests.len()));
-    }
-    if asked.request_state.as_ref().is_some_and(|state| state.len() > MAX_STATE_BYTES) {
-        return Err(format!("leaves more than {MAX_STATE_BYTES} bytes of state with its questions"));
-    }
     let mut questions = BTreeMap::new();
     for (id, request) in requests {
         if id.len() > MAX_ID_BYTES {

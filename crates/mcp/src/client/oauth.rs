@@ -50,7 +50,20 @@ struct TokenAnswer {
     #[serde(default, deserialize_with = "seconds")]
     expires_in: Option<u64>,
     refresh_token: Option<SecretText>,
+    #[serde(default, deserialize_with = "scopes")]
     scope: Option<String>,
+}
+
+/// Scopes, separated by spaces. Some endpoints write them as a list; anything else is not known.
+fn scopes<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = match serde_json::Value::deserialize(deserializer)? {
+        serde_json::Value::String(text) => text,
+        serde_json::Value::Array(scopes) => {
+            scopes.iter().filter_map(|scope| scope.as_str()).collect::<Vec<_>>().join(" ")
+        }
+        _ => String::new(),
+    };
+    Ok(Some(text).filter(|text| !text.trim().is_empty()))
 }
 
 /// A number of seconds. Some endpoints write it as a text or with a fraction; anything else is not known.
@@ -268,6 +281,15 @@ mod tests {
             let body = format!(r#"{{"access_token":"n","expires_in":{written}}}"#);
             let (url, _, _tasks) = endpoint("200 OK", &body).await;
             refresh_tokens(&refresh(url, ClientAuth::None), AddressScope::AsWritten).await.unwrap();
+        }
+        for (written, scope) in
+            [(r#""a b""#, Some("a b")), (r#"["a","b"]"#, Some("a b")), (r#"" ""#, None), ("7", None)]
+        {
+            let body = format!(r#"{{"access_token":"n","scope":{written}}}"#);
+            let (url, _, _tasks) = endpoint("200 OK", &body).await;
+            let tokens =
+                refresh_tokens(&refresh(url, ClientAuth::None), AddressScope::AsWritten).await.unwrap();
+            assert_eq!(tokens.scope.as_deref(), scope, "{written}");
         }
         let (url, _, _tasks) = endpoint("200 OK", r#"{"access_token":"n","refresh_token":"r2"}"#).await;
         let tokens = refresh_tokens(&refresh(url, ClientAuth::None), AddressScope::AsWritten).await.unwrap();

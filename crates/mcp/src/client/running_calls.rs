@@ -1,15 +1,16 @@
 //! [`RunningCalls`]: the calls of a connection that run, what the server tells of them meanwhile, and what it asks.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use conjure_base::{CallId, lock};
 use conjure_conversation::{InputAnswer, InputQuestion, ProgressSink, ToolProgress};
 use futures_util::FutureExt as _;
-use rmcp::model::{ClientRequest, ProgressNotificationParam, ProgressToken, ServerResult};
+use rmcp::model::{ClientRequest, ProgressNotificationParam, ProgressToken, RequestId, ServerResult};
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle};
 use rmcp::{RoleClient, ServiceError};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 /// A call, and where its progress is told.
 #[derive(Debug, Clone)]
@@ -20,10 +21,22 @@ pub(super) struct CallProgress {
 
 /// The calls of a connection that run, by the tokens that the server names them with.
 #[derive(Debug, Clone, Default)]
-pub(super) struct RunningCalls(Arc<Mutex<HashMap<ProgressToken, RunningCall>>>);
+pub(super) struct RunningCalls(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    calls: Mutex<HashMap<ProgressToken, RunningCall>>,
+    /// How many calls were begun.
+    begun: AtomicU64,
+    /// A call is being sent. What the server asks meanwhile may be about it.
+    beginning: tokio::sync::Mutex<()>,
+    /// A call has ended, or waits for an answer.
+    paused: Notify,
+}
 
 #[derive(Debug)]
 struct RunningCall {
+    request: RequestId,
     progress: CallProgress,
     questions: mpsc::Sender<OpenQuestion>,
     /// The server waits for the answer to a question of this call.
@@ -57,28 +70,48 @@ pub(super) enum CallStep {
 impl RunningCalls {
     /// Hands on what the server tells.
     pub(super) fn tell(&self, told: ProgressNotificationParam) {
-        let call = lock(&self.0).get(&told.progress_token).map(|call| call.progress.clone());
+        let call = lock(&self.0.calls).get(&told.progress_token).map(|call| call.progress.clone());
         let Some(CallProgress { call_id, sink }) = call else { return };
         let message = told.message.unwrap_or_default();
         sink.report(ToolProgress { call_id, done: told.progress, total: told.total, message });
     }
 
-    /// Whether any call runs.
-    pub(super) fn is_any(&self) -> bool {
-        !lock(&self.0).is_empty()
+    /// How many calls were begun on this connection.
+    pub(super) fn begun(&self) -> u64 {
+        self.0.begun.load(Ordering::Relaxed)
     }
 
-    /// Asks a person in the middle of a call, and waits for the answer. The protocol does not say which call a question belongs to, so `None` if
-    /// not exactly one runs. `None` also if the call has ended meanwhile.
-    pub(super) async fn ask(&self, question: InputQuestion) -> Option<InputAnswer> {
+    /// Waits until no call runs but those that wait for an answer.
+    pub(super) async fn wait_paused(&self) {
+        drop(self.0.beginning.lock().await);
+        loop {
+            let mut paused = std::pin::pin!(self.0.paused.notified());
+            paused.as_mut().enable();
+            if lock(&self.0.calls).values().all(|call| call.is_asking) {
+                return;
+            }
+            paused.await;
+        }
+    }
+
+    /// Asks a person in the middle of a call, and waits for the answer. `about` is the call's request where that is known; else it is the only
+    /// call that runs. `None` if there is no such call, or if it has ended meanwhile.
+    pub(super) async fn ask(
+        &self,
+        question: InputQuestion,
+        about: Option<&RequestId>,
+    ) -> Option<InputAnswer> {
         let (sender, answer) = oneshot::channel();
         {
-            let mut calls = lock(&self.0);
-            let mut running = calls.values_mut().filter(|call| !call.is_asking);
+            let _no_other = self.0.beginning.lock().await;
+            let mut calls = lock(&self.0.calls);
+            let is_about = |call: &RunningCall| about.is_none_or(|request| *request == call.request);
+            let mut running = calls.values_mut().filter(|call| !call.is_asking && is_about(call));
             let (Some(call), None) = (running.next(), running.next()) else { return None };
             call.questions.try_send(OpenQuestion { question, answer: sender }).ok()?;
             call.is_asking = true;
         }
+        self.0.paused.notify_waiters();
         answer.await.ok()
     }
 
@@ -89,11 +122,14 @@ impl RunningCalls {
         request: ClientRequest,
         progress: &CallProgress,
     ) -> Result<OpenCall, ServiceError> {
+        let _one = self.0.beginning.lock().await;
+        self.0.begun.fetch_add(1, Ordering::Relaxed);
         let handle = peer.send_request_with_option(request, PeerRequestOptions::no_options()).await?;
         let token = handle.progress_token.clone();
         let (sender, questions) = mpsc::channel(1);
-        let call = RunningCall { progress: progress.clone(), questions: sender, is_asking: false };
-        lock(&self.0).insert(token.clone(), call);
+        let request = handle.id.clone();
+        let call = RunningCall { request, progress: progress.clone(), questions: sender, is_asking: false };
+        lock(&self.0.calls).insert(token.clone(), call);
         Ok(OpenCall { calls: self.clone(), handle: Some(handle), token, questions, asked: None })
     }
 }
@@ -104,13 +140,21 @@ impl OpenCall {
         let Some(handle) = &mut self.handle else {
             return CallStep::Ended(Box::new(Err(ServiceError::TransportClosed)));
         };
-        let ended = tokio::select! {
-            biased;
-            Some(OpenQuestion { question, answer }) = self.questions.recv() => {
-                self.asked = Some(answer);
-                return CallStep::Asked(question);
+        let ended = loop {
+            tokio::select! {
+                biased;
+                Some(OpenQuestion { question, answer }) = self.questions.recv() => {
+                    if !answer.is_closed() {
+                        self.asked = Some(answer);
+                        return CallStep::Asked(question);
+                    }
+                    // The server has given it up.
+                    if let Some(call) = lock(&self.calls.0.calls).get_mut(&self.token) {
+                        call.is_asking = false;
+                    }
+                }
+                ended = &mut handle.rx => break ended,
             }
-            ended = &mut handle.rx => ended,
         };
         self.handle = None;
         CallStep::Ended(Box::new(ended.map_err(|_| ServiceError::TransportClosed).flatten()))
@@ -118,7 +162,7 @@ impl OpenCall {
 
     /// Answers the question, and tells the further progress there.
     pub(super) fn answer(&mut self, answer: InputAnswer, progress: &CallProgress) {
-        if let Some(call) = lock(&self.calls.0).get_mut(&self.token) {
+        if let Some(call) = lock(&self.calls.0.calls).get_mut(&self.token) {
             call.progress = progress.clone();
             call.is_asking = false;
         }
@@ -131,7 +175,8 @@ impl OpenCall {
 
 impl Drop for OpenCall {
     fn drop(&mut self) {
-        lock(&self.calls.0).remove(&self.token);
+        lock(&self.calls.0.calls).remove(&self.token);
+        self.calls.0.paused.notify_waiters();
         if let Some(handle) = self.handle.take() {
             // If the queue is full, the cancellation is not sent.
             let _ = handle.cancel(Some("the call was given up".to_owned())).now_or_never();

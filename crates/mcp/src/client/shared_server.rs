@@ -264,6 +264,7 @@ impl SharedServer {
         ClientOffer {
             roots: workspace.into_iter().chain(further).filter_map(url).collect(),
             sampler: self.sampler.get().cloned(),
+            is_shared: self.spec.shared,
         }
     }
 

@@ -148,7 +148,7 @@ pub(crate) fn refusal(
 
 /// An authorization server that lets everybody in.
 pub(crate) async fn authorization_server(script: Script) -> HttpServer {
-    let challenge = Arc::new(Mutex::new(String::new()));
+    let (challenge, scope) = (Arc::new(Mutex::new(String::new())), Arc::new(Mutex::new(String::new())));
     HttpServer::start(move |request| {
         let origin = request.origin();
         let issuer = format!("{origin}{}", script.prefix);
@@ -169,6 +169,7 @@ pub(crate) async fn authorization_server(script: Script) -> HttpServer {
             }
             Some("/authorize") => {
                 *challenge.lock().unwrap() = of("code_challenge");
+                *scope.lock().unwrap() = of("scope").replace(' ', "+");
                 let mut back = url::Url::parse(&of("redirect_uri")).unwrap();
                 back.query_pairs_mut().append_pair("code", "a-code").append_pair("state", &of("state"));
                 let issuer = match script.issuer {
@@ -188,7 +189,7 @@ pub(crate) async fn authorization_server(script: Script) -> HttpServer {
                 if !(is_renewal || is_proven && of("code") == "a-code") {
                     return Reply::json(&json!({"error": "invalid_grant"})).with_status(400);
                 }
-                let token = format!("{}-1", script.tokens);
+                let token = format!("{}-{}", script.tokens, scope.lock().unwrap());
                 Reply::json(&json!({
                     "access_token": token, "token_type": "Bearer", "expires_in": 3600, "refresh_token": "renew-me",
                 }))

@@ -1,5 +1,8 @@
 """An MCP server on the official SDK before version 2, which asks its client by requests while a call runs."""
 
+import asyncio
+import os
+
 import anyio
 from mcp.server.fastmcp import Context, FastMCP
 from mcp.types import SamplingMessage, TextContent
@@ -7,6 +10,7 @@ from pydantic import BaseModel
 
 server = FastMCP("older")
 asked = anyio.Event()
+background = []
 
 
 class Branch(BaseModel):
@@ -40,7 +44,8 @@ async def ask_beside(context: Context) -> str:
 
 
 @server.tool()
-async def wait_for_question() -> str:
+async def wait_for_question(started: str) -> str:
+    open(started, "w").close()
     await asked.wait()
     return "asked"
 
@@ -59,6 +64,42 @@ async def sample(context: Context, last: str = "user") -> str:
         messages, max_tokens=10, system_prompt="Be brief.", temperature=0.5, stop_sequences=["."]
     )
     return f"{answer.model} {answer.stopReason}: {answer.content.text}"
+
+
+@server.tool()
+async def sample_after(context: Context, when: str, told: str) -> str:
+    """Asks the model when this call has ended, or while only it is held, and writes what came of it to a file."""
+
+    async def ask_model():
+        message = SamplingMessage(role="user", content=TextContent(type="text", text="hi"))
+        with open(told, "a") as file:
+            for _ in range(3):
+                try:
+                    await context.session.create_message([message], max_tokens=10)
+                    file.write("answered\n")
+                except Exception as error:
+                    file.write(f"{error}\n")
+        os.rename(told, told + ".done")
+
+    async def later():
+        await anyio.sleep(0.2)
+        await ask_model()
+
+    background.append(asyncio.create_task(later()))
+    if when == "held":
+        await context.elicit("Which branch?", Branch)
+    return "ended"
+
+
+@server.tool()
+async def sample_often(context: Context, times: int) -> str:
+    message = SamplingMessage(role="user", content=TextContent(type="text", text="hi"))
+    for count in range(times):
+        try:
+            await context.session.create_message([message], max_tokens=10)
+        except Exception as error:
+            return f"{count}: {error}"
+    return f"{times}"
 
 
 server.run()

@@ -10,7 +10,7 @@ use serde_json::json;
 use test_support::Python;
 
 use crate::elicitation::{accept, asked, ended, message, python_server, sdk_session};
-use crate::support::Session;
+use crate::support::{Session, wait as wait_async};
 
 /// The older server, or `None` where its SDK is not there.
 async fn older() -> Option<McpServerSpec> {
@@ -67,13 +67,49 @@ async fn several_calls_are_held_and_each_gets_its_own_answer() {
 async fn a_question_while_several_calls_run_is_declined() {
     let Some(older) = older().await else { return };
     let session = Session::start([McpServerSpec { parallel_calls: true, ..older }]).await;
-    let (waited, beside) =
-        futures_util::join!(ended(&session, "mcp__git__wait_for_question", json!({}), None), async {
-            // The other call was sent first, since a connection has one order.
-            tokio::task::yield_now().await;
+    let started = session.workspace().join("started");
+    let (waited, beside) = futures_util::join!(
+        ended(&session, "mcp__git__wait_for_question", json!({"started": started}), None),
+        async {
+            wait_async(|| started.exists()).await;
             ended(&session, "mcp__git__ask_beside", json!({}), None).await
-        },);
+        }
+    );
     assert_eq!((waited.as_str(), beside.as_str()), ("asked", "decline"));
+}
+
+/// Another session of the same process would be asked.
+#[tokio::test]
+async fn a_shared_program_asks_nobody() {
+    let Some(older) = older().await else { return };
+    let session = Session::start([McpServerSpec { shared: true, ..older }]).await;
+    let text = ended(&session, "mcp__git__delete_branch", json!({}), None).await;
+    assert_eq!(text, "nothing deleted");
+}
+
+#[tokio::test]
+async fn the_model_is_asked_only_while_a_call_runs_and_not_for_ever() {
+    let Some(older) = older().await else { return };
+    let sampler = Arc::new(EchoSampler::default());
+    let session = Session::with_sampler([older], Arc::clone(&sampler) as _).await;
+    let tool = "mcp__git__sample_after";
+    let refused = async |when: &str| {
+        let done = session.workspace().join(format!("{when}.done"));
+        wait_async(|| done.exists()).await;
+        let said = std::fs::read_to_string(&done).unwrap();
+        assert_eq!(said.matches("while no call of it runs").count(), 3, "{when}: {said}");
+    };
+    let input = |when: &str| json!({"when": when, "told": session.workspace().join(when)});
+    assert_eq!(ended(&session, tool, input("ended"), None).await, "ended");
+    refused("ended").await;
+    let request = asked(&session, tool, input("held"), None).await;
+    refused("held").await;
+    let answer = accept(&request, json!({"name": "old"}));
+    assert_eq!(ended(&session, tool, input("held"), answer).await, "ended");
+    assert!(sampler.0.lock().unwrap().is_empty(), "the model was not asked");
+    // With this one, three calls were begun.
+    let text = ended(&session, "mcp__git__sample_often", json!({"times": 100}), None).await;
+    assert!(text.starts_with("60: ") && text.contains("more than 20 times for a call"), "{text}");
 }
 
 #[tokio::test]

@@ -261,7 +261,7 @@ pub const CONFIG_KEYS: &[ConfigKey] = &[
         mcp::TABLE,
         "sampling",
         "true",
-        "Whether it may ask the session's model in the middle of a call, at the cost of the tenant's budget. By default it may not.",
+        "Whether it may ask the session's model in the middle of a call, at the cost of the tenant. By default it may not.",
     ),
     key(
         mcp::TABLE,

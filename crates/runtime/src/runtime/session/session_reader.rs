@@ -124,7 +124,7 @@ impl SessionReader {
         let mut profile = self.opened_profile(key).await?;
         for event in self.profile_changes(key).await? {
             match event {
-                EventKind::ModelChanged { to, .. } => profile.model = Some(to),
+                EventKind::ModelChanged { to, .. } => profile.set_model(to),
                 EventKind::ProfileChanged { change } => change.apply_to(&mut profile),
                 _ => {}
             }

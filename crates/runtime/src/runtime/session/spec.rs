@@ -175,7 +175,8 @@ impl SessionSpec {
     }
 
     /// Tells the model's service how hard the model works on each call: `low`, `medium`, `high`, or a name of the service's own. It is sent to
-    /// services of the Messages API and of Responses, which judge the name, and is without effect at others.
+    /// services of the Messages API and of Responses, which judge the name, and is without effect at others. Another model of the session
+    /// ([`Session::set_model`](crate::Session::set_model)) is not told.
     #[must_use]
     pub fn effort(mut self, effort: impl Into<String>) -> Self {
         self.effort = Some(effort.into());
@@ -183,7 +184,7 @@ impl SessionSpec {
     }
 
     /// Has the model's service generate output faster, at a higher price. It is sent to services of the Messages API, and is without effect at
-    /// others.
+    /// others. Costs are counted at the usual price of the model all the same: give it a name and a `price` of its own.
     #[must_use]
     pub const fn fast(mut self, fast: bool) -> Self {
         self.fast = fast;

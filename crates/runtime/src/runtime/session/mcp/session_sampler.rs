@@ -13,8 +13,11 @@ use futures_util::future::BoxFuture;
 use crate::models::CallSettings;
 use crate::runtime::session::session_factory::RuntimeSessionFactory;
 
-/// The model that a session had when it was loaded. What it answers to a server is not recorded. The tenant's budget pays for it, and that of the
-/// session does not.
+/// The most tokens of an answer to a server.
+const MAX_TOKENS: u32 = 8_192;
+
+/// The model that a session had when it was loaded. What it answers to a server is not recorded. The tenant's budget pays for it; the session's
+/// budget does not.
 struct SessionSampler {
     factory: RuntimeSessionFactory,
     tenant: TenantId,
@@ -36,7 +39,8 @@ impl RuntimeSessionFactory {
 
 impl SessionSampler {
     async fn ask(&self, asked: SamplingRequest) -> Result<Response, String> {
-        let tokens = CallSettings { max_tokens: Some(asked.max_tokens), ..CallSettings::default() };
+        let tokens =
+            CallSettings { max_tokens: Some(asked.max_tokens.min(MAX_TOKENS)), ..CallSettings::default() };
         let settings = CallSettings {
             temperature: asked.temperature,
             stop_sequences: asked.stop_sequences,
