@@ -142,7 +142,7 @@ async fn an_older_server_learns_its_directories_and_asks_the_model_if_it_may() {
     let shown = format!("file:///workspace/\\nfile://{}/", project.display());
     assert!(roots.contains(&shown), "{roots}");
     assert!(sampled.contains("endTurn: Working."), "{sampled}");
-    assert!(refused.contains("does not permit (`sampling`)"), "{refused}");
+    assert!(refused.contains("`sampling` is not set"), "{refused}");
 }
 
 /// A server that fetches pages reaches what its configuration names. What is refused is told by its name: the server itself knows of a status
