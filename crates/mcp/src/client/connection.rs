@@ -19,15 +19,15 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::error::McpError;
-use super::handler::{ClientOffer, Handler};
-use super::held_calls::HeldCalls;
-use super::http_transport;
-use super::input::{again, check, questions, with_input};
 use super::listen::listen;
-use super::listing::{Listing, list_tools};
-use super::process_transport::{Diagnosis, ProcessTransport, printable};
-use super::running_calls::{CallProgress, CallStep, OpenCall};
 use super::skills::{ListedSkill, SkillListing, SkillReadError, SkillReader, VerifiedSkill};
+use crate::client::calls::handler::{ClientOffer, Handler};
+use crate::client::calls::held_calls::HeldCalls;
+use crate::client::calls::input::{again, check, questions, with_input};
+use crate::client::calls::running_calls::{CallProgress, CallStep, OpenCall};
+use crate::client::tools::listing::{Listing, list_tools};
+use crate::client::transport::http_transport;
+use crate::client::transport::process_transport::{Diagnosis, ProcessTransport, printable};
 use crate::config::HttpServer;
 
 /// A live connection. Dropping it ends the server's program.

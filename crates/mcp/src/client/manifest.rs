@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::listing::Listing;
+use crate::client::tools::listing::Listing;
 use crate::config::McpServerSpec;
 
 /// Larger than any manifest that is written.

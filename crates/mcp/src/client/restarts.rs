@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::connection::Connection;
 use super::error::McpError;
-use super::listing::Listing;
 use super::manifest;
 use super::shared_server::{SharedServer, StartFailure, State};
 use super::skills::SkillListing;
+use crate::client::tools::listing::Listing;
 
 /// The waits between starts that fail.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(60));

@@ -13,12 +13,12 @@ use conjure_sandbox::{Executor, SandboxNetwork};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use super::authorization::Authorize;
 use super::manifest;
 use super::program::FindProgram;
 use super::restarts::keep;
-use super::sampling::Sampler;
 use super::shared_server::{SharedServer, State};
+use crate::client::calls::sampling::Sampler;
+use crate::client::sign_in::authorization::Authorize;
 use crate::config::McpServerSpec;
 
 /// A server. Dropping it ends the server.

@@ -11,11 +11,11 @@ use conjure_toolbox::{SourcedTools, Tool, ToolSource};
 use futures_util::future::join_all;
 
 use super::error::McpError;
-use super::listing::Listing;
-use super::search::{HiddenTools, SearchTool};
 use super::server::{McpServer, ServerState};
-use super::server_tool::ServerTool;
 use super::skills::{LOAD_SKILL_TOOL, ListedSkill, LoadSkillTool, OfferedSkill};
+use crate::client::tools::listing::Listing;
+use crate::client::tools::search::{HiddenTools, SearchTool};
+use crate::client::tools::server_tool::ServerTool;
 
 /// From so many tools, or so many tokens of their definitions, on, definitions are sent only once a search has found them.
 const MAX_OFFERED_TOOLS: usize = 64;

@@ -10,15 +10,15 @@ use rmcp::model::JsonObject;
 use secrecy::SecretString;
 use tokio::sync::{Notify, watch};
 
-use super::authorization::Authorize;
 use super::connection::{CalledTool, Connection};
 use super::error::McpError;
-use super::handler::ClientOffer;
-use super::listing::Listing;
 use super::program::FindProgram;
-use super::running_calls::CallProgress;
-use super::sampling::Sampler;
 use super::skills::{ListedSkill, VerifiedSkill};
+use crate::client::calls::handler::ClientOffer;
+use crate::client::calls::running_calls::CallProgress;
+use crate::client::calls::sampling::Sampler;
+use crate::client::sign_in::authorization::Authorize;
+use crate::client::tools::listing::Listing;
 use crate::config::{HttpServer, McpServerSpec, McpTransport, StdioServer};
 
 /// After so many failed starts in a row, calls no longer wait for another start.

@@ -6,7 +6,7 @@ use conjure_base::{Digest, Redactor};
 use rmcp::model::{JsonObject, Skill as WireSkill, SkillResource, SkillResources};
 use serde::{Deserialize, Serialize};
 
-use crate::client::process_transport::printable;
+use crate::client::transport::process_transport::printable;
 
 /// The most files and bytes of a skill, as the SDK bounds them for servers.
 const MAX_FILES: usize = 512;

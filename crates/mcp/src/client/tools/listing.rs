@@ -11,8 +11,8 @@ use rmcp::{RoleClient, ServiceError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::skills::{ListedSkill, SkillListing};
 use super::tool_names::tool_name;
+use crate::client::skills::{ListedSkill, SkillListing};
 
 /// The most pages of a list, the most tools of a server, the most bytes of one definition, and of one description.
 const MAX_PAGES: usize = 64;
@@ -26,33 +26,33 @@ const MAX_LEFT_OUT: usize = 20;
 
 /// A tool of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct ListedTool {
+pub(in crate::client) struct ListedTool {
     /// The server's name of it.
-    pub(super) name: String,
-    pub(super) description: String,
-    pub(super) input_schema: Value,
+    pub(in crate::client) name: String,
+    pub(in crate::client) description: String,
+    pub(in crate::client) input_schema: Value,
     /// What its structured results fit, by the server's words.
     #[serde(default)]
-    pub(super) output_schema: Option<Value>,
+    pub(in crate::client) output_schema: Option<Value>,
     /// The server says that it changes nothing. A hint for scheduling, which permits nothing.
-    pub(super) only_reads: bool,
+    pub(in crate::client) only_reads: bool,
 }
 
 /// The tools and skills of a server, and what was left out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Listing {
-    pub(super) tools: Vec<ListedTool>,
+pub(in crate::client) struct Listing {
+    pub(in crate::client) tools: Vec<ListedTool>,
     #[serde(default)]
-    pub(super) skills: Vec<ListedSkill>,
+    pub(in crate::client) skills: Vec<ListedSkill>,
     /// One sentence for each tool and skill that cannot be offered.
-    pub(super) left_out: Vec<String>,
+    pub(in crate::client) left_out: Vec<String>,
     /// How many tools cannot be offered.
     #[serde(default)]
-    pub(super) refused: usize,
+    pub(in crate::client) refused: usize,
 }
 
 /// Asks the server for all its tools.
-pub(super) async fn list_tools(peer: &Peer<RoleClient>) -> Result<Listing, ServiceError> {
+pub(in crate::client) async fn list_tools(peer: &Peer<RoleClient>) -> Result<Listing, ServiceError> {
     let mut listing = Listing::default();
     let mut cursor = None;
     for _ in 0..MAX_PAGES {
@@ -79,14 +79,14 @@ pub(super) async fn list_tools(peer: &Peer<RoleClient>) -> Result<Listing, Servi
 
 impl Listing {
     /// The same list without these secrets.
-    pub(super) fn redacted(self, redactor: &Redactor) -> Self {
+    pub(in crate::client) fn redacted(self, redactor: &Redactor) -> Self {
         let tools = self.tools.into_iter().map(|tool| tool.redacted(redactor)).collect();
         let left_out = self.left_out.iter().map(|text| redactor.redact(text).into_owned()).collect();
         Self { tools, skills: self.skills, left_out, refused: self.refused }
     }
 
     /// The same list with these skills.
-    pub(super) fn with_skills(mut self, skills: SkillListing) -> Self {
+    pub(in crate::client) fn with_skills(mut self, skills: SkillListing) -> Self {
         self.skills = skills.skills;
         self.left_out.extend(skills.left_out);
         self
@@ -121,7 +121,7 @@ impl Listing {
     }
 
     /// The names that a session has for these tools.
-    pub(super) fn session_names(&self, server: &str, taken: &mut BTreeSet<String>) -> Vec<String> {
+    pub(in crate::client) fn session_names(&self, server: &str, taken: &mut BTreeSet<String>) -> Vec<String> {
         self.tools.iter().map(|tool| tool_name(server, &tool.name, taken)).collect()
     }
 }
@@ -144,7 +144,7 @@ impl ListedTool {
     }
 
     /// The definition for the model, under this name.
-    pub(super) fn definition(&self, name: &str, server: &str) -> ToolDefinition {
+    pub(in crate::client) fn definition(&self, name: &str, server: &str) -> ToolDefinition {
         // The model is told whose words these are.
         let description = match self.description.as_str() {
             "" => format!("A tool of the MCP server `{server}`, which describes it with no word."),

@@ -39,7 +39,7 @@ pub struct SamplingRequest {
 /// # Errors
 /// What is wrong with the request, or why the model did not answer, as text.
 #[expect(deprecated, reason = "older servers use it")]
-pub(super) async fn sample(
+pub(in crate::client) async fn sample(
     sampler: &dyn Sampler,
     params: CreateMessageRequestParams,
 ) -> Result<CreateMessageResult, String> {

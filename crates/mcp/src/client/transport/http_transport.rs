@@ -34,7 +34,10 @@ static TLS: OnceCell<rustls::ClientConfig> = OnceCell::const_new();
 ///
 /// # Errors
 /// Why the address may not be dialled, as text.
-pub(super) async fn checked_client(url: &Url, scope: AddressScope) -> Result<reqwest::Client, String> {
+pub(in crate::client) async fn checked_client(
+    url: &Url,
+    scope: AddressScope,
+) -> Result<reqwest::Client, String> {
     let target = target(url)?;
     let egress = egress(&target, scope)?;
     // An address in the URL passes no resolver.
@@ -56,7 +59,7 @@ pub(super) async fn checked_client(url: &Url, scope: AddressScope) -> Result<req
 ///
 /// # Errors
 /// Why it cannot be asked, as text: its address or a header is wrong, or the address may not be dialled.
-pub(super) async fn transport(
+pub(in crate::client) async fn transport(
     server: &HttpServer,
     token: Option<&SecretString>,
 ) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {

@@ -9,13 +9,13 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
 /// The name of the tool.
-pub(super) const SEARCH_TOOL: &str = "mcp_search_tools";
+pub(in crate::client) const SEARCH_TOOL: &str = "mcp_search_tools";
 
 /// The most tools that one search adds.
 const MAX_FOUND: usize = 8;
 
 /// The tools among which a search finds some.
-pub(super) trait HiddenTools: Send + Sync {
+pub(in crate::client) trait HiddenTools: Send + Sync {
     /// The definitions of all tools.
     fn all_definitions(&self) -> Vec<ToolDefinition>;
 
@@ -24,10 +24,10 @@ pub(super) trait HiddenTools: Send + Sync {
 }
 
 /// Finds tools by words. What it finds can be called from the next model call on.
-pub(super) struct SearchTool {
-    pub(super) tools: Weak<dyn HiddenTools>,
+pub(in crate::client) struct SearchTool {
+    pub(in crate::client) tools: Weak<dyn HiddenTools>,
     /// Each server with the number of its tools.
-    pub(super) servers: Vec<(String, usize)>,
+    pub(in crate::client) servers: Vec<(String, usize)>,
 }
 
 impl Tool for SearchTool {

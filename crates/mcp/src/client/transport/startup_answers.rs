@@ -10,7 +10,7 @@ use rmcp::service::TxJsonRpcMessage;
 
 /// Which request of a start was given up.
 #[derive(Debug, Default)]
-pub(super) struct StartupAnswers {
+pub(in crate::client) struct StartupAnswers {
     /// The last `server/discover`.
     discover: Option<RequestId>,
     /// The one behind which `initialize` was sent.
@@ -19,7 +19,7 @@ pub(super) struct StartupAnswers {
 
 impl StartupAnswers {
     /// Notes what is sent.
-    pub(super) fn sent(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
+    pub(in crate::client) fn sent(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
         let JsonRpcMessage::Request(request) = message else { return };
         match request.request {
             ClientRequest::DiscoverRequest(_) => self.discover = Some(request.id.clone()),
@@ -29,7 +29,7 @@ impl StartupAnswers {
     }
 
     /// Whether a message answers the request that was given up.
-    pub(super) fn is_late(&self, message: &ServerJsonRpcMessage) -> bool {
+    pub(in crate::client) fn is_late(&self, message: &ServerJsonRpcMessage) -> bool {
         let id = match message {
             JsonRpcMessage::Response(response) => Some(&response.id),
             JsonRpcMessage::Error(error) => error.id.as_ref(),

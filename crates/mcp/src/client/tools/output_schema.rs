@@ -15,7 +15,7 @@ const MAX_DEPTH: usize = 100;
 const MAX_PLACE_BYTES: usize = 200;
 
 /// Why a value does not fit, and where; `None`: it does.
-pub(super) fn mismatch(schema: &Value, value: &Value) -> Option<String> {
+pub(in crate::client) fn mismatch(schema: &Value, value: &Value) -> Option<String> {
     let mut check = Check { root: schema, steps: MAX_STEPS, place: Vec::new() };
     let reason = check.value(schema, value, MAX_DEPTH).err()?;
     let place: String = check.place.iter().map(|part| format!("/{part}")).collect();

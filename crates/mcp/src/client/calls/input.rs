@@ -13,7 +13,7 @@ use rmcp::model::{
 };
 use serde_json::json;
 
-use super::process_transport::printable;
+use crate::client::transport::process_transport::printable;
 
 /// The most questions at once.
 const MAX_QUESTIONS: usize = 20;
@@ -34,7 +34,7 @@ const MAX_STATE_BYTES: usize = 256_000;
 ///
 /// # Errors
 /// What is too much.
-pub(super) fn check(asked: &InputRequiredResult) -> Result<(), String> {
+pub(in crate::client) fn check(asked: &InputRequiredResult) -> Result<(), String> {
     let count = asked.input_requests.as_ref().map_or(0, |requests| requests.len());
     if count > MAX_QUESTIONS {
         return Err(format!("asks {count} questions at once, and the most is {MAX_QUESTIONS}"));
@@ -49,7 +49,7 @@ pub(super) fn check(asked: &InputRequiredResult) -> Result<(), String> {
 ///
 /// # Errors
 /// What the server asks for and does not get.
-pub(super) fn questions(server: &str, asked: InputRequiredResult) -> Result<InputRequest, String> {
+pub(in crate::client) fn questions(server: &str, asked: InputRequiredResult) -> Result<InputRequest, String> {
     let requests = asked.input_requests.unwrap_or_default();
     let mut questions = BTreeMap::new();
     for (id, request) in requests {
@@ -68,7 +68,7 @@ pub(super) fn questions(server: &str, asked: InputRequiredResult) -> Result<Inpu
 ///
 /// # Errors
 /// What is wrong with the question.
-pub(super) fn question(asked: ElicitRequestParams) -> Result<InputQuestion, String> {
+pub(in crate::client) fn question(asked: ElicitRequestParams) -> Result<InputQuestion, String> {
     let (message, form) = match asked {
         ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
             (message, InputForm::Form { requested_schema: json!(requested_schema) })
@@ -91,7 +91,10 @@ pub(super) fn question(asked: ElicitRequestParams) -> Result<InputQuestion, Stri
 }
 
 /// The same call with what a person has answered.
-pub(super) fn with_input(params: CallToolRequestParams, provided: ProvidedInput) -> CallToolRequestParams {
+pub(in crate::client) fn with_input(
+    params: CallToolRequestParams,
+    provided: ProvidedInput,
+) -> CallToolRequestParams {
     let responses: InputResponses = provided
         .answers
         .into_iter()
@@ -111,7 +114,7 @@ pub(super) fn with_input(params: CallToolRequestParams, provided: ProvidedInput)
 }
 
 /// The same call with these answers, and the state that the server left.
-pub(super) fn again(
+pub(in crate::client) fn again(
     params: CallToolRequestParams,
     responses: InputResponses,
     state: Option<String>,

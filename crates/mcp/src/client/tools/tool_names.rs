@@ -12,7 +12,7 @@ const SUFFIX_DIGITS: usize = 8;
 
 /// The name of a server's tool. Characters that model services refuse become `_`. A name that is too long, or that `taken` has already, ends in
 /// digits that the full name determines, so it is the same in every session.
-pub(super) fn tool_name(server: &str, tool: &str, taken: &mut BTreeSet<String>) -> String {
+pub(in crate::client) fn tool_name(server: &str, tool: &str, taken: &mut BTreeSet<String>) -> String {
     let full = format!("mcp__{server}__{tool}");
     let plain: String = full
         .chars()

@@ -12,7 +12,7 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 
-use super::http_transport::checked_client;
+use crate::client::transport::http_transport::checked_client;
 use crate::config::AddressScope;
 
 /// The largest answer of a token endpoint that is read.
@@ -119,8 +119,9 @@ async fn ask(refresh: &OAuthRefresh, addresses: AddressScope) -> Result<OAuthTok
         request = request.header(AUTHORIZATION, basic(&refresh.client_id, client_secret)?);
     }
     let answer = request.send().await;
-    let answer =
-        answer.map_err(|error| RefreshError::Unreachable(super::connection::causes(&error.without_url())))?;
+    let answer = answer.map_err(|error| {
+        RefreshError::Unreachable(crate::client::connection::causes(&error.without_url()))
+    })?;
     let status = answer.status();
     let content_type = answer.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let content_type = content_type.unwrap_or_default().to_owned();
@@ -148,7 +149,7 @@ async fn ask(refresh: &OAuthRefresh, addresses: AddressScope) -> Result<OAuthTok
 }
 
 /// The tokens of a sign-in. `None` if the answer has none. An answer that names no scope has granted the one that was asked for.
-pub(super) fn first_tokens(
+pub(in crate::client) fn first_tokens(
     answer: serde_json::Value,
     asked_scope: Option<String>,
     refresh: impl FnOnce(SecretString) -> OAuthRefresh,

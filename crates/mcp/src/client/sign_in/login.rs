@@ -18,8 +18,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::http_transport::checked_client;
 use super::oauth::first_tokens;
+use crate::client::transport::http_transport::checked_client;
 use crate::config::AddressScope;
 
 /// The largest answer that is read of an authorization server.

@@ -24,13 +24,13 @@ use super::sampling::{Sampler, sample};
 
 /// What a server may ask this client, beside a person.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ClientOffer {
+pub(in crate::client) struct ClientOffer {
     /// The directories that the server may work in ("roots"), as `file` URLs. Empty: the client says nothing of directories.
-    pub(super) roots: Vec<String>,
+    pub(in crate::client) roots: Vec<String>,
     /// Who asks the session's model for the server. `None`: nobody.
-    pub(super) sampler: Option<Arc<dyn Sampler>>,
+    pub(in crate::client) sampler: Option<Arc<dyn Sampler>>,
     /// Several sessions use the server. By a program's standard streams nobody knows whose call a question belongs to.
-    pub(super) is_shared: bool,
+    pub(in crate::client) is_shared: bool,
 }
 
 /// How often the model is asked for one call, on average.
@@ -39,10 +39,10 @@ const SAMPLES_PER_CALL: u64 = 20;
 /// What the client does by itself: it notes that the server's tools have changed, hands on the progress of calls, and answers what the server
 /// asks. Servers of the newest revision ask by the answer of a call ([`Handler::respond`]), older ones by requests while the call runs.
 #[derive(Debug, Clone)]
-pub(super) struct Handler {
+pub(in crate::client) struct Handler {
     changed: Arc<Notify>,
     offer: ClientOffer,
-    pub(super) calls: RunningCalls,
+    pub(in crate::client) calls: RunningCalls,
     /// The model is asked once at a time.
     sampling: Arc<Semaphore>,
     /// How often it was asked.
@@ -52,7 +52,7 @@ pub(super) struct Handler {
 #[expect(deprecated, reason = "older servers use roots and sampling")]
 impl Handler {
     /// Tells `changed` when the server's tools change.
-    pub(super) fn new(changed: Arc<Notify>, offer: ClientOffer) -> Self {
+    pub(in crate::client) fn new(changed: Arc<Notify>, offer: ClientOffer) -> Self {
         let (sampling, sampled) = (Arc::new(Semaphore::new(1)), Arc::default());
         Self { changed, offer, calls: RunningCalls::default(), sampling, sampled }
     }
@@ -77,7 +77,10 @@ impl Handler {
     }
 
     /// The answers to questions that need no person; `None` if one of them does.
-    pub(super) async fn respond(&self, requests: &InputRequests) -> Option<Result<InputResponses, String>> {
+    pub(in crate::client) async fn respond(
+        &self,
+        requests: &InputRequests,
+    ) -> Option<Result<InputResponses, String>> {
         if requests.values().any(|request| matches!(request, InputRequest::Elicitation(_))) {
             return None;
         }

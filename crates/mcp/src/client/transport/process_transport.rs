@@ -22,7 +22,7 @@ const STDERR_BYTES: usize = 4096;
 
 /// The messages of a program. Dropping it ends the program.
 #[derive(Debug)]
-pub(super) struct ProcessTransport {
+pub(in crate::client) struct ProcessTransport {
     process: Arc<dyn Process>,
     /// One message is written at a time.
     writing: Arc<tokio::sync::Mutex<()>>,
@@ -33,7 +33,7 @@ pub(super) struct ProcessTransport {
 
 /// What is known of a program's end. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Diagnosis(Arc<Mutex<DiagnosisState>>);
+pub(in crate::client) struct Diagnosis(Arc<Mutex<DiagnosisState>>);
 
 #[derive(Debug, Default)]
 struct DiagnosisState {
@@ -54,7 +54,7 @@ impl Diagnosis {
     }
 
     /// What the program left as its reason: how it ended, and the last lines of its standard error.
-    pub(super) fn reason(&self) -> String {
+    pub(in crate::client) fn reason(&self) -> String {
         let state = lock(&self.0);
         let mut parts = vec![state.end.clone().unwrap_or_else(|| "it did not answer".to_owned())];
         if let Some(noise) = &state.noise {
@@ -70,7 +70,7 @@ impl Diagnosis {
     }
 
     /// Whether the program speaks the newest era of the protocol, and said so too late.
-    pub(super) fn speaks_newest(&self) -> bool {
+    pub(in crate::client) fn speaks_newest(&self) -> bool {
         lock(&self.0).speaks_newest
     }
 
@@ -80,7 +80,7 @@ impl Diagnosis {
 }
 
 impl ProcessTransport {
-    pub(super) fn new(process: Arc<dyn Process>, diagnosis: Diagnosis) -> Self {
+    pub(in crate::client) fn new(process: Arc<dyn Process>, diagnosis: Diagnosis) -> Self {
         let (lines, startup) = (LineBuffer::default(), StartupAnswers::default());
         Self { process, writing: Arc::default(), lines, startup, diagnosis }
     }
@@ -175,7 +175,7 @@ fn start_text(error: &SandboxError) -> String {
 }
 
 /// Text of a server, for an error: control characters are shown as escapes.
-pub(super) fn printable(text: &str) -> String {
+pub(in crate::client) fn printable(text: &str) -> String {
     let shown = |c: char| c == '\n' || c == '\t' || !c.is_control();
     conjure_base::text::strip_deceptive(text)
         .chars()

@@ -9,21 +9,21 @@ use conjure_toolbox::{Tool, ToolContext, ToolOutput, ToolStatus};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use super::connection::CalledTool;
-use super::error::McpError;
 use super::listing::ListedTool;
 use super::result::{ResultFiles, to_output};
-use super::running_calls::CallProgress;
-use super::shared_server::SharedServer;
+use crate::client::calls::running_calls::CallProgress;
+use crate::client::connection::CalledTool;
+use crate::client::error::McpError;
+use crate::client::shared_server::SharedServer;
 
 /// One tool of a server.
-pub(super) struct ServerTool {
-    pub(super) server: Arc<SharedServer>,
-    pub(super) tool: ListedTool,
+pub(in crate::client) struct ServerTool {
+    pub(in crate::client) server: Arc<SharedServer>,
+    pub(in crate::client) tool: ListedTool,
     /// Its name in the session.
-    pub(super) name: String,
+    pub(in crate::client) name: String,
     /// The sandbox of the session's tools, where large results are written.
-    pub(super) files: Option<Arc<dyn Executor>>,
+    pub(in crate::client) files: Option<Arc<dyn Executor>>,
 }
 
 impl Tool for ServerTool {

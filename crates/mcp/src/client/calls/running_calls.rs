@@ -14,14 +14,14 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 /// A call, and where its progress is told.
 #[derive(Debug, Clone)]
-pub(super) struct CallProgress {
-    pub(super) call_id: CallId,
-    pub(super) sink: ProgressSink,
+pub(in crate::client) struct CallProgress {
+    pub(in crate::client) call_id: CallId,
+    pub(in crate::client) sink: ProgressSink,
 }
 
 /// The calls of a connection that run, by the tokens that the server names them with.
 #[derive(Debug, Clone, Default)]
-pub(super) struct RunningCalls(Arc<Inner>);
+pub(in crate::client) struct RunningCalls(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -51,7 +51,7 @@ struct OpenQuestion {
 }
 
 /// A call under way. Dropping it cancels it at the server.
-pub(super) struct OpenCall {
+pub(in crate::client) struct OpenCall {
     calls: RunningCalls,
     handle: Option<RequestHandle<RoleClient>>,
     token: ProgressToken,
@@ -61,7 +61,7 @@ pub(super) struct OpenCall {
 }
 
 /// What comes next of a call.
-pub(super) enum CallStep {
+pub(in crate::client) enum CallStep {
     Ended(Box<Result<ServerResult, ServiceError>>),
     /// The server asks a person, and holds the call open.
     Asked(InputQuestion),
@@ -69,7 +69,7 @@ pub(super) enum CallStep {
 
 impl RunningCalls {
     /// Hands on what the server tells.
-    pub(super) fn tell(&self, told: ProgressNotificationParam) {
+    pub(in crate::client) fn tell(&self, told: ProgressNotificationParam) {
         let call = lock(&self.0.calls).get(&told.progress_token).map(|call| call.progress.clone());
         let Some(CallProgress { call_id, sink }) = call else { return };
         let message = told.message.unwrap_or_default();
@@ -77,12 +77,12 @@ impl RunningCalls {
     }
 
     /// How many calls were begun on this connection.
-    pub(super) fn begun(&self) -> u64 {
+    pub(in crate::client) fn begun(&self) -> u64 {
         self.0.begun.load(Ordering::Relaxed)
     }
 
     /// Waits until no call runs but those that wait for an answer.
-    pub(super) async fn wait_paused(&self) {
+    pub(in crate::client) async fn wait_paused(&self) {
         drop(self.0.beginning.lock().await);
         loop {
             let mut paused = std::pin::pin!(self.0.paused.notified());
@@ -96,7 +96,7 @@ impl RunningCalls {
 
     /// Asks a person in the middle of a call, and waits for the answer. `about` is the call's request where that is known; else it is the only
     /// call that runs. `None` if there is no such call, or if it has ended meanwhile.
-    pub(super) async fn ask(
+    pub(in crate::client) async fn ask(
         &self,
         question: InputQuestion,
         about: Option<&RequestId>,
@@ -116,7 +116,7 @@ impl RunningCalls {
     }
 
     /// Sends a call. Its progress is told until it is dropped.
-    pub(super) async fn begin(
+    pub(in crate::client) async fn begin(
         &self,
         peer: &Peer<RoleClient>,
         request: ClientRequest,
@@ -136,7 +136,7 @@ impl RunningCalls {
 
 impl OpenCall {
     /// Waits for what comes next. After the end of the call nothing does. Cancel safe.
-    pub(super) async fn next(&mut self) -> CallStep {
+    pub(in crate::client) async fn next(&mut self) -> CallStep {
         let Some(handle) = &mut self.handle else {
             return CallStep::Ended(Box::new(Err(ServiceError::TransportClosed)));
         };
@@ -161,7 +161,7 @@ impl OpenCall {
     }
 
     /// Answers the question, and tells the further progress there.
-    pub(super) fn answer(&mut self, answer: InputAnswer, progress: &CallProgress) {
+    pub(in crate::client) fn answer(&mut self, answer: InputAnswer, progress: &CallProgress) {
         if let Some(call) = lock(&self.calls.0.calls).get_mut(&self.token) {
             call.progress = progress.clone();
             call.is_asking = false;

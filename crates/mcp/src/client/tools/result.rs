@@ -9,7 +9,7 @@ use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
 use super::output_schema::mismatch;
-use super::process_transport::printable;
+use crate::client::transport::process_transport::printable;
 
 /// The most bytes of text of a result: about 25,000 tokens.
 const MAX_TEXT_BYTES: usize = 100_000;
@@ -21,17 +21,17 @@ const PREVIEW_BYTES: usize = 4_000;
 const FOLDER: &str = "mcp-results";
 
 /// Where the files of a result are written.
-pub(super) struct ResultFiles<'f> {
+pub(in crate::client) struct ResultFiles<'f> {
     /// The sandbox of the session's tools.
-    pub(super) executor: &'f dyn Executor,
+    pub(in crate::client) executor: &'f dyn Executor,
     /// The first part of their names.
-    pub(super) stem: String,
-    pub(super) options: CallOptions,
+    pub(in crate::client) stem: String,
+    pub(in crate::client) options: CallOptions,
 }
 
 /// The result for the model. Structured content is shown where there is no text: servers repeat it as text, for clients that do not know it. One
 /// that does not fit the tool's `schema` makes an error of the result: the server has broken its word, so the model should not build on it.
-pub(super) async fn to_output(
+pub(in crate::client) async fn to_output(
     result: CallToolResult,
     schema: Option<&Value>,
     files: Option<ResultFiles<'_>>,

@@ -23,7 +23,7 @@ const QUESTION: &str = "question";
 
 /// The held calls of a connection. They end with it.
 #[derive(Default)]
-pub(super) struct HeldCalls(Mutex<VecDeque<HeldCall>>);
+pub(in crate::client) struct HeldCalls(Mutex<VecDeque<HeldCall>>);
 
 struct HeldCall {
     /// Its name, which is recorded with the question.
@@ -35,7 +35,7 @@ struct HeldCall {
 
 impl HeldCalls {
     /// Holds a call open until its question is answered. Returns what is recorded; an error if the machine has no entropy, as text.
-    pub(super) fn hold(
+    pub(in crate::client) fn hold(
         &self,
         asked_by: &str,
         question: InputQuestion,
@@ -54,12 +54,16 @@ impl HeldCalls {
     }
 
     /// Whether these answers are for a held call.
-    pub(super) fn is_for_held(input: &ProvidedInput) -> bool {
+    pub(in crate::client) fn is_for_held(input: &ProvidedInput) -> bool {
         input.state.as_ref().is_some_and(|state| state.starts_with(HELD))
     }
 
     /// The held call that these answers are for, with its answer; `None` if it is not held any more.
-    pub(super) fn answer(&self, input: ProvidedInput, progress: &CallProgress) -> Option<OpenCall> {
+    pub(in crate::client) fn answer(
+        &self,
+        input: ProvidedInput,
+        progress: &CallProgress,
+    ) -> Option<OpenCall> {
         let mut held = lock(&self.0);
         let at = held.iter().position(|held| Some(&held.state) == input.state.as_ref())?;
         let mut call = held.remove(at)?.call;
