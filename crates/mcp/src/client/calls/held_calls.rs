@@ -7,7 +7,6 @@ use std::sync::Mutex;
 
 use conjure_base::{lock, random_bits};
 use conjure_conversation::{InputAnswer, InputQuestion, InputRequest, ProvidedInput};
-
 use conjure_sandbox::ProcessCall;
 
 use super::running_calls::{CallProgress, OpenCall};
