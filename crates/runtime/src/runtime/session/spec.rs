@@ -175,8 +175,8 @@ impl SessionSpec {
     }
 
     /// Tells the model's service how hard the model works on each call: `low`, `medium`, `high`, or a name of the service's own. It is sent to
-    /// services of the Messages API and of Responses, which judge the name, and is without effect at others. Another model of the session
-    /// ([`Session::set_model`](crate::Session::set_model)) is not told.
+    /// services of the Messages API and of Responses, which judge the name, and is without effect at others. A model that the
+    /// session gets later is not told.
     #[must_use]
     pub fn effort(mut self, effort: impl Into<String>) -> Self {
         self.effort = Some(effort.into());
