@@ -17,6 +17,7 @@ mod packages;
 mod readme;
 mod reload;
 mod server;
+mod tiny_model;
 mod tls;
 
 use server::{Started, run_python};

@@ -6,6 +6,8 @@
 
 #[cfg(feature = "python")]
 mod python;
+#[cfg(feature = "python")]
+mod tiny_model;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
@@ -16,6 +18,8 @@ use std::sync::OnceLock;
 
 #[cfg(feature = "python")]
 pub use python::Python;
+#[cfg(feature = "python")]
+pub use tiny_model::TinyModel;
 
 /// The variable that turns skips into failures.
 pub const REQUIRE: &str = "CONJURE_TEST_REQUIRE";

@@ -1,7 +1,6 @@
-//! Whole conversations with a real llama.cpp server. Its model is tiny and scripted (`tests/fixtures/tiny-model`); template, tokenizer,
+//! Whole conversations with a real llama.cpp server. Its model is tiny and scripted (`tests/support/tiny-model`); template, tokenizer,
 //! grammar and parsers are the server's own.
 
-use std::process::Stdio;
 use std::sync::Arc;
 
 use conjure_anthropic::{Client, Config, ModelOptions};
@@ -13,54 +12,23 @@ use conjure_model_http::{HttpClient, HttpConfig};
 use conjure_openai::{Chat, ChatOptions, Responses, ResponsesOptions};
 use secrecy::SecretString;
 use serde_json::json;
-use tempfile::TempDir;
-use test_support::Python;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::Child;
+use test_support::TinyModel;
 
 use crate::support::{answered, ask, blocks, call, request, user};
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tiny-model");
 const MODEL: &str = "tiny";
 
 /// A running server. It ends with this value.
-struct Server {
-    url: String,
-    _child: Child,
-    _folder: TempDir,
-}
+struct Server(TinyModel);
 
 impl Server {
-    /// Makes the model and serves it, with a context of so many tokens; `None`, told loudly, without the Python packages.
+    /// Serves the model with a context of so many tokens; `None`, told loudly, without the Python packages.
     async fn start(context: u32) -> Option<Self> {
-        let python = Python::find(
-            "CONJURE_ORACLE_PYTHON",
-            "import xllamacpp, gguf, numpy",
-            "`xllamacpp`, `gguf` and `numpy`",
-        )
-        .await?;
-        let folder = TempDir::new().unwrap();
-        let model = folder.path().join("tiny.gguf");
-        let made = python.command().arg(format!("{FOLDER}/make.py")).arg(&model).output().await.unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let mut child = python
-            .command()
-            .arg(format!("{FOLDER}/serve.py"))
-            .arg(&model)
-            .arg(context.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        // It prints its address, or nothing if it could not start.
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let url = lines.next_line().await.unwrap().unwrap();
-        Some(Self { url, _child: child, _folder: folder })
+        TinyModel::start(context).await.map(Self)
     }
 
     fn client(&self) -> HttpClient {
-        HttpClient::new(&HttpConfig::new(format!("{}/v1", self.url))).unwrap()
+        HttpClient::new(&HttpConfig::new(format!("{}/v1", self.0.url))).unwrap()
     }
 
     fn chat(&self, options: ChatOptions) -> Chat {
@@ -73,7 +41,7 @@ impl Server {
 
     /// The model behind each API that the server has.
     fn models(&self) -> [(&'static str, Arc<dyn Model>); 3] {
-        let config = Config::new(SecretString::from("none")).with_base_url(self.url.as_str());
+        let config = Config::new(SecretString::from("none")).with_base_url(self.0.url.as_str());
         let messages = Client::new(&config).unwrap().messages(ModelOptions::new(MODEL)).unwrap();
         [
             ("chat", Arc::new(self.chat(ChatOptions::new(MODEL)))),
