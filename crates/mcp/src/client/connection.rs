@@ -22,9 +22,9 @@ use super::error::McpError;
 use super::listen::listen;
 use super::skills::{ListedSkill, SkillListing, SkillReadError, SkillReader, VerifiedSkill};
 use crate::client::calls::handler::{ClientOffer, Handler};
-use crate::client::calls::held_calls::HeldCalls;
 use crate::client::calls::input::{again, check, questions, with_input};
 use crate::client::calls::running_calls::{CallProgress, CallStep, OpenCall};
+use crate::client::calls::waiting_calls::WaitingCalls;
 use crate::client::tools::listing::{Listing, list_tools};
 use crate::client::transport::http_transport;
 use crate::client::transport::process_transport::{Diagnosis, ProcessTransport, printable};
@@ -38,7 +38,7 @@ pub(super) struct Connection {
     /// What a program left as its reason when it ended.
     diagnosis: Option<Diagnosis>,
     /// Calls that wait for a person.
-    held: HeldCalls,
+    waiting: WaitingCalls,
     /// The token that the service was sent.
     token: Option<SecretString>,
     /// Hears of changes.
@@ -210,7 +210,7 @@ impl Connection {
             server: server.to_owned(),
             _listening: listen(service.peer(), changed),
             service,
-            held: HeldCalls::default(),
+            waiting: WaitingCalls::default(),
             process: Some(process),
             diagnosis: Some(diagnosis),
             token: None,
@@ -234,7 +234,7 @@ impl Connection {
                 server: server.to_owned(),
                 _listening: listen(service.peer(), changed),
                 service,
-                held: HeldCalls::default(),
+                waiting: WaitingCalls::default(),
                 process: None,
                 diagnosis: None,
                 token,
@@ -300,8 +300,8 @@ impl Connection {
         let process = self.begin_call(options).await?;
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let mut open = match input {
-            Some(input) if HeldCalls::is_for_held(&input) => {
-                self.held.answer(input, progress).ok_or_else(|| self.no_longer_held())?
+            Some(input) if WaitingCalls::is_for_waiting(&input) => {
+                self.waiting.answer(input, progress).ok_or_else(|| self.no_longer_waiting())?
             }
             Some(input) => self.begin(with_input(params.clone(), input), progress).await?,
             None => self.begin(params.clone(), progress).await?,
@@ -310,7 +310,7 @@ impl Connection {
             let answer = match open.next().await {
                 CallStep::Ended(answer) => (*answer).map_err(|error| self.error(error))?,
                 CallStep::Asked(question) => {
-                    let asked = self.held.hold(&self.server, question, open, process);
+                    let asked = self.waiting.keep(&self.server, question, open, process);
                     return asked.map(CalledTool::InputRequired).map_err(|reason| self.unsupported(&reason));
                 }
             };
@@ -349,7 +349,7 @@ impl Connection {
         calls.begin(self.service.peer(), request, progress).await.map_err(|error| self.error(error))
     }
 
-    fn no_longer_held(&self) -> McpError {
+    fn no_longer_waiting(&self) -> McpError {
         McpError::Lost {
             server: self.server.clone(),
             reason: "it speaks an older revision of the protocol, and held its call open while a person was asked. The call ended before the answer came: the server was started anew, the session was idle for long, or too many calls waited".to_owned(),

@@ -68,7 +68,7 @@ async def sample(context: Context, last: str = "user") -> str:
 
 @server.tool()
 async def sample_after(context: Context, when: str, told: str) -> str:
-    """Asks the model when this call has ended, or while only it is held, and writes what came of it to a file."""
+    """Asks the model once the test says so: when this call has ended, or waits. Writes what came of it to a file."""
 
     async def ask_model():
         message = SamplingMessage(role="user", content=TextContent(type="text", text="hi"))
@@ -82,7 +82,8 @@ async def sample_after(context: Context, when: str, told: str) -> str:
         os.rename(told, told + ".done")
 
     async def later():
-        await anyio.sleep(0.2)
+        while not os.path.exists(told + ".go"):
+            await anyio.sleep(0.01)
         await ask_model()
 
     background.append(asyncio.create_task(later()))

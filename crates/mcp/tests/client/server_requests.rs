@@ -94,6 +94,8 @@ async fn the_model_is_asked_only_while_a_call_runs_and_not_for_ever() {
     let session = Session::with_sampler([older], Arc::clone(&sampler) as _).await;
     let tool = "mcp__git__sample_after";
     let refused = async |when: &str| {
+        // The call has ended, or waits for a person, before the server asks.
+        std::fs::write(session.workspace().join(format!("{when}.go")), "").unwrap();
         let done = session.workspace().join(format!("{when}.done"));
         wait_async(|| done.exists()).await;
         let said = std::fs::read_to_string(&done).unwrap();

@@ -1,7 +1,7 @@
 //! The questions of a server in the middle of a call (`input_required`), and their answers.
 //!
 //! Nothing is held open meanwhile: a server of the newest revision leaves its state with its questions, and the call is made again with both. For
-//! older servers see [`HeldCalls`](super::held_calls::HeldCalls).
+//! older servers see [`WaitingCalls`](super::waiting_calls::WaitingCalls).
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Calls of a server's tools, and what the server asks while they run.
 
 pub(in crate::client) mod handler;
-pub(in crate::client) mod held_calls;
 pub(in crate::client) mod input;
 pub(in crate::client) mod running_calls;
 pub(in crate::client) mod sampling;
+pub(in crate::client) mod waiting_calls;
