@@ -8,17 +8,26 @@ use std::time::Duration;
 use conjure::{Config, ProcessEnv, Settings};
 use tracing_subscriber::EnvFilter;
 
+use crate::cli::acp;
 #[cfg(feature = "docker")]
 use crate::cli::args::ImageCommand;
 use crate::cli::args::{Args, McpCommand, Subcommand};
+use crate::cli::chat;
 use crate::cli::cli_error::{CliError, ExitStatus};
+use crate::cli::doctor;
 #[cfg(feature = "docker")]
 use crate::cli::image;
+use crate::cli::keys;
+use crate::cli::mcp;
 #[cfg(feature = "model-http")]
 use crate::cli::models;
+use crate::cli::run;
+use crate::cli::serve;
+use crate::cli::sessions;
+use crate::cli::signals;
 use crate::cli::signals::EndingSignals;
+use crate::cli::skills;
 use crate::cli::terminal::Terminal;
-use crate::cli::{acp, chat, doctor, keys, mcp, run, serve, sessions, signals, skills};
 
 /// Reads the command line, runs the subcommand, and returns the exit code.
 pub(crate) fn main() -> ExitCode {

@@ -11,7 +11,8 @@ use metrics::{counter, gauge};
 use tokio::sync::oneshot;
 
 use super::fair_scheduler::{AdmissionDecision, FairScheduler, Requester, Share, Ticket};
-use crate::metrics::{GaugeShare, names};
+use crate::metrics::GaugeShare;
+use crate::metrics::names;
 
 /// The advised retry time as long as nothing has been measured.
 const FIRST_GUESS: Duration = Duration::from_millis(250);

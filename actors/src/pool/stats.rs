@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use conjure_base::lock;
 use metrics::{Gauge, SharedString, counter, gauge};
 
-use crate::metrics::{GaugeShare, names};
+use crate::metrics::GaugeShare;
+use crate::metrics::names;
 
 /// An event in a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,7 +17,8 @@ use super::session_index::SessionIndex;
 use super::tenant_supervisors::{StopIdleTenants, TenantSupervisors};
 use crate::catalogs::{CatalogRegistry, RegistrySpec};
 use crate::journal::{JournalCallError, JournalHandle, journal_actor};
-use crate::maintenance::{MaintenanceScheduler, maintenance};
+use crate::maintenance::MaintenanceScheduler;
+use crate::maintenance::maintenance;
 use crate::metrics::RuntimeMetrics;
 use crate::session::{
     Session, SessionEntry, SessionError, SessionServices, encoded, session_child_spec, to_row,

@@ -1,7 +1,7 @@
 //! The actor of a session.
 //!
 //! While nothing is under way, the actor owns the conversation. To do anything with it, the actor moves the
-//! conversation to a task ([`conversation_task`](super::conversation_task)), which gives it back in a message with the
+//! conversation to a task ([`conversation_task`](crate::session::turn::conversation_task)), which gives it back in a message with the
 //! task's number. Messages that arrive meanwhile go to the task's inbox, wait here, or act at once.
 //!
 //! The actor awaits no journal, model or tool, except while it starts and stops. However it ends, acknowledged messages
@@ -20,20 +20,20 @@ use conjure_base::{Clock, Deadline, SystemClock};
 use conjure_conversation::{CommandKind, Conversation, Limits, Rejection, Step, next};
 use tokio_util::sync::CancellationToken;
 
-use super::actor_message::{ActorMessage, ReturnChannel, ReturnableRequest};
-use super::conversation_task::{TaskCommand, reply_all};
-use super::copy_out::copy_out;
 use super::error::SessionError;
-use super::journal_retry::JournalRetry;
-use super::lease::LeaseLoss;
 use super::message::SessionRequest;
-use super::redaction::{redact_answers, redact_content};
-use super::running_task::{INBOX_CAPACITY, RunningTask, reject};
-use super::session_entry::SessionEntry;
-use super::session_projection::TurnActivity;
 use super::spec::SessionComponents;
 use crate::artifacts::{ContentPinning, LazyRegistry};
 use crate::metrics::GaugeGuard;
+use crate::session::lifecycle::actor_message::{ActorMessage, ReturnChannel, ReturnableRequest};
+use crate::session::lifecycle::session_entry::SessionEntry;
+use crate::session::log::journal_retry::JournalRetry;
+use crate::session::log::lease::LeaseLoss;
+use crate::session::log::redaction::{redact_answers, redact_content};
+use crate::session::log::session_projection::TurnActivity;
+use crate::session::turn::conversation_task::{TaskCommand, reply_all};
+use crate::session::turn::copy_out::copy_out;
+use crate::session::turn::running_task::{INBOX_CAPACITY, RunningTask, reject};
 use crate::supervision::{Context, Failure, Flow, Job, Worker};
 
 pub(crate) struct SessionActor {

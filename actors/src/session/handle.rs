@@ -11,13 +11,14 @@ use conjure_conversation::{
 use conjure_journal::SessionKey;
 use conjure_sandbox::{Executor, Listing};
 
-use super::actor_message::{ActorMessage, ReturnableRequest};
-use super::child_spec::session_child_spec;
 use super::error::{ReplyTo, SessionError};
 use super::message::{SessionRequest, SessionSnapshot};
-use super::session_entry::SessionEntry;
 use super::spec::SessionServices;
-use super::subscription::{Answer, Subscription, TurnHandle};
+use super::subscription::Subscription;
+use super::turn_handle::{Answer, TurnHandle};
+use crate::session::lifecycle::actor_message::{ActorMessage, ReturnableRequest};
+use crate::session::lifecycle::child_spec::session_child_spec;
+use crate::session::lifecycle::session_entry::SessionEntry;
 use crate::supervision::{Reply, SendError, Supervisor};
 
 /// A handle of a session. Cheap to clone. If no actor of the session runs, the next message starts one. Dropping the

@@ -11,7 +11,8 @@ use conjure_conversation::{
 use conjure_sandbox::{Executor, Listing};
 
 use super::error::ReplyTo;
-use super::subscription::{Accepted, Subscription};
+use super::subscription::Subscription;
+use super::turn_handle::Accepted;
 use crate::artifacts::ArtifactRequest;
 
 /// A request to a session. A request that changes the conversation is answered when the change is recorded.

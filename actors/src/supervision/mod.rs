@@ -73,62 +73,33 @@
 //! # }
 //! ```
 
-// Messages and replies.
-mod address;
-mod backoff;
-mod call;
-mod child;
-mod child_scope;
-mod context;
-mod error;
-mod exit;
-mod handle;
-mod id;
-mod monitor;
-mod partitions;
-mod policy;
-mod root;
-mod spec;
-mod supervisor_spec;
-mod tree;
-mod worker;
-
-// The decisions of a supervisor.
+mod handles;
 mod machine;
+mod root;
+mod running;
+mod specs;
+mod tree;
 
-mod unwind;
+pub(crate) use running::timer::OneShotTimer;
 
-// The running actors.
-mod actor_slot;
-mod incarnation;
-mod lifecycle_events;
-mod node;
-mod supervisor_actor;
-mod supervisor_message;
-mod supervisor_state;
-mod timer;
-mod worker_actor;
-
-pub(crate) use timer::OneShotTimer;
-
-pub use address::{Address, SendError};
-pub use backoff::Backoff;
-pub use call::{CallError, Reply};
-pub use child::Child;
-pub use child_scope::ChildScope;
-pub use context::{Context, Job, WaitReasonGuard};
-pub use error::{RequestError, ShutdownError, StartError};
-pub use exit::{Cause, Exit, ExitClass, Failure, StartFailure};
-pub use handle::Supervisor;
-pub use id::{ChildId, SpecError};
-pub use monitor::{Down, MessageMonitor, Monitor};
-pub use node::Status;
-pub use partitions::Partitions;
-pub use policy::{
+pub use handles::address::{Address, SendError};
+pub use handles::call::{CallError, Reply};
+pub use handles::child::Child;
+pub use handles::child_scope::ChildScope;
+pub use handles::context::{Context, Job, WaitReasonGuard};
+pub use handles::error::{RequestError, ShutdownError, StartError};
+pub use handles::handle::Supervisor;
+pub use handles::monitor::{Down, MessageMonitor, Monitor};
+pub use handles::worker::{Flow, Worker};
+pub use root::Root;
+pub use running::node::Status;
+pub use specs::backoff::Backoff;
+pub use specs::exit::{Cause, Exit, ExitClass, Failure, StartFailure};
+pub use specs::id::{ChildId, SpecError};
+pub use specs::partitions::Partitions;
+pub use specs::policy::{
     AutoShutdown, Intensity, IntensityScope, Kind, OnLimit, Restart, Shutdown, Significance, Strategy,
 };
-pub use root::Root;
-pub use spec::{ChildSpec, WorkerSpec};
-pub use supervisor_spec::{Dynamic, Ordered, SupervisorSpec};
+pub use specs::spec::{ChildSpec, WorkerSpec};
+pub use specs::supervisor_spec::{Dynamic, Ordered, SupervisorSpec};
 pub use tree::{ActorInfo, ActorTree, ChildCounts};
-pub use worker::{Flow, Worker};

@@ -7,13 +7,13 @@ use std::time::Duration;
 use conjure_base::{Clock, Deadline, SystemClock};
 use tokio::sync::oneshot;
 
-use super::error::{RequestError, ShutdownError, StartError};
-use super::exit::{Exit, StartFailure};
-use super::incarnation::{Incarnation, IncarnationGuard, Parent};
-use super::monitor::Monitor;
-use super::node::{Node, Status};
-use super::spec::{ChildFactory, ChildSpec};
 use super::tree::ActorTree;
+use crate::supervision::handles::error::{RequestError, ShutdownError, StartError};
+use crate::supervision::handles::monitor::Monitor;
+use crate::supervision::running::incarnation::{Incarnation, IncarnationGuard, Parent};
+use crate::supervision::running::node::{Node, Status};
+use crate::supervision::specs::exit::{Exit, StartFailure};
+use crate::supervision::specs::spec::{ChildFactory, ChildSpec};
 
 /// How long a killed tree is waited for. Everything that does not block a thread is gone much sooner.
 const GRACE: Duration = Duration::from_secs(1);
@@ -67,7 +67,7 @@ impl Root {
         // From here on, dropping this future stops the tree.
         let root = Self { incarnation, factory: Arc::clone(&spec.factory) };
         root.factory.spawn(guard, None).await.map_err(|error| {
-            let cause = super::exit::Cause::new(error.to_string().into());
+            let cause = crate::supervision::specs::exit::Cause::new(error.to_string().into());
             StartError::Failed(Exit::StartFailed(StartFailure::Failed(cause)))
         })?;
         Ok((root, started))

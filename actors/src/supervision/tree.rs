@@ -4,10 +4,10 @@ use std::fmt;
 
 use conjure_base::{Clock, SessionId, SystemClock, TenantId};
 
-use super::exit::Exit;
-use super::id::ChildId;
-use super::node::{Node, Status};
-use super::policy::Kind;
+use crate::supervision::running::node::{Node, Status};
+use crate::supervision::specs::exit::Exit;
+use crate::supervision::specs::id::ChildId;
+use crate::supervision::specs::policy::Kind;
 
 /// An actor at one moment.
 #[derive(Debug, Clone)]

@@ -10,6 +10,7 @@
 
 #[cfg(feature = "fake")]
 pub mod fake;
+mod response;
 
 pub mod hosted;
 
@@ -20,24 +21,16 @@ mod client_state;
 mod messages;
 mod passthrough;
 
-mod container_gone;
-mod effects;
-mod error_body;
 mod request_body;
 mod wire;
 
-mod api_response;
-mod block;
-mod events;
-mod message_accumulator;
-
-pub use api_response::ApiResponse;
 pub use config::{ApiProfile, Caching, Config, ConfigError, DEFAULT_BASE_URL};
 pub use conjure_model_http::{
     HttpConfigError, ModelPrices, OutputShown, PlaintextPolicy, Prices, ResponseLimits, ServiceError,
     SseError, SseEvent, SseParser, StreamError, Timeouts,
 };
-pub use message_accumulator::MessageAccumulator;
 pub use messages::{Client, Messages, ResponseEvent, ResponseEventStream};
 pub use options::ModelOptions;
 pub use passthrough::{PassthroughBody, PassthroughRequest, PassthroughResponse};
+pub use response::api_response::ApiResponse;
+pub use response::message_accumulator::MessageAccumulator;

@@ -18,13 +18,14 @@ use conjure_conversation::{
 use conjure_model_http::{CallEvent, Delivery, HeaderMap, HeaderValue, HttpCall, HttpClient, Url};
 use futures_util::{Stream, StreamExt};
 
-use crate::api_response::ApiResponse;
 use crate::client_state::ClientState;
 use crate::config::{ApiProfile, Config, ConfigError};
-use crate::effects::effects_of;
 use crate::hosted::{ContainerRequest, HostedFileDeletion, HostedOutputs, HostedUploads};
 use crate::options::ModelOptions;
-use crate::request_body::{container_id, request_body};
+use crate::request_body::container_id;
+use crate::request_body::request_body;
+use crate::response::api_response::ApiResponse;
+use crate::response::effects::effects_of;
 
 /// The client of one API key. Cheap to clone.
 #[derive(Clone)]

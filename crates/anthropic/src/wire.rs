@@ -4,10 +4,10 @@ use conjure_conversation::{ModelErrorKind, Response};
 use conjure_model_http::{HeaderMap, HttpCall, ServiceError, Wire};
 use serde::Deserialize;
 
-use crate::api_response::{ApiResponse, WireMessage};
-use crate::container_gone::ServiceErrorText;
-use crate::error_body;
-use crate::message_accumulator::MessageAccumulator;
+use crate::response::api_response::{ApiResponse, WireMessage};
+use crate::response::container_gone::ServiceErrorText;
+use crate::response::error_body;
+use crate::response::message_accumulator::MessageAccumulator;
 
 /// The headers with the id of a request. Servers of others that speak this API use the second.
 pub(crate) const REQUEST_ID_HEADERS: &[&str] = &["request-id", "x-request-id"];

@@ -6,86 +6,64 @@
 //!
 //! The names and types are those of the vendor's official SDK. What is null there may be null here, and no more.
 
-mod agent;
-mod client_event;
-mod content;
-mod credential;
-mod deleted;
-mod environment;
-mod error;
-mod event;
+mod agents;
+mod common;
 mod file;
-mod id;
-mod input;
-mod mcp_server;
-mod mcp_toolset;
-mod message_create;
-mod message_options;
-mod metadata;
+mod messages;
 mod model;
-mod model_config;
 mod openapi;
-mod page;
-mod permission_policy;
-mod query;
-mod request_error;
-mod resource;
-mod session;
-mod session_error;
+mod sessions;
 mod skill;
-mod skill_ref;
-mod time;
-mod tool;
-mod vault;
+mod vaults;
 
-pub use agent::{Agent, AgentCreate, AgentUpdate, ExecutionIdentity, NoMultiagent};
-pub use client_event::{ClientEvent, EventSend, ToolOutcome};
-pub use content::{Citations, ContentBlock, DocumentSource, ImageSource, SearchText};
-pub use credential::{
+pub use agents::agent::{Agent, AgentCreate, AgentUpdate, ExecutionIdentity, NoMultiagent};
+pub use agents::environment::{
+    CloudConfig, CloudUpdate, ConfigUpdate, Environment, EnvironmentConfig, EnvironmentCreate,
+    EnvironmentScope, EnvironmentUpdate, LimitedNetworking, Networking, Packages,
+};
+pub use agents::mcp_server::{McpServer, check_mcp};
+pub use agents::mcp_toolset::{McpToolConfig, McpToolset};
+pub use agents::model_config::{Effort, ModelConfig, Speed};
+pub use agents::permission_policy::{PermissionPolicy, ToolsetDefault};
+pub use agents::skill_ref::{AgentSkill, SkillKind, SkillRef};
+pub use agents::tool::{BuiltinTool, CustomTool, Tool, ToolConfig, Toolset};
+pub use common::deleted::{Deleted, DeletedKind};
+pub use common::error::{ErrorBody, ErrorDetails, ErrorKind, ErrorObject};
+pub use common::id::{
+    AgentId, ApiIdError, CredentialId, EnvironmentId, FileId, MessageId, RequestId, ResourceId, SkillId,
+    SkillVersionId, VaultId,
+};
+pub use common::input::Patch;
+pub use common::list_query::{
+    AgentListQuery, ById, EnvironmentListQuery, EventListQuery, EventStreamQuery, FileListQuery,
+    ModelListQuery, PageQuery, SessionListQuery, SkillListQuery, TimeRange, VaultListQuery,
+    agent_version_query, no_query,
+};
+pub use common::metadata::{Metadata, MetadataPatch, patch_metadata};
+pub use common::page::{Cursor, FilePage, IdPage, Order, Page, TwoWayPage};
+pub use common::request_error::RequestError;
+pub use common::time::{Time, TimeError};
+pub use file::{FileMetadata, FileScope};
+pub use messages::message_create::{MessageCreate, MessageHead, MessageInput, MessageRole, MessageTool};
+pub use messages::message_options::{MessageOptions, MessageToolChoice};
+pub use model::{Lifecycle, ModelInfo};
+pub use openapi::OPENAPI;
+pub use sessions::client_event::{ClientEvent, EventSend, ToolOutcome};
+pub use sessions::content::{Citations, ContentBlock, DocumentSource, ImageSource, SearchText};
+pub use sessions::event::{
+    Confirmation, ContentDelta, EVENT_TYPES, EvaluatedPermission, Evaluation, Event, EventKind, ModelUsage,
+    Preview, PreviewedEvent, SentEvents, StopDetails, StopReason,
+};
+pub use sessions::resource::{Resource, ResourceCreate};
+pub use sessions::session::{
+    AgentChoice, AgentOverrides, Budget, CacheCreation, Money, Session, SessionAgent, SessionCreate,
+    SessionStats, SessionStatus, SessionUpdate, SessionUsage,
+};
+pub use sessions::session_error::{RetryStatus, SessionError, SessionErrorKind};
+pub use skill::{Skill, SkillSource, SkillVersion};
+pub use vaults::credential::{
     Credential, CredentialAuth, CredentialAuthUpdate, CredentialCreate, CredentialSecrets, CredentialUpdate,
     CredentialValidation, McpProbe, OAuthRefresh, RefreshProbe, RefreshStatus, RefreshUpdate, Secret,
     TokenEndpointAuth, ValidationStatus,
 };
-pub use deleted::{Deleted, DeletedKind};
-pub use environment::{
-    CloudConfig, CloudUpdate, ConfigUpdate, Environment, EnvironmentConfig, EnvironmentCreate,
-    EnvironmentScope, EnvironmentUpdate, LimitedNetworking, Networking, Packages,
-};
-pub use error::{ErrorBody, ErrorDetails, ErrorKind, ErrorObject};
-pub use event::{
-    Confirmation, ContentDelta, EVENT_TYPES, EvaluatedPermission, Evaluation, Event, EventKind, ModelUsage,
-    Preview, PreviewedEvent, SentEvents, StopDetails, StopReason,
-};
-pub use file::{FileMetadata, FileScope};
-pub use id::{
-    AgentId, ApiIdError, CredentialId, EnvironmentId, FileId, MessageId, RequestId, ResourceId, SkillId,
-    SkillVersionId, VaultId,
-};
-pub use input::Patch;
-pub use mcp_server::{McpServer, check_mcp};
-pub use mcp_toolset::{McpToolConfig, McpToolset};
-pub use message_create::{MessageCreate, MessageHead, MessageInput, MessageRole, MessageTool};
-pub use message_options::{MessageOptions, MessageToolChoice};
-pub use metadata::{Metadata, MetadataPatch, patch_metadata};
-pub use model::{Lifecycle, ModelInfo};
-pub use model_config::{Effort, ModelConfig, Speed};
-pub use openapi::OPENAPI;
-pub use page::{Cursor, FilePage, IdPage, Order, Page, TwoWayPage};
-pub use permission_policy::{PermissionPolicy, ToolsetDefault};
-pub use query::{
-    AgentListQuery, ById, EnvironmentListQuery, EventListQuery, EventStreamQuery, FileListQuery,
-    ModelListQuery, PageQuery, SessionListQuery, SkillListQuery, TimeRange, VaultListQuery,
-    agent_version_query, no_query, resource_list_query,
-};
-pub use request_error::RequestError;
-pub use resource::{Resource, ResourceCreate};
-pub use session::{
-    AgentChoice, AgentOverrides, Budget, CacheCreation, Money, Session, SessionAgent, SessionCreate,
-    SessionStats, SessionStatus, SessionUpdate, SessionUsage,
-};
-pub use session_error::{RetryStatus, SessionError, SessionErrorKind};
-pub use skill::{Skill, SkillSource, SkillVersion};
-pub use skill_ref::{AgentSkill, SkillKind, SkillRef};
-pub use time::{Time, TimeError};
-pub use tool::{BuiltinTool, CustomTool, Tool, ToolConfig, Toolset};
-pub use vault::{Vault, VaultCreate, VaultUpdate};
+pub use vaults::vault::{Vault, VaultCreate, VaultUpdate};

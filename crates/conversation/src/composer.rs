@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::session_view::SessionView;
-use crate::tool::ToolDefinition;
+use crate::session::session_view::SessionView;
+use crate::tools::tool::ToolDefinition;
 
 /// The system prompt and the tools of one model call: the prefix that the service caches.
 #[derive(Debug, Clone, Default)]

@@ -19,111 +19,81 @@
 //! # Ok::<(), conjure_conversation::Rejection>(())
 //! ```
 
-mod block;
-mod message;
-mod native;
-mod stop_reason;
-mod tool;
-
-pub mod pairing;
-
-mod agent_toolset;
-mod artifact;
-mod call_answer;
-mod command;
-mod event;
-mod hosted;
-mod input_request;
-mod limits;
-mod pinned_skill;
-mod profile_change;
-mod queue;
-mod session_file;
-mod session_profile;
-mod session_state;
-mod session_view;
-
-mod apply;
 mod compaction;
+mod content;
+mod events;
 mod machine;
+mod session;
+mod state;
+mod tools;
 
 mod composer;
-mod event_log;
-mod fork;
 mod model;
 mod summary;
-mod tool_progress;
-mod tool_runner;
-mod tool_server;
 
-mod conversation;
 mod driver;
-mod inbox;
-mod rejected_block;
-mod response_helpers;
-mod run_loop;
-mod server_tools;
 mod session_event;
-mod session_overview;
-mod tool_batch;
 
 #[cfg(feature = "scripted")]
 pub mod scripted;
 
-pub use agent_toolset::{AgentToolset, PermissionPolicy, ToolsetTool};
-pub use apply::apply;
-pub use artifact::{
-    ARTIFACT_LIMIT, Artifact, ArtifactContent, ArtifactName, ArtifactNameError, ArtifactSource,
-    ContentTypeOrigin, FetchedArtifact, UploadedArtifact,
-};
-pub use block::{Block, BlockError, BlockKind};
-pub use command::{ArtifactChange, Command, CommandKind, InterruptCause, Rejection, StartedCall};
 pub use compaction::{CompactionError, CompactionPolicy};
 pub use composer::{Composer, PromptPrefix};
-pub use conversation::{Conversation, ConversationObserver, SubmitError};
-pub use driver::{DriveError, PreCallHook, TurnOptions, TurnOutcome, TurnServices, run_turn};
-pub use event::{CallOutcome, Decision, EVENT_FORMAT, Event, EventKind, ResultFrom, TurnStop};
-pub use event_log::{EventLog, EventLogError, MemoryEventLog};
-pub use fork::{ForkError, ForkPoint, fork_events};
-pub use hosted::{HostedFiles, HostedSkill, HostedSource, HostedSupport, LATEST};
-pub use inbox::{InboxMessage, InboxMessageKind, Receipt};
-pub use input_request::{
-    INPUT_ROUNDS, InputAnswer, InputAnswers, InputForm, InputQuestion, InputRequest, ProvidedInput,
+pub use content::block::{Block, BlockError, BlockKind};
+pub use content::message::{Message, Role};
+pub use content::native::{ModelApi, NativeContent, NativeItem, Origin};
+pub use content::pairing;
+pub use content::pairing::PairingError;
+pub use content::response_helpers::{
+    ParseError, conversation_complete, extract_tool_uses, format_tool_results, format_tool_results_message,
+    parse_response,
 };
-pub use limits::{Limit, Limits};
+pub use content::stop_reason::{AfterResponse, StopReason};
+pub use driver::conversation::{Conversation, ConversationObserver, SubmitError};
+pub use driver::inbox::{InboxMessage, InboxMessageKind, Receipt};
+pub use driver::run_loop::{LoopError, LoopOptions, LoopOutcome, run_loop};
+pub use driver::{DriveError, PreCallHook, TurnOptions, TurnOutcome, TurnServices, run_turn};
+pub use events::call_outcome::{CallOutcome, Decision, ResultFrom};
+pub use events::event::{EVENT_FORMAT, Event, EventKind};
+pub use events::event_log::{EventLog, EventLogError, MemoryEventLog};
+pub use events::fork::{ForkError, ForkPoint, fork_events};
+pub use events::turn_stop::TurnStop;
+pub use machine::command::{ArtifactChange, Command, CommandKind, InterruptCause, Rejection, StartedCall};
 pub use machine::{Step, decide, next};
-pub use message::{Message, Role};
 pub use model::{
     ApiErrorKind, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request, Response, SideEffects,
     Usage, model_fn,
 };
-pub use native::{ModelApi, NativeContent, NativeItem, Origin};
-pub use pairing::PairingError;
-pub use pinned_skill::PinnedSkill;
-pub use profile_change::ProfileChange;
-pub use queue::{QUEUE_LIMIT, QueueId, QueuedInput};
-pub use response_helpers::{
-    ParseError, conversation_complete, extract_tool_uses, format_tool_results, format_tool_results_message,
-    parse_response,
+pub use session::artifact::{
+    ARTIFACT_LIMIT, Artifact, ArtifactContent, ArtifactName, ArtifactNameError, ArtifactSource,
+    ContentTypeOrigin, FetchedArtifact, UploadedArtifact,
 };
-pub use run_loop::{LoopError, LoopOptions, LoopOutcome, run_loop};
+pub use session::hosted::{HostedFiles, HostedSkill, HostedSource, HostedSupport, LATEST};
+pub use session::pinned_skill::PinnedSkill;
+pub use session::profile_change::ProfileChange;
+pub use session::queue::{QUEUE_LIMIT, QueueId, QueuedInput};
+pub use session::session_file::{Completeness, FILE_LIMIT, FileChange, FileSource, SessionFile};
+pub use session::session_overview::{OverviewStatus, SessionOverview, TextHead};
+pub use session::session_profile::{SecretNames, SessionProfile, SkillActivation, SkillDelivery};
+pub use session::session_view::{Grant, GrantScope, SessionView};
 pub use session_event::{
     EvaluatedPermission, EventId, EventIdError, EventProjection, RequiredAction, RequiredNeed,
     SESSION_EVENT_SCHEMA, SessionEvent, SessionEventKind, SessionStopReason, merge_events,
 };
-pub use session_file::{Completeness, FILE_LIMIT, FileChange, FileSource, SessionFile};
-pub use session_overview::{OverviewStatus, SessionOverview, TextHead};
-pub use session_profile::{SecretNames, SessionProfile, SkillActivation, SkillDelivery};
-pub use session_state::{
-    ActionNeed, Approval, CallStatus, FinishedTurn, OpenCall, PendingAction, RunningTurn, SessionState,
-};
-pub use session_view::{Grant, GrantScope, SessionView};
-pub use stop_reason::{AfterResponse, StopReason};
+pub use state::apply::apply;
+pub use state::limits::{Limit, Limits};
+pub use state::open_call::{ActionNeed, Approval, CallStatus, OpenCall, PendingAction};
+pub use state::running_turn::{FinishedTurn, RunningTurn};
+pub use state::session_state::SessionState;
 pub use summary::{Compaction, ModelSummarizer, SUMMARY_PROMPT, Summarizer, Summary};
-pub use tool::{INVALID_JSON, ResultContent, ToolCall, ToolDefinition, ToolEnding, ToolResult};
-pub use tool_batch::{CANCEL_GRACE, execute_tool_calls};
-pub use tool_progress::{ProgressSink, ToolProgress};
-pub use tool_runner::{
+pub use tools::agent_toolset::{AgentToolset, PermissionPolicy, ToolsetTool};
+pub use tools::input_request::{
+    INPUT_ROUNDS, InputAnswer, InputAnswers, InputForm, InputQuestion, InputRequest, ProvidedInput,
+};
+pub use tools::tool::{INVALID_JSON, ResultContent, ToolCall, ToolDefinition, ToolEnding, ToolResult};
+pub use tools::tool_batch::{CANCEL_GRACE, execute_tool_calls};
+pub use tools::tool_progress::{ProgressSink, ToolProgress};
+pub use tools::tool_runner::{
     Authorization, AwaitedResult, CallConcurrency, CallContext, CallTraits, ToolRunOutcome, ToolRunner,
 };
-pub use tool_server::{RemoteToolServer, ToolRule, ToolServerFailure, tool_servers_note};
+pub use tools::tool_server::{RemoteToolServer, ToolRule, ToolServerFailure, tool_servers_note};

@@ -8,13 +8,13 @@ use conjure_base::{ContainerId, TurnId};
 use futures_util::{Stream, StreamExt as _};
 use serde::{Deserialize, Serialize};
 
-use crate::block::Block;
-use crate::hosted::{HostedFiles, HostedSkill, HostedSupport};
-use crate::limits::Limit;
-use crate::message::Message;
-use crate::native::NativeContent;
-use crate::stop_reason::StopReason;
-use crate::tool::ToolDefinition;
+use crate::content::block::Block;
+use crate::content::message::Message;
+use crate::content::native::NativeContent;
+use crate::content::stop_reason::StopReason;
+use crate::session::hosted::{HostedFiles, HostedSkill, HostedSupport};
+use crate::state::limits::Limit;
+use crate::tools::tool::ToolDefinition;
 
 /// The request of one model call. Cheap to clone: messages and tools are shared.
 #[derive(Debug, Clone)]

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 
-use crate::block::Block;
 use crate::compaction::CompactionPolicy;
-use crate::message::{Message, Role};
+use crate::content::block::Block;
+use crate::content::message::{Message, Role};
+use crate::content::stop_reason::AfterResponse;
 use crate::model::Usage;
 use crate::model::{Model, ModelError, ModelErrorKind, ModelEvent, Request, Response};
-use crate::stop_reason::AfterResponse;
 
 /// A summary and its usage.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -142,7 +142,7 @@ fn parse_summary(response: Response) -> Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stop_reason::StopReason;
+    use crate::content::stop_reason::StopReason;
 
     #[test]
     fn a_summary_is_the_text_between_its_tags_in_a_complete_response() {

@@ -16,7 +16,8 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
 use crate::address_policy::AddressPolicy;
-use crate::dial::{dial, is_own_address};
+use crate::dial::dial;
+use crate::dial::is_own_address;
 use crate::host::Host;
 use crate::policy::{EgressPolicy, WebPorts};
 use crate::proxy::{self, ProxyLimits};

@@ -13,7 +13,8 @@ use conjure_model_http::{InputCompletion, finish_input, quoted};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::native_parts::{native_calls, native_parts};
+use crate::native_parts::native_calls;
+use crate::native_parts::native_parts;
 use crate::tool_names::wire_name;
 
 /// What the service takes in place of the signature of a call that another model made.

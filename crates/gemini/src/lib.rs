@@ -12,6 +12,7 @@
 
 #[cfg(feature = "fake")]
 pub mod fake;
+mod response;
 
 mod gemini;
 mod options;
@@ -20,15 +21,10 @@ mod contents;
 mod request_body;
 mod wire;
 
-mod answer_parts;
 mod call_ids;
-mod decoder;
-mod error_body;
-mod finish_reason;
 mod native_parts;
 mod tool_names;
-mod usage;
 
-pub use decoder::GeminiDecoder;
 pub use gemini::{DEFAULT_BASE_URL, Gemini, KEY_HEADER};
 pub use options::{GeminiOptions, OptionError};
+pub use response::decoder::GeminiDecoder;

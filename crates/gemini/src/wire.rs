@@ -6,8 +6,8 @@ use conjure_base::TurnId;
 use conjure_conversation::{Origin, Request, Response};
 use conjure_model_http::{HeaderMap, HttpCall, RequestSize, ServiceError, TokenEstimator, Wire};
 
-use crate::decoder::GeminiDecoder;
-use crate::error_body::read_error;
+use crate::response::decoder::GeminiDecoder;
+use crate::response::error_body::read_error;
 use crate::tool_names::ToolNames;
 
 /// The wire of one call.

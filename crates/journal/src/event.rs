@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::error::JournalError;
+
 /// The longest name of a kind, in bytes.
 pub const MAX_KIND_BYTES: usize = 128;
 
@@ -72,5 +74,15 @@ impl EventPage {
     pub fn next(&self) -> Option<u64> {
         let next = self.events.last()?.seq.saturating_add(1);
         (next < self.total).then_some(next)
+    }
+}
+
+/// Checks the limits of all implementations.
+pub(crate) fn check_events(events: &[NewEvent]) -> Result<(), JournalError> {
+    match events.iter().map(|event| event.kind.len()).max() {
+        Some(size) if size > MAX_KIND_BYTES => {
+            Err(JournalError::TooLarge { what: "the name of an event's kind", size, limit: MAX_KIND_BYTES })
+        }
+        _ => Ok(()),
     }
 }

@@ -3,9 +3,9 @@
 //! Such a request asks the [`Limiter`] for a [`Permit`], sends through the [`Transport`], reports the response to the permit, and repeats
 //! itself by the rules of [`RetryAdvice`](crate::RetryAdvice) and [`backoff`].
 
-pub use crate::attempt_error::{AttemptError, PossibleEffects, RetryDecision, not_admitted};
-pub use crate::error_builder::ErrorBuilder;
-pub use crate::limiter::{Limiter, MAX_CLOSED, NotAdmitted, Permit, QueueTicket};
-pub use crate::retry::{backoff, is_limit, retry_after};
-pub use crate::transport::{TimeoutKind, Transport};
+pub use crate::calls::attempt_error::{AttemptError, PossibleEffects, RetryDecision, not_admitted};
+pub use crate::calls::error_builder::ErrorBuilder;
+pub use crate::connection::limiter::{Limiter, MAX_CLOSED, NotAdmitted, Permit, QueueTicket};
+pub use crate::connection::retry::{backoff, is_limit, retry_after};
+pub use crate::connection::transport::{TimeoutKind, Transport};
 pub use conjure_base::Jitter;

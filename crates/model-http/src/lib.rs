@@ -7,55 +7,32 @@
 //! This crate has no session, no history and no actor. It reads no environment variable and starts no task. The API key is never in an
 //! error, a log or `Debug`.
 
+mod calls;
+mod connection;
 pub mod exchange;
 #[cfg(feature = "fake")]
 pub mod fake;
+mod stream;
 
 mod config;
 mod known_models;
 mod prices;
 
-mod call_span;
-mod client;
-mod client_state;
-mod model_call;
-mod model_list;
-mod response_stream;
-
-mod decoder;
-mod http_call;
-mod service_error;
-mod wire;
-
-mod attempt_error;
-mod error_builder;
-mod http_date;
-mod idle_timer;
-mod limiter;
-mod retry;
-mod tls;
-mod transport;
-
-mod raw_object;
-mod sse;
-mod token_estimate;
-mod tool_input;
-
-pub use client::{CallEvent, HttpClient};
+pub use calls::client::{CallEvent, HttpClient};
+pub use calls::http_call::{Delivery, HttpCall};
+pub use calls::model_list::ListedModel;
+pub use calls::service_error::{ServiceError, error_kind_of_status};
+pub use calls::wire::Wire;
 pub use config::{
     HttpConfig, HttpConfigError, KeyHeader, PlaintextPolicy, ResponseLimits, Timeouts, is_secret_header,
 };
-pub use decoder::{Decoder, OutputShown, StreamError};
-pub use http_call::{Delivery, HttpCall};
+pub use connection::retry::RetryAdvice;
 pub use known_models::{KNOWN_MODELS, KnownModel, known_model};
-pub use model_list::ListedModel;
 pub use prices::{ModelPrices, Prices};
-pub use raw_object::{RawObject, quoted};
 pub use reqwest::Url;
 pub use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-pub use retry::RetryAdvice;
-pub use service_error::{ServiceError, error_kind_of_status};
-pub use sse::{SseError, SseEvent, SseParser};
-pub use token_estimate::{RequestSize, TokenEstimator};
-pub use tool_input::{InputCompletion, finish_input, is_object};
-pub use wire::Wire;
+pub use stream::decoder::{Decoder, OutputShown, StreamError};
+pub use stream::raw_object::{RawObject, quoted};
+pub use stream::sse::{SseError, SseEvent, SseParser};
+pub use stream::token_estimate::{RequestSize, TokenEstimator};
+pub use stream::tool_input::{InputCompletion, finish_input, is_object};

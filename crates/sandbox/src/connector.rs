@@ -16,13 +16,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 #[cfg(target_os = "linux")]
 use crate::content::ContentInstaller;
-use crate::context::ExecutionContext;
 #[cfg(all(feature = "local", target_os = "linux"))]
 use crate::copy::CopyPlan;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::gateway::Proxy;
-use crate::isolation::Isolation;
-use crate::layout::Layout;
+use crate::settings::context::ExecutionContext;
+use crate::settings::isolation::Isolation;
+use crate::settings::layout::Layout;
 
 /// Creates sandboxes of one kind.
 pub trait Connector: Send + Sync + fmt::Debug {

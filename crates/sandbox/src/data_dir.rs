@@ -24,7 +24,8 @@ use conjure_store::{Durability, GcReport, Store, StoreError, StoreOptions, Tree,
 use tempfile::TempDir;
 
 use crate::error::{SandboxError, SandboxErrorKind};
-use crate::host_dirs::{DirPurpose, SandboxDir, SandboxDirs, dir_id, kind_of, remove_tree};
+use crate::host_dirs::remove_tree;
+use crate::host_dirs::{DirPurpose, SandboxDir, SandboxDirs, dir_id, kind_of};
 #[cfg(feature = "jail")]
 use crate::host_dirs::{finish_swap, remount};
 

@@ -7,10 +7,10 @@ use conjure_guest::protocol::TUNNELS_MAX;
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
-use crate::context::{ExecutionContext, NetworkPolicy};
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::gateway::{Gateway, Proxy, TunnelStream};
-use crate::sandbox_network::SandboxNetwork;
+use crate::settings::context::{ExecutionContext, NetworkPolicy};
+use crate::settings::sandbox_network::SandboxNetwork;
 
 /// The port of the proxy for commands, which is usual for HTTP proxies. A sandbox has its own ports.
 const PORT: u16 = 3128;

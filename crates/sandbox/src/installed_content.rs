@@ -15,7 +15,7 @@ use conjure_store::FileMode;
 use tokio::sync::Mutex;
 
 use crate::content::{ContentDir, ItemContent};
-use crate::context::ExecutionContext;
+use crate::settings::context::ExecutionContext;
 
 /// The content of one sandbox by directory and name.
 #[derive(Debug)]

@@ -10,14 +10,12 @@ compile_error!(
      run the host in a Linux machine or container"
 );
 
-mod call_options;
+mod calls;
 #[cfg(all(feature = "jail", target_os = "linux"))]
 mod cgroup;
-mod command;
 mod connector;
 #[cfg(target_os = "linux")]
 mod content;
-mod context;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod copy;
 #[cfg(all(feature = "local", target_os = "linux"))]
@@ -27,43 +25,40 @@ mod docker;
 #[cfg(all(feature = "jail", target_os = "linux"))]
 mod egress;
 mod error;
-mod executor;
-mod files;
 mod gateway;
-mod guest_ops;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod guest_process;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod host_dirs;
 #[cfg(target_os = "linux")]
 mod installed_content;
-mod isolation;
 #[cfg(all(feature = "jail", target_os = "linux"))]
 mod jail;
-mod layout;
-mod limits;
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local;
 mod mux;
-mod process;
 mod sandbox;
-mod sandbox_network;
+mod settings;
 #[cfg(all(feature = "jail", target_os = "linux"))]
 mod warm_sandbox;
 
-pub use call_options::CallOptions;
-#[cfg(all(feature = "jail", target_os = "linux"))]
-pub use cgroup::{Cgroup, Cgroups, MissingController};
-pub use command::{
+pub use calls::call_options::CallOptions;
+pub use calls::command::{
     Command, CommandEnd, CommandOutcome, CommandOutput, DiskUsage, Input, ProcessLimits, QuotaExcess,
     ReachedLimits, RunEvent,
 };
+pub use calls::executor::{ContentStream, Executor};
+pub use calls::files::{
+    CopyOutReport, DirectoryEntry, EntryKind, LineRange, Listing, SkippedFile, View, WriteResult,
+};
+pub use calls::process::{Process, ProcessCall};
+#[cfg(all(feature = "jail", target_os = "linux"))]
+pub use cgroup::{Cgroup, Cgroups, MissingController};
 #[cfg(target_os = "linux")]
 pub use connector::WorkspaceListener;
 pub use connector::{Connector, SandboxGuard, StartedSandbox};
 #[cfg(target_os = "linux")]
 pub use content::{CommitToken, ContentDir, ContentInstaller, ContentItem, ItemContent};
-pub use context::{ExecutionContext, NetworkPolicy, SharedFolder, WorkspaceMount};
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub use copy::CopyPlan;
 #[cfg(all(feature = "local", target_os = "linux"))]
@@ -75,23 +70,19 @@ pub use docker::{
     ImagePackages, ImageProgress, ImageSource, build_image, seccomp_profile,
 };
 pub use error::{SandboxError, SandboxErrorKind};
-pub use executor::{ContentStream, Executor};
-pub use files::{
-    CopyOutReport, DirectoryEntry, EntryKind, LineRange, Listing, SkippedFile, View, WriteResult,
-};
 pub use gateway::{Gateway, Proxy, TunnelStream};
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub use host_dirs::{ContentDirs, DirSweepReport, SandboxDir, SandboxDirs, dir_id, remove_tree};
-pub use isolation::{Boundary, Isolation};
 #[cfg(all(feature = "jail", target_os = "linux"))]
 pub use jail::Jail;
-pub use layout::{ArtifactDir, HostAccess, Layout};
-pub use limits::{DiskLimit, LimitError, Limits};
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub use local::Local;
-pub use process::{Process, ProcessCall};
 pub use sandbox::{RunStream, Sandbox};
-pub use sandbox_network::{SandboxNetwork, StartupGuard};
+pub use settings::context::{ExecutionContext, NetworkPolicy, SharedFolder, WorkspaceMount};
+pub use settings::isolation::{Boundary, Isolation};
+pub use settings::layout::{ArtifactDir, HostAccess, Layout};
+pub use settings::limits::{DiskLimit, LimitError, Limits};
+pub use settings::sandbox_network::{SandboxNetwork, StartupGuard};
 #[cfg(all(feature = "jail", target_os = "linux"))]
 pub use warm_sandbox::{WarmSandbox, WarmSpec};
 // What a connector of one's own says to the guest.

@@ -21,27 +21,27 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::call_options::CallOptions;
-use crate::command::Command;
+use crate::calls::call_options::CallOptions;
+use crate::calls::command::Command;
+#[cfg(all(feature = "local", target_os = "linux"))]
+use crate::calls::executor::Executor as _;
+use crate::calls::files::WriteResult;
+use crate::calls::guest_ops::{self, CollectedOutput, ContentSender};
 #[cfg(target_os = "linux")]
 use crate::connector::WorkspaceListener;
 use crate::connector::{Connector, StartedSandbox};
 #[cfg(target_os = "linux")]
 use crate::content::ContentInstaller;
-use crate::context::ExecutionContext;
 #[cfg(all(feature = "local", target_os = "linux"))]
 use crate::copy::GuestCopier;
 use crate::error::{SandboxError, SandboxErrorKind};
-#[cfg(all(feature = "local", target_os = "linux"))]
-use crate::executor::Executor as _;
-use crate::files::WriteResult;
-use crate::guest_ops::{self, CollectedOutput, ContentSender};
 #[cfg(target_os = "linux")]
 use crate::installed_content::InstalledContent;
-use crate::isolation::{Boundary, Isolation};
-use crate::layout::Layout;
-use crate::limits::{DiskLimit, Limits};
 use crate::mux::{Call, Event, GRACE, HandshakeError, SharedMux, TunnelPolicy, run_tasks, shake_hands};
+use crate::settings::context::ExecutionContext;
+use crate::settings::isolation::{Boundary, Isolation};
+use crate::settings::layout::Layout;
+use crate::settings::limits::{DiskLimit, Limits};
 
 pub use run_stream::RunStream;
 

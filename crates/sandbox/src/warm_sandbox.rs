@@ -18,20 +18,20 @@ use std::time::Duration;
 use conjure_base::{Clock, Deadline, Digest};
 use futures_util::future::BoxFuture;
 
-use crate::call_options::CallOptions;
-use crate::command::Command;
+use crate::calls::call_options::CallOptions;
+use crate::calls::command::Command;
+use crate::calls::executor::Executor as _;
 use crate::connector::Connector;
-use crate::context::{ExecutionContext, NetworkPolicy};
 use crate::data_dir::DataDir;
 use crate::error::{SandboxError, SandboxErrorKind};
-use crate::executor::Executor as _;
 use crate::guest_process::unavailable;
 use crate::host_dirs::{SessionFiles, swap_workspace};
-use crate::isolation::Isolation;
 use crate::jail::{ClaimContent, needs_only_content_dirs};
-use crate::layout::HostAccess;
-use crate::limits::{DiskLimit, Limits};
 use crate::sandbox::Sandbox;
+use crate::settings::context::{ExecutionContext, NetworkPolicy};
+use crate::settings::isolation::Isolation;
+use crate::settings::layout::HostAccess;
+use crate::settings::limits::{DiskLimit, Limits};
 
 /// The settings of a sandbox that are fixed at its creation, beside those of its connector.
 #[derive(Debug, Clone, PartialEq, Eq)]

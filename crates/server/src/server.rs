@@ -12,7 +12,8 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{Admission, AdmissionMode, ApiKeys, ApiKeysError, RateLimit};
-use crate::http::{Connections, accept, limit_body_time, method_not_allowed, not_found, request_scope};
+use crate::http::request_scope;
+use crate::http::{Connections, accept, limit_body_time, method_not_allowed, not_found};
 use crate::idempotency::{RunningKeys, keep_deleting_expired};
 use crate::live_settings::LiveSettings;
 #[cfg(feature = "mcp")]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::name::SkillName;
+use crate::fields::name::SkillName;
 use crate::skill::Skill;
 
 /// An immutable snapshot of skills by name, sorted by name. It is cheap to share behind an [`Arc`]. A change

@@ -9,13 +9,13 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::beneath::{RegularFile, open_direct};
 use crate::catalog::Catalog;
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
 use crate::error::{Missing, SkillError};
 use crate::frontmatter::Mode;
 use crate::package::{DiskBudget, load_package_within};
-use crate::scope_scan::{CandidateKind, DiscoveryLimits, ScopeScanner, SkillCandidate, resolve};
+use crate::scan::beneath::{RegularFile, open_direct};
+use crate::scan::scope_scan::{CandidateKind, DiscoveryLimits, ScopeScanner, SkillCandidate, resolve};
 use crate::skill::{SKILL_FILES, Skill, find_skill_file};
 
 /// The kind of a scope, which is its rank. Of two skills with one name, the one of the earlier kind is used.

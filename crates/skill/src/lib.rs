@@ -4,27 +4,21 @@
 //! a skill is read beneath a handle of its folder.
 
 mod allowed_tools;
-mod beneath;
 mod catalog;
 mod diagnostic;
 mod discovery;
 mod error;
+mod fields;
 mod frontmatter;
 mod manifest;
-mod metadata;
-mod name;
 mod package;
 mod preflight;
-mod properties;
 mod reload;
 mod resources;
+mod scan;
 mod schema;
-mod scope_scan;
 mod skill;
 mod suggestion;
-#[cfg(test)]
-mod unprivileged;
-mod version;
 mod yaml;
 
 pub use allowed_tools::{AllowRule, AllowRuleError, AllowedTools, Glob, Pattern};
@@ -32,6 +26,10 @@ pub use catalog::{Catalog, find, index};
 pub use diagnostic::{Diagnostic, Position, RuleId, Severity};
 pub use discovery::{Discovery, Scope, ScopeKind, Trust, discover, load_all, scan_directory};
 pub use error::{Missing, SkillError, SkillErrorKind};
+pub use fields::metadata::Metadata;
+pub use fields::name::{MAX_NAME_CHARS, NameProblem, SkillName, SkillNameError};
+pub use fields::properties::Properties;
+pub use fields::version::{ParseVersionError, Version};
 pub use frontmatter::{
     Document, Frontmatter, FrontmatterError, MAX_DESCRIPTION_CHARS, MAX_FRONTMATTER_BYTES, Mode, raw_document,
 };
@@ -40,8 +38,6 @@ pub use manifest::{
     OutputArtifact, OutputFile, OutputPattern, OutputPatternError, ParsedManifest, PathBase, PathProblem,
     RequiredCommand, RequiredFile, Requirement, SIDECAR_FILE, input_text, input_variable,
 };
-pub use metadata::Metadata;
-pub use name::{MAX_NAME_CHARS, NameProblem, SkillName, SkillNameError};
 pub use package::{
     PackReport, Package, PackageFile, PackageLimits, PackageProblem, PackageProblemKind, UnpackedPackage,
     extract_skill_file, load_skill_file, pack, pack_file,
@@ -50,11 +46,9 @@ pub use preflight::{
     CommandProbe, InputProblem, Inputs, Network, Preflight, PreflightFinding, PreflightReport, PreflightRule,
     Probe, ProbeError, ProbeFuture, RuleOutcome, RuleReport, VersionQuery,
 };
-pub use properties::Properties;
 pub use reload::{Reload, Reloader};
 pub use resources::{MAX_RESOURCE_BYTES, Resource, ResourceStart, Resources, SkillDigests};
+pub use scan::scope_scan::{DiscoveryLimits, LinkPolicy};
 pub use schema::{Disclosure, Schema, SchemaMismatch, ValueType};
-pub use scope_scan::{DiscoveryLimits, LinkPolicy};
 pub use skill::{MAX_SKILL_FILE_BYTES, Skill, validate};
 pub use suggestion::closest_match;
-pub use version::{ParseVersionError, Version};

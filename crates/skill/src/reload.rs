@@ -26,12 +26,12 @@ use crate::catalog::Catalog;
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
 use crate::discovery::{RankedSkills, Scope, ScopeAccess, by_rank, findings_at, load_folder, open_scope};
 use crate::error::SkillError;
+use crate::fields::name::SkillName;
 use crate::frontmatter::Mode;
 use crate::manifest::SIDECAR_FILE;
-use crate::name::SkillName;
 use crate::package::{DiskBudget, load_package_within};
 use crate::reload::removal::{UnverifiedPaths, is_removed};
-use crate::scope_scan::{CandidateKind, DiscoveryLimits, ScanResult, ScopeScanner, SkillCandidate};
+use crate::scan::scope_scan::{CandidateKind, DiscoveryLimits, ScanResult, ScopeScanner, SkillCandidate};
 use crate::skill::{SKILL_FILES, Skill};
 
 /// Scopes whose skills are loaded repeatedly.

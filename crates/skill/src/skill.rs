@@ -7,17 +7,17 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::beneath::{DirHandle, RegularFile, open_direct};
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
 use crate::error::{Missing, SkillError};
+use crate::fields::metadata::Metadata;
+use crate::fields::name::SkillName;
+use crate::fields::properties::Properties;
 use crate::frontmatter::{
     self, Frontmatter, FrontmatterError, MAX_FRONTMATTER_BYTES, Mode, Scan, unix_lines,
 };
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest, ParsedManifest, SIDECAR_FILE};
-use crate::metadata::Metadata;
-use crate::name::SkillName;
 use crate::package::PackageOrigin;
-use crate::properties::Properties;
+use crate::scan::beneath::{DirHandle, RegularFile, open_direct};
 
 /// The names of a skill's main file, in search order.
 pub(crate) const SKILL_FILES: [&str; 2] = ["SKILL.md", "skill.md"];

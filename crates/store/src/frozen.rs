@@ -27,9 +27,9 @@ use rustix::io::Errno;
 
 use crate::error::StoreError;
 use crate::file_mode::FileMode;
-use crate::insert::InsertResult;
+use crate::ingest::insert::InsertResult;
+use crate::ingest::source_file::SourceFile;
 use crate::link::LinkMethod;
-use crate::source_file::SourceFile;
 use crate::stat::{last_access, last_change};
 use crate::store::{Durability, GcGuard, Inner, Store};
 use crate::store_dirs::{FROZEN, READ_DIR, content_name, create_shard_in};

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use crate::digest_cache::DigestCache;
 use crate::error::StoreError;
 use crate::file_mode::FileMode;
-use crate::source_file::{NEVER_CANCELLED, digest_reader};
+use crate::ingest::source_file::{NEVER_CANCELLED, digest_reader};
 use crate::stat::last_access;
 use crate::store_dirs::{FROZEN, StoreDirs, content_name};
 

@@ -6,7 +6,7 @@ use conjure::config::McpServerSpec;
 use conjure::sandbox::NetworkPolicy;
 
 use crate::cli::args::sessions::DataArgs;
-use crate::cli::args::values::{parse_mcp_server, parse_network_arg};
+use crate::cli::args::shared::values::{parse_mcp_server, parse_network_arg};
 
 const ACP_EXAMPLES: &str = "\
 Examples:

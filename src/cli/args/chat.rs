@@ -1,6 +1,6 @@
 //! The options of `conjure chat`.
 
-use crate::cli::args::open::OpenArgs;
+use crate::cli::args::shared::open::OpenArgs;
 
 const CHAT_EXAMPLES: &str = "\
 Examples:

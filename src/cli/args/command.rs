@@ -7,16 +7,16 @@ use conjure::config::VARIABLES;
 
 use crate::cli::args::acp::AcpArgs;
 use crate::cli::args::chat::ChatArgs;
-use crate::cli::args::format::Format;
 #[cfg(feature = "docker")]
 use crate::cli::args::image::ImageArgs;
-use crate::cli::args::keys::KeysArgs;
 use crate::cli::args::mcp::McpArgs;
 #[cfg(feature = "model-http")]
 use crate::cli::args::models::ModelsArgs;
 use crate::cli::args::run::RunArgs;
 use crate::cli::args::serve::ServeArgs;
 use crate::cli::args::sessions::SessionsArgs;
+use crate::cli::args::shared::format::Format;
+use crate::cli::args::shared::keys::KeysArgs;
 use crate::cli::args::skills::SkillsArgs;
 
 const EXAMPLES: &str = "\

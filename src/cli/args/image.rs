@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use crate::cli::args::values::parse_seconds;
+use crate::cli::args::shared::values::parse_seconds;
 
 const IMAGE_EXAMPLES: &str = "\
 Examples:

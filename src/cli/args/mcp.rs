@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use conjure::sandbox::NetworkPolicy;
 
 use crate::cli::args::sessions::DataArgs;
-use crate::cli::args::values::parse_network_arg;
+use crate::cli::args::shared::values::parse_network_arg;
 
 const SERVE_EXAMPLES: &str = "\
 Examples:

@@ -1,6 +1,6 @@
 //! The options of `conjure models`.
 
-use crate::cli::args::format::Format;
+use crate::cli::args::shared::format::Format;
 
 const MODELS_EXAMPLES: &str = "\
 Examples:

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::cli::args::open::OpenArgs;
-use crate::cli::args::values::parse_seconds;
+use crate::cli::args::shared::open::OpenArgs;
+use crate::cli::args::shared::values::parse_seconds;
 
 const RUN_EXAMPLES: &str = "\
 Examples:

@@ -7,9 +7,9 @@ use clap::ValueEnum;
 use conjure::TenantId;
 
 use crate::cli::approvals::RulesArgs;
-use crate::cli::args::format::Format;
-use crate::cli::args::mcp_servers::McpServerArgs;
-use crate::cli::args::values::{InputArg, Variable, parse_input, parse_seconds, parse_variable};
+use crate::cli::args::shared::format::Format;
+use crate::cli::args::shared::mcp_servers::McpServerArgs;
+use crate::cli::args::shared::values::{InputArg, Variable, parse_input, parse_seconds, parse_variable};
 
 const SESSIONS_EXAMPLES: &str = "\
 Examples:

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use crate::cli::args::format::Format;
 #[cfg(feature = "anthropic")]
 use crate::cli::args::hosted::{PushArgs, RemoteCommand};
-use crate::cli::args::values::{InputArg, Variable, parse_input, parse_variable};
+use crate::cli::args::shared::format::Format;
+use crate::cli::args::shared::values::{InputArg, Variable, parse_input, parse_variable};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct SkillsArgs {

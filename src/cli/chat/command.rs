@@ -16,9 +16,10 @@ use crate::cli::chat::help::{WELCOME, no_model_error};
 use crate::cli::chat::line_input::{InputKind, LineInput};
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::command_runtime::with_data_dir;
+use crate::cli::run::open_session;
 use crate::cli::run::{
     Closing, CommandSession, ModelChange, ModelRecording, SessionFiles, TurnCommand, TurnSummary,
-    finish_recording, merge_args, open_session, shorten_to, start_printer, tool_dirs,
+    finish_recording, merge_args, shorten_to, start_printer, tool_dirs,
 };
 use crate::cli::sessions::{ResumeAction, ResumePlan, ResumeRequest, prepare_resume};
 use crate::cli::signals::Signals;

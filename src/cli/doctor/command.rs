@@ -9,7 +9,10 @@ use conjure::{Config, ProcessEnv};
 use crate::cli::args::{DoctorArgs, Format};
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::doctor::check::{self, Check, Finding};
-use crate::cli::doctor::{engine, kernel, sandbox, skills};
+use crate::cli::doctor::engine;
+use crate::cli::doctor::kernel;
+use crate::cli::doctor::sandbox;
+use crate::cli::doctor::skills;
 use crate::cli::terminal::Terminal;
 #[cfg(feature = "model-http")]
 use crate::cli::terminal::printable;

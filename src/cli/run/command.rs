@@ -12,11 +12,11 @@ use conjure::{Clock as _, Config, ProcessEnv, SystemClock};
 use crate::cli::args::RunArgs;
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::run::command_session::FollowOptions;
-use crate::cli::run::open_session::merge_args;
-use crate::cli::run::progress::DisplayMode;
-use crate::cli::run::run_plan::{RunPlan, prepare};
-use crate::cli::run::run_result::timeout_error;
-use crate::cli::run::turn_summary::TurnSummary;
+use crate::cli::run::printing::progress::DisplayMode;
+use crate::cli::run::printing::run_result::timeout_error;
+use crate::cli::run::printing::turn_summary::TurnSummary;
+use crate::cli::run::setup::open_session::merge_args;
+use crate::cli::run::setup::run_plan::{RunPlan, prepare};
 use crate::cli::signals::Signals;
 use crate::cli::terminal::Terminal;
 

@@ -26,11 +26,11 @@ use crate::cli::run::model_change::ModelChange;
 use crate::cli::run::outputs::output_copy::{self, OutputTarget};
 use crate::cli::run::outputs::output_list;
 use crate::cli::run::outputs::output_report;
-use crate::cli::run::printer::{PrinterThread, start_printer};
-use crate::cli::run::progress::{DisplayMode, ProgressDisplay};
-use crate::cli::run::run_result::{RunResult, unanswered_error, undecided_error};
-use crate::cli::run::turn_summary::{TurnEnd, TurnSummary};
-use crate::cli::run::usage_report::{self, PriceCheck};
+use crate::cli::run::printing::printer::{PrinterThread, start_printer};
+use crate::cli::run::printing::progress::{DisplayMode, ProgressDisplay};
+use crate::cli::run::printing::run_result::{RunResult, unanswered_error, undecided_error};
+use crate::cli::run::printing::turn_summary::{TurnEnd, TurnSummary};
+use crate::cli::run::printing::usage_report::{self, PriceCheck};
 use crate::cli::signals::Signals;
 use crate::cli::terminal::{Style, Terminal, printable};
 

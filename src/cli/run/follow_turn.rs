@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::approvals::{ApprovalOutcome, InputOutcome, PendingInput, TerminalApprover};
 use crate::cli::cli_error::{CliError, ExitStatus};
-use crate::cli::run::printer::EventSender;
-use crate::cli::run::run_result::AbortCause;
-use crate::cli::run::turn_summary::{TurnEnd, TurnSummary};
+use crate::cli::run::printing::printer::EventSender;
+use crate::cli::run::printing::run_result::AbortCause;
+use crate::cli::run::printing::turn_summary::{TurnEnd, TurnSummary};
 use crate::cli::signals::Signals;
 
 /// A command to a session.

@@ -11,9 +11,13 @@ use conjure::{Config, ProcessEnv, RuntimeOptions, Settings};
 use crate::cli::args::{DataArgs, SessionsCommand};
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::command_runtime::{CommandRuntime, with_data_dir};
+use crate::cli::sessions::export;
 use crate::cli::sessions::find::find;
+use crate::cli::sessions::fork;
+use crate::cli::sessions::list;
+use crate::cli::sessions::resume;
 use crate::cli::sessions::resume_request::ResumeRequest;
-use crate::cli::sessions::{export, fork, list, resume, show};
+use crate::cli::sessions::show;
 use crate::cli::terminal::{Terminal, printable};
 
 /// Runs the subcommand, and prints an error if that fails.

@@ -19,12 +19,13 @@ use crate::cli::approvals::{Rules, TerminalApprover};
 use crate::cli::args::{ContinueArgs, McpServerArgs};
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::command_runtime::{CommandRuntime, with_data_dir};
+use crate::cli::run::mcp_servers;
 use crate::cli::run::{
     CommandSession, DisplayMode, FollowOptions, HostedState, ModelArgs, ModelChange, ModelRecording,
     OutputTarget, RecordedModel, SCRIPT, SelectedModel, TurnCommand, TurnSummary, WorkspaceOwner, add_files,
-    check_prompt, hosted_file_ids, mcp_servers, message, no_workspace_error, open_out_folder,
-    print_isolation, redactor, run_blocking, script_from_notes, select_model, settings_from_notes,
-    standard_input, timeout_error, tool_dirs, unanswered_error, undecided_error, variables, with_recorder,
+    check_prompt, hosted_file_ids, message, no_workspace_error, open_out_folder, print_isolation, redactor,
+    run_blocking, script_from_notes, select_model, settings_from_notes, standard_input, timeout_error,
+    tool_dirs, unanswered_error, undecided_error, variables, with_recorder,
 };
 use crate::cli::sessions::command::read_only_runtime;
 use crate::cli::sessions::find::find;

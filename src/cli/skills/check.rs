@@ -14,7 +14,8 @@ use conjure::{Config, Settings, SystemClock, Workbench};
 use crate::cli::args::{CheckArgs, Format};
 use crate::cli::cli_error::{CliError, ExitStatus};
 use crate::cli::run::variables;
-use crate::cli::skills::load::{inputs, is_not_found, load};
+use crate::cli::skills::load::load;
+use crate::cli::skills::load::{inputs, is_not_found};
 use crate::cli::terminal::{Terminal, printable};
 
 /// Checks the skill, and prints the report. Exit code 0: it can run; 1: something is missing; 2: the skill does not

@@ -10,10 +10,15 @@ use conjure::{Config, ProcessEnv, Settings};
 
 use crate::cli::args::SkillsCommand;
 use crate::cli::cli_error::{CliError, ExitStatus};
+use crate::cli::skills::check;
+use crate::cli::skills::inspect;
+use crate::cli::skills::list;
 use crate::cli::skills::load::{display_path, read, read_as_reference};
-use crate::cli::skills::{check, inspect, list, pack, validate};
+use crate::cli::skills::pack;
 #[cfg(feature = "anthropic")]
-use crate::cli::skills::{push, remote};
+use crate::cli::skills::push;
+use crate::cli::skills::remote;
+use crate::cli::skills::validate;
 use crate::cli::terminal::Terminal;
 
 /// Runs the subcommand.

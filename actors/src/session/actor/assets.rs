@@ -11,9 +11,9 @@ use conjure_sandbox::{CallOptions, Executor};
 
 use super::SessionActor;
 use crate::artifacts::{ArtifactRequest, LazyRegistry, RegistryDeps};
-use crate::session::actor_message::ActorMessage;
 use crate::session::error::{ReplyTo, SessionError};
-use crate::session::running_task::INBOX_CAPACITY;
+use crate::session::lifecycle::actor_message::ActorMessage;
+use crate::session::turn::running_task::INBOX_CAPACITY;
 use crate::supervision::Context;
 
 impl SessionActor {

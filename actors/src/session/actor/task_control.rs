@@ -10,14 +10,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::{ConversationOwner, SessionActor};
-use crate::session::actor_message::{ActorMessage, send_to_self};
-use crate::session::conversation_task::{
+use crate::session::error::SessionError;
+use crate::session::lifecycle::actor_message::{ActorMessage, send_to_self};
+use crate::session::log::lease::LeaseLoss;
+use crate::session::log::session_projection::TurnActivity;
+use crate::session::turn::conversation_task::{
     ConversationTask, FinishedTask, ModelChange, TaskCommand, TaskOutcome, needs_user_decision, reply_all,
 };
-use crate::session::error::SessionError;
-use crate::session::lease::LeaseLoss;
-use crate::session::running_task::{DrivenTurn, INBOX_CAPACITY, RunningTask};
-use crate::session::session_projection::TurnActivity;
+use crate::session::turn::running_task::{DrivenTurn, INBOX_CAPACITY, RunningTask};
 use crate::supervision::{Context, Failure, Flow};
 
 /// Whether queued messages may start a turn.

@@ -2,8 +2,8 @@
 
 use super::intensity::IntensityWindow;
 use super::types::{ChildKey, ChildPolicy, ChildStatus, RequestId, Uptime};
-use crate::supervision::exit::ExitClass;
-use crate::supervision::id::ChildId;
+use crate::supervision::specs::exit::ExitClass;
+use crate::supervision::specs::id::ChildId;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Child {

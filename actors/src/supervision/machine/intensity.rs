@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::types::Uptime;
-use crate::supervision::policy::Intensity;
+use crate::supervision::specs::policy::Intensity;
 
 /// Whether one more restart is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

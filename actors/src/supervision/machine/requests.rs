@@ -3,7 +3,7 @@
 use super::child::{AfterExit, FinalState, Phase, StartCause, StartRequester, StopRequested, Successor};
 use super::step::Machine;
 use super::types::{ChildKey, ChildPolicy, ChildrenKind, RequestId, RequestReply, Uptime};
-use crate::supervision::id::ChildId;
+use crate::supervision::specs::id::ChildId;
 
 impl Machine {
     pub(super) fn start(&mut self, request: RequestId, id: ChildId, policy: ChildPolicy) {

@@ -6,8 +6,8 @@ use super::child::{AfterExit, Child, FinalState, Phase, StartCause, StopRequeste
 use super::intensity::IntensityCheck;
 use super::step::{Machine, SupervisorPhase};
 use super::types::{ChildKey, ChildrenKind, Effect, StopCause, Uptime};
-use crate::supervision::exit::ExitClass;
-use crate::supervision::policy::{AutoShutdown, IntensityScope, OnLimit};
+use crate::supervision::specs::exit::ExitClass;
+use crate::supervision::specs::policy::{AutoShutdown, IntensityScope, OnLimit};
 
 /// What follows the end of a child.
 enum RestartDecision {

@@ -8,9 +8,9 @@ use super::types::{
     ChildKey, ChildPolicy, ChildrenKind, Effect, Generation, Input, RequestId, RequestReply, StopCause,
     SupervisorPolicy, Uptime,
 };
-use crate::supervision::exit::ExitClass;
-use crate::supervision::id::ChildId;
-use crate::supervision::policy::Shutdown;
+use crate::supervision::specs::exit::ExitClass;
+use crate::supervision::specs::id::ChildId;
+use crate::supervision::specs::policy::Shutdown;
 
 /// The state of a supervisor.
 #[derive(Debug, Clone)]

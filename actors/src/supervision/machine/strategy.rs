@@ -4,7 +4,7 @@
 use super::child::{AfterExit, Phase, StartCause, StopRequested, next_key};
 use super::step::{Machine, SupervisorPhase};
 use super::types::{ChildKey, ChildrenKind, Effect, RequestReply, StopCause, Uptime};
-use crate::supervision::policy::Strategy;
+use crate::supervision::specs::policy::Strategy;
 
 impl Machine {
     /// Marks the group of `key`: it stops in reverse order, and all members are restarted at the same time.

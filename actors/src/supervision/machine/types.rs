@@ -3,10 +3,10 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::supervision::backoff::Backoff;
-use crate::supervision::exit::ExitClass;
-use crate::supervision::id::ChildId;
-use crate::supervision::policy::{
+use crate::supervision::specs::backoff::Backoff;
+use crate::supervision::specs::exit::ExitClass;
+use crate::supervision::specs::id::ChildId;
+use crate::supervision::specs::policy::{
     AutoShutdown, Intensity, IntensityScope, OnLimit, Restart, Shutdown, Strategy,
 };
 

@@ -19,7 +19,8 @@ use super::rate_limit::{RateDecision, RateLimit, RateWindows};
 use super::refusal::Refusal;
 use super::reply::Reply;
 use super::response_writer::{FakeResponse, ProducedFile, ResponseIds};
-use super::validate::{ValidatedRequest, validate};
+use super::validate::ValidatedRequest;
+use super::validate::validate;
 use crate::config::ApiProfile;
 
 /// The largest body, in bytes, as at the service.

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use conjure_base::{Digest, DigestHasher};
 use conjure_skill::{Mode, Package, PackageLimits, Skill, SkillError, pack};
 
-use crate::hosted::multipart::{Content, Form};
-use crate::hosted::{HostedError, HostedErrorKind, HostedLimits, media_type};
+use crate::hosted::transfer::media_type;
+use crate::hosted::transfer::multipart::{Content, Form};
+use crate::hosted::{HostedError, HostedErrorKind, HostedLimits};
 
 /// The extension of a package.
 const PACKAGE: &str = "skill";

@@ -12,21 +12,15 @@
 mod bundle;
 mod container;
 mod container_request;
-mod download;
 mod error;
-mod file_ids;
-mod files;
 mod ids;
 mod limits;
-mod media_type;
-mod metadata;
-mod multipart;
 mod page;
 mod request;
 mod resume_loop;
-mod session_files;
 mod skills;
 mod sync;
+mod transfer;
 
 pub use conjure_conversation::{HostedSkill, HostedSource, LATEST};
 
@@ -36,23 +30,23 @@ pub use container::{
     container_config, container_config_of, container_upload, with_container_id,
 };
 pub use container_request::ContainerRequest;
-pub use download::Download;
 pub use error::{HostedError, HostedErrorKind};
-pub use file_ids::{extract_file_ids, produced_files, uploaded_file};
-pub use files::{FileUpload, Files};
 pub use ids::{FileId, SkillId, VersionId};
 pub use limits::HostedLimits;
-#[cfg(feature = "fake")]
-pub(crate) use media_type::of_name as media_type_of;
-pub use metadata::{FileMetadata, SkillMetadata, VersionMetadata};
-pub use multipart::Progress;
 pub use page::{Items, Page, PageToken};
 pub use resume_loop::{
     MAX_PAUSES, OnPause, ResumeError, ResumeOptions, ResumedResponse, UnfinishedRun, run_until_complete,
 };
-pub use session_files::{HostedFileDeletion, HostedOutputs, HostedUploads};
 pub use skills::{Skills, Upload};
 pub use sync::{
     Deleted, ForgetOutcome, MissingLocally, PlannedAction, PlannedSkill, PushResult, SkillFailure, SkillSync,
     SyncError, SyncErrorKind, SyncEvent, SyncPlan, SyncReport, SyncedSkill,
 };
+pub use transfer::download::Download;
+pub use transfer::file_ids::{extract_file_ids, produced_files, uploaded_file};
+pub use transfer::files::{FileUpload, Files};
+#[cfg(feature = "fake")]
+pub(crate) use transfer::media_type::of_name as media_type_of;
+pub use transfer::metadata::{FileMetadata, SkillMetadata, VersionMetadata};
+pub use transfer::multipart::Progress;
+pub use transfer::session_files::{HostedFileDeletion, HostedOutputs, HostedUploads};

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 
 use crate::client_state::ClientState;
 use crate::config::ApiProfile;
-use crate::hosted::multipart::Form;
+use crate::hosted::transfer::multipart::Form;
 use crate::hosted::{HostedError, HostedErrorKind, HostedLimits};
 use crate::wire::REQUEST_ID_HEADERS;
 

@@ -7,10 +7,10 @@ use futures_util::TryStreamExt as _;
 use reqwest::Method;
 
 use crate::client_state::ClientState;
-use crate::hosted::multipart::{Form, OnProgress};
 use crate::hosted::page::{Items, Page, PageToken, items, parse};
 use crate::hosted::request::{Api, ApiRequest};
 use crate::hosted::sync::IndexKey;
+use crate::hosted::transfer::multipart::{Form, OnProgress};
 use crate::hosted::{
     Download, HostedError, HostedErrorKind, HostedLimits, LATEST, Progress, SkillBundle, SkillId,
     SkillMetadata, SkillSource, VersionId, VersionMetadata,

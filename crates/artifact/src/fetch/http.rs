@@ -20,16 +20,16 @@ use conjure_egress::{Egress, EgressPolicy, Host, HostError};
 use conjure_fs::run_blocking;
 use conjure_store::{FileMode, Store};
 
-use super::cache::{Cache, CacheEntry, CacheKey};
-use super::freshness::Freshness;
 use super::limiter::FetchLimiter;
 use super::pinned_client::PinnedClient;
 use super::redirects::{FinalResponse, RedirectFollower};
-use super::single_flight::SingleFlight;
 use super::url_rules::UrlRules;
 use super::web_url::WebUrl;
 use super::{Fetch, FetchFuture, FetchRequest, FetchedContent};
 use crate::error::ArtifactError;
+use crate::fetch::caching::cache::{Cache, CacheEntry, CacheKey};
+use crate::fetch::caching::freshness::Freshness;
+use crate::fetch::caching::single_flight::SingleFlight;
 use crate::options::{ArtifactOptions, UrlCache, UrlFetch};
 
 /// Fetches web URLs through a checked egress. Clones share the cache.

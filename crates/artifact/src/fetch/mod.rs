@@ -2,16 +2,13 @@
 //!
 //! [`Fetch`] is the contract. [`HttpFetch`] implements it for HTTP, behind the feature `fetch`.
 
+mod caching;
 mod request;
 
 #[cfg(feature = "fetch")]
 mod body;
 #[cfg(feature = "fetch")]
-mod cache;
-#[cfg(feature = "fetch")]
 mod file_name;
-#[cfg(feature = "fetch")]
-mod freshness;
 #[cfg(feature = "fetch")]
 mod http;
 #[cfg(feature = "fetch")]
@@ -22,8 +19,6 @@ mod pinned_client;
 mod redirects;
 #[cfg(feature = "fetch")]
 mod response;
-#[cfg(feature = "fetch")]
-mod single_flight;
 #[cfg(feature = "fetch")]
 mod url_rules;
 #[cfg(feature = "fetch")]

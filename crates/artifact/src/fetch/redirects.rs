@@ -8,14 +8,14 @@ use reqwest::header::{CONTENT_DISPOSITION, HeaderMap};
 
 use super::FetchedContent;
 use super::body::store_body;
-use super::cache::CacheEntry;
 use super::file_name::file_name;
-use super::freshness::{Freshness, age};
 use super::pinned_client::PinnedClient;
 use super::response::{ConditionalRequest, ResponseKind, Validators, classify, media_type};
 use super::url_rules::UrlRules;
 use super::web_url::WebUrl;
 use crate::error::{ArtifactError, Retryable};
+use crate::fetch::caching::cache::CacheEntry;
+use crate::fetch::caching::freshness::{Freshness, age};
 use crate::media::{content_type_of, is_text};
 
 /// The most redirects that are followed.

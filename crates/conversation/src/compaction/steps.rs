@@ -6,13 +6,14 @@ use std::sync::Arc;
 use conjure_base::TurnId;
 use serde::Deserialize;
 
-use crate::block::{Block, BlockKind};
-use crate::command::Rejection;
-use crate::event::EventKind;
-use crate::message::{Message, Role};
+use crate::content::block::{Block, BlockKind};
+use crate::content::message::{Message, Role};
+use crate::events::event::EventKind;
+use crate::machine::command::Rejection;
 use crate::model::ModelError;
 use crate::model::Usage;
-use crate::session_state::{RunningTurn, SessionState, TurnPhase};
+use crate::state::running_turn::{RunningTurn, TurnPhase};
+use crate::state::session_state::SessionState;
 use crate::summary::Summary;
 
 use super::policy::{CompactionError, CompactionPolicy, HistorySize, MAX_ABANDONED, RunningCompaction};

@@ -11,11 +11,11 @@ use tracing::Instrument;
 
 use super::model_call::crash_error;
 use super::turn::{DriveError, TurnDriver};
-use crate::command::CommandKind;
 use crate::composer::Composer;
+use crate::machine::command::CommandKind;
 use crate::machine::{Step, next};
 use crate::model::{ModelError, Request};
-use crate::session_view::SessionView;
+use crate::session::session_view::SessionView;
 use crate::summary::{SUMMARY_PROMPT, Summary, request_summary};
 
 /// The result of a request for a summary.

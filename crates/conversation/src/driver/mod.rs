@@ -5,8 +5,11 @@
 //! outcome of each call as soon as the call ends.
 
 mod compaction;
+pub(crate) mod conversation;
+pub(crate) mod inbox;
 mod model_call;
 mod pre_call_hook;
+pub(crate) mod run_loop;
 mod tool_calls;
 mod turn;
 

@@ -8,11 +8,11 @@ use futures_util::{FutureExt, StreamExt};
 use tracing::{Instrument, Span, field};
 
 use super::turn::{DriveError, TurnDriver, TurnServices};
-use crate::command::CommandKind;
-use crate::conversation::SubmitError;
+use crate::content::rejected_block::find_rejected_block;
+use crate::driver::conversation::SubmitError;
+use crate::machine::command::CommandKind;
 use crate::machine::{Step, next};
 use crate::model::{ApiErrorKind, ModelError, ModelErrorKind, ModelEvent, Request, Response, SideEffects};
-use crate::rejected_block::find_rejected_block;
 
 const CLIENT_CRASHED: &str = "the model's client has crashed";
 

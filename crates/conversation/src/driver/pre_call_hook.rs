@@ -10,8 +10,8 @@ use futures_util::future::{Either, select};
 use futures_util::stream::BoxStream;
 
 use super::turn::{DriveError, TurnDriver};
-use crate::command::CommandKind;
-use crate::conversation::SubmitError;
+use crate::driver::conversation::SubmitError;
+use crate::machine::command::CommandKind;
 
 /// Longer than any hook runs.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -10,13 +10,13 @@ use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 
 use super::turn::{DriveError, TurnDriver};
-use crate::command::{CommandKind, StartedCall};
+use crate::machine::command::{CommandKind, StartedCall};
 use crate::machine::{Step, next};
-use crate::session_state::CallStatus;
-use crate::tool::ToolCall;
-use crate::tool_batch::{CallPhase, ToolBatch, authorize, awaits, startable, traits};
-use crate::tool_progress::ProgressSink;
-use crate::tool_runner::{Authorization, AwaitedResult, CallContext, CallTraits, ToolRunOutcome};
+use crate::state::open_call::CallStatus;
+use crate::tools::tool::ToolCall;
+use crate::tools::tool_batch::{CallPhase, ToolBatch, authorize, awaits, startable, traits};
+use crate::tools::tool_progress::ProgressSink;
+use crate::tools::tool_runner::{Authorization, AwaitedResult, CallContext, CallTraits, ToolRunOutcome};
 
 /// A call of the response, and what the runner says about it.
 struct ResponseCall {

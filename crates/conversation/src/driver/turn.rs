@@ -10,18 +10,19 @@ use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use crate::command::{CommandKind, InterruptCause, Rejection};
 use crate::composer::Composer;
-use crate::conversation::{Conversation, SubmitError};
-use crate::event::TurnStop;
-use crate::event_log::EventLogError;
-use crate::inbox::InboxMessage;
+use crate::driver::conversation::{Conversation, SubmitError};
+use crate::driver::inbox::InboxMessage;
+use crate::events::event_log::EventLogError;
+use crate::events::turn_stop::TurnStop;
+use crate::machine::command::{CommandKind, InterruptCause, Rejection};
 use crate::machine::{Step, next};
 use crate::model::Model;
-use crate::session_state::{PendingAction, SessionState};
+use crate::state::open_call::PendingAction;
+use crate::state::session_state::SessionState;
 use crate::summary::Compaction;
-use crate::tool_batch::CANCEL_GRACE;
-use crate::tool_runner::ToolRunner;
+use crate::tools::tool_batch::CANCEL_GRACE;
+use crate::tools::tool_runner::ToolRunner;
 
 /// How long an event log may take to record a turn's end. It counts after the deadline or the cancellation, and after the tools' grace period.
 const EVENT_LOG_TIMEOUT: Duration = Duration::from_secs(10);

@@ -2,9 +2,11 @@
 
 use conjure_base::{CallId, TurnId};
 
-use crate::block::{Block, BlockKind};
-use crate::command::Rejection;
-use crate::session_state::{CallStatus, OpenCall, RunningTurn, SessionState, TurnPhase};
+use crate::content::block::{Block, BlockKind};
+use crate::machine::command::Rejection;
+use crate::state::open_call::{CallStatus, OpenCall};
+use crate::state::running_turn::{RunningTurn, TurnPhase};
+use crate::state::session_state::SessionState;
 
 pub(super) fn running_turn(state: &SessionState) -> Result<&RunningTurn, Rejection> {
     state.turn.as_ref().ok_or(Rejection::NoTurn)

@@ -6,22 +6,26 @@ use super::checks::{open_call, running_model_call, running_turn, user_input, wro
 use super::model_change::set_model;
 use super::outside::{await_action, decide_approval, provide_input, provide_result};
 use super::profile::update_profile;
-use super::queue_commands::{queue, start_queued, unqueue};
+use super::queue_commands::queue;
+use super::queue_commands::{start_queued, unqueue};
 use super::recovery::{finish_turn, recover, turn_finished, unknown_effects};
 use super::response::{CONTAINER_LOST, accept_response, replacement};
 use super::tool_calls::{denied_result, finish_tool, require_input, start_tools};
-use crate::apply::next_turn;
-use crate::artifact::ARTIFACT_LIMIT;
-use crate::block::Block;
-use crate::command::{Command, CommandKind, InterruptCause, Rejection};
 use crate::compaction;
-use crate::event::{Event, EventKind, TurnStop};
-use crate::limits::{Limit, Limits};
-use crate::message::{Message, Role};
+use crate::content::block::Block;
+use crate::content::message::{Message, Role};
+use crate::content::pairing;
+use crate::events::event::{Event, EventKind};
+use crate::events::turn_stop::TurnStop;
+use crate::machine::command::{Command, CommandKind, InterruptCause, Rejection};
 use crate::model::{ModelErrorKind, SideEffects};
-use crate::pairing;
-use crate::session_state::{CallStatus, LastMessage, RunningTurn, SessionState, TurnPhase};
-use crate::tool_server::tool_servers_note;
+use crate::session::artifact::ARTIFACT_LIMIT;
+use crate::state::apply::next_turn;
+use crate::state::limits::{Limit, Limits};
+use crate::state::open_call::CallStatus;
+use crate::state::running_turn::{RunningTurn, TurnPhase};
+use crate::state::session_state::{LastMessage, SessionState};
+use crate::tools::tool_server::tool_servers_note;
 
 /// The next step of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! This module has no clock, no randomness and no I/O.
 
 mod checks;
+pub(crate) mod command;
 mod decide;
 mod model_change;
 mod outside;

@@ -1,9 +1,9 @@
 //! The change of a session's model between two turns.
 
-use crate::command::Rejection;
-use crate::event::EventKind;
-use crate::hosted::HostedSupport;
-use crate::session_state::SessionState;
+use crate::events::event::EventKind;
+use crate::machine::command::Rejection;
+use crate::session::hosted::HostedSupport;
+use crate::state::session_state::SessionState;
 
 /// The events that change the model; none if the session has it already.
 pub(super) fn set_model(

@@ -7,12 +7,14 @@ use conjure_base::{CallId, Digest};
 
 use super::checks::{running_turn, wrong_status};
 use super::tool_calls::denied_result;
-use crate::call_answer::{decision_digest, input_digest, result_digest};
-use crate::command::Rejection;
-use crate::event::{Decision, EventKind};
-use crate::input_request::InputAnswers;
-use crate::session_state::{CallStatus, SessionState};
-use crate::tool::{ResultContent, ToolEnding, ToolResult};
+use crate::events::call_outcome::Decision;
+use crate::events::event::EventKind;
+use crate::machine::command::Rejection;
+use crate::state::open_call::CallStatus;
+use crate::state::session_state::SessionState;
+use crate::tools::call_answer::{decision_digest, input_digest, result_digest};
+use crate::tools::input_request::InputAnswers;
+use crate::tools::tool::{ResultContent, ToolEnding, ToolResult};
 
 pub(super) fn decide_approval(
     state: &SessionState,

@@ -1,9 +1,9 @@
 //! The change of a session's settings.
 
-use crate::command::Rejection;
-use crate::event::EventKind;
-use crate::profile_change::ProfileChange;
-use crate::session_state::SessionState;
+use crate::events::event::EventKind;
+use crate::machine::command::Rejection;
+use crate::session::profile_change::ProfileChange;
+use crate::state::session_state::SessionState;
 
 /// The events that change the settings; none if the session has them already.
 pub(super) fn update_profile(

@@ -1,13 +1,13 @@
 //! The commands on the queue of a session: what is recorded when an input is queued, started or removed.
 
 use super::checks::user_input;
-use crate::apply::next_turn;
-use crate::block::Block;
-use crate::command::Rejection;
-use crate::event::EventKind;
-use crate::limits::Limits;
-use crate::queue::{QUEUE_LIMIT, QueueId};
-use crate::session_state::SessionState;
+use crate::content::block::Block;
+use crate::events::event::EventKind;
+use crate::machine::command::Rejection;
+use crate::session::queue::{QUEUE_LIMIT, QueueId};
+use crate::state::apply::next_turn;
+use crate::state::limits::Limits;
+use crate::state::session_state::SessionState;
 
 pub(super) fn queue(
     state: &SessionState,

@@ -3,11 +3,15 @@
 use conjure_base::{CallId, Timestamp};
 
 use super::tool_calls::{skipped_result, unanswered_result};
-use crate::block::Block;
-use crate::event::{CallOutcome, EventKind, TurnStop};
+use crate::content::block::Block;
+use crate::events::call_outcome::CallOutcome;
+use crate::events::event::EventKind;
+use crate::events::turn_stop::TurnStop;
 use crate::model::{ModelError, ModelErrorKind, SideEffects};
-use crate::session_state::{CallStatus, RunningTurn, SessionState, TurnPhase};
-use crate::tool::ToolResult;
+use crate::state::open_call::CallStatus;
+use crate::state::running_turn::{RunningTurn, TurnPhase};
+use crate::state::session_state::SessionState;
+use crate::tools::tool::ToolResult;
 
 /// The note to the model after a call with unknown side effects.
 const EFFECTS_UNKNOWN: &str = "[The last request was under way when it broke off; what the service did for it is not known. Check before you \

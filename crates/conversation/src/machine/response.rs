@@ -6,16 +6,18 @@ use conjure_base::{CallId, TurnId};
 
 use super::checks::running_model_call;
 use super::tool_calls::skipped_result;
-use crate::apply::{ResponseEffect, count_repeats, response_effect, skip_reason};
-use crate::block::{Block, BlockKind};
-use crate::command::Rejection;
-use crate::event::{EventKind, TurnStop};
-use crate::limits::Limit;
+use crate::content::block::{Block, BlockKind};
+use crate::content::stop_reason::StopReason;
+use crate::events::event::EventKind;
+use crate::events::turn_stop::TurnStop;
+use crate::machine::command::Rejection;
 use crate::model::Response;
-use crate::server_tools::container_is_gone;
-use crate::session_state::{RunningTurn, SessionState};
-use crate::stop_reason::StopReason;
-use crate::tool::{ToolCall, ToolResult};
+use crate::state::apply_response::{ResponseEffect, count_repeats, response_effect, skip_reason};
+use crate::state::limits::Limit;
+use crate::state::running_turn::RunningTurn;
+use crate::state::session_state::SessionState;
+use crate::tools::server_tools::container_is_gone;
+use crate::tools::tool::{ToolCall, ToolResult};
 
 /// The note to the model about a lost container.
 pub(super) const CONTAINER_LOST: &str = "[The container in which code ran so far has expired, and a fresh one takes its place. What was in it is gone: \

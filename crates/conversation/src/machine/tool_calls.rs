@@ -5,11 +5,14 @@ use std::collections::HashSet;
 use conjure_base::CallId;
 
 use super::checks::{open_call, wrong_status};
-use crate::command::{Rejection, StartedCall};
-use crate::event::{CallOutcome, EventKind, TurnStop};
-use crate::input_request::{INPUT_ROUNDS, InputRequest};
-use crate::session_state::{CallStatus, SessionState};
-use crate::tool::ToolResult;
+use crate::events::call_outcome::CallOutcome;
+use crate::events::event::EventKind;
+use crate::events::turn_stop::TurnStop;
+use crate::machine::command::{Rejection, StartedCall};
+use crate::state::open_call::CallStatus;
+use crate::state::session_state::SessionState;
+use crate::tools::input_request::{INPUT_ROUNDS, InputRequest};
+use crate::tools::tool::ToolResult;
 
 pub(super) fn denied_result(call: &CallId, reason: &str) -> EventKind {
     EventKind::ToolFinished {

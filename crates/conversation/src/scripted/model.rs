@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use conjure_base::{Clock, SystemClock};
 use futures_util::stream::{self, StreamExt as _};
 
-use crate::block::{Block, BlockKind};
-use crate::hosted::{HostedFiles, HostedSupport};
-use crate::message::Role;
+use crate::content::block::{Block, BlockKind};
+use crate::content::message::Role;
 use crate::model::{Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request};
+use crate::session::hosted::{HostedFiles, HostedSupport};
 
 use super::error::ScriptError;
 use super::expectation::check_digest;

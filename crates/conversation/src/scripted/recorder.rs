@@ -15,11 +15,11 @@ use futures_util::Stream;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::block::Block;
-use crate::hosted::{HostedFiles, HostedSupport};
+use crate::content::block::Block;
+use crate::content::stop_reason::StopReason;
 use crate::model::Usage;
 use crate::model::{Model, ModelError, ModelEvent, ModelStream, Request, Response, SideEffects};
-use crate::stop_reason::StopReason;
+use crate::session::hosted::{HostedFiles, HostedSupport};
 
 use super::error::ScriptError;
 use super::recording_file::RecordingFile;

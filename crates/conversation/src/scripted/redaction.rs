@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::block::Block;
-use crate::message::{Message, Role};
+use crate::content::block::Block;
+use crate::content::message::{Message, Role};
 use crate::model::Request;
 
 use super::request_view::request_digest;

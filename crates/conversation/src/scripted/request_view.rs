@@ -5,11 +5,11 @@ use std::cell::OnceCell;
 use conjure_base::{ContainerId, Digest};
 use serde::Serialize;
 
-use crate::block::BlockKind;
-use crate::hosted::HostedSkill;
-use crate::message::{Message, Role};
+use crate::content::block::BlockKind;
+use crate::content::message::{Message, Role};
 use crate::model::Request;
-use crate::tool::ToolDefinition;
+use crate::session::hosted::HostedSkill;
+use crate::tools::tool::ToolDefinition;
 
 /// The digest of a request: instructions, tools, messages, container and hosted skills, as one canonical JSON text.
 ///

@@ -9,11 +9,11 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use crate::block::{Block, BlockKind};
-use crate::limits::Limit;
+use crate::content::block::{Block, BlockKind};
+use crate::content::stop_reason::StopReason;
 use crate::model::Usage;
 use crate::model::{ApiErrorKind, ModelError, ModelErrorKind, Response};
-use crate::stop_reason::StopReason;
+use crate::state::limits::Limit;
 
 use super::expectation::{Expectation, nullable};
 use super::template::{RenderContext, Template, TemplateValue};

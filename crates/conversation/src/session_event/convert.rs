@@ -4,14 +4,15 @@ use conjure_base::{CallId, SessionId};
 
 use super::event_id::EventId;
 use super::types::SessionEventKind;
-use crate::artifact::FetchedArtifact;
-use crate::block::{Block, BlockKind};
-use crate::event::{CallOutcome, EventKind};
-use crate::message::{Message, Role};
+use crate::content::block::{Block, BlockKind};
+use crate::content::message::{Message, Role};
+use crate::events::call_outcome::CallOutcome;
+use crate::events::event::EventKind;
 use crate::model::Usage;
-use crate::session_file::Completeness;
-use crate::tool::{ToolCall, ToolResult};
-use crate::tool_server::ToolServerFailure;
+use crate::session::artifact::FetchedArtifact;
+use crate::session::session_file::Completeness;
+use crate::tools::tool::{ToolCall, ToolResult};
+use crate::tools::tool_server::ToolServerFailure;
 
 /// The kinds of the session events of a recorded event that needs no other event.
 pub(super) fn stateless_event(session: SessionId, event: &EventKind) -> Vec<SessionEventKind> {

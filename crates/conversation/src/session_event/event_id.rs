@@ -9,7 +9,7 @@ use std::str::FromStr;
 use conjure_base::{CallId, SessionId, TurnId};
 use serde::{Serialize, Serializer};
 
-use crate::queue::QueueId;
+use crate::session::queue::QueueId;
 
 /// The prefix of an id.
 const PREFIX: &str = "sevt_";

@@ -7,12 +7,12 @@ mod convert;
 mod event_id;
 mod listed;
 mod projection;
+mod stop_reason;
+mod times;
 mod types;
 
 pub use event_id::{EventId, EventIdError};
 pub use listed::merge_events;
 pub use projection::EventProjection;
-pub use types::{
-    EvaluatedPermission, RequiredAction, RequiredNeed, SESSION_EVENT_SCHEMA, SessionEvent, SessionEventKind,
-    SessionStopReason,
-};
+pub use stop_reason::{EvaluatedPermission, RequiredAction, RequiredNeed, SessionStopReason};
+pub use types::{SESSION_EVENT_SCHEMA, SessionEvent, SessionEventKind};

@@ -10,17 +10,17 @@ use conjure_base::{CallId, SessionId, Timestamp, TurnId};
 
 use super::convert::{Said, imported_events, said, stateless_event, tool_result};
 use super::event_id::EventId;
-use super::types::{
-    EvaluatedPermission, RequiredAction, SESSION_EVENT_SCHEMA, SessionEvent, SessionEventKind as Kind,
-    SessionStopReason,
-};
-use crate::block::Block;
-use crate::event::{CallOutcome, Decision, Event, EventKind, ResultFrom, TurnStop};
+use super::stop_reason::{EvaluatedPermission, RequiredAction, SessionStopReason};
+use super::types::{SESSION_EVENT_SCHEMA, SessionEvent, SessionEventKind as Kind};
+use crate::content::block::Block;
+use crate::events::call_outcome::{CallOutcome, Decision, ResultFrom};
+use crate::events::event::{Event, EventKind};
+use crate::events::turn_stop::TurnStop;
 use crate::machine::skipped_results;
 use crate::model::Response;
-use crate::session_state::ActionNeed;
-use crate::tool::ToolCall;
-use crate::tool::ToolResult;
+use crate::state::open_call::ActionNeed;
+use crate::tools::tool::ToolCall;
+use crate::tools::tool::ToolResult;
 
 /// Derives the session events of recorded events, which it is given in order.
 #[derive(Debug, Clone)]

@@ -1,27 +1,28 @@
 //! The types of session events. Their field names are a public schema.
 
-use conjure_base::{CallId, ContainerId, SessionId, Timestamp, TurnId};
-use serde::{Serialize, Serializer};
-use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use conjure_base::{CallId, ContainerId, SessionId, Timestamp, TurnId};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
 use super::event_id::EventId;
-use crate::artifact::ArtifactName;
-use crate::block::Block;
-use crate::event::{CallOutcome, ResultFrom, TurnStop};
-use crate::input_request::{InputAnswers, InputQuestion};
-use crate::limits::Limit;
+use super::stop_reason::{EvaluatedPermission, SessionStopReason};
+use super::times::{rfc_3339, rfc_3339_or_null};
+use crate::content::block::Block;
+use crate::content::stop_reason::StopReason;
+use crate::events::call_outcome::CallOutcome;
+use crate::model::ModelError;
 use crate::model::Usage;
-use crate::model::{ModelError, ModelErrorKind};
-use crate::pinned_skill::PinnedSkill;
-use crate::profile_change::ProfileChange;
-use crate::queue::QueueId;
-use crate::session_file::{Completeness, SessionFile};
-use crate::session_state::ActionNeed;
-use crate::session_view::Grant;
-use crate::stop_reason::StopReason;
-use crate::tool_server::ToolServerFailure;
+use crate::session::artifact::ArtifactName;
+use crate::session::pinned_skill::PinnedSkill;
+use crate::session::profile_change::ProfileChange;
+use crate::session::queue::QueueId;
+use crate::session::session_file::{Completeness, SessionFile};
+use crate::session::session_view::Grant;
+use crate::tools::input_request::{InputAnswers, InputQuestion};
+use crate::tools::tool_server::ToolServerFailure;
 
 /// The version of the schema of [`SessionEvent`].
 pub const SESSION_EVENT_SCHEMA: u32 = 2;
@@ -367,109 +368,6 @@ pub enum SessionEventKind {
     },
 }
 
-/// Why a session is idle.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum SessionStopReason {
-    /// The model ended its turn.
-    EndTurn,
-    /// These calls wait for an approval or a result. Each may be answered by somebody else, in any order.
-    RequiresAction {
-        /// The ids of the calls' events.
-        event_ids: Vec<EventId>,
-        /// The same calls, with what each waits for.
-        actions: Vec<RequiredAction>,
-    },
-    /// The model call failed for good.
-    RetriesExhausted,
-    /// The process ended during a call that the service may have acted on. The outcome is not known, and the call was not repeated.
-    OutcomeUnknown,
-    /// A limit was reached.
-    BudgetReached {
-        /// Which.
-        limit: Limit,
-    },
-    /// The model refused.
-    Refusal,
-    /// The response was truncated.
-    Cut {
-        /// The stop reason; `null` when the service sent none.
-        reason: StopReason,
-    },
-    /// It was interrupted.
-    Interrupted,
-    /// The deadline of the run passed.
-    Deadline,
-}
-
-/// What a tool call waits for.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct RequiredAction {
-    /// The `id` of the call's event.
-    pub event_id: EventId,
-    /// The model's id of the call.
-    pub call_id: CallId,
-    /// What it waits for.
-    #[serde(flatten)]
-    pub need: RequiredNeed,
-}
-
-/// What a tool call waits for.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(tag = "needs", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum RequiredNeed {
-    /// A decision whether it may run.
-    Approval {
-        /// The question to the approver.
-        reason: String,
-    },
-    /// Its result.
-    Result {
-        /// Who provides it.
-        from: ResultFrom,
-        /// When the call ends with an error if nobody has provided it, in RFC 3339; null: never.
-        #[serde(serialize_with = "rfc_3339_or_null")]
-        deadline: Option<Timestamp>,
-    },
-    /// Answers of a person to the tool's questions.
-    Input {
-        /// How often the call has asked, this time included.
-        round: u32,
-        /// Who asks.
-        asked_by: String,
-        /// The questions by their ids.
-        questions: BTreeMap<String, InputQuestion>,
-    },
-}
-
-/// Whether a tool call may run, as the policy says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EvaluatedPermission {
-    /// It may.
-    Allow,
-    /// A person decides.
-    Ask,
-    /// It may not.
-    Deny,
-}
-
-impl From<ActionNeed> for RequiredNeed {
-    fn from(need: ActionNeed) -> Self {
-        match need {
-            ActionNeed::Approval { reason } => Self::Approval { reason },
-            ActionNeed::Result { from, deadline } => Self::Result { from, deadline },
-            ActionNeed::Input { round, request } => Self::Input {
-                round,
-                asked_by: request.asked_by.clone(),
-                questions: request.questions.clone(),
-            },
-        }
-    }
-}
-
 impl SessionEvent {
     /// The event as one line of JSON, without a newline at the end.
     #[must_use]
@@ -483,33 +381,4 @@ impl SessionEvent {
         let json = serde_json::to_string(self).expect("a session event serialises");
         json.replace(['\n', '\r'], " ")
     }
-}
-
-impl From<&TurnStop> for SessionStopReason {
-    fn from(stop: &TurnStop) -> Self {
-        match stop {
-            TurnStop::Answered(_) => Self::EndTurn,
-            TurnStop::Truncated(reason) => Self::Cut { reason: reason.clone() },
-            TurnStop::Refused => Self::Refusal,
-            TurnStop::Limit(limit) => Self::BudgetReached { limit: *limit },
-            TurnStop::ModelFailed(error) if error.kind == ModelErrorKind::OutcomeUnknown => {
-                Self::OutcomeUnknown
-            }
-            TurnStop::ModelFailed(_) => Self::RetriesExhausted,
-            TurnStop::Interrupted => Self::Interrupted,
-            TurnStop::Deadline => Self::Deadline,
-        }
-    }
-}
-
-fn rfc_3339_or_null<S: Serializer>(at: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
-    match at {
-        Some(at) => serializer.collect_str(at),
-        None => serializer.serialize_none(),
-    }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn rfc_3339<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(at)
 }

@@ -11,8 +11,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::buffered::BufferedStream;
 use super::idle_timeout::IdleTimeout;
-use super::{http, socks};
+use super::socks;
 use crate::egress::Egress;
+use crate::proxy::http_proxy::http;
 use crate::refusal::RefusalReason;
 use crate::target::Target;
 

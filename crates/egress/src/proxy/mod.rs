@@ -19,15 +19,10 @@
 
 mod buffered;
 mod connection;
-mod forward;
 mod half_copy;
-mod http;
-mod http_body;
-mod http_framing;
-mod http_head;
+mod http_proxy;
 mod idle_timeout;
 mod limits;
-mod read_head;
 mod socks;
 mod tls_client_hello;
 mod tunnel;

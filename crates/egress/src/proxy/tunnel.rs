@@ -16,10 +16,10 @@ use tokio::net::TcpStream;
 use super::buffered::{BufferedStream, ReadBuffer};
 use super::connection::{ConnectionEnd, ProxyConnection};
 use super::half_copy::{CopyError, HalfCopy};
-use super::http;
 use super::tls_client_hello::{ClientHello, HelloError, HelloReader};
 use crate::egress::Egress;
 use crate::host::Host;
+use crate::proxy::http_proxy::http;
 use crate::refusal::{EscapedExcerpt, RefusalReason};
 use crate::target::Target;
 

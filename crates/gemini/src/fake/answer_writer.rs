@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::refusal::Refusal;
 use super::signature;
-use crate::finish_reason::CONTINUATION;
+use crate::response::finish_reason::CONTINUATION;
 use crate::tool_names::wire_name;
 
 /// The token of an answer that is to be continued.

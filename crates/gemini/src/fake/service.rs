@@ -12,7 +12,8 @@ use conjure_model_http::fake::{
 use super::answer_writer::{AnswerNames, CallIds, FakeAnswer, TOKEN};
 use super::history::History;
 use super::refusal::Refusal;
-use super::validate::{ValidatedBody, validate};
+use super::validate::ValidatedBody;
+use super::validate::validate;
 
 /// The largest body, in bytes.
 const MAX_BODY: usize = 32 << 20;

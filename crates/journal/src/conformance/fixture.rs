@@ -6,7 +6,13 @@ use std::sync::Arc;
 use conjure_base::{SessionId, TenantId};
 use futures_util::future::BoxFuture;
 
-use super::{counters, events, leases, rows, sessions, snapshots, weights};
+use super::counters;
+use super::events;
+use super::leases;
+use super::rows;
+use super::sessions;
+use super::snapshots;
+use super::weights;
 use crate::error::{JournalError, JournalErrorKind};
 use crate::event::NewEvent;
 use crate::journal::Journal;

@@ -3,7 +3,8 @@
 use std::ops::Bound;
 
 use super::fixture::{CaseError, CaseResult, ensure, ensure_eq, tenant};
-use super::records_fixture::{RecordsFixture, RecordsUnderTest, content, ensure_rejected, insert, key, kind};
+use super::records_fixture::key;
+use super::records_fixture::{RecordsFixture, RecordsUnderTest, content, ensure_rejected, insert, kind};
 use crate::record::{
     Direction, IndexName, IndexValue, MAX_RECORD_BYTES, Record, RecordContent, RecordCursor, RecordErrorKind,
     RecordOrder, RecordQuery, RecordScope,

@@ -3,7 +3,8 @@
 use futures_util::future::join_all;
 
 use super::fixture::{CaseResult, ensure, ensure_eq, tenant};
-use super::records_fixture::{RecordsFixture, content, ensure_rejected, insert, key, kind};
+use super::records_fixture::key;
+use super::records_fixture::{RecordsFixture, content, ensure_rejected, insert, kind};
 use crate::record::{
     IndexName, MAX_INDEX_TEXT_BYTES, MAX_INDEXES, MAX_RECORD_BYTES, MAX_UNIQUE_NAME_BYTES, MAX_WRITES,
     NewRecord, RecordErrorKind, RecordKey, RecordScope, RecordWrite,

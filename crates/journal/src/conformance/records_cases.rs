@@ -3,8 +3,9 @@
 use futures_util::future::BoxFuture;
 
 use super::fixture::{CaseError, CaseResult};
+use super::record_queries;
+use super::records;
 use super::records_fixture::RecordsFixture;
-use super::{record_queries, records};
 
 /// One requirement of records.
 pub struct RecordsCase {

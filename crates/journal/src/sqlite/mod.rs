@@ -10,27 +10,12 @@
 //! DIR/blobs/TENANT/…       a store for each tenant, for bodies beyond a threshold
 //! ```
 
+mod database;
 mod options;
-
-mod call_queue;
-mod database_files;
-mod error_map;
-mod fair_queue;
-mod schema;
-
-mod blobs;
-mod counters;
-mod garbage;
-mod job;
-mod leases;
-mod lists;
-mod record_query;
-mod records;
-mod rows;
-mod tx;
+mod queue;
+mod statements;
 
 mod journal;
-mod open;
 mod reader;
 mod writer;
 

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use conjure_base::FileId;
 
-use super::blobs::BlobStores;
-use super::call_queue::{BatchLimits, CallQueue, OnEmpty};
-use super::database_files::DatabaseFiles;
-use super::error_map::map_sqlite_error;
-use super::job::QueuedCall;
-use super::open::{self, ConnectionGuard};
 use super::options::SqliteOptions;
-use super::tx::Tx;
 use crate::error::JournalError;
+use crate::sqlite::database::database_files::DatabaseFiles;
+use crate::sqlite::database::error_map::map_sqlite_error;
+use crate::sqlite::database::open::{self, ConnectionGuard};
+use crate::sqlite::queue::call_queue::{BatchLimits, CallQueue, OnEmpty};
+use crate::sqlite::queue::job::QueuedCall;
+use crate::sqlite::queue::tx::Tx;
+use crate::sqlite::statements::blobs::BlobStores;
 
 pub(crate) struct Reader {
     pub(crate) files: Arc<DatabaseFiles>,

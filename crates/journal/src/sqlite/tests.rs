@@ -9,16 +9,16 @@ use std::sync::Arc;
 use conjure_base::{SessionId, TenantId};
 use rusqlite::{Connection, OpenFlags};
 
-use super::call_queue::{BatchLimits, CallQueue, OnEmpty};
-use super::fair_queue::QueueLimits;
-use super::job::{Batching, queued_call};
-use super::open::{self, connect};
-use super::schema::{STEPS, migrate};
 use super::{SqliteJournal, SqliteOptions};
 use crate::error::{FoundInstead, JournalError, JournalErrorKind};
 use crate::event::{NewEvent, PageLimit};
 use crate::journal::{Journal as _, read_all};
 use crate::key::{Epoch, SessionKey};
+use crate::sqlite::database::open::{self, connect};
+use crate::sqlite::database::schema::{STEPS, migrate};
+use crate::sqlite::queue::call_queue::{BatchLimits, CallQueue, OnEmpty};
+use crate::sqlite::queue::fair_queue::QueueLimits;
+use crate::sqlite::queue::job::{Batching, queued_call};
 use crate::weights::TenantWeights;
 
 const BOUNDS: QueueLimits = QueueLimits { calls: 20, calls_per_tenant: 4, bytes: 100, bytes_per_tenant: 40 };

@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use rusqlite::TransactionBehavior;
 
-use super::blobs::BlobStores;
-use super::call_queue::{BatchLimits, CallQueue, OnEmpty};
-use super::database_files::DatabaseFiles;
-use super::error_map::{TxError, map_sqlite_error};
-use super::garbage::MoreWork;
-use super::job::{Batching, QueuedCall};
-use super::open::{self, ConnectionGuard, WriteConnection};
 use super::options::SqliteOptions;
-use super::tx::Tx;
 use crate::error::{JournalError, JournalErrorKind};
+use crate::sqlite::database::database_files::DatabaseFiles;
+use crate::sqlite::database::error_map::{TxError, map_sqlite_error};
+use crate::sqlite::database::open::{self, ConnectionGuard, WriteConnection};
+use crate::sqlite::queue::call_queue::{BatchLimits, CallQueue, OnEmpty};
+use crate::sqlite::queue::job::{Batching, QueuedCall};
+use crate::sqlite::queue::tx::Tx;
+use crate::sqlite::statements::blobs::BlobStores;
+use crate::sqlite::statements::garbage::MoreWork;
 
 pub(crate) struct Writer {
     pub(crate) files: Arc<DatabaseFiles>,

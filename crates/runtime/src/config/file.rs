@@ -6,19 +6,19 @@ use conjure_skill::closest_match;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::config::artifacts;
-use crate::config::compaction;
 use crate::config::error::ConfigError;
 use crate::config::keys;
-use crate::config::mcp;
-use crate::config::models;
-use crate::config::pool;
-use crate::config::sandbox::{
+use crate::config::sections::artifacts;
+use crate::config::sections::compaction;
+use crate::config::sections::mcp;
+use crate::config::sections::models;
+use crate::config::sections::pool;
+use crate::config::sections::sandbox::{
     ExecutorKind, parse_disk_limit, parse_floor, parse_network, parse_range, parse_size,
 };
-use crate::config::serve;
+use crate::config::sections::serve;
+use crate::config::sections::skills;
 use crate::config::settings::{ApiProfile, Settings, parse_seconds};
-use crate::config::skills;
 
 /// Larger than any configuration that a person writes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;

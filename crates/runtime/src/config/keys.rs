@@ -3,7 +3,8 @@
 use conjure_skill::closest_match;
 use toml::Table;
 
-use crate::config::{mcp, models};
+use crate::config::sections::mcp;
+use crate::config::sections::models;
 
 /// One key of the configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,34 +9,28 @@
 
 mod error;
 mod resolved_config;
+mod sections;
 mod settings;
-
-mod artifacts;
-mod compaction;
-mod mcp;
-mod models;
-mod pool;
-mod sandbox;
-mod serve;
-mod skills;
+mod variables;
 
 mod file;
 mod keys;
 mod paths;
 mod process_env;
 
-pub use artifacts::{ArtifactSettings, SessionTtl};
-pub use compaction::CompactionSettings;
 pub use error::ConfigError;
 pub use keys::{CONFIG_KEYS, ConfigKey};
-pub use models::{ModelSettings, TokenPrice};
-pub use pool::PoolSettings;
-pub use process_env::{MODEL_KEYS, ProcessEnv, VARIABLES, Variable};
+pub use process_env::ProcessEnv;
 pub use resolved_config::Config;
-pub use sandbox::{ExecutorKind, PACKAGE_REGISTRIES, parse_network, parse_size};
-pub use serve::ServeSettings;
+pub use sections::artifacts::{ArtifactSettings, SessionTtl};
+pub use sections::compaction::CompactionSettings;
+pub use sections::models::{ModelSettings, TokenPrice};
+pub use sections::pool::PoolSettings;
+pub use sections::sandbox::{ExecutorKind, PACKAGE_REGISTRIES, parse_network, parse_size};
+pub use sections::serve::ServeSettings;
+pub use sections::skills::{SkillSettings, parse_activation};
 pub use settings::{ApiProfile, Settings};
-pub use skills::{SkillSettings, parse_activation};
+pub use variables::{MODEL_KEYS, VARIABLES, Variable};
 
 #[cfg(test)]
 mod tests;

@@ -15,16 +15,16 @@ use conjure_skill::Scope;
 
 use crate::config::error::ConfigError;
 use crate::config::file;
-use crate::config::models::{self, ModelSettings};
 use crate::config::paths;
-use crate::config::pool::PoolSettings;
 use crate::config::process_env::ProcessEnv;
+use crate::config::sections::models::{self, ModelSettings};
+use crate::config::sections::pool::PoolSettings;
 #[cfg(feature = "docker")]
-use crate::config::sandbox::SharedEngine;
-use crate::config::sandbox::{self, ExecutorKind};
-use crate::config::serve::ServeSettings;
+use crate::config::sections::sandbox::SharedEngine;
+use crate::config::sections::sandbox::{self, ExecutorKind};
+use crate::config::sections::serve::ServeSettings;
+use crate::config::sections::skills::SkillSettings;
 use crate::config::settings::{ApiProfile, MAX_TIMEOUT, Settings};
-use crate::config::skills::SkillSettings;
 
 /// The settings that are in force (specification 13).
 ///

@@ -9,13 +9,13 @@ use conjure_egress::AddressRange;
 use conjure_mcp::McpServerSpec;
 use conjure_sandbox::{DiskLimit, Isolation, NetworkPolicy};
 
-use crate::config::artifacts::ArtifactSettings;
-use crate::config::compaction::CompactionSettings;
-use crate::config::models::{self, ModelSettings};
-use crate::config::pool::PoolSettings;
-use crate::config::sandbox::ExecutorKind;
-use crate::config::serve::ServeSettings;
-use crate::config::skills::SkillSettings;
+use crate::config::sections::artifacts::ArtifactSettings;
+use crate::config::sections::compaction::CompactionSettings;
+use crate::config::sections::models::{self, ModelSettings};
+use crate::config::sections::pool::PoolSettings;
+use crate::config::sections::sandbox::ExecutorKind;
+use crate::config::sections::serve::ServeSettings;
+use crate::config::sections::skills::SkillSettings;
 
 /// The longest time that a setting can give, so that arithmetic on it never overflows: a year.
 pub(super) const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);

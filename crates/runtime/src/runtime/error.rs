@@ -15,7 +15,7 @@ use conjure_sandbox::SandboxError;
 use conjure_toolbox::ToolboxError;
 
 use crate::error::Error;
-use crate::runtime::session::input_error::InputError;
+use crate::runtime::session::input::input_error::InputError;
 
 /// An error of a [`Runtime`](crate::Runtime). The message says what failed, where, and why. [`RuntimeError::hint`]
 /// says how to mend it, if the message does not.

@@ -16,7 +16,7 @@ use crate::runtime::data::process_lock::ProcessLock;
 use crate::runtime::data::vaults::Vaults;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::remote_cleanup::NoteStore;
-use crate::runtime::session::session_factory::RuntimeSessionFactory;
+use crate::runtime::session::factory::session_factory::RuntimeSessionFactory;
 use crate::runtime::task_set::{CloseOutcome, TaskSet};
 
 /// Supervised sessions of many tenants. Failed parts are restarted, and acknowledged messages survive.

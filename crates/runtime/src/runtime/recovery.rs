@@ -16,7 +16,7 @@ use crate::runtime::data::artifact_pins::remove_pins;
 use crate::runtime::data::data_layout::{RuntimeDir, TenantDir};
 use crate::runtime::error::RuntimeError;
 use crate::runtime::remote_cleanup::NoteStore;
-use crate::runtime::session::session_reader::SessionReader;
+use crate::runtime::session::readers::session_reader::SessionReader;
 use crate::runtime::task_set::run_blocking;
 use crate::runtime::tenants::TenantDeletions;
 

@@ -15,7 +15,7 @@ use futures_util::{StreamExt as _, stream};
 
 use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::{Runtime, RuntimeInner};
-use crate::runtime::session::session_reader::SessionReader;
+use crate::runtime::session::readers::session_reader::SessionReader;
 
 /// How many sessions are started at the same time.
 const CONCURRENT_STARTS: usize = 16;

@@ -23,11 +23,11 @@ use crate::runtime::options::{AtStart, JournalLocation, RuntimeOptions};
 use crate::runtime::recovery::recover;
 use crate::runtime::remote_cleanup::NoteStore;
 use crate::runtime::sandbox_kinds::SandboxKinds;
-use crate::runtime::session::artifact_services::RuntimeArtifacts;
+use crate::runtime::session::factory::artifact_services::RuntimeArtifacts;
+use crate::runtime::session::factory::session_factory::RuntimeSessionFactory;
 #[cfg(feature = "mcp")]
 use crate::runtime::session::mcp::TenantServers;
 use crate::runtime::session::select_skills::default_key;
-use crate::runtime::session::session_factory::RuntimeSessionFactory;
 use crate::runtime::sweep::{Engines, mark_swept, sweep_cgroups, sweep_dirs};
 use crate::runtime::task_set::TaskSet;
 use crate::runtime::task_set::run_blocking;

@@ -19,8 +19,8 @@ use super::group::Cgroup;
 use super::hierarchy::{Hierarchy, Version, hierarchies};
 use super::owner_process::OwnerProcess;
 use crate::error::SandboxError;
-use crate::isolation::{Boundary, Isolation};
-use crate::limits::Limits;
+use crate::settings::isolation::{Boundary, Isolation};
+use crate::settings::limits::Limits;
 
 /// The control groups that this process can create on this machine.
 #[derive(Debug, Clone)]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::cgroup_state::{CgroupState, Controller, ParentGroup, unavailable};
 use super::hierarchy::Version;
 use crate::error::SandboxError;
-use crate::limits::Limits;
+use crate::settings::limits::Limits;
 
 /// Processes for the guest, its shims and its workers beyond the limit, so that a fork bomb cannot keep the guest from
 /// ending it.

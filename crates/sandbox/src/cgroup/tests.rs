@@ -7,8 +7,8 @@ use conjure_base::{Clock as _, SystemClock};
 
 use super::cgroups::Cgroups;
 use super::hierarchy::{Hierarchy, Version};
-use crate::isolation::{Boundary, Isolation};
-use crate::limits::Limits;
+use crate::settings::isolation::{Boundary, Isolation};
+use crate::settings::limits::Limits;
 
 fn hierarchy(version: Version, own: &str) -> Hierarchy {
     let controllers = ["memory", "cpu", "pids"].map(str::to_owned).to_vec();

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use tokio::sync::mpsc::{self, Sender};
 
+use crate::calls::executor::ContentStream;
 use crate::error::{SandboxError, SandboxErrorKind};
-use crate::executor::ContentStream;
 
 /// The bytes of a file that are read at once.
 const CHUNK: usize = 128 * 1024;

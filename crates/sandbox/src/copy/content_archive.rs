@@ -9,9 +9,9 @@ use conjure_guest::protocol::{self, ArchiveHeader, ArchiveKind};
 use conjure_store::{FileMode, Store, StoreError, Verify};
 
 use super::blocking_stream::{self, ChunkSender, ReceiverClosed};
+use crate::calls::executor::ContentStream;
 use crate::content::{ContentItem, ItemContent};
 use crate::error::{SandboxError, SandboxErrorKind};
-use crate::executor::ContentStream;
 
 /// The bytes that a file costs of the budget beside its content.
 const OVERHEAD: u64 = 4096;

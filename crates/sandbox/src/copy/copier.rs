@@ -8,11 +8,11 @@ use conjure_guest::protocol::{Reply, Request};
 use super::content_archive;
 use super::space_budget::SpaceBudget;
 use super::workspace::WorkspaceCopy;
-use crate::call_options::CallOptions;
+use crate::calls::call_options::CallOptions;
+use crate::calls::files::CopyOutReport;
+use crate::calls::guest_ops::ContentSender;
 use crate::content::{ContentDir, ContentItem};
 use crate::error::SandboxError;
-use crate::files::CopyOutReport;
-use crate::guest_ops::ContentSender;
 use crate::sandbox::{Sandbox, wrong_reply};
 
 /// What to copy through the guest of a sandbox that shares no directories with the host, before its use and later

@@ -5,8 +5,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::calls::files::SkippedFile;
 use crate::error::{SandboxError, SandboxErrorKind};
-use crate::files::SkippedFile;
 
 /// The mode of a directory that is created on the way to a file.
 const DEFAULT_MODE: u32 = 0o755;

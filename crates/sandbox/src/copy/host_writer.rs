@@ -20,8 +20,8 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio_util::task::TaskTracker;
 
+use crate::calls::executor::ContentStream;
 use crate::error::{SandboxError, SandboxErrorKind};
-use crate::executor::ContentStream;
 use crate::host_dirs::remove_beneath;
 
 /// How many chunks wait to be written.

@@ -2,10 +2,10 @@
 
 use conjure_guest::protocol::{Reply, Request};
 
-use crate::call_options::CallOptions;
+use crate::calls::call_options::CallOptions;
+use crate::calls::files::{DirectoryEntry, SkippedFile};
+use crate::calls::guest_ops::ContentSender;
 use crate::error::SandboxError;
-use crate::files::{DirectoryEntry, SkippedFile};
-use crate::guest_ops::ContentSender;
 use crate::sandbox::{Sandbox, wrong_reply};
 
 /// The maximum entries of a page; the guest may send fewer.

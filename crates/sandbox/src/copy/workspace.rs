@@ -20,11 +20,11 @@ use super::blocking_stream;
 use super::host_scan::{self, HostDir, HostFile, HostFiles};
 use super::host_writer::{HostWriter, IncomingEntry, PreviousEntry};
 use super::tree_pager::{TreePage, TreePager};
-use crate::call_options::CallOptions;
+use crate::calls::call_options::CallOptions;
+use crate::calls::executor::Executor as _;
+use crate::calls::files::{CopyOutReport, DirectoryEntry, EntryKind, SkippedFile};
+use crate::calls::guest_ops::ContentSender;
 use crate::error::{SandboxError, SandboxErrorKind};
-use crate::executor::Executor as _;
-use crate::files::{CopyOutReport, DirectoryEntry, EntryKind, SkippedFile};
-use crate::guest_ops::ContentSender;
 use crate::sandbox::{Sandbox, wrong_reply};
 
 /// How many files are copied in at a time.

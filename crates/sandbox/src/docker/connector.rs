@@ -13,35 +13,36 @@ use conjure_egress::{Egress, EgressPolicy};
 use futures_util::future::BoxFuture;
 use tokio::sync::OnceCell;
 
-use super::address::EngineAddress;
-use super::capabilities::{check_architecture, check_runtime, max_processes};
-use super::container_engine::{ContainerEngine, ContainerSweepReport};
-use super::container_handle::ContainerHandle;
-use super::container_plan::{ContainerPlan, PlanInputs, RemoteEnginePlan};
-use super::container_spec::{BindMount, ContainerSpec};
-use super::container_start::{CreatePlan, VolumeFill, start};
-use super::container_tracker::ContainerTracker;
-use super::engine_client::EngineClient;
-use super::engine_info::{DockerEnvironment, EngineKind, SwapSupport};
-use super::error_map::{no_engine, no_image};
-use super::guard::ContainerResources;
-use super::guest_stream::GuestListener;
 use super::image_command::ImageCommand;
 use super::image_info::ImageInfo;
 use super::options::DockerOptions;
-use super::owner_labels::dir_label;
 use super::runtime_files::RuntimeFiles;
 use super::volume_container::create_body;
 use crate::connector::{Connector, StartedSandbox};
-use crate::context::ExecutionContext;
 use crate::data_dir::DataDir;
+use crate::docker::container::container_handle::ContainerHandle;
+use crate::docker::container::container_plan::{ContainerPlan, PlanInputs, RemoteEnginePlan};
+use crate::docker::container::container_spec::{BindMount, ContainerSpec};
+use crate::docker::container::container_start::start;
+use crate::docker::container::container_start::{CreatePlan, VolumeFill};
+use crate::docker::container::container_tracker::ContainerTracker;
+use crate::docker::container::guard::ContainerResources;
+use crate::docker::container::guest_stream::GuestListener;
+use crate::docker::container::owner_labels::dir_label;
+use crate::docker::engine::address::EngineAddress;
+use crate::docker::engine::capabilities::{check_architecture, check_runtime, max_processes};
+use crate::docker::engine::container_engine::{ContainerEngine, ContainerSweepReport};
+use crate::docker::engine::engine_client::EngineClient;
+use crate::docker::engine::engine_info::{DockerEnvironment, EngineKind, SwapSupport};
+use crate::docker::engine::error_map::{no_engine, no_image};
 use crate::egress;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::guest_process::{safe_env, unavailable, utf8_path};
 use crate::host_dirs::ContentDirs;
-use crate::isolation::{Boundary, Isolation};
 use crate::jail::{OwnershipLock, WORKSPACE, run_chown};
-use crate::layout::Layout;
+use crate::settings::context::ExecutionContext;
+use crate::settings::isolation::{Boundary, Isolation};
+use crate::settings::layout::Layout;
 
 /// Runs the guest as the first process of a container, with Docker Engine 20.10 or later or Podman 4.0 or later,
 /// rootless too.
@@ -215,7 +216,7 @@ impl Connector for Docker {
     }
 
     fn layout(&self, context: &ExecutionContext) -> Result<Layout, SandboxError> {
-        super::container_plan::layout(&self.inner.options, context)
+        crate::docker::container::container_plan::layout(&self.inner.options, context)
     }
 
     fn connect<'a>(
@@ -254,7 +255,7 @@ impl Connector for Docker {
                 run_chown(to_restore).await?;
             }
             let seccomp = match info.kind {
-                EngineKind::Docker => super::seccomp::profile().to_string(),
+                EngineKind::Docker => crate::docker::container::seccomp::profile().to_string(),
                 EngineKind::Podman => utf8_path(&runtime_files.seccomp)?,
             };
             let spec = ContainerSpec {

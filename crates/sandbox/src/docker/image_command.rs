@@ -2,7 +2,7 @@
 
 use bollard::models::ImageInspect;
 
-use super::engine_info::EngineKind;
+use crate::docker::engine::engine_info::EngineKind;
 
 /// The entrypoint, the command and the working directory of an image.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::container_spec::{BindMount, OWN_MEMORY};
 use super::image_info::unusable;
+use crate::docker::container::container_spec::{BindMount, OWN_MEMORY};
 use crate::error::SandboxError;
 use crate::jail::RESERVED;
 

@@ -11,7 +11,7 @@ use std::path::Path;
 use conjure_guest::protocol::{DirId, OpenedRoots, Root};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat2};
 
-use super::container_spec::BindMount;
+use crate::docker::container::container_spec::BindMount;
 use crate::error::SandboxError;
 use crate::guest_process::missing_dir;
 use crate::jail::path_not_allowed;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use conjure_guest::protocol::Access;
 
-use super::address::EngineAddress;
+use crate::docker::engine::address::EngineAddress;
 
 /// The default image (specification 5.8).
 const IMAGE: &str = "conjure/sandbox:latest";

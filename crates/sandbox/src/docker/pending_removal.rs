@@ -7,10 +7,10 @@ use std::time::Duration;
 use bollard::models::ContainerCreateBody;
 use conjure_base::{Clock as _, SystemClock};
 
-use super::container_tracker::ContainerTracker;
-use super::drop_budget::RemovalRequested;
-use super::engine_client::{CreateError, RemoveOutcome};
-use super::error_map::Effect;
+use crate::docker::container::container_tracker::ContainerTracker;
+use crate::docker::engine::drop_budget::RemovalRequested;
+use crate::docker::engine::engine_client::{CreateError, RemoveOutcome};
+use crate::docker::engine::error_map::Effect;
 use crate::error::{SandboxError, SandboxErrorKind};
 
 /// The pause between two requests for a container that the engine is creating, without a runtime.

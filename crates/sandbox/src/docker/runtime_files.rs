@@ -13,8 +13,8 @@ use conjure_base::Digest;
 use conjure_fs::{StagedFile, ensure_dir};
 use rustix::fs::Mode;
 
-use super::seccomp;
 use crate::data_dir::DataDir;
+use crate::docker::container::seccomp;
 use crate::error::SandboxError;
 use crate::guest_process::{program, unavailable};
 

@@ -14,13 +14,13 @@ use std::collections::HashMap;
 use bollard::models::{ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountPoint, MountType};
 use conjure_guest::protocol::Access;
 
-use super::container_spec::{BindMount, GUEST};
-use super::container_user::ContainerUser;
-use super::engine_info::EngineKind;
-use super::error_map::no_engine;
-use super::seccomp;
 use super::tar::TarWriter;
 use crate::content::ContentDir;
+use crate::docker::container::container_spec::{BindMount, GUEST};
+use crate::docker::container::container_user::ContainerUser;
+use crate::docker::container::seccomp;
+use crate::docker::engine::engine_info::EngineKind;
+use crate::docker::engine::error_map::no_engine;
 use crate::error::SandboxError;
 use crate::guest_process::program;
 use crate::jail::{OUTPUT, WORKSPACE};

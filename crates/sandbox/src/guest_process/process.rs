@@ -15,7 +15,7 @@ use tokio::process::{Child, ChildStderr};
 
 use super::marked_temp_dir::MarkedTempDir;
 use crate::connector::SandboxGuard;
-use crate::isolation::Isolation;
+use crate::settings::isolation::Isolation;
 
 /// How much of the end of the guest's standard error an error contains, in bytes.
 const STDERR_TAIL_MAX: usize = 1024;

@@ -25,7 +25,7 @@ use std::{io, process::Stdio};
 #[cfg(feature = "jail")]
 use crate::error::{SandboxError, SandboxErrorKind};
 #[cfg(feature = "jail")]
-use crate::limits::Limits;
+use crate::settings::limits::Limits;
 
 const IMAGE: &str = "workspace.img";
 const WORKSPACE: &str = "workspace";

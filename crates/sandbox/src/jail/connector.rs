@@ -24,16 +24,17 @@ use super::rootfs::{self, DEVICES, HOSTNAME, OUTPUT, WORKSPACE, WRITABLE};
 use super::user::JailUser;
 use crate::cgroup::Cgroups;
 use crate::connector::{Connector, StartedSandbox};
-use crate::context::ExecutionContext;
 use crate::data_dir::DataDir;
 use crate::egress;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::gateway::Proxy;
-use crate::guest_process::{PrivateDir, SpawnedGuest, safe_env, start, unavailable, utf8_path};
+use crate::guest_process::start;
+use crate::guest_process::{PrivateDir, SpawnedGuest, safe_env, unavailable, utf8_path};
 use crate::host_dirs::{ContentDirs, mount_limited};
-use crate::isolation::{Boundary, Isolation};
-use crate::layout::Layout;
-use crate::limits::{DiskLimit, Limits};
+use crate::settings::context::ExecutionContext;
+use crate::settings::isolation::{Boundary, Isolation};
+use crate::settings::layout::Layout;
+use crate::settings::limits::{DiskLimit, Limits};
 
 /// Runs the guest in new namespaces (user, mount, pid, network, ipc, uts, cgroup), without a daemon and without root.
 ///

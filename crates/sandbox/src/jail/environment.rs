@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::interpreters::{Installation, SYSTEM};
 use super::user::{HOME, NAME};
-use crate::limits::Limits;
+use crate::settings::limits::Limits;
 
 /// How many threads libraries start, which would otherwise count the machine's processors.
 const THREADS: [&str; 7] = [

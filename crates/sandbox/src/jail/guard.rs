@@ -16,7 +16,7 @@ use crate::data_dir::DataDir;
 use crate::error::SandboxError;
 use crate::guest_process::GuestProcess;
 use crate::host_dirs::ContentDirs;
-use crate::isolation::{Boundary, Isolation};
+use crate::settings::isolation::{Boundary, Isolation};
 
 /// How long the outer process may take to end the jail before it is killed. Usually it takes some milliseconds.
 const DROP_TIMEOUT: Duration = Duration::from_millis(500);

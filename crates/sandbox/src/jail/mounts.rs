@@ -17,12 +17,12 @@ use conjure_guest::protocol::{
 use super::rootfs::{OUTPUT, WORKSPACE, mount_entry};
 use super::user::JailUser;
 use crate::content::{CommitToken, ContentDir, ContentItem};
-use crate::context::{ExecutionContext, SharedFolder};
 use crate::data_dir::DataDir;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::guest_process::{missing_dir, resolve_dir, utf8_path};
 use crate::host_dirs;
-use crate::layout::{ArtifactDir, Layout};
+use crate::settings::context::{ExecutionContext, SharedFolder};
+use crate::settings::layout::{ArtifactDir, Layout};
 
 /// Paths that no host directory may replace.
 pub(crate) const RESERVED: [&str; 19] = [

@@ -10,7 +10,7 @@ use conjure_guest::protocol::{
 use super::etc;
 use super::interpreters::Installation;
 use super::user::HOME;
-use crate::limits::Limits;
+use crate::settings::limits::Limits;
 
 /// The path of the workspace.
 pub(crate) const WORKSPACE: &str = "/workspace";

@@ -14,14 +14,15 @@ use futures_util::future::BoxFuture;
 
 use crate::connector::{Connector, SandboxGuard, StartedSandbox};
 use crate::content::{ContentDir, ContentInstaller};
-use crate::context::{ExecutionContext, SharedFolder};
 use crate::error::SandboxError;
+use crate::guest_process::start;
 use crate::guest_process::{
-    GuestProcess, PrivateDir, SpawnedGuest, missing_dir, resolve_dir, safe_env, start, unavailable, utf8_path,
+    GuestProcess, PrivateDir, SpawnedGuest, missing_dir, resolve_dir, safe_env, unavailable, utf8_path,
 };
 use crate::host_dirs::{ContentDirs, SandboxDirs};
-use crate::isolation::Isolation;
-use crate::layout::{ArtifactDir, Layout};
+use crate::settings::context::{ExecutionContext, SharedFolder};
+use crate::settings::isolation::Isolation;
+use crate::settings::layout::{ArtifactDir, Layout};
 
 /// Runs the guest as a child process of the host, for trusted use.
 ///

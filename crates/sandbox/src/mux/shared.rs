@@ -18,7 +18,7 @@ pub(crate) use super::multiplexer::Event;
 use super::multiplexer::Multiplexer;
 pub(crate) use super::tunnels::TunnelPolicy;
 use super::violation::Violation;
-use crate::call_options::CallOptions;
+use crate::calls::call_options::CallOptions;
 use crate::error::{SandboxError, SandboxErrorKind};
 
 /// How long the guest may take beyond its limits: to answer after a deadline or a cancellation, and to end after its

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tokio::sync::MutexGuard;
 
 use super::Sandbox;
-use crate::call_options::CallOptions;
+use crate::calls::call_options::CallOptions;
 use crate::content::{CancelOnDrop, CommitToken, ContentDir, ContentInstaller, ContentItem};
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::installed_content::{ContentIdentity, EntryState, Names};

@@ -9,22 +9,22 @@ use futures_util::future::BoxFuture;
 
 use super::run_stream::{RunItem, RunStreamState};
 use super::{Sandbox, wrong_reply};
-use crate::call_options::CallOptions;
-use crate::command::{Command, CommandOutcome};
+use crate::calls::call_options::CallOptions;
+use crate::calls::command::{Command, CommandOutcome};
+use crate::calls::executor::{ContentStream, Executor};
+#[cfg(all(feature = "local", target_os = "linux"))]
+use crate::calls::files::CopyOutReport;
+use crate::calls::files::{LineRange, Listing, View, WriteResult};
+use crate::calls::guest_ops::{self, ContentSender};
+use crate::calls::process::Process;
 #[cfg(target_os = "linux")]
 use crate::content::{ContentDir, ContentItem};
 use crate::error::SandboxError;
-use crate::executor::{ContentStream, Executor};
-#[cfg(all(feature = "local", target_os = "linux"))]
-use crate::files::CopyOutReport;
-use crate::files::{LineRange, Listing, View, WriteResult};
-use crate::guest_ops::{self, ContentSender};
-use crate::isolation::Isolation;
-#[cfg(all(feature = "local", target_os = "linux"))]
-use crate::layout::HostAccess;
-use crate::layout::Layout;
 use crate::mux::{Event, GRACE};
-use crate::process::Process;
+use crate::settings::isolation::Isolation;
+#[cfg(all(feature = "local", target_os = "linux"))]
+use crate::settings::layout::HostAccess;
+use crate::settings::layout::Layout;
 
 /// The most bytes that a view takes into memory, whatever the caller asks for.
 const VIEW_MAX: u32 = 64 * 1024 * 1024;

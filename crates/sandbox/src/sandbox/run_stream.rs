@@ -7,10 +7,10 @@ use conjure_guest::protocol::{Reply, Request, StreamId};
 use futures_util::{Stream, StreamExt as _, stream};
 
 use super::{Sandbox, SandboxCore, wrong_reply};
-use crate::call_options::CallOptions;
-use crate::command::{Command, RunEvent};
+use crate::calls::call_options::CallOptions;
+use crate::calls::command::{Command, RunEvent};
+use crate::calls::guest_ops::{self, ContentSender};
 use crate::error::SandboxError;
-use crate::guest_ops::{self, ContentSender};
 use crate::mux::{Call, Event};
 
 /// How many bytes of a file or of a program's output wait for a reader that does not read.

@@ -11,12 +11,12 @@ use futures_util::future::BoxFuture;
 
 use super::run_stream::WINDOW;
 use super::{Sandbox, wrong_reply};
-use crate::call_options::CallOptions;
-use crate::command::{Command, RunEvent};
+use crate::calls::call_options::CallOptions;
+use crate::calls::command::{Command, RunEvent};
+use crate::calls::guest_ops;
+use crate::calls::process::{Process, ProcessCall};
 use crate::error::{SandboxError, SandboxErrorKind};
-use crate::guest_ops;
 use crate::mux::{Call, Event};
-use crate::process::{Process, ProcessCall};
 
 /// A program that lives between calls.
 #[derive(Debug)]

@@ -11,7 +11,8 @@ use conjure_artifact::{HEAD_BYTES, content_type_of};
 use conjure_base::{TenantId, Timestamp};
 
 use crate::access::{Caller, Scope};
-use crate::http::{ApiError, Form, Part, Path, RawQuery, download};
+use crate::http::download;
+use crate::http::{ApiError, Form, Part, Path, RawQuery};
 use crate::objects::{Files, now};
 use crate::routes::route::Route;
 use crate::sessions::collect_outputs;

@@ -15,7 +15,8 @@ use conjure_mcp::server::SESSION_HEADER;
 
 use crate::access::{Caller, Scope};
 use crate::http::{ApiError, Body};
-use crate::mcp::{OpenRequest, new_client};
+use crate::mcp::OpenRequest;
+use crate::mcp::new_client;
 use crate::routes::route::Route;
 use crate::state::ServerState;
 

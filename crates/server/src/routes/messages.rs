@@ -17,7 +17,8 @@ use futures_util::StreamExt as _;
 
 use crate::access::{Caller, Scope};
 use crate::http::{ApiError, Body, RawQuery};
-use crate::messages::{MessageAnswer, call_settings, failure, model_request, stream_answer};
+use crate::messages::failure;
+use crate::messages::{MessageAnswer, call_settings, model_request, stream_answer};
 use crate::objects::AgentParts;
 use crate::routes::route::Route;
 use crate::state::ServerState;

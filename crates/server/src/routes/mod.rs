@@ -1,9 +1,7 @@
 //! The routes: one file for each kind of object. [`route_table`] lists them.
 
 mod agents;
-mod credentials;
 mod environments;
-mod event_stream;
 mod files;
 #[cfg(feature = "mcp")]
 mod mcp;
@@ -11,13 +9,11 @@ mod messages;
 mod models;
 mod openapi;
 mod probes;
-mod resources;
 mod route;
-mod session_events;
-mod sessions;
+mod session;
 mod skills;
 mod table;
-mod vaults;
+mod vault;
 
 pub(crate) use table::all;
 pub use table::{RouteInfo, route_table};

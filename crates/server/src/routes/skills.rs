@@ -12,7 +12,8 @@ use conjure_api::{
 use conjure_base::TenantId;
 
 use crate::access::{Caller, Scope};
-use crate::http::{ApiError, Form, Path, RawQuery, download};
+use crate::http::download;
+use crate::http::{ApiError, Form, Path, RawQuery};
 use crate::objects::{SkillPackage, Skills, UploadedFile, now, package_skill};
 use crate::routes::route::Route;
 use crate::state::ServerState;

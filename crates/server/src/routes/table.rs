@@ -3,11 +3,21 @@
 use axum::http::Method;
 
 use crate::access::Scope;
+use crate::routes::agents;
+use crate::routes::environments;
+use crate::routes::files;
+use crate::routes::messages;
+use crate::routes::models;
+use crate::routes::openapi;
+use crate::routes::probes;
 use crate::routes::route::Route;
-use crate::routes::{
-    agents, credentials, environments, event_stream, files, messages, models, openapi, probes, resources,
-    session_events, sessions, skills, vaults,
-};
+use crate::routes::session::event_stream;
+use crate::routes::session::resources;
+use crate::routes::session::session_events;
+use crate::routes::session::sessions;
+use crate::routes::skills;
+use crate::routes::vault::credentials;
+use crate::routes::vault::vaults;
 
 /// What a test or a page reads of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]

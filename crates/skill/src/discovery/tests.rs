@@ -5,7 +5,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::LinkPolicy;
-use crate::unprivileged;
+use crate::scan::unprivileged;
 
 /// A folder with skills at these paths; each is named as its folder.
 fn folder_with(skills: &[&str]) -> TempDir {

@@ -6,9 +6,9 @@ use super::document::{Frontmatter, Mode};
 use super::findings::Findings;
 use crate::allowed_tools::AllowedTools;
 use crate::diagnostic::{RuleId, Severity};
+use crate::fields::metadata::Metadata;
+use crate::fields::name::{self, NameProblem, SkillName};
 use crate::manifest;
-use crate::metadata::Metadata;
-use crate::name::{self, NameProblem, SkillName};
 use crate::yaml::{Mark, Node, Value};
 
 /// The maximum length of a description in code points.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::diagnostic::Diagnostic;
+use crate::fields::metadata::Metadata;
+use crate::fields::name::SkillName;
 use crate::manifest::Manifest;
-use crate::metadata::Metadata;
-use crate::name::SkillName;
 
 /// The maximum size of a frontmatter in bytes, including its fences.
 pub const MAX_FRONTMATTER_BYTES: usize = 1024 * 1024;

@@ -7,8 +7,8 @@ use super::document::{Document, Frontmatter, FrontmatterError, Mode};
 use super::fence::{self, Fence};
 use super::findings::{Findings, position};
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
+use crate::fields::name;
 use crate::manifest::{self, SIDECAR_FILE};
-use crate::name;
 use crate::yaml::{self, Node};
 
 impl Frontmatter {

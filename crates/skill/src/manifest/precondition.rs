@@ -1,7 +1,7 @@
 //! The requirements of a skill on the machine.
 
 use super::path::PathBase;
-use crate::version::Version;
+use crate::fields::version::Version;
 
 /// A command that must be in `PATH`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,7 +9,6 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::beneath::DirHandle;
 use crate::diagnostic::Diagnostic;
 use crate::error::SkillError;
 use crate::frontmatter::Mode;
@@ -17,6 +16,7 @@ use crate::package::inflate::InflateError;
 use crate::package::limits::{DiskBudget, PackageLimits};
 use crate::package::origin::PackageOrigin;
 use crate::package::reader::{Package, PackageFile};
+use crate::scan::beneath::DirHandle;
 use crate::skill::Skill;
 
 const PREFIX: &str = "conjure-skill-";

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use conjure_fs::StagedFile;
 
-use crate::beneath::{DirHandle, EntryKind};
 use crate::error::SkillError;
 use crate::frontmatter::Mode;
 use crate::package::archive::ZipEntryKind;
@@ -16,6 +15,7 @@ use crate::package::problem::{PackageEntryError, PackageProblem};
 use crate::package::reader::EXTENSION;
 use crate::package::writer::{ArchiveWriter, Permission};
 use crate::resources::walk;
+use crate::scan::beneath::{DirHandle, EntryKind};
 use crate::skill::Skill;
 
 /// Folders that are skipped anywhere.

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use conjure_base::Digest;
 
-use crate::beneath::open_named;
 use crate::error::SkillError;
 use crate::frontmatter::{ExpectedName, Frontmatter, Mode};
 use crate::package::archive::{self, ZipEntry, ZipEntryKind};
@@ -15,6 +14,7 @@ use crate::package::layout::{Layout, PathTree};
 use crate::package::limits::PackageLimits;
 use crate::package::limits::disk_bytes;
 use crate::package::problem::{PackageEntryError, PackageProblem};
+use crate::scan::beneath::open_named;
 use crate::skill::{SKILL_FILES, text};
 
 /// The file name extension of packages.

@@ -4,9 +4,9 @@ use super::inputs::Inputs;
 use super::probe::{CommandProbe, Network, Probe, VersionQuery};
 use super::report::{PreflightReport, PreflightRule, ReportBuilder};
 use crate::diagnostic::Severity;
+use crate::fields::version::Version;
 use crate::manifest::{Manifest, RequiredCommand, Requirement};
 use crate::skill::Skill;
-use crate::version::Version;
 
 /// The number of characters of a command's version output that a message shows.
 const SHOWN_CHARS: usize = 80;

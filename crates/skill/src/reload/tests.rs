@@ -4,9 +4,9 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use tempfile::TempDir;
 
 use super::*;
-use crate::beneath::recorded_opens;
 use crate::package::{PackageLimits, pack_file};
-use crate::unprivileged;
+use crate::scan::beneath::recorded_opens;
+use crate::scan::unprivileged;
 
 fn content(name: &str, description: &str) -> String {
     format!("---\nname: {name}\ndescription: {description}\n---\n")

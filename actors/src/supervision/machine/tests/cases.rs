@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use super::world::{World, id, policy};
-use crate::supervision::backoff::Backoff;
-use crate::supervision::exit::ExitClass;
+use super::world::World;
+use super::world::id;
+use super::world::policy;
 use crate::supervision::machine::{ChildPolicy, ChildStatus, ChildrenKind, RequestReply, SupervisorPolicy};
-use crate::supervision::policy::{
+use crate::supervision::specs::backoff::Backoff;
+use crate::supervision::specs::exit::ExitClass;
+use crate::supervision::specs::policy::{
     AutoShutdown, Intensity, IntensityScope, OnLimit, Restart, Shutdown, Strategy,
 };
 

@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
-use crate::supervision::exit::ExitClass;
 use crate::supervision::machine::ChildrenKind;
-use crate::supervision::policy::{AutoShutdown, Intensity, IntensityScope, OnLimit, Restart, Strategy};
+use crate::supervision::specs::exit::ExitClass;
+use crate::supervision::specs::policy::{
+    AutoShutdown, Intensity, IntensityScope, OnLimit, Restart, Strategy,
+};
 
 #[derive(Debug, Clone)]
 pub(super) struct Modelled {

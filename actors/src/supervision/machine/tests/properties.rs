@@ -9,11 +9,13 @@ use proptest::sample::select;
 use proptest::test_runner::RngSeed;
 
 use super::model::{Being, Model};
-use super::world::{Run, World, id, policy};
-use crate::supervision::backoff::Backoff;
-use crate::supervision::exit::ExitClass;
+use super::world::id;
+use super::world::policy;
+use super::world::{Run, World};
 use crate::supervision::machine::{ChildKey, ChildPolicy, ChildrenKind, Input, SupervisorPolicy};
-use crate::supervision::policy::{
+use crate::supervision::specs::backoff::Backoff;
+use crate::supervision::specs::exit::ExitClass;
+use crate::supervision::specs::policy::{
     AutoShutdown, Intensity, IntensityScope, OnLimit, Restart, Shutdown, Significance, Strategy as Order,
 };
 

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use crate::supervision::backoff::Backoff;
-use crate::supervision::exit::ExitClass;
-use crate::supervision::id::ChildId;
 use crate::supervision::machine::{
     ChildKey, ChildPolicy, ChildrenKind, Effect, Generation, Input, Machine, RequestId, RequestReply,
     StopCause, SupervisorPolicy, Uptime,
 };
-use crate::supervision::policy::{Restart, Shutdown, Strategy};
+use crate::supervision::specs::backoff::Backoff;
+use crate::supervision::specs::exit::ExitClass;
+use crate::supervision::specs::id::ChildId;
+use crate::supervision::specs::policy::{Restart, Shutdown, Strategy};
 
 pub(super) fn id(number: usize) -> ChildId {
     ChildId::new(number.to_string()).unwrap()

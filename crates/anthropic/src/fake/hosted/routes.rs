@@ -6,8 +6,10 @@ use conjure_conversation::ApiErrorKind;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::json;
 use super::store::{Origin, Skill, SkillOwner, Store};
-use super::{json, upload, zip};
+use super::upload;
+use super::zip;
 use crate::config::ApiProfile;
 use crate::fake::refusal::Refusal;
 use crate::fake::reply::Reply;

@@ -1,4 +1,5 @@
-use super::{answer, asked, model, request, script_error, with_results};
+use super::model;
+use super::{answer, asked, request, script_error, with_results};
 use crate::scripted::request_digest;
 
 /// Plays a turn with this expectation against the conversation with results.

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
-use super::{answer, model, refused, request, script_error, with_results};
+use super::model;
+use super::{answer, refused, request, script_error, with_results};
 use crate::scripted::request_view::RequestView;
 use crate::scripted::template::{RenderContext, Template};
 use crate::{Block, Message};

@@ -10,11 +10,12 @@ use serde_json::Value;
 use tempfile::tempdir;
 
 use super::{answer, asked, request};
+use crate::run_loop;
 use crate::scripted::{Recorder, Script, ScriptFormat, ScriptedModel};
 use crate::{
     Authorization, Block, CallConcurrency, CallContext, CallTraits, Composer, LoopOptions, LoopOutcome,
     Message, Model, PromptPrefix, SessionView, ToolCall, ToolResult, ToolRunOutcome, ToolRunner, TurnOutcome,
-    TurnStop, run_loop,
+    TurnStop,
 };
 
 fn fixtures() -> PathBuf {

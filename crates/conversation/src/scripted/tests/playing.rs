@@ -3,7 +3,8 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use proptest::prelude::*;
 
-use super::{answer, asked, events, model, request, script_error};
+use super::model;
+use super::{answer, asked, events, request, script_error};
 use crate::scripted::model::stream_deltas;
 use crate::scripted::{Script, ScriptFormat, ScriptedModel};
 use crate::{ApiErrorKind, Block, BlockKind, Model as _, ModelErrorKind, ModelEvent, StopReason, Usage};

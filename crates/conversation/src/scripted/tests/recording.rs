@@ -9,7 +9,8 @@ use futures_util::StreamExt as _;
 use proptest::prelude::*;
 use tempfile::tempdir;
 
-use super::{answer, asked, events, model, request, script_error, with_results};
+use super::model;
+use super::{answer, asked, events, request, script_error, with_results};
 use crate::scripted::{RecordError, Recorder, ScriptError, ScriptedModel, request_digest};
 use crate::{
     ApiErrorKind, Block, Message, Model, ModelError, ModelErrorKind, ModelEvent, ModelStream, Request,

@@ -31,7 +31,7 @@ use crate::runtime::handle::Runtime;
 use crate::runtime::maintenance::clock_check::ClockCheck;
 use crate::runtime::maintenance::context::MaintenanceContext;
 use crate::runtime::maintenance::delete_old_sessions::is_dated;
-use crate::runtime::session::session_reader::SessionReader;
+use crate::runtime::session::readers::session_reader::SessionReader;
 use crate::runtime::task_set::run_blocking;
 use crate::runtime::tenants::TenantDeletions;
 

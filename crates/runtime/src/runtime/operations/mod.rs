@@ -3,19 +3,15 @@
 
 #[cfg(feature = "vaults")]
 mod check_credential;
-pub(super) mod delete_session;
-mod find_session;
-mod fork_session;
 #[cfg(feature = "vaults")]
 mod logins;
 #[cfg(feature = "anthropic")]
 mod messages_service;
 mod models;
 mod named_files;
-mod open_session;
 mod open_workbench;
-mod read_session;
 mod records;
+pub(crate) mod sessions;
 mod workspace_files;
 
 #[cfg(feature = "vaults")]

@@ -10,7 +10,7 @@ use conjure_skill::Skill;
 
 use crate::runtime::error::RuntimeError;
 use crate::runtime::handle::Runtime;
-use crate::runtime::operations::open_session::LOCK_TIMEOUT;
+use crate::runtime::operations::sessions::open_session::LOCK_TIMEOUT;
 use crate::runtime::session::select_skills::choose;
 use crate::runtime::session::spec::SkillSelection;
 use crate::runtime::task_set::run_blocking;

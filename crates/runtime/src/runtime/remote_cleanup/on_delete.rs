@@ -17,8 +17,9 @@ use crate::runtime::remote_cleanup::delete_files::{CircuitBreaker, process_note}
 use crate::runtime::remote_cleanup::deletion_report::{
     DeletionReport, RemainingFiles, RemainingSkills, RemoteSkillOutcome,
 };
-use crate::runtime::remote_cleanup::remote_files::{RemoteFiles, is_damage, remote_files};
-use crate::runtime::session::session_reader::SessionReader;
+use crate::runtime::remote_cleanup::remote_files::remote_files;
+use crate::runtime::remote_cleanup::remote_files::{RemoteFiles, is_damage};
+use crate::runtime::session::readers::session_reader::SessionReader;
 
 /// How long a session may take to stop.
 pub(in crate::runtime) const STOP_TIMEOUT: Duration = Duration::from_secs(30);

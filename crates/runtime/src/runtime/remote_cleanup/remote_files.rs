@@ -12,7 +12,7 @@ use conjure_conversation::{Block, Event, EventKind};
 use conjure_journal::{JournalError, JournalErrorKind, PageLimit, SessionKey};
 
 use crate::runtime::error::RuntimeError;
-use crate::runtime::session::session_reader::{SessionReader, read};
+use crate::runtime::session::readers::session_reader::{SessionReader, read};
 
 /// The files that a record names.
 #[derive(Debug, Default)]

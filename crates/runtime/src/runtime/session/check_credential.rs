@@ -7,8 +7,8 @@ use conjure_base::{Redactor, TenantId, lock};
 use conjure_mcp::{Authorize, HttpServer, McpServer, McpServerName, McpServerSpec, McpServers, McpTransport};
 
 use crate::runtime::operations::CredentialCheck;
+use crate::runtime::session::factory::session_factory::RuntimeSessionFactory;
 use crate::runtime::session::mcp::VaultAuthorization;
-use crate::runtime::session::session_factory::RuntimeSessionFactory;
 
 impl RuntimeSessionFactory {
     /// Asks the server at `url` for its tools.

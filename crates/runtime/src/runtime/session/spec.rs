@@ -15,8 +15,8 @@ use conjure_sandbox::NetworkPolicy;
 use conjure_skill::Skill;
 use serde_json::Value;
 
-use crate::runtime::session::python_requirement::PythonRequirement;
-use crate::runtime::session::session_secrets::SessionSecrets;
+use crate::runtime::session::input::session_secrets::SessionSecrets;
+use crate::runtime::session::python::python_requirement::PythonRequirement;
 
 /// The name that stands for no sandbox.
 pub(crate) const NO_SANDBOX: &str = "none";

@@ -13,7 +13,7 @@ use conjure_sandbox::{Isolation, NetworkPolicy};
 
 use crate::context::{ContextOptions, redactor_with};
 use crate::runtime::model_registry::ModelRegistry;
-use crate::runtime::session::session_secrets::{CompleteSecrets, SessionSecrets};
+use crate::runtime::session::input::session_secrets::{CompleteSecrets, SessionSecrets};
 
 /// The limits, secrets and models of a tenant. Without a limit here, the embedder's general limits apply.
 ///

@@ -14,12 +14,15 @@ use tokio_util::sync::CancellationToken;
 use super::build_client::{BuildClient, LABEL};
 use super::build_dir::BuildDir;
 use super::build_process::BuildProcess;
-use super::debian_release::Release;
 use super::error::{ImageError, ImageErrorKind};
 use super::name::ImageName;
 use super::options::{ImageOptions, ImageSource};
 use super::progress::{ImageProgress, ProgressReporter};
-use super::{dockerfile, mmdebstrap, package_lists, wheels};
+use crate::docker::image::sources::debian_release::Release;
+use crate::docker::image::sources::dockerfile;
+use crate::docker::image::sources::mmdebstrap;
+use crate::docker::image::sources::package_lists;
+use crate::docker::image::sources::wheels;
 
 /// The size of the pieces in which the archive is read, in bytes.
 const PIECE: usize = 256 * 1024;

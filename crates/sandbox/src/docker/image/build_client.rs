@@ -23,10 +23,10 @@ use super::libpod_import;
 use super::name::ImageName;
 use super::progress::ProgressReporter;
 use super::provisional_tag;
-use crate::docker::address::EngineAddress;
-use crate::docker::engine_client::{first, reach};
-use crate::docker::engine_info::EngineKind;
-use crate::docker::error_map::{self, is_absent, timed_out};
+use crate::docker::engine::address::EngineAddress;
+use crate::docker::engine::engine_client::{first, reach};
+use crate::docker::engine::engine_info::EngineKind;
+use crate::docker::engine::error_map::{self, is_absent, timed_out};
 use crate::error::SandboxError;
 
 /// The timeout of a query that is cheap for the engine.

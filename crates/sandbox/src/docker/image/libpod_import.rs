@@ -6,8 +6,8 @@
 
 use bollard::Docker;
 
-use super::super::libpod::{encoded, libpod_client};
 use super::name::ImageName;
+use crate::docker::engine::libpod::{encoded, libpod_client};
 
 /// A client that sends every request to the import.
 pub(super) fn import_client(client: &Docker, name: &ImageName, changes: &[String]) -> Docker {
@@ -31,8 +31,8 @@ fn single(change: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mmdebstrap::CHANGES;
     use super::*;
+    use crate::docker::image::sources::mmdebstrap::CHANGES;
 
     #[test]
     fn every_instruction_is_asked_for_by_itself() {

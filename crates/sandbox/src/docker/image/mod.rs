@@ -13,19 +13,13 @@ mod build_client;
 mod build_dir;
 mod build_log;
 mod build_process;
-mod debian_release;
-mod dockerfile;
 mod error;
 mod libpod_import;
-mod mmdebstrap;
 mod name;
 mod options;
-mod package_lists;
 mod progress;
 mod provisional_tag;
-#[cfg(test)]
-mod recipe;
-mod wheels;
+mod sources;
 
 pub use build::{BuiltImage, build_image};
 pub use error::{ImageError, ImageErrorKind};

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::name::ImageName;
-use crate::docker::address::EngineAddress;
+use crate::docker::engine::address::EngineAddress;
 
 /// What is built, and from what.
 ///

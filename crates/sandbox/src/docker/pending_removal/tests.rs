@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::super::container_handle::ContainerHandle;
-use super::super::fake_engine::{FakeReply, scripted};
 use super::*;
+use crate::docker::container::container_handle::ContainerHandle;
+use crate::docker::engine::fake_engine::{FakeReply, scripted};
 
 #[test]
 fn all_that_a_runtime_leaves_waits_together_for_an_engine_that_hangs() {

@@ -1,7 +1,7 @@
 //! The mounts of contexts, and the contexts that are refused.
 
 use super::*;
-use crate::context::SharedFolder;
+use crate::settings::context::SharedFolder;
 
 fn from_context(context: &ExecutionContext) -> Result<JailMounts, SandboxError> {
     let data = DataDir::temporary().unwrap();

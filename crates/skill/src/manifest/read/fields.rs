@@ -8,13 +8,13 @@ use serde_json::{Map, Value};
 use super::origin::{FIELDS, ManifestOrigin, VERSION};
 use super::reader::ValueReader;
 use crate::diagnostic::{RuleId, Severity};
+use crate::fields::version::Version;
 use crate::manifest::definition::{Destructive, Execution, Manifest, ManifestVersion};
 use crate::manifest::input::{EnvVariable, Input, Requirement, input_variable};
 use crate::manifest::output::{OutputArtifact, OutputFile, OutputPattern, OutputPatternError};
 use crate::manifest::path::{self, PathBase};
 use crate::manifest::precondition::{RequiredCommand, RequiredFile};
 use crate::schema::Schema;
-use crate::version::Version;
 
 /// The maximum number of inputs, variables, commands, files or outputs in a list.
 const MAX_ITEMS: usize = 256;

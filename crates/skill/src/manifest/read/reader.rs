@@ -5,7 +5,8 @@ use serde_yaml::Value as Yaml;
 
 use super::origin::ManifestOrigin;
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
-use crate::manifest::locate::{PathStep, display_path, locate};
+use crate::manifest::locate::locate;
+use crate::manifest::locate::{PathStep, display_path};
 use crate::schema::json_kind;
 use crate::yaml::Mark;
 

@@ -18,7 +18,7 @@ use crate::context::{ContextOptions, create_context};
 use crate::runtime::data::data_layout::TenantDir;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::sandbox_kinds::{CustomSandbox, SandboxKind};
-use crate::runtime::session::session_factory::Inner;
+use crate::runtime::session::factory::session_factory::Inner;
 use crate::sandbox::egress;
 
 impl Inner {

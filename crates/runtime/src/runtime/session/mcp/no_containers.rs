@@ -9,7 +9,7 @@ use conjure_mcp::{ContainerRun, McpServerSpec, StdioServer};
 use super::server_parts::ServerParts;
 use crate::runtime::data::data_layout::TenantDir;
 use crate::runtime::error::RuntimeError;
-use crate::runtime::session::session_factory::Inner;
+use crate::runtime::session::factory::session_factory::Inner;
 
 impl Inner {
     /// Says that there are none.

@@ -9,7 +9,7 @@ use conjure_mcp::{Authorize, FindProgram, McpServer, McpServerSpec, Sampler};
 use conjure_sandbox::{Executor, SandboxNetwork};
 
 /// A server, and the source of its sandbox if it is a program.
-pub(in crate::runtime::session) struct ServerParts {
+pub(crate) struct ServerParts {
     pub(super) spec: McpServerSpec,
     pub(super) source: Option<Arc<dyn ExecutorSource>>,
     /// Whether the sessions of the tenant share it.

@@ -16,7 +16,8 @@ use conjure_mcp::{
 use conjure_sandbox::{NetworkPolicy, SandboxNetwork, SharedFolder};
 use conjure_vault::LOGIN_VAULT;
 
-use super::program_files::{SearchPaths, program_files};
+use super::program_files::SearchPaths;
+use super::program_files::program_files;
 use super::server_parts::{ServerParts, Sharing};
 use super::vault_authorization::VaultAuthorization;
 use crate::config::{ExecutorKind, PACKAGE_REGISTRIES, Settings};
@@ -24,7 +25,7 @@ use crate::context::{ContextOptions, create_context};
 use crate::runtime::data::data_layout::TenantDir;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::sandbox_kinds::SandboxKind;
-use crate::runtime::session::session_factory::Inner;
+use crate::runtime::session::factory::session_factory::Inner;
 
 /// Programs that fetch a package and run it. They reach the registries until the server answers.
 const PACKAGE_RUNNERS: [&str; 6] = ["npx", "bunx", "pnpx", "uvx", "uv", "pipx"];

@@ -11,7 +11,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 
 use crate::models::CallSettings;
-use crate::runtime::session::session_factory::RuntimeSessionFactory;
+use crate::runtime::session::factory::session_factory::RuntimeSessionFactory;
 
 /// The most tokens of an answer to a server.
 const MAX_TOKENS: u32 = 8_192;

@@ -1,0 +1,275 @@
+//! What handles and incarnations of one session share: its key, its observer, its secrets, and how to revive its actor.
+//!
+//! Handles, subscriptions and the actor hold an `Arc` of it. The last drop removes it from the runtime's index. It holds no part of
+//! the conversation.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use conjure_artifact::ArtifactError;
+use conjure_base::{Clock, Deadline, Redactor, SystemClock, lock};
+use conjure_conversation::{Artifact, Rejection};
+use conjure_journal::SessionKey;
+
+use super::actor_message::ActorMessage;
+use super::revival::{CrashCount, Revival};
+use crate::artifacts::ArtifactServices;
+use crate::session::error::SessionError;
+use crate::session::log::redaction::SessionRedactors;
+use crate::session::log::session_projection::TurnActivity;
+use crate::session::message::{SessionSnapshot, SessionStatus};
+use crate::session::spec::{Resume, SessionServices};
+use crate::session::turn::event_hub::RingLimits;
+use crate::session::turn::session_observer::SessionObserver;
+use crate::supervision::{
+    Address, ChildSpec, Exit, RequestError, SpecError, StartError, StartFailure, Supervisor,
+};
+use crate::tenants::{LiveSessionGuard, TenantAccount};
+
+/// One session of this process, across restarts of its actor.
+pub(crate) struct SessionEntry {
+    pub(crate) key: Arc<SessionKey>,
+    pub(crate) services: SessionServices,
+    pub(crate) account: Arc<TenantAccount>,
+    pub(crate) observer: Arc<SessionObserver>,
+    pub(crate) revival: Revival,
+    redactors: SessionRedactors,
+    /// The dynamic supervisor of the session's actor. It stays while the session is held.
+    parent: Arc<Supervisor>,
+    child_spec: ChildSpecFn,
+    /// Each handle holds a clone, so the strong count tells whether one exists.
+    handles: Arc<()>,
+    /// Set when the tenant was deleted.
+    is_deleted: AtomicBool,
+    on_drop: Mutex<Option<OnDropFn>>,
+}
+
+/// Makes the child spec of a session, and the address of its actor.
+pub(crate) type ChildSpecFn =
+    fn(&Arc<SessionEntry>, LiveSessionGuard) -> Result<(ChildSpec, Address<ActorMessage>), SpecError>;
+
+/// Called when the last holder of a session drops it.
+pub(crate) type OnDropFn = Box<dyn FnOnce() + Send>;
+
+impl SessionEntry {
+    pub(crate) fn new(
+        key: SessionKey,
+        services: SessionServices,
+        parent: Arc<Supervisor>,
+        child_spec: ChildSpecFn,
+        on_drop: OnDropFn,
+    ) -> Arc<Self> {
+        let (key, (entries, bytes)) = (Arc::new(key), services.options.ring);
+        let limits = RingLimits { entries, bytes };
+        Arc::new(Self {
+            account: services.accounts.account(&key.tenant),
+            observer: Arc::new(SessionObserver::new(Arc::clone(&key), &services.metrics, limits)),
+            key,
+            services,
+            revival: Revival::new(),
+            redactors: SessionRedactors::default(),
+            parent,
+            child_spec,
+            handles: Arc::new(()),
+            is_deleted: AtomicBool::new(false),
+            on_drop: Mutex::new(Some(on_drop)),
+        })
+    }
+
+    /// A token that each handle holds.
+    pub(crate) fn handle_token(&self) -> Arc<()> {
+        Arc::clone(&self.handles)
+    }
+
+    /// Whether a handle exists.
+    pub(crate) fn is_attached(&self) -> bool {
+        Arc::strong_count(&self.handles) > 1
+    }
+
+    /// The redactor, with all secrets that are known now.
+    pub(crate) fn redactor(&self) -> Redactor {
+        self.redactors.current()
+    }
+
+    /// Uses the redactor of an incarnation's components from now on.
+    pub(crate) fn set_redactor(&self, redactor: &Redactor) {
+        self.redactors.set_current(redactor);
+    }
+
+    /// Redacts these secrets, too, from now on and in later incarnations.
+    pub(crate) fn add_secrets(&self, secrets: &Redactor) {
+        self.redactors.add(secrets);
+    }
+
+    pub(crate) fn snapshot(&self) -> SessionSnapshot {
+        self.observer.projection.snapshot(&self.redactor())
+    }
+
+    /// The session's artifacts that have not expired.
+    pub(crate) fn artifacts(&self, services: &ArtifactServices) -> Arc<[Arc<Artifact>]> {
+        self.observer.projection.artifacts(services.options())
+    }
+
+    /// Nothing of the actor is left. Subscribers learn of it, unless it ended in order.
+    pub(crate) fn mark_down(&self) {
+        let CrashCount { failures, last } = self.revival.crashes();
+        let was_running = self.observer.projection.interrupt_turn();
+        if failures > 0 {
+            let reason = if last.is_empty() { "its actor ended".to_owned() } else { last };
+            self.observer.hub.close_failed(reason);
+        } else if was_running {
+            self.observer.hub.close_failed("it was ended in the midst of a turn".to_owned());
+        }
+        self.revival.notify_incarnations();
+    }
+
+    /// The session was deleted with its tenant: it is not revived any more.
+    pub(crate) fn mark_deleted(&self) {
+        self.is_deleted.store(true, Ordering::Release);
+        self.observer.hub.close(SessionError::NotFound { session: self.key.session });
+    }
+
+    /// Makes a running actor check whether it can continue with something.
+    pub(crate) fn wake(&self) {
+        if let Some(address) = self.revival.running() {
+            // An actor whose mailbox is full checks anyway.
+            let _ = address.send(ActorMessage::Attached);
+        }
+    }
+
+    /// Returns once no turn runs.
+    pub(crate) async fn wait_idle(&self) {
+        let mut changes = self.observer.hub.subscribe();
+        loop {
+            changes.borrow_and_update();
+            if !self.is_busy() {
+                return;
+            }
+            // The sender is in `self`.
+            let _ = changes.changed().await;
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        let projection = &self.observer.projection;
+        if projection.activity() == TurnActivity::Active {
+            return true;
+        }
+        // A closed hub means that nothing continues by itself.
+        if self.observer.hub.closed_reason().is_some() {
+            return false;
+        }
+        match projection.status() {
+            SessionStatus::Running(_) => true,
+            // The turn is about to continue.
+            SessionStatus::Interrupted(_) => {
+                self.is_attached() || self.services.options.resume == Resume::AtStart
+            }
+            SessionStatus::Idle | SessionStatus::AwaitingApproval(_) => false,
+        }
+    }
+
+    /// The error for a command that the conversation rejected.
+    pub(crate) fn rejection_error(&self, rejection: Rejection) -> SessionError {
+        match rejection {
+            Rejection::ArtifactExists { name } => ArtifactError::Exists { name }.into(),
+            Rejection::QueueFull { limit } => {
+                SessionError::queue_full(limit, self.observer.projection.retry_after())
+            }
+            other => other.into(),
+        }
+    }
+
+    /// The address of the running actor, which is started if necessary.
+    ///
+    /// # Errors
+    /// Why the actor did not start; [`SessionError::DeadlinePassed`] when it did not start in time.
+    pub(crate) async fn revive(
+        self: &Arc<Self>,
+        deadline: Deadline,
+    ) -> Result<Address<ActorMessage>, SessionError> {
+        if let Some(address) = self.revival.running() {
+            return Ok(address);
+        }
+        let _caller = self.revival.caller();
+        tokio::select! {
+            biased;
+            revived = self.revival.start_once(self.try_start(deadline)) => revived,
+            () = SystemClock.sleep_until(deadline) => Err(SessionError::DeadlinePassed),
+        }
+    }
+
+    async fn try_start(self: &Arc<Self>, deadline: Deadline) -> Result<Address<ActorMessage>, SessionError> {
+        loop {
+            let mut incarnations = self.revival.incarnations();
+            if let Some(address) = self.revival.running() {
+                return Ok(address);
+            }
+            self.check_quarantine()?;
+            if self.is_deleted.load(Ordering::Acquire) {
+                return Err(SessionError::NotFound { session: self.key.session });
+            }
+            let live_session = self.account.start_session(self.key.session)?;
+            let (spec, address) = (self.child_spec)(self, live_session)
+                .map_err(|error| SessionError::NotStarted { reason: error.to_string() })?;
+            match self.parent.start_child(spec, deadline).await {
+                Ok(_) => return Ok(address),
+                // It starts, or is between two incarnations.
+                Err(StartError::AlreadyStarted(_)) => {
+                    // The sender is in `self`.
+                    let _ = incarnations.changed().await;
+                }
+                // It started, and was passivated before the caller learned of it.
+                Err(StartError::Failed(Exit::Normal | Exit::Shutdown))
+                    if !self.services.draining.is_cancelled() => {}
+                Err(StartError::Failed(exit)) => return Err(self.error_from_exit(&exit)),
+                // The supervisor may also be about to restart.
+                Err(StartError::Request(RequestError::NotRunning(_)))
+                    if self.services.draining.is_cancelled() =>
+                {
+                    return Err(SessionError::ShuttingDown);
+                }
+                Err(error) => return Err(SessionError::from_start_error(&error)),
+            }
+        }
+    }
+
+    fn check_quarantine(&self) -> Result<(), SessionError> {
+        let CrashCount { failures, last } = self.revival.crashes();
+        if failures < self.services.options.quarantine_after {
+            return Ok(());
+        }
+        let last = if last.is_empty() { "its actor ended without a word".to_owned() } else { last };
+        Err(SessionError::Quarantined { failures, last })
+    }
+
+    fn error_from_exit(&self, exit: &Exit) -> SessionError {
+        match exit {
+            Exit::StartFailed(StartFailure::Child(_, inner)) => self.error_from_exit(inner),
+            Exit::StartFailed(StartFailure::Failed(cause)) => match cause.error().downcast_ref() {
+                Some(error) => SessionError::clone(error),
+                None => SessionError::NotStarted { reason: cause.to_string() },
+            },
+            Exit::Shutdown => SessionError::ShuttingDown,
+            other => {
+                self.revival.set_failure(other.to_string());
+                SessionError::NotStarted { reason: other.to_string() }
+            }
+        }
+    }
+}
+
+impl Drop for SessionEntry {
+    fn drop(&mut self) {
+        if let Some(on_drop) = lock(&self.on_drop).take() {
+            on_drop();
+        }
+    }
+}
+
+impl fmt::Debug for SessionEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionEntry").field("key", &self.key).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,52 @@
+//! Decides when a session tries again what the journal failed to do: after a second, and then less and less often. A
+//! response of the model that could not be recorded was paid for, so it is worth trying.
+//!
+//! One attempt is scheduled at a time. New messages are handled at once. Their failures neither add attempts nor delay
+//! the scheduled one. State: the number of attempts, and the timer task. Both end with the actor; its next incarnation
+//! starts with what is recorded.
+
+use std::time::Duration;
+
+use conjure_base::{Clock as _, SystemClock};
+
+use crate::session::lifecycle::actor_message::{ActorMessage, send_to_self};
+use crate::supervision::{Context, Job};
+
+/// The first pause. It doubles after each failure.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(120);
+
+/// The attempts of one session.
+#[derive(Default)]
+pub(crate) struct JournalRetry {
+    /// How many attempts in a row were scheduled.
+    tries: u32,
+    /// The scheduled attempt. Dropped when it starts or when it is not needed any more.
+    due: Option<Job>,
+}
+
+impl JournalRetry {
+    /// The journal failed: schedules an attempt, unless one is scheduled.
+    pub(crate) fn scheduler(&mut self, context: &Context<ActorMessage>) {
+        if self.due.is_some() {
+            return;
+        }
+        let pause = FIRST_PAUSE.saturating_mul(1 << self.tries.min(16)).min(LONGEST_PAUSE);
+        self.tries = self.tries.saturating_add(1);
+        let (address, stopping) = (context.address().clone(), context.stopping().clone());
+        self.due = Some(context.spawn(async move {
+            SystemClock.sleep_until(SystemClock.deadline(pause)).await;
+            send_to_self(&address, &stopping, ActorMessage::Retry).await;
+        }));
+    }
+
+    /// The scheduled attempt starts.
+    pub(crate) fn start(&mut self) {
+        self.due = None;
+    }
+
+    /// The journal works again.
+    pub(crate) fn reset(&mut self) {
+        *self = Self::default();
+    }
+}

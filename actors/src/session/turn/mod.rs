@@ -1,0 +1,12 @@
+//! The task that owns the conversation while a turn runs, and what it does around it.
+
+pub(super) mod artifact_upload;
+pub(super) mod context_limit;
+pub(super) mod conversation_task;
+pub(super) mod copy_out;
+pub(super) mod event_hub;
+pub(super) mod pre_call_hooks;
+pub(super) mod running_task;
+pub(super) mod session_observer;
+pub(super) mod turn_duration;
+pub(super) mod turn_outputs;

@@ -1,0 +1,21 @@
+//! [`PreCallHooks`]: everything that a session does before each model call.
+
+use std::sync::Arc;
+
+use conjure_conversation::{CommandKind, PreCallHook, SessionState};
+use futures_util::stream::BoxStream;
+
+use super::artifact_upload::ArtifactUploadHook;
+
+/// The session's own hook first, then the upload of artifacts.
+pub(crate) struct PreCallHooks {
+    pub(crate) further: Option<Arc<dyn PreCallHook>>,
+    pub(crate) upload: Option<ArtifactUploadHook>,
+}
+
+impl PreCallHook for PreCallHooks {
+    fn before_model_call(&self, state: &SessionState) -> Option<BoxStream<'static, CommandKind>> {
+        let further = self.further.as_ref().and_then(|hook| hook.before_model_call(state));
+        further.or_else(|| self.upload.as_ref()?.before_model_call(state))
+    }
+}

@@ -1,0 +1,154 @@
+//! Recording which files a turn created or changed: behind its end and behind what was brought back, and before anybody hears of it.
+//!
+//! Only a turn that ran tools is asked for, and only one that produced something, or whose files are not all known, has a further event,
+//! which is told. Each store of the session's parts is asked once ([`OutputStore::turn_outputs`]), within bounds of time. Where one fails,
+//! nothing is recorded, and all are asked again at the next occasion: before the next turn begins, or when the session is revived. What
+//! can be had then is recorded, and that it is not all.
+//!
+//! State: what is recorded, and in memory which turn produced nothing. A crash between a turn's end and its files is such an occasion, too.
+
+use std::borrow::Cow;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conjure_artifact::{FinishedTurnInfo, OutputStore, TurnOutputs};
+use conjure_base::{Clock as _, SystemClock};
+use conjure_conversation::{
+    CommandKind, Completeness, Conversation, EventLogError, SessionFile, SessionState, SubmitError,
+};
+use conjure_journal::SessionKey;
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use tokio_util::sync::CancellationToken;
+
+use super::copy_out::SHUTDOWN_TIMEOUT;
+use crate::session::lifecycle::session_entry::SessionEntry;
+
+/// How long it may take after a turn.
+const TURN_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// When it is looked.
+pub(crate) enum RecordTrigger<'a> {
+    /// The turn has just ended. Cancelled where nobody wants to wait any more.
+    TurnEnded(&'a CancellationToken),
+    /// It was not to be had then.
+    Retry,
+}
+
+/// Whether it is to be recorded which files the session's last turn produced.
+pub(crate) fn is_recording_due(state: &SessionState, outputs: &[Arc<dyn OutputStore>]) -> bool {
+    !outputs.is_empty() && state.turn().is_none() && state.has_run_tools() && state.files_due().is_some()
+}
+
+/// Records the files of the last turn, where that is due.
+pub(crate) async fn record_outputs(
+    conversation: &mut Conversation,
+    entry: &SessionEntry,
+    outputs: &[Arc<dyn OutputStore>],
+    trigger: RecordTrigger<'_>,
+) -> Result<(), EventLogError> {
+    let state = conversation.state();
+    let key = &*entry.key;
+    let due = state.files_due().filter(|(turn, _)| {
+        is_recording_due(state, outputs) && !entry.observer.projection.has_no_outputs(*turn)
+    });
+    let Some((turn, began)) = due else { return Ok(()) };
+    let record = FinishedTurnInfo {
+        turn,
+        began,
+        messages: state.uncompacted_messages(),
+        known: state.files().cloned().collect(),
+    };
+    let decision = query_stores(key, outputs, &record, &trigger).await;
+    let is_complete = decision.iter().all(Option::is_some);
+    if !is_complete && matches!(trigger, RecordTrigger::TurnEnded(_)) {
+        return Ok(());
+    }
+    let mut all = TurnOutputs::default();
+    for produced in decision.into_iter().flatten() {
+        all.files.extend(produced.files);
+        if produced.completeness == Completeness::Truncated {
+            all.completeness = Completeness::Truncated;
+        }
+    }
+    if !is_complete {
+        all.completeness = Completeness::Truncated;
+    }
+    let TurnOutputs { mut files, completeness } = all;
+    let redactor = entry.redactor();
+    for text in files.iter_mut().flat_map(|file| [&mut file.id, &mut file.name]) {
+        // A file with a secret in its name cannot be opened by its recorded name, which is redacted.
+        if let Cow::Owned(redacted) = redactor.redact(text) {
+            *text = redacted;
+        }
+    }
+    if let RecordTrigger::Retry = trigger {
+        // A later listing has less exact dates, so files that an earlier turn left unchanged are skipped.
+        let is_changed = |file: &SessionFile| {
+            file.digest.is_none()
+                || !record.known.iter().any(|known| {
+                    (known.source, &known.id, known.digest) == (file.source, &file.id, file.digest)
+                })
+        };
+        files.retain(is_changed);
+    }
+    if files.is_empty() && completeness == Completeness::Complete {
+        entry.observer.projection.mark_no_outputs(turn);
+        return Ok(());
+    }
+    match conversation.submit(CommandKind::ProduceFiles { turn, files, completeness }).await {
+        Ok(()) => Ok(()),
+        Err(SubmitError::Rejected(rejection)) => {
+            tracing::debug!(session = %key, %rejection, "the files of a turn are recorded already");
+            Ok(())
+        }
+        Err(SubmitError::EventLog(error)) => Err(error),
+        Err(other) => Err(EventLogError::Failed { reason: other.to_string() }),
+    }
+}
+
+/// What each store says; nothing, where it failed, which is logged.
+async fn query_stores(
+    key: &SessionKey,
+    outputs: &[Arc<dyn OutputStore>],
+    record: &FinishedTurnInfo,
+    trigger: &RecordTrigger<'_>,
+) -> Vec<Option<TurnOutputs>> {
+    let timed_out = async {
+        match trigger {
+            RecordTrigger::TurnEnded(cancel) => {
+                tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => {}
+                    () = SystemClock.sleep_until(SystemClock.deadline(TURN_TIMEOUT)) => return,
+                }
+            }
+            RecordTrigger::Retry => {}
+        }
+        SystemClock.sleep_until(SystemClock.deadline(SHUTDOWN_TIMEOUT)).await;
+    }
+    .shared();
+    let query = |store: &Arc<dyn OutputStore>| {
+        let (store, timed_out) = (Arc::clone(store), timed_out.clone());
+        async move {
+            let source = store.source();
+            let produced = AssertUnwindSafe(async { store.turn_outputs(record).await }).catch_unwind();
+            tokio::select! {
+                biased;
+                produced = produced => match produced {
+                    Ok(Ok(produced)) => return Some(produced),
+                    Ok(Err(error)) => {
+                        tracing::warn!(session = %key, %source, %error, "the files of a turn could not be listed");
+                    }
+                    Err(_) => tracing::error!(session = %key, %source, "listing the files of a turn panicked"),
+                },
+                () = timed_out => {
+                    tracing::warn!(session = %key, %source, "the files of a turn could not be listed in time");
+                }
+            }
+            None
+        }
+    };
+    join_all(outputs.iter().map(query)).await
+}

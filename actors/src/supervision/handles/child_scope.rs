@@ -1,0 +1,101 @@
+//! The scope below a worker in which other actors run. They are started when they are first needed, and end with the
+//! worker.
+//!
+//! They belong to the worker as its joined work does ([`Context::spawn_joined`](crate::supervision::Context::spawn_joined)). They
+//! are stopped after the worker, in order, and the worker counts as gone, and is restarted, only when nothing of them
+//! is left. If the worker was killed, they are killed as well. Nobody restarts them automatically.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use conjure_base::{Clock, Deadline, SystemClock};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::error::{RequestError, StartError};
+use crate::supervision::root::Root;
+use crate::supervision::running::incarnation::{Incarnation, IncarnationGuard};
+use crate::supervision::running::node::Node;
+use crate::supervision::specs::exit::Exit;
+use crate::supervision::specs::spec::ChildSpec;
+
+/// Starts actors below one incarnation of a worker. Cheap to clone.
+#[derive(Clone)]
+pub struct ChildScope {
+    pub(crate) incarnation: Arc<Incarnation>,
+    /// Weak, because a scope that somebody keeps must not keep the incarnation.
+    pub(crate) guard: Weak<IncarnationGuard>,
+    pub(crate) shutdown: CancellationToken,
+    pub(crate) background: TaskTracker,
+}
+
+impl ChildScope {
+    /// Starts an actor in this scope, and returns when its start has ended. The start continues if the caller stops
+    /// waiting. The caller must ensure that nothing is left of an earlier incarnation.
+    ///
+    /// # Errors
+    /// [`StartError::Failed`] if it did not start; [`RequestError::NotRunning`] if the worker has ended;
+    /// [`RequestError::DeadlinePassed`] if it took too long and may still start.
+    pub async fn start(&self, spec: Arc<ChildSpec>, deadline: Deadline) -> Result<(), StartError> {
+        let is_over = || RequestError::NotRunning(self.incarnation.id().clone());
+        let guard = self.guard.upgrade().ok_or_else(is_over)?;
+        let id = spec.id.clone();
+        let (teller, started) = oneshot::channel();
+        let child_scope = self.clone();
+        let running = async move {
+            // The worker is there for as long.
+            let _guard = guard;
+            let parent = &child_scope.incarnation.node;
+            let node = Node::new(spec.id.clone(), spec.kind, &spec.labels, spec.gauge.clone(), Some(parent));
+            let node = Arc::new(node);
+            let key = parent.append_child(Arc::clone(&node));
+            child_scope.run_child(&spec, node, teller).await;
+            parent.remove_child(key);
+        };
+        drop(self.background.spawn(running));
+        tokio::select! {
+            biased;
+            started = started => started.unwrap_or_else(|_| Err(is_over().into())),
+            () = SystemClock.sleep_until(deadline) => Err(RequestError::DeadlinePassed(id).into()),
+        }
+    }
+
+    /// Runs the child, and returns when nothing of it is left.
+    async fn run_child(
+        &self,
+        spec: &ChildSpec,
+        node: Arc<Node>,
+        teller: oneshot::Sender<Result<(), StartError>>,
+    ) {
+        // The caller may have stopped waiting.
+        let tell = |started| drop(teller.send(started));
+        let (root, started) = match Root::start(spec, node).await {
+            Ok(begun) => begun,
+            Err(error) => return tell(Err(error)),
+        };
+        let mut down = root.monitor();
+        tokio::select! {
+            biased;
+            Ok(()) = started => tell(Ok(())),
+            down = &mut down => return tell(Err(StartError::Failed(down.exit))),
+            () = self.shutdown.cancelled() => {}
+        }
+        tokio::select! {
+            biased;
+            _ = &mut down => return,
+            () = self.shutdown.cancelled() => {}
+        }
+        match self.incarnation.exit() {
+            Exit::Killed => root.kill(),
+            _ => root.stop(),
+        }
+        down.await;
+    }
+}
+
+impl fmt::Debug for ChildScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ChildScope({:?})", self.incarnation)
+    }
+}

@@ -1,0 +1,290 @@
+//! The context of a worker: its identity, and its tracked work.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Weak};
+
+use conjure_base::{SessionId, TenantId};
+use futures_util::FutureExt;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+use super::address::{Address, WorkerEndpoint};
+use super::child_scope::ChildScope;
+use crate::supervision::running::incarnation::{Incarnation, IncarnationGuard};
+use crate::supervision::running::timer::IdleTimer;
+use crate::supervision::specs::exit::panic_text;
+use crate::supervision::specs::id::ChildId;
+
+/// The context of one incarnation of a worker. Cheap to clone.
+pub struct Context<M: Send + 'static> {
+    inner: Arc<Inner<M>>,
+}
+
+struct Inner<M: Send + 'static> {
+    address: Address<M>,
+    incarnation: Arc<Incarnation>,
+    /// Weak, because a context that somebody keeps must not keep the incarnation.
+    guard: Weak<IncarnationGuard>,
+    /// Cancelled when the actor has ended, and with it the work that it started.
+    shutdown: CancellationToken,
+    jobs: TaskTracker,
+    /// Tracks work that runs as long as the actor does.
+    background: TaskTracker,
+    idle_timer: Option<Arc<IdleTimer>>,
+}
+
+/// Tracked work is running: the actor is neither gone nor idle meanwhile.
+struct WorkGuard {
+    idle_timer: Option<Arc<IdleTimer>>,
+    _guard: Arc<IncarnationGuard>,
+}
+
+impl Drop for WorkGuard {
+    fn drop(&mut self) {
+        if let Some(idle_timer) = &self.idle_timer {
+            idle_timer.postpone();
+        }
+    }
+}
+
+/// Work that an actor started and follows. Dropping it aborts the work at its next await. Work that blocks a thread
+/// runs to its end.
+#[must_use = "dropping it aborts the work"]
+#[derive(Debug)]
+pub struct Job(AbortOnDropHandle<()>);
+
+impl Job {
+    /// Whether the work has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+
+    /// Detaches the work. It is aborted when the actor ends.
+    pub fn detach(self) {
+        drop(self.0.detach());
+    }
+
+    /// Waits until the work has ended.
+    pub async fn wait(self) {
+        // A failure of the work was reported where it happened.
+        let _ = self.0.await;
+    }
+}
+
+impl<M: Send + 'static> Context<M> {
+    pub(crate) fn new(
+        endpoint: &Arc<WorkerEndpoint<M>>,
+        guard: &Arc<IncarnationGuard>,
+        shutdown: CancellationToken,
+        idle_timer: Option<Arc<IdleTimer>>,
+    ) -> Self {
+        let inner = Inner {
+            address: Address::new(Arc::clone(endpoint)),
+            incarnation: Arc::clone(&guard.incarnation),
+            guard: Arc::downgrade(guard),
+            shutdown,
+            jobs: TaskTracker::new(),
+            background: TaskTracker::new(),
+            idle_timer,
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The worker's own address.
+    #[must_use]
+    pub fn address(&self) -> &Address<M> {
+        &self.inner.address
+    }
+
+    /// The worker's id.
+    #[must_use]
+    pub fn id(&self) -> &ChildId {
+        self.inner.incarnation.id()
+    }
+
+    /// The ids from the root to the worker, separated by `/`.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.inner.incarnation.node.path
+    }
+
+    /// The number of the incarnation, from 1.
+    #[must_use]
+    pub fn incarnation(&self) -> u64 {
+        self.inner.incarnation.number
+    }
+
+    /// The tenant to which the worker belongs.
+    #[must_use]
+    pub fn tenant(&self) -> Option<&TenantId> {
+        self.inner.incarnation.node.labels.tenant.as_ref()
+    }
+
+    /// The session to which the worker belongs.
+    #[must_use]
+    pub fn session(&self) -> Option<SessionId> {
+        self.inner.incarnation.node.labels.session
+    }
+
+    /// Cancelled when the supervisor asks the worker to stop. Slow handlers should watch it.
+    #[must_use]
+    pub fn stopping(&self) -> &CancellationToken {
+        &self.inner.incarnation.stopping
+    }
+
+    /// Shows in the tree what the worker waits for, until the guard is dropped.
+    pub fn waiting_for(&self, what: impl Into<Cow<'static, str>>) -> WaitReasonGuard {
+        self.inner.incarnation.node.state().waiting_for = Some(what.into());
+        WaitReasonGuard { incarnation: Arc::clone(&self.inner.incarnation) }
+    }
+
+    /// Runs `work` beside the actor, which stays responsive. The work reports its result in a message. It is aborted
+    /// when the actor ends, and the actor counts as gone only when it has ended.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> Job {
+        self.track(&self.inner.jobs, self.work_guard(), work)
+    }
+
+    /// As [`Context::spawn`], for work that runs as long as the actor does. It does not keep the actor from being idle.
+    pub fn spawn_background(&self, work: impl Future<Output = ()> + Send + 'static) -> Job {
+        self.track(&self.inner.background, self.background(), work)
+    }
+
+    fn track(
+        &self,
+        tracker: &TaskTracker,
+        work_guard: Option<WorkGuard>,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> Job {
+        let (incarnation, shutdown) = (Arc::clone(&self.inner.incarnation), self.inner.shutdown.clone());
+        let task = async move {
+            // Dropped after the work, whatever ends it.
+            let Some(_work_guard) = work_guard else { return };
+            let work = AssertUnwindSafe(work).catch_unwind();
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => {}
+                outcome = work => {
+                    if let Err(payload) = outcome {
+                        tracing::error!(actor = ?incarnation, panic = %panic_text(payload.as_ref()), "work of an actor panicked");
+                    }
+                }
+            }
+        };
+        Job(AbortOnDropHandle::new(tracker.spawn(task)))
+    }
+
+    /// Runs `work` beside the actor to its end, whatever ends the actor. The work gets a token that is cancelled when
+    /// the actor has ended; it is not aborted. Until it ends, the actor is neither gone nor restarted. So things that
+    /// must be cleaned up in order, such as a sandbox, are gone before others replace them. The work must limit its own
+    /// time; otherwise only the end of the Tokio runtime ends it.
+    pub fn spawn_joined<F, Fut>(&self, work: F)
+    where
+        F: FnOnce(CancellationToken) -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        self.run_joined(&self.inner.jobs, self.work_guard(), work);
+    }
+
+    /// As [`Context::spawn_joined`], for work that runs as long as the actor does. It does not keep the actor from
+    /// being idle.
+    pub fn spawn_joined_background<F, Fut>(&self, work: F)
+    where
+        F: FnOnce(CancellationToken) -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        self.run_joined(&self.inner.background, self.background(), work);
+    }
+
+    fn run_joined<F, Fut>(&self, tracker: &TaskTracker, work_guard: Option<WorkGuard>, work: F)
+    where
+        F: FnOnce(CancellationToken) -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let (incarnation, shutdown) = (Arc::clone(&self.inner.incarnation), self.inner.shutdown.clone());
+        let task = async move {
+            // Dropped after the work, whatever ends it.
+            let Some(_work_guard) = work_guard else { return };
+            // Its making, too, is the actor's code. Boxed: a future keeps what it was made of beside what it became.
+            let work = AssertUnwindSafe(async move { Box::pin(work(shutdown)).await }).catch_unwind();
+            if let Err(payload) = work.await {
+                tracing::error!(actor = ?incarnation, panic = %panic_text(payload.as_ref()), "work of an actor panicked");
+            }
+        };
+        drop(tracker.spawn(task));
+    }
+
+    /// Runs blocking `work` on a thread beside the actor. Nothing can abort it. Until it ends, the actor is neither
+    /// gone nor restarted.
+    pub fn spawn_blocking(&self, work: impl FnOnce() + Send + 'static) -> Job {
+        let incarnation = Arc::clone(&self.inner.incarnation);
+        let work_guard = self.work_guard();
+        let task = move || {
+            let Some(_work_guard) = work_guard else { return };
+            if let Err(payload) = std::panic::catch_unwind(AssertUnwindSafe(work)) {
+                tracing::error!(actor = ?incarnation, panic = %panic_text(payload.as_ref()), "work of an actor panicked");
+            }
+        };
+        Job(AbortOnDropHandle::new(self.inner.jobs.spawn_blocking(task)))
+    }
+
+    /// The scope for actors below this one.
+    #[must_use]
+    pub fn child_scope(&self) -> ChildScope {
+        let Inner { incarnation, guard, shutdown, background, .. } = &*self.inner;
+        ChildScope {
+            incarnation: Arc::clone(incarnation),
+            guard: Weak::clone(guard),
+            shutdown: shutdown.clone(),
+            background: background.clone(),
+        }
+    }
+
+    /// Registers work that starts; `None` if the actor has ended.
+    fn work_guard(&self) -> Option<WorkGuard> {
+        let guard = self.inner.guard.upgrade()?;
+        Some(WorkGuard { idle_timer: self.inner.idle_timer.clone(), _guard: guard })
+    }
+
+    /// Registers background work, which does not keep the actor busy.
+    fn background(&self) -> Option<WorkGuard> {
+        let guard = self.inner.guard.upgrade()?;
+        Some(WorkGuard { idle_timer: None, _guard: guard })
+    }
+
+    pub(crate) fn idle_timer(&self) -> Option<&IdleTimer> {
+        self.inner.idle_timer.as_deref()
+    }
+
+    pub(crate) fn has_jobs(&self) -> bool {
+        !self.inner.jobs.is_empty()
+    }
+}
+
+impl<M: Send + 'static> Clone for Context<M> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<M: Send + 'static> fmt::Debug for Context<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Context({:?})", self.inner.incarnation)
+    }
+}
+
+/// Shows in the tree what an actor waits for, until it is dropped.
+#[must_use = "the tree says it until this is dropped"]
+#[derive(Debug)]
+pub struct WaitReasonGuard {
+    incarnation: Arc<Incarnation>,
+}
+
+impl Drop for WaitReasonGuard {
+    fn drop(&mut self) {
+        self.incarnation.node.state().waiting_for = None;
+    }
+}

@@ -1,0 +1,11 @@
+//! What those outside of an actor hold: addresses, handles, monitors, and the context that a worker is given.
+
+pub(super) mod address;
+pub(super) mod call;
+pub(super) mod child;
+pub(super) mod child_scope;
+pub(super) mod context;
+pub(super) mod error;
+pub(super) mod handle;
+pub(super) mod monitor;
+pub(super) mod worker;

@@ -1,0 +1,88 @@
+//! A monitor reports, once, that an incarnation is gone.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::sync::oneshot;
+
+use crate::supervision::running::incarnation::Incarnation;
+use crate::supervision::specs::exit::Exit;
+use crate::supervision::specs::id::ChildId;
+
+/// The report that an incarnation is gone, and everything below it.
+#[derive(Debug, Clone)]
+pub struct Down {
+    /// The actor.
+    pub id: ChildId,
+    /// The incarnation, from 1.
+    pub incarnation: u64,
+    /// How it ended.
+    pub exit: Exit,
+}
+
+/// A future of the one [`Down`] of an incarnation, also if the incarnation is already gone. Dropping it ends the
+/// monitor.
+#[derive(Debug)]
+#[must_use = "dropping a monitor ends the watch"]
+pub struct Monitor {
+    watch: MessageMonitor,
+    end: oneshot::Receiver<Down>,
+}
+
+/// A monitor that sends a message to an actor with the one [`Down`] of an incarnation. Dropping it ends the monitor; a
+/// message on its way still arrives.
+#[derive(Debug)]
+#[must_use = "dropping a watch ends it"]
+pub struct MessageMonitor {
+    incarnation: Arc<Incarnation>,
+    number: Option<u64>,
+}
+
+impl Monitor {
+    pub(crate) fn of(incarnation: &Arc<Incarnation>) -> Self {
+        let (teller, end) = oneshot::channel();
+        // The watcher may be gone by now.
+        let watch = MessageMonitor::of(incarnation, move |down| drop(teller.send(down)));
+        Self { watch, end }
+    }
+
+    /// The monitored actor.
+    #[must_use]
+    pub fn id(&self) -> &ChildId {
+        self.watch.incarnation.id()
+    }
+}
+
+impl Future for Monitor {
+    type Output = Down;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Down> {
+        // The other end is used before it is dropped: by the end of a life that we keep.
+        let told = ready!(Pin::new(&mut self.end).poll(cx));
+        Poll::Ready(told.unwrap_or_else(|_| self.watch.down(self.watch.incarnation.exit())))
+    }
+}
+
+impl MessageMonitor {
+    /// Calls `tell` with the one [`Down`] when the incarnation is gone; here, if it is already.
+    pub(crate) fn of(incarnation: &Arc<Incarnation>, tell: impl FnOnce(Down) + Send + 'static) -> Self {
+        let mut watch = Self { incarnation: Arc::clone(incarnation), number: None };
+        let down = watch.down(Exit::Killed);
+        watch.number = incarnation.watch(Box::new(move |exit| tell(Down { exit, ..down })));
+        watch
+    }
+
+    fn down(&self, exit: Exit) -> Down {
+        Down { id: self.incarnation.id().clone(), incarnation: self.incarnation.number, exit }
+    }
+}
+
+impl Drop for MessageMonitor {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.incarnation.unwatch(number);
+        }
+    }
+}

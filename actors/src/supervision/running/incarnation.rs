@@ -1,0 +1,198 @@
+//! One incarnation of an actor, and the guard that keeps it from being gone.
+//!
+//! The actor's task, its tracked work and everything below it hold an [`IncarnationGuard`]. When the last guard is
+//! dropped, nothing of the incarnation is left. Only then the supervisor and the monitors are notified, by `Drop`
+//! itself. So no way to end (a panic, a kill, the end of the Tokio runtime) can skip the notification or repeat it. An
+//! exit that was never recorded is [`Exit::Killed`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use conjure_base::lock;
+use ractor::{ActorCell, ActorRef};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::node::{Node, Status};
+use super::supervisor_message::{ChildReport, SupervisorMessage};
+use crate::supervision::machine::{ChildKey, Generation};
+use crate::supervision::specs::exit::Exit;
+use crate::supervision::specs::id::ChildId;
+
+/// The facts of one incarnation. They outlive it.
+pub(crate) struct Incarnation {
+    pub(crate) node: Arc<Node>,
+    /// Counted from 1. A restart of the supervisor does not reset it.
+    pub(crate) number: u64,
+    /// Cancelled when the supervisor asks it to stop.
+    pub(crate) stopping: CancellationToken,
+    pub(crate) cell: OnceLock<ActorCell>,
+    end: Mutex<ExitState>,
+}
+
+struct ExitState {
+    recorded: Option<Exit>,
+    watchers: Watchers,
+}
+
+enum Watchers {
+    Pending { next: u64, list: BTreeMap<u64, Watcher> },
+    Fired(Exit),
+}
+
+/// Called once, when the incarnation is gone.
+type Watcher = Box<dyn FnOnce(Exit) + Send>;
+
+impl Incarnation {
+    pub(crate) fn new(node: Arc<Node>, number: u64) -> Self {
+        let watchers = Watchers::Pending { next: 0, list: BTreeMap::new() };
+        Self {
+            node,
+            number,
+            stopping: CancellationToken::new(),
+            cell: OnceLock::new(),
+            end: Mutex::new(ExitState { recorded: None, watchers }),
+        }
+    }
+
+    pub(crate) fn id(&self) -> &ChildId {
+        &self.node.id
+    }
+
+    fn end(&self) -> MutexGuard<'_, ExitState> {
+        lock(&self.end)
+    }
+
+    /// Records the exit. The first record counts.
+    pub(crate) fn record(&self, exit: Exit) {
+        self.end().recorded.get_or_insert(exit);
+    }
+
+    /// The exit, as far as it is known.
+    pub(crate) fn exit(&self) -> Exit {
+        self.end().recorded.clone().unwrap_or(Exit::Killed)
+    }
+
+    /// Calls `watcher` once with the exit: later, or now if the incarnation is gone. The returned number is for
+    /// [`Incarnation::unwatch`].
+    pub(crate) fn watch(&self, watcher: Watcher) -> Option<u64> {
+        let exit = match &mut self.end().watchers {
+            Watchers::Pending { next, list } => {
+                *next += 1;
+                list.insert(*next, watcher);
+                return Some(*next);
+            }
+            Watchers::Fired(exit) => exit.clone(),
+        };
+        watcher(exit);
+        None
+    }
+
+    pub(crate) fn unwatch(&self, number: u64) {
+        if let Watchers::Pending { list, .. } = &mut self.end().watchers {
+            list.remove(&number);
+        }
+    }
+
+    /// Kills it, whatever it awaits.
+    pub(crate) fn kill(&self) {
+        if let Some(cell) = self.cell.get() {
+            cell.kill();
+        }
+    }
+
+    fn conclude(&self) -> Exit {
+        let (exit, watchers) = {
+            let mut end = self.end();
+            let exit = end.recorded.clone().unwrap_or(Exit::Killed);
+            (exit.clone(), std::mem::replace(&mut end.watchers, Watchers::Fired(exit)))
+        };
+        if let Watchers::Pending { list, .. } = watchers {
+            for watcher in list.into_values() {
+                // A watcher makes a message of the end, which is its owner's code; the others are told all the same.
+                if catch_unwind(AssertUnwindSafe(|| watcher(exit.clone()))).is_err() {
+                    tracing::error!(actor = %self.node.path, "a monitor of this actor panicked");
+                }
+            }
+        }
+        exit
+    }
+}
+
+impl fmt::Debug for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}", self.node.path, self.number)
+    }
+}
+
+/// Who is notified of a start and an end.
+pub(crate) enum Parent {
+    Supervisor {
+        supervisor: ActorRef<SupervisorMessage>,
+        key: ChildKey,
+        generation: Generation,
+        guard: Arc<IncarnationGuard>,
+    },
+    /// It is the root; whoever spawned it waits.
+    None { ready: Mutex<Option<oneshot::Sender<()>>> },
+}
+
+/// While one exists, the incarnation is not gone.
+pub(crate) struct IncarnationGuard {
+    pub(crate) incarnation: Arc<Incarnation>,
+    parent: Parent,
+}
+
+impl IncarnationGuard {
+    pub(crate) fn new(incarnation: Arc<Incarnation>, parent: Parent) -> Arc<Self> {
+        Arc::new(Self { incarnation, parent })
+    }
+
+    /// Reports that the start succeeded.
+    pub(crate) fn report_started(&self) {
+        match &self.parent {
+            Parent::Supervisor { .. } => self.report(ChildReport::Started),
+            Parent::None { ready } => {
+                self.set_root_status(Status::Running);
+                if let Some(ready) = lock(ready).take() {
+                    // The spawner may have gone; then the actor is stopped by that.
+                    let _ = ready.send(());
+                }
+            }
+        }
+    }
+
+    /// Sets the status of a root, which no supervisor does.
+    pub(crate) fn set_root_status(&self, status: Status) {
+        if let Parent::None { .. } = self.parent {
+            self.incarnation.node.state().status = status;
+        }
+    }
+
+    /// Reports that the actor accepts no more messages and stops by itself.
+    pub(crate) fn report_leaving(&self) {
+        self.report(ChildReport::Leaving);
+    }
+
+    fn report(&self, report: ChildReport) {
+        if let Parent::Supervisor { supervisor, key, generation, guard } = &self.parent {
+            let message = SupervisorMessage::ChildReport { key: *key, generation: *generation, report };
+            if supervisor.send_message(message).is_err() {
+                tracing::debug!(supervisor = ?guard.incarnation, child = ?self.incarnation, "a supervisor ended before a report reached it");
+            }
+        }
+    }
+}
+
+impl Drop for IncarnationGuard {
+    fn drop(&mut self) {
+        let exit = self.incarnation.conclude();
+        self.set_root_status(Status::Finished);
+        if let Parent::None { .. } = self.parent {
+            self.incarnation.node.state().last_exit = Some(exit.clone());
+        }
+        self.report(ChildReport::Gone(exit));
+    }
+}

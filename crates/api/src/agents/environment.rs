@@ -1,0 +1,337 @@
+//! Environments: templates for the sandboxes of sessions.
+
+use serde::{Deserialize, Serialize};
+
+use crate::agents::agent::{MAX_DESCRIPTION, MAX_NAME, read_text};
+use crate::common::input::{Input, ObjectInput, Patch};
+use crate::common::metadata::{self, Metadata, MetadataPatch};
+use crate::{EnvironmentId, RequestError, Time};
+
+const MAX_HOSTS: usize = 1_000;
+const MAX_HOST: usize = 253;
+const MAX_PACKAGES: usize = 256;
+const MAX_PACKAGE: usize = 256;
+
+/// An environment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename = "environment")]
+pub struct Environment {
+    /// Which environment.
+    pub id: EnvironmentId,
+    /// When it was archived; null while it is in use.
+    pub archived_at: Option<Time>,
+    /// Where its sandboxes run, and what they may reach.
+    pub config: EnvironmentConfig,
+    /// When it was made.
+    pub created_at: Time,
+    /// What it is for, for people.
+    pub description: Option<String>,
+    /// Pairs of text that the client keeps here.
+    pub metadata: Metadata,
+    /// A name, unique among the tenant's environments.
+    pub name: String,
+    /// Who sees it: everybody of the tenant.
+    pub scope: Option<EnvironmentScope>,
+    /// When it was last changed.
+    pub updated_at: Time,
+}
+
+/// Who sees an environment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EnvironmentScope {
+    /// Everybody of the tenant.
+    Organization,
+}
+
+/// Where the sandboxes of an environment run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum EnvironmentConfig {
+    /// With this server.
+    Cloud(CloudConfig),
+    /// With the client's own workers.
+    SelfHosted,
+}
+
+/// What the sandboxes of this server have in an environment.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CloudConfig {
+    /// What commands may reach.
+    pub networking: Networking,
+    /// What is installed.
+    pub packages: Packages,
+}
+
+/// What commands in a sandbox may reach.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Networking {
+    /// Everything that the server's own policy lets through.
+    #[default]
+    Unrestricted,
+    /// What is listed.
+    Limited(LimitedNetworking),
+}
+
+/// The hosts that commands may reach.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LimitedNetworking {
+    /// Also the servers of the agent's tools.
+    pub allow_mcp_servers: bool,
+    /// Also the public registries of packages.
+    pub allow_package_managers: bool,
+    /// Names of hosts.
+    pub allowed_hosts: Vec<String>,
+}
+
+/// What is installed in a sandbox, by package manager.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(tag = "type", rename = "packages")]
+#[expect(missing_docs, reason = "the names are those of package managers")]
+pub struct Packages {
+    pub apt: Vec<String>,
+    pub cargo: Vec<String>,
+    pub gem: Vec<String>,
+    pub go: Vec<String>,
+    pub npm: Vec<String>,
+    pub pip: Vec<String>,
+}
+
+/// The body of `POST /v1/environments`.
+#[derive(Debug, Clone)]
+pub struct EnvironmentCreate {
+    /// A name that no other environment of the tenant has.
+    pub name: String,
+    /// Where the sandboxes run.
+    pub config: EnvironmentConfig,
+    /// What it is for, for people.
+    pub description: Option<String>,
+    /// Pairs of text.
+    pub metadata: Metadata,
+}
+
+/// The body of `POST /v1/environments/{id}`: what is left out stays.
+#[derive(Debug, Clone)]
+pub struct EnvironmentUpdate {
+    /// Changes of the configuration.
+    pub config: Option<ConfigUpdate>,
+    /// What it is for, for people. An empty text is kept as such.
+    pub description: Patch<String>,
+    /// Pairs of text to set or to remove.
+    pub metadata: MetadataPatch,
+    /// A name that no other environment of the tenant has.
+    pub name: Option<String>,
+}
+
+/// Changes of an environment's configuration: what is left out stays.
+#[derive(Debug, Clone)]
+pub enum ConfigUpdate {
+    /// Of an environment of this server.
+    Cloud(CloudUpdate),
+    /// Of an environment of the client's workers, which has nothing to change.
+    SelfHosted,
+}
+
+/// Changes of what the sandboxes of this server have.
+#[derive(Debug, Clone)]
+pub struct CloudUpdate {
+    networking: Option<NetworkingUpdate>,
+    packages: Option<PackagesUpdate>,
+}
+
+#[derive(Debug, Clone)]
+enum NetworkingUpdate {
+    Unrestricted,
+    Limited {
+        allow_mcp_servers: Option<bool>,
+        allow_package_managers: Option<bool>,
+        allowed_hosts: Option<Vec<String>>,
+    },
+}
+
+/// The lists in the order of [`MANAGERS`].
+type PackagesUpdate = [Option<Vec<String>>; 6];
+
+const MANAGERS: [&str; 6] = ["apt", "cargo", "gem", "go", "npm", "pip"];
+
+impl Packages {
+    /// Each package manager's name and what it installs.
+    #[must_use]
+    pub fn by_manager(&self) -> [(&'static str, &[String]); 6] {
+        let lists: [&[String]; 6] = [&self.apt, &self.cargo, &self.gem, &self.go, &self.npm, &self.pip];
+        std::array::from_fn(|index| (MANAGERS[index], lists[index]))
+    }
+
+    /// Whether nothing is installed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_manager().iter().all(|(_, packages)| packages.is_empty())
+    }
+
+    fn apply(&mut self, update: PackagesUpdate) {
+        let lists =
+            [&mut self.apt, &mut self.cargo, &mut self.gem, &mut self.go, &mut self.npm, &mut self.pip];
+        for (list, update) in lists.into_iter().zip(update) {
+            if let Some(update) = update {
+                *list = update;
+            }
+        }
+    }
+}
+
+impl CloudConfig {
+    /// The configuration after an update.
+    ///
+    /// # Errors
+    /// When packages are wanted and the network lets no package manager through.
+    pub fn updated(mut self, update: CloudUpdate) -> Result<Self, RequestError> {
+        match update.networking {
+            None => {}
+            Some(NetworkingUpdate::Unrestricted) => self.networking = Networking::Unrestricted,
+            Some(NetworkingUpdate::Limited { allow_mcp_servers, allow_package_managers, allowed_hosts }) => {
+                let mut limited = match self.networking {
+                    Networking::Limited(limited) => limited,
+                    Networking::Unrestricted => LimitedNetworking::default(),
+                };
+                limited.allow_mcp_servers = allow_mcp_servers.unwrap_or(limited.allow_mcp_servers);
+                limited.allow_package_managers =
+                    allow_package_managers.unwrap_or(limited.allow_package_managers);
+                limited.allowed_hosts = allowed_hosts.unwrap_or(limited.allowed_hosts);
+                self.networking = Networking::Limited(limited);
+            }
+        }
+        if let Some(packages) = update.packages {
+            self.packages.apply(packages);
+        }
+        let reaches_registries = match &self.networking {
+            Networking::Unrestricted => true,
+            Networking::Limited(limited) => limited.allow_package_managers,
+        };
+        if !self.packages.is_empty() && !reaches_registries {
+            return Err(RequestError::new(
+                "config.packages",
+                "the network is `limited` without package managers; set `config.networking.allow_package_managers` \
+                 to true, or remove the packages",
+            ));
+        }
+        Ok(self)
+    }
+}
+
+impl EnvironmentCreate {
+    /// Reads the body of a request.
+    ///
+    /// # Errors
+    /// When the body is not a new environment; the error says where and how to mend it.
+    pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
+        let mut object = Input::body(body)?.object()?;
+        let config = match object.optional("config").map(read_config).transpose()? {
+            None => EnvironmentConfig::Cloud(CloudConfig::default()),
+            Some(ConfigUpdate::SelfHosted) => EnvironmentConfig::SelfHosted,
+            Some(ConfigUpdate::Cloud(cloud)) => {
+                EnvironmentConfig::Cloud(CloudConfig::default().updated(cloud)?)
+            }
+        };
+        read_scope(&mut object)?;
+        let create = Self {
+            name: object.required("name")?.text(1..=MAX_NAME)?,
+            config,
+            description: read_text(&mut object, "description", MAX_DESCRIPTION)?,
+            metadata: metadata::read(&mut object)?,
+        };
+        object.finish()?;
+        Ok(create)
+    }
+}
+
+impl EnvironmentUpdate {
+    /// Reads the body of a request.
+    ///
+    /// # Errors
+    /// When the body is not an update of an environment; the error says where and how to mend it.
+    pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
+        let mut object = Input::body(body)?.object()?;
+        read_scope(&mut object)?;
+        let update = Self {
+            config: object.optional("config").map(read_config).transpose()?,
+            description: object.patch("description", |input| input.text(0..=MAX_DESCRIPTION))?,
+            // An empty value removes a key of an environment, as null does.
+            metadata: metadata::read_patch(&mut object)?
+                .into_iter()
+                .map(|(key, value)| (key, value.filter(|value| !value.is_empty())))
+                .collect(),
+            name: object.optional("name").map(|name| name.text(1..=MAX_NAME)).transpose()?,
+        };
+        object.finish()?;
+        Ok(update)
+    }
+}
+
+fn read_scope(object: &mut ObjectInput<'_>) -> Result<(), RequestError> {
+    let Some(scope) = object.optional("scope") else { return Ok(()) };
+    if scope.one_of(&[("organization", true), ("account", false)])? {
+        return Ok(());
+    }
+    Err(scope
+        .error("environments belong to the tenant of the key; leave `scope` out, or give `organization`"))
+}
+
+fn read_config(input: Input<'_>) -> Result<ConfigUpdate, RequestError> {
+    let mut object = input.object()?;
+    if !object.kind(&[("cloud", true), ("self_hosted", false)])? {
+        object.finish()?;
+        return Ok(ConfigUpdate::SelfHosted);
+    }
+    let cloud = CloudUpdate {
+        networking: object.optional("networking").map(read_networking).transpose()?,
+        packages: object.optional("packages").map(read_packages).transpose()?,
+    };
+    object.finish()?;
+    Ok(ConfigUpdate::Cloud(cloud))
+}
+
+fn read_networking(input: Input<'_>) -> Result<NetworkingUpdate, RequestError> {
+    let mut object = input.object()?;
+    let networking = if object.kind(&[("unrestricted", true), ("limited", false)])? {
+        NetworkingUpdate::Unrestricted
+    } else {
+        NetworkingUpdate::Limited {
+            allow_mcp_servers: object.optional("allow_mcp_servers").map(|flag| flag.boolean()).transpose()?,
+            allow_package_managers: object
+                .optional("allow_package_managers")
+                .map(|flag| flag.boolean())
+                .transpose()?,
+            allowed_hosts: object
+                .optional("allowed_hosts")
+                .map(|hosts| read_texts(hosts, "hosts", MAX_HOSTS, MAX_HOST))
+                .transpose()?,
+        }
+    };
+    object.finish()?;
+    Ok(networking)
+}
+
+fn read_packages(input: Input<'_>) -> Result<PackagesUpdate, RequestError> {
+    let mut object = input.object()?;
+    if let Some(kind) = object.optional("type") {
+        kind.one_of(&[("packages", ())])?;
+    }
+    let mut update = PackagesUpdate::default();
+    for (list, manager) in update.iter_mut().zip(MANAGERS) {
+        if let Some(input) = object.optional(manager) {
+            *list = Some(read_texts(input, "packages", MAX_PACKAGES, MAX_PACKAGE)?);
+        }
+    }
+    object.finish()?;
+    Ok(update)
+}
+
+fn read_texts(
+    input: Input<'_>,
+    what: &str,
+    max: usize,
+    max_length: usize,
+) -> Result<Vec<String>, RequestError> {
+    input.array(what, max)?.iter().map(|text| text.text(1..=max_length)).collect()
+}

@@ -1,0 +1,91 @@
+//! MCP servers of an agent.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::RequestError;
+use crate::agents::mcp_toolset::read_server_name;
+use crate::agents::tool::Tool;
+use crate::common::input::{Input, ObjectInput, Patch};
+
+const MAX_SERVERS: usize = 20;
+const MAX_URL: usize = 2_048;
+
+/// A server of tools, by its URL.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename = "url")]
+pub struct McpServer {
+    /// The name by which a toolset names it.
+    pub name: String,
+    /// Where it is.
+    pub url: String,
+}
+
+/// Reads the list `mcp_servers`: names that differ, and HTTP addresses.
+pub(crate) fn read_mcp_servers(input: Input<'_>) -> Result<Vec<McpServer>, RequestError> {
+    let mut servers: Vec<McpServer> = Vec::new();
+    for input in input.array("servers", MAX_SERVERS)? {
+        let place = input.place().to_owned();
+        let mut object = input.object()?;
+        object.kind(&[("url", ())])?;
+        let name = read_server_name(&object.required("name")?)?;
+        let url = read_http_url(&object.required("url")?)?;
+        object.finish()?;
+        if servers.iter().any(|other| other.name == name) {
+            let message =
+                format!("another server has the name `{name}` already; each name may be there once");
+            return Err(RequestError::new(place, message));
+        }
+        servers.push(McpServer { name, url });
+    }
+    Ok(servers)
+}
+
+/// A patch of the list `mcp_servers`.
+pub(crate) fn patch_mcp_servers(object: &mut ObjectInput<'_>) -> Result<Patch<Vec<McpServer>>, RequestError> {
+    object.patch("mcp_servers", read_mcp_servers)
+}
+
+/// An absolute HTTP address.
+pub(crate) fn read_http_url(input: &Input<'_>) -> Result<String, RequestError> {
+    let url = input.text(1..=MAX_URL)?;
+    let host = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    let is_url = host.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+        && url.chars().all(|char| char.is_ascii_graphic());
+    if is_url {
+        return Ok(url);
+    }
+    Err(input.error("the value is no address; give an absolute URL such as `https://mcp.example.com/mcp`"))
+}
+
+/// Checks that servers and toolsets fit: each server has one toolset, and each toolset a server.
+///
+/// # Errors
+/// Which of them does not.
+pub fn check_mcp(servers: &[McpServer], tools: &[Tool]) -> Result<(), RequestError> {
+    let mut used = BTreeSet::new();
+    for (place, tool) in tools.iter().enumerate() {
+        let Tool::Mcp(toolset) = tool else { continue };
+        let name = toolset.mcp_server_name.as_str();
+        if !servers.iter().any(|server| server.name == name) {
+            let message = format!("`mcp_servers` has no server `{name}`; add it there, or correct the name");
+            return Err(RequestError::new(format!("tools.{place}.mcp_server_name"), message));
+        }
+        if !used.insert(name) {
+            let message =
+                format!("another `mcp_toolset` is of the server `{name}` already; make one of both");
+            return Err(RequestError::new(format!("tools.{place}.mcp_server_name"), message));
+        }
+    }
+    match servers.iter().position(|server| !used.contains(server.name.as_str())) {
+        None => Ok(()),
+        Some(place) => Err(RequestError::new(
+            format!("mcp_servers.{place}"),
+            format!(
+                "no `mcp_toolset` in `tools` is of the server `{}`; add one, or remove the server",
+                servers.get(place).map(|server| server.name.as_str()).unwrap_or_default()
+            ),
+        )),
+    }
+}

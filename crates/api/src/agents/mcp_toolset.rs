@@ -1,0 +1,90 @@
+//! Which tools of an MCP server the model has.
+
+use serde::{Deserialize, Serialize};
+
+use crate::RequestError;
+use crate::agents::permission_policy::{PermissionPolicy, ToolsetDefault, read_policy};
+use crate::common::input::{Input, ObjectInput};
+
+const MAX_TOOL_NAME: usize = 128;
+const MAX_CONFIGS: usize = 256;
+
+/// The longest name of a server: a part of its tools' names, which model services limit.
+const MAX_SERVER_NAME: usize = 40;
+
+/// The tools of a server, and which of them are switched on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct McpToolset {
+    /// What differs from the default, tool by tool.
+    pub configs: Vec<McpToolConfig>,
+    /// What holds for all others.
+    pub default_config: ToolsetDefault,
+    /// The server that they are of.
+    pub mcp_server_name: String,
+}
+
+/// What holds for one tool of a server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct McpToolConfig {
+    /// Whether the tool is given to the model.
+    pub enabled: bool,
+    /// The server's name of it.
+    pub name: String,
+    /// Who decides on its calls.
+    pub permission_policy: PermissionPolicy,
+}
+
+impl McpToolset {
+    pub(crate) fn read(mut object: ObjectInput<'_>) -> Result<Self, RequestError> {
+        // A server may get tools that nobody has looked at, so they ask unless the client says otherwise.
+        let mut default_config =
+            ToolsetDefault { enabled: true, permission_policy: PermissionPolicy::AlwaysAsk };
+        if let Some(input) = object.optional("default_config") {
+            let mut object = input.object()?;
+            if let Some(enabled) = object.optional("enabled") {
+                default_config.enabled = enabled.boolean()?;
+            }
+            if let Some(policy) = read_policy(&mut object)? {
+                default_config.permission_policy = policy;
+            }
+            object.finish()?;
+        }
+        let mut configs: Vec<McpToolConfig> = Vec::new();
+        if let Some(input) = object.optional("configs") {
+            for input in input.array("entries", MAX_CONFIGS)? {
+                let place = input.place().to_owned();
+                let mut object = input.object()?;
+                let name = object.required("name")?.text(1..=MAX_TOOL_NAME)?;
+                let enabled = object.optional("enabled").map(|enabled| enabled.boolean()).transpose()?;
+                let config = McpToolConfig {
+                    enabled: enabled.unwrap_or(default_config.enabled),
+                    permission_policy: read_policy(&mut object)?.unwrap_or(default_config.permission_policy),
+                    name,
+                };
+                object.finish()?;
+                if configs.iter().any(|other| other.name == config.name) {
+                    let message = format!("`{}` has an entry already; give one for each tool", config.name);
+                    return Err(RequestError::new(place, message));
+                }
+                configs.push(config);
+            }
+        }
+        let mcp_server_name = read_server_name(&object.required("mcp_server_name")?)?;
+        object.finish()?;
+        Ok(Self { configs, default_config, mcp_server_name })
+    }
+}
+
+/// Reads the name of a server.
+pub(crate) fn read_server_name(input: &Input<'_>) -> Result<String, RequestError> {
+    let name = input.text(1..=MAX_SERVER_NAME)?;
+    let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    // The names of its tools are `mcp__SERVER__TOOL`.
+    if is_name && !name.contains("__") && !name.starts_with('_') && !name.ends_with('_') {
+        return Ok(name);
+    }
+    Err(input.error(format!(
+        "`{}` cannot be a server's name here; use letters, digits, `-` and single `_` between them",
+        name.escape_debug()
+    )))
+}

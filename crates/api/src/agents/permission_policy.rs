@@ -1,0 +1,43 @@
+//! Who decides on the calls of tools, and what holds for all tools of a toolset.
+
+use serde::{Deserialize, Serialize};
+
+use crate::RequestError;
+use crate::common::input::ObjectInput;
+
+/// Who decides on the calls of a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum PermissionPolicy {
+    /// Each call is allowed.
+    AlwaysAllow,
+    /// Each call waits for a confirmation.
+    AlwaysAsk,
+}
+
+/// What holds for the tools of a toolset that have no entry of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolsetDefault {
+    /// Whether the tools are given to the model.
+    pub enabled: bool,
+    /// Who decides on their calls.
+    pub permission_policy: PermissionPolicy,
+}
+
+/// Reads the field `permission_policy`.
+pub(crate) fn read_policy(object: &mut ObjectInput<'_>) -> Result<Option<PermissionPolicy>, RequestError> {
+    let Some(input) = object.optional("permission_policy") else { return Ok(None) };
+    let place = input.place().to_owned();
+    let mut object = input.object()?;
+    let policy = object.kind(&[
+        ("always_allow", Some(PermissionPolicy::AlwaysAllow)),
+        ("always_ask", Some(PermissionPolicy::AlwaysAsk)),
+        ("auto", None),
+    ])?;
+    object.finish()?;
+    let Some(policy) = policy else {
+        let what = "the policy `auto`; use `always_allow` or `always_ask`";
+        return Err(RequestError::new(place, format!("this server does not support {what}")));
+    };
+    Ok(Some(policy))
+}

@@ -1,0 +1,314 @@
+//! The queries of lists and streams.
+
+use crate::common::page::Order;
+use crate::common::query::{Query, by_name};
+use crate::sessions::session::{STATUSES, SessionStatus};
+use crate::{EVENT_TYPES, RequestError, Time};
+
+const MAX_IDS: usize = 100;
+
+/// Bounds on a point in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TimeRange {
+    /// After this time.
+    pub gt: Option<Time>,
+    /// At or after this time.
+    pub gte: Option<Time>,
+    /// Before this time.
+    pub lt: Option<Time>,
+    /// At or before this time.
+    pub lte: Option<Time>,
+}
+
+/// The parameters of a list that has no others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageQuery {
+    /// How many elements a page has.
+    pub limit: usize,
+    /// Where the page begins.
+    pub page: Option<String>,
+}
+
+/// The parameters of `GET /v1/agents`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentListQuery {
+    /// When the agents were made.
+    pub created_at: TimeRange,
+    /// Whether archived agents are listed too.
+    pub include_archived: bool,
+    /// Which page.
+    pub page: PageQuery,
+}
+
+/// The parameters of `GET /v1/environments`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnvironmentListQuery {
+    /// Whether archived environments are listed too.
+    pub include_archived: bool,
+    /// Which page.
+    pub page: PageQuery,
+}
+
+/// The parameters of `GET /v1/vaults`, and of the list of a vault's credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VaultListQuery {
+    /// Whether what is archived is listed too.
+    pub include_archived: bool,
+    /// Which page.
+    pub page: PageQuery,
+}
+
+/// The parameters of `GET /v1/sessions`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionListQuery {
+    /// Sessions of this agent.
+    pub agent_id: Option<String>,
+    /// Sessions of this version of the agent. It is null without `agent_id`.
+    pub agent_version: Option<u64>,
+    /// When the sessions were made.
+    pub created_at: TimeRange,
+    /// Whether archived sessions are listed too.
+    pub include_archived: bool,
+    /// In which order.
+    pub order: Order,
+    /// Which page.
+    pub page: PageQuery,
+    /// With one of these statuses; empty for all.
+    pub statuses: Vec<SessionStatus>,
+}
+
+/// The parameters of `GET /v1/sessions/{id}/events`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventListQuery {
+    /// When the events were processed.
+    pub created_at: TimeRange,
+    /// In which order.
+    pub order: Order,
+    /// Which page.
+    pub page: PageQuery,
+    /// Of these types; empty for all.
+    pub types: Vec<&'static str>,
+}
+
+/// The parameters of `GET /v1/sessions/{id}/events/stream`: previews of which events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EventStreamQuery {
+    /// Of messages, with their text.
+    pub previews_messages: bool,
+    /// Of thinking.
+    pub previews_thinking: bool,
+}
+
+/// The parameters of `GET /v1/files`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileListQuery {
+    /// These files, on one page.
+    pub ids: Option<Vec<String>>,
+    /// Which page, by cursor.
+    pub page: PageQuery,
+    /// Which page, by the ids of older clients.
+    pub by_id: ById,
+    /// Files of this session.
+    pub scope_id: Option<String>,
+}
+
+/// Which page of a list, by the id of an element.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ById {
+    /// After this element.
+    pub after_id: Option<String>,
+    /// Before this element.
+    pub before_id: Option<String>,
+}
+
+/// The parameters of `GET /v1/models`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelListQuery {
+    /// How many elements a page has.
+    pub limit: usize,
+    /// Which page.
+    pub by_id: ById,
+    /// Whether models in use are wanted.
+    pub active: bool,
+}
+
+/// The parameters of `GET /v1/skills`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkillListQuery {
+    /// Which page.
+    pub page: PageQuery,
+    /// Skills from this source; nothing for all.
+    pub source: Option<String>,
+}
+
+impl TimeRange {
+    /// Whether `time` is within the bounds.
+    #[must_use]
+    pub fn contains(&self, time: Time) -> bool {
+        self.gt.is_none_or(|bound| time > bound)
+            && self.gte.is_none_or(|bound| time >= bound)
+            && self.lt.is_none_or(|bound| time < bound)
+            && self.lte.is_none_or(|bound| time <= bound)
+    }
+}
+
+/// Refuses all parameters, for a route that has none.
+///
+/// # Errors
+/// When there is one.
+pub fn no_query(text: &str) -> Result<(), RequestError> {
+    Query::new(text)?.finish()
+}
+
+/// Reads the parameter `version` of `GET /v1/agents/{id}`.
+///
+/// # Errors
+/// When the query string is not what it should be.
+pub fn agent_version_query(text: &str) -> Result<Option<u64>, RequestError> {
+    let mut query = Query::new(text)?;
+    let version = query.integer("version", 1..=u64::MAX)?;
+    query.finish()?;
+    Ok(version)
+}
+
+macro_rules! queries {
+    ($($name:ident($query:ident) $build:expr;)+) => {$(
+        impl $name {
+            /// Reads a query string, without its `?`.
+            ///
+            /// # Errors
+            /// When a parameter is unknown or its value is not allowed; the error says which and how to mend it.
+            pub fn from_query(text: &str) -> Result<Self, RequestError> {
+                let mut $query = Query::new(text)?;
+                let value = $build;
+                $query.finish()?;
+                Ok(value)
+            }
+        }
+    )+};
+}
+
+queries! {
+    AgentListQuery(query) Self {
+        created_at: TimeRange {
+            gte: query.time("created_at[gte]")?,
+            lte: query.time("created_at[lte]")?,
+            ..TimeRange::default()
+        },
+        include_archived: query.flag("include_archived")?,
+        page: query.page(20, 100)?,
+    };
+    EnvironmentListQuery(query) Self {
+        include_archived: query.flag("include_archived")?,
+        page: query.page(20, 100)?,
+    };
+    VaultListQuery(query) Self {
+        include_archived: query.flag("include_archived")?,
+        page: query.page(20, 100)?,
+    };
+    SessionListQuery(query) {
+        query.unsupported("deployment_id", "deployments (`deployment_id`)")?;
+        query.unsupported("memory_store_id", "memory stores (`memory_store_id`)")?;
+        let agent_id = query.one("agent_id")?;
+        let agent_version = query.integer("agent_version", 1..=u64::MAX)?;
+        Self {
+            agent_version: agent_version.filter(|_| agent_id.is_some()),
+            agent_id,
+            created_at: query.created_at()?,
+            include_archived: query.flag("include_archived")?,
+            order: query.order(Order::Descending)?,
+            page: query.page(20, 100)?,
+            statuses: (query.many("statuses").iter())
+                .map(|text| by_name("statuses", text, &STATUSES))
+                .collect::<Result<_, _>>()?,
+        }
+    };
+    EventListQuery(query) Self {
+        created_at: query.created_at()?,
+        order: query.order(Order::Ascending)?,
+        page: query.page(1_000, 1_000)?,
+        types: (query.many("types").iter())
+            .map(|text| by_name("types", text, &EVENT_TYPES.map(|name| (name, name))))
+            .collect::<Result<_, _>>()?,
+    };
+    EventStreamQuery(query) {
+        let mut stream = Self::default();
+        for text in query.many("event_deltas") {
+            match by_name("event_deltas", &text, &[("agent.message", true), ("agent.thinking", false)])? {
+                true => stream.previews_messages = true,
+                false => stream.previews_thinking = true,
+            }
+        }
+        stream
+    };
+    FileListQuery(query) {
+        let ids = query.many("ids");
+        let by_id = query.by_id()?;
+        let limit = query.one("limit")?;
+        let cursor = query.one("page")?;
+        if ids.len() > MAX_IDS {
+            return Err(RequestError::new("ids", format!("{} ids are too many; at most {MAX_IDS} are allowed", ids.len())));
+        }
+        if !ids.is_empty() && (limit.is_some() || cursor.is_some()) {
+            return Err(RequestError::new("ids", "the parameter excludes `limit` and `page`; leave them out"));
+        }
+        if cursor.is_some() && by_id != ById::default() {
+            return Err(RequestError::new("page", "the parameter excludes `after_id` and `before_id`; give one of them"));
+        }
+        query.pairs.extend(limit.map(|limit| ("limit".to_owned(), limit)));
+        Self {
+            ids: Some(ids).filter(|ids| !ids.is_empty()),
+            page: PageQuery { limit: query.limit(20, 1_000)?, page: cursor },
+            by_id,
+            scope_id: query.one("scope_id")?,
+        }
+    };
+    ModelListQuery(query) {
+        let lifecycle = query.many("lifecycle");
+        let stages = [("active", true), ("deprecated", false), ("retired", false)];
+        let wanted: Vec<bool> =
+            lifecycle.iter().map(|text| by_name("lifecycle", text, &stages)).collect::<Result<_, _>>()?;
+        Self {
+            limit: query.limit(20, 1_000)?,
+            by_id: query.by_id()?,
+            active: wanted.is_empty() || wanted.contains(&true),
+        }
+    };
+    SkillListQuery(query) Self {
+        page: query.page(20, 1_000)?,
+        source: query.one("source")?,
+    };
+}
+
+impl PageQuery {
+    /// Reads the query string of a list of an agent's versions: pages of 20, at most 100.
+    ///
+    /// # Errors
+    /// When a parameter is unknown or its value is not allowed.
+    pub fn agent_versions(text: &str) -> Result<Self, RequestError> {
+        Self::read(text, 20, 100)
+    }
+
+    /// Reads the query string of a list of a skill's versions: pages of 20, at most 1,000.
+    ///
+    /// # Errors
+    /// When a parameter is unknown or its value is not allowed.
+    pub fn skill_versions(text: &str) -> Result<Self, RequestError> {
+        Self::read(text, 20, 1_000)
+    }
+
+    /// Reads the query string of a list of a session's resources: all on one page, if nothing else is wanted.
+    ///
+    /// # Errors
+    /// When a parameter is unknown or its value is not allowed.
+    pub fn resources(text: &str) -> Result<Self, RequestError> {
+        Self::read(text, 1_000, 1_000)
+    }
+
+    fn read(text: &str, default: usize, max: usize) -> Result<Self, RequestError> {
+        let mut query = Query::new(text)?;
+        let page = query.page(default, max)?;
+        query.finish()?;
+        Ok(page)
+    }
+}

@@ -1,0 +1,80 @@
+//! Metadata: pairs of text that a client keeps on its objects.
+
+use std::collections::BTreeMap;
+
+use crate::RequestError;
+use crate::common::input::{Input, ObjectInput};
+
+/// Pairs of text that a client keeps on an object.
+pub type Metadata = BTreeMap<String, String>;
+
+/// A change of metadata: a key with a text is set, a key without one is removed.
+pub type MetadataPatch = BTreeMap<String, Option<String>>;
+
+const MAX_PAIRS: usize = 16;
+const MAX_KEY: usize = 64;
+const MAX_VALUE: usize = 512;
+
+/// The code that the API has for faults of metadata.
+const CODE: &str = "invalid_metadata";
+
+/// Reads the field `metadata` of a new object; absent and null are empty.
+pub(crate) fn read(object: &mut ObjectInput<'_>) -> Result<Metadata, RequestError> {
+    let Some(input) = object.optional("metadata") else { return Ok(Metadata::new()) };
+    let place = input.place().to_owned();
+    let mut metadata = Metadata::new();
+    for (key, value) in input.object()?.entries() {
+        check_key(&place, &key)?;
+        metadata.insert(key, read_value(&value)?);
+    }
+    check_pairs(&place, metadata.len())?;
+    Ok(metadata)
+}
+
+/// Reads the field `metadata` of an update; absent and null change nothing.
+pub(crate) fn read_patch(object: &mut ObjectInput<'_>) -> Result<MetadataPatch, RequestError> {
+    let Some(input) = object.optional("metadata") else { return Ok(MetadataPatch::new()) };
+    let place = input.place().to_owned();
+    let mut patch = MetadataPatch::new();
+    for (key, value) in input.object()?.entries() {
+        check_key(&place, &key)?;
+        let value = if value.is_null() { None } else { Some(read_value(&value)?) };
+        patch.insert(key, value);
+    }
+    Ok(patch)
+}
+
+/// Applies a patch.
+///
+/// # Errors
+/// When more pairs would be there than an object may have.
+pub fn patch_metadata(metadata: &mut Metadata, patch: MetadataPatch) -> Result<(), RequestError> {
+    for (key, value) in patch {
+        match value {
+            Some(value) => drop(metadata.insert(key, value)),
+            None => drop(metadata.remove(&key)),
+        }
+    }
+    check_pairs("metadata", metadata.len())
+}
+
+fn read_value(value: &Input<'_>) -> Result<String, RequestError> {
+    value.text(0..=MAX_VALUE).map_err(|error| error.with_code(CODE))
+}
+
+fn check_key(place: &str, key: &str) -> Result<(), RequestError> {
+    let length = key.chars().count();
+    if (1..=MAX_KEY).contains(&length) {
+        return Ok(());
+    }
+    let message = format!("a key has {length} characters; 1 to {MAX_KEY} are allowed");
+    Err(RequestError::new(place, message).with_code(CODE))
+}
+
+fn check_pairs(place: &str, pairs: usize) -> Result<(), RequestError> {
+    if pairs <= MAX_PAIRS {
+        return Ok(());
+    }
+    let message = format!("{pairs} pairs are too many; at most {MAX_PAIRS} are allowed");
+    Err(RequestError::new(place, message).with_code(CODE))
+}

@@ -1,0 +1,168 @@
+//! A query string, whose parameters are taken one after the other.
+
+use std::ops::RangeInclusive;
+
+use crate::common::list_query::{ById, PageQuery, TimeRange};
+use crate::common::page::Order;
+use crate::{RequestError, Time};
+
+/// The parameters of a query string, which are taken one after the other.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Query {
+    known: Vec<&'static str>,
+    /// Names without the `[]` of arrays, and values.
+    pub(super) pairs: Vec<(String, String)>,
+}
+
+impl Query {
+    /// Reads a query string, without its `?`.
+    pub(super) fn new(text: &str) -> Result<Self, RequestError> {
+        let mut pairs = Vec::new();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let name = decode(name)?;
+            let value = decode(value)?;
+            let name = name.strip_suffix("[]").map(str::to_owned).unwrap_or(name);
+            pairs.push((name, value));
+        }
+        // What older clients send with each request of a beta.
+        pairs.retain(|(name, _)| name != "beta");
+        Ok(Self { known: Vec::new(), pairs })
+    }
+
+    pub(super) fn many(&mut self, name: &'static str) -> Vec<String> {
+        self.known.push(name);
+        self.pairs.extract_if(.., |(found, _)| found == name).map(|(_, value)| value).collect()
+    }
+
+    pub(super) fn one(&mut self, name: &'static str) -> Result<Option<String>, RequestError> {
+        let mut values = self.many(name);
+        match values.len() {
+            0 | 1 => Ok(values.pop().filter(|value| !value.is_empty())),
+            found => {
+                Err(RequestError::new(name, format!("the parameter is there {found} times; give it once")))
+            }
+        }
+    }
+
+    pub(super) fn integer(
+        &mut self,
+        name: &'static str,
+        range: RangeInclusive<u64>,
+    ) -> Result<Option<u64>, RequestError> {
+        let Some(text) = self.one(name)? else { return Ok(None) };
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.map(Some).ok_or_else(|| {
+            let (min, max) = (range.start(), range.end());
+            let wanted = if *max == u64::MAX { format!("{min} or more") } else { format!("{min} to {max}") };
+            RequestError::new(name, format!("`{text}` is not allowed; give an integer of {wanted}"))
+        })
+    }
+
+    pub(super) fn flag(&mut self, name: &'static str) -> Result<bool, RequestError> {
+        match self.one(name)?.as_deref() {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(other) => {
+                Err(RequestError::new(name, format!("`{other}` is not allowed; give `true` or `false`")))
+            }
+        }
+    }
+
+    pub(super) fn time(&mut self, name: &'static str) -> Result<Option<Time>, RequestError> {
+        let Some(text) = self.one(name)? else { return Ok(None) };
+        text.parse().map(Some).map_err(|error| RequestError::new(name, format!("{error}")))
+    }
+
+    pub(super) fn created_at(&mut self) -> Result<TimeRange, RequestError> {
+        Ok(TimeRange {
+            gt: self.time("created_at[gt]")?,
+            gte: self.time("created_at[gte]")?,
+            lt: self.time("created_at[lt]")?,
+            lte: self.time("created_at[lte]")?,
+        })
+    }
+
+    pub(super) fn order(&mut self, default: Order) -> Result<Order, RequestError> {
+        match self.one("order")?.as_deref() {
+            None => Ok(default),
+            Some("asc") => Ok(Order::Ascending),
+            Some("desc") => Ok(Order::Descending),
+            Some(other) => {
+                Err(RequestError::new("order", format!("`{other}` is not allowed; give `asc` or `desc`")))
+            }
+        }
+    }
+
+    pub(super) fn page(&mut self, default: usize, max: usize) -> Result<PageQuery, RequestError> {
+        Ok(PageQuery { limit: self.limit(default, max)?, page: self.one("page")? })
+    }
+
+    pub(super) fn limit(&mut self, default: usize, max: usize) -> Result<usize, RequestError> {
+        let limit = self.integer("limit", 1..=u64::try_from(max).unwrap_or(u64::MAX))?;
+        Ok(limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(default))
+    }
+
+    pub(super) fn by_id(&mut self) -> Result<ById, RequestError> {
+        let by_id = ById { after_id: self.one("after_id")?, before_id: self.one("before_id")? };
+        match by_id {
+            ById { after_id: Some(_), before_id: Some(_) } => {
+                Err(RequestError::new("before_id", "the parameter excludes `after_id`; give one of them"))
+            }
+            by_id => Ok(by_id),
+        }
+    }
+
+    /// Refuses a filter for things that this server does not have.
+    pub(super) fn unsupported(&mut self, name: &'static str, what: &str) -> Result<(), RequestError> {
+        match self.one(name)? {
+            Some(_) => Err(RequestError::unsupported(name, what)),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn finish(self) -> Result<(), RequestError> {
+        let Some((unknown, _)) = self.pairs.first() else { return Ok(()) };
+        let known: Vec<String> = self.known.iter().map(|name| format!("`{name}`")).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        Err(RequestError::new(
+            unknown.escape_debug().to_string(),
+            format!("the parameter is unknown; remove it (known here: {known})"),
+        ))
+    }
+}
+
+/// Decodes `%XX` and `+`.
+fn decode(text: &str) -> Result<String, RequestError> {
+    let bytes = text.as_bytes();
+    let digit = |index: usize| bytes.get(index).and_then(|byte| char::from(*byte).to_digit(16));
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut index = 0;
+    while let Some(byte) = bytes.get(index) {
+        let escaped = (*byte == b'%').then(|| digit(index + 1).zip(digit(index + 2))).flatten();
+        match (byte, escaped) {
+            (_, Some((high, low))) => {
+                decoded.push(u8::try_from(high * 16 + low).unwrap_or(u8::MAX));
+                index += 2;
+            }
+            (b'+', _) => decoded.push(b' '),
+            (byte, _) => decoded.push(*byte),
+        }
+        index += 1;
+    }
+    String::from_utf8(decoded)
+        .map_err(|_| RequestError::new("", "the query string is not UTF-8; encode its values as UTF-8"))
+}
+
+/// The value with this name.
+pub(super) fn by_name<T: Copy>(
+    parameter: &str,
+    text: &str,
+    allowed: &[(&str, T)],
+) -> Result<T, RequestError> {
+    allowed.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<String> = allowed.iter().map(|(name, _)| format!("`{name}`")).collect();
+        let text = text.escape_debug();
+        RequestError::new(parameter, format!("`{text}` is not allowed; give one of {}", names.join(", ")))
+    })
+}

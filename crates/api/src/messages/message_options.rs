@@ -1,0 +1,163 @@
+//! What a request of `POST /v1/messages` says about how the model answers.
+
+use serde_json::value::RawValue;
+
+use crate::RequestError;
+use crate::common::input::{Input, ObjectInput};
+
+const MAX_STOP_SEQUENCES: usize = 64;
+const MAX_STOP_SEQUENCE: usize = 1_024;
+const MAX_NAME: usize = 128;
+
+/// How a model behind another API is to answer. What is not given, its service decides.
+#[derive(Debug, Clone, Default)]
+pub struct MessageOptions {
+    /// How random the answer is, from 0 to 1.
+    pub temperature: Option<f64>,
+    /// The part of the likeliest tokens that are drawn from, from 0 to 1.
+    pub top_p: Option<f64>,
+    /// How many of the likeliest tokens are drawn from.
+    pub top_k: Option<u32>,
+    /// Texts that end the answer.
+    pub stop_sequences: Vec<String>,
+    /// Whether the model calls tools.
+    pub tool_choice: Option<MessageToolChoice>,
+    /// Whether an answer has one call at most.
+    pub disable_parallel_tool_use: bool,
+    /// The JSON Schema that the answer's text fits.
+    pub output_schema: Option<Box<RawValue>>,
+}
+
+/// Whether the model calls tools.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MessageToolChoice {
+    /// The model decides.
+    Auto,
+    /// It calls one tool or several.
+    Any,
+    /// It calls none.
+    None,
+    /// It calls the tool of this name.
+    Tool(String),
+}
+
+impl MessageOptions {
+    pub(crate) fn read(object: &mut ObjectInput<'_>) -> Result<Self, RequestError> {
+        let mut options = Self {
+            temperature: object.optional("temperature").map(|input| input.number(0.0, 1.0)).transpose()?,
+            top_p: object.optional("top_p").map(|input| input.number(0.0, 1.0)).transpose()?,
+            top_k: object.optional("top_k").map(read_count).transpose()?,
+            stop_sequences: object.optional("stop_sequences").map_or(Ok(Vec::new()), read_stop_sequences)?,
+            ..Self::default()
+        };
+        if let Some(choice) = object.optional("tool_choice") {
+            options.read_tool_choice(choice)?;
+        }
+        if let Some(config) = object.optional("output_config") {
+            options.output_schema = read_output_config(config)?;
+        }
+        Ok(options)
+    }
+
+    fn read_tool_choice(&mut self, input: Input<'_>) -> Result<(), RequestError> {
+        #[derive(Clone, Copy, PartialEq)]
+        enum Kind {
+            Auto,
+            Any,
+            None,
+            Tool,
+        }
+        let mut object = input.object()?;
+        let kinds = [("auto", Kind::Auto), ("any", Kind::Any), ("none", Kind::None), ("tool", Kind::Tool)];
+        let kind = object.kind(&kinds)?;
+        if kind != Kind::None {
+            let disabled = object.optional("disable_parallel_tool_use");
+            self.disable_parallel_tool_use = disabled.map_or(Ok(false), |disabled| disabled.boolean())?;
+        }
+        self.tool_choice = Some(match kind {
+            Kind::Auto => MessageToolChoice::Auto,
+            Kind::Any => MessageToolChoice::Any,
+            Kind::None => MessageToolChoice::None,
+            Kind::Tool => MessageToolChoice::Tool(object.required("name")?.text(1..=MAX_NAME)?),
+        });
+        object.finish()
+    }
+}
+
+fn read_count(input: Input<'_>) -> Result<u32, RequestError> {
+    Ok(u32::try_from(input.integer(0..=1_000_000)?).unwrap_or(u32::MAX))
+}
+
+fn read_stop_sequences(input: Input<'_>) -> Result<Vec<String>, RequestError> {
+    let sequences = input.array("stop sequences", MAX_STOP_SEQUENCES)?.into_iter();
+    sequences.map(|sequence| sequence.text(1..=MAX_STOP_SEQUENCE)).collect()
+}
+
+/// The schema of the answer. The effort is a hint to the vendor's own models.
+fn read_output_config(input: Input<'_>) -> Result<Option<Box<RawValue>>, RequestError> {
+    let mut object = input.object()?;
+    object.given("effort");
+    let schema = object.optional("format").map(|format| {
+        let mut format = format.object()?;
+        format.kind(&[("json_schema", ())])?;
+        let schema = format.required("schema")?;
+        let text = schema.verbatim()?;
+        schema.object()?;
+        format.finish()?;
+        Ok(text)
+    });
+    let schema = schema.transpose()?;
+    object.finish()?;
+    Ok(schema)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<MessageOptions, String> {
+        let input = Input::body(text.as_bytes()).map_err(|error| error.to_string())?;
+        let mut object = input.object().map_err(|error| error.to_string())?;
+        MessageOptions::read(&mut object).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn options_are_read() {
+        let options = read(
+            r#"{"temperature":0,"top_p":0.5,"top_k":40,"stop_sequences":["END"],
+            "tool_choice":{"type":"tool","name":"t","disable_parallel_tool_use":true},
+            "output_config":{"effort":"low","format":{"type":"json_schema","schema":{"type":"object"}}}}"#,
+        )
+        .unwrap();
+        assert_eq!((options.temperature, options.top_p, options.top_k), (Some(0.0), Some(0.5), Some(40)));
+        assert_eq!(options.stop_sequences, ["END"]);
+        assert_eq!(options.tool_choice, Some(MessageToolChoice::Tool("t".to_owned())));
+        assert!(options.disable_parallel_tool_use);
+        assert_eq!(options.output_schema.unwrap().get(), r#"{"type":"object"}"#);
+        let nothing = read(r#"{"temperature":null,"output_config":{"effort":"high"}}"#).unwrap();
+        assert!(
+            nothing.temperature.is_none() && nothing.output_schema.is_none() && nothing.tool_choice.is_none()
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_its_place() {
+        for (text, expected) in [
+            (r#"{"temperature":1.5}"#, "temperature: 1.5 is not allowed; give a number from 0 to 1"),
+            (r#"{"temperature":"hot"}"#, "temperature: "),
+            (r#"{"top_k":-1}"#, "top_k: "),
+            (r#"{"stop_sequences":[""]}"#, "stop_sequences.0: "),
+            (r#"{"tool_choice":{"type":"some"}}"#, "tool_choice.type: `some` is not allowed"),
+            (r#"{"tool_choice":{"type":"tool"}}"#, "tool_choice.name: "),
+            (r#"{"tool_choice":{"type":"any","names":[]}}"#, "tool_choice.names: "),
+            (r#"{"output_config":{"format":{"type":"xml"}}}"#, "output_config.format.type: "),
+            (
+                r#"{"output_config":{"format":{"type":"json_schema","schema":[]}}}"#,
+                "output_config.format.schema: ",
+            ),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.starts_with(expected), "{text}: {error}");
+        }
+    }
+}

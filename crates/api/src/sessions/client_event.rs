@@ -1,0 +1,216 @@
+//! The events that clients send to a session.
+
+use crate::RequestError;
+use crate::common::input::{Input, ObjectInput};
+use crate::sessions::content::{Allowed, ContentBlock, read_blocks, read_some_blocks};
+use crate::sessions::event::{Confirmation, EventKind};
+
+/// The most events of one request.
+const MAX_EVENTS: usize = 1_000;
+const MAX_ID: usize = 256;
+
+/// An event that a client sends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClientEvent {
+    /// What the user says.
+    Message {
+        /// At least one block.
+        content: Vec<ContentBlock>,
+    },
+    /// The turn under way is to end.
+    Interrupt,
+    /// The decision on a call that waits for one.
+    ToolConfirmation {
+        /// The event of the call.
+        tool_use_id: String,
+        /// The decision.
+        result: Confirmation,
+        /// What the model is told with a refusal.
+        deny_message: Option<String>,
+    },
+    /// The result of a tool that the client runs.
+    CustomToolResult {
+        /// The event of the call.
+        custom_tool_use_id: String,
+        /// The result.
+        result: ToolOutcome,
+    },
+    /// The result of a tool of the toolset, from a worker.
+    ToolResult {
+        /// The event of the call.
+        tool_use_id: String,
+        /// The result.
+        result: ToolOutcome,
+    },
+    /// Instructions that hold from the event before it on.
+    SystemMessage {
+        /// Texts only.
+        content: Vec<ContentBlock>,
+    },
+}
+
+/// What a tool gave back.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ToolOutcome {
+    /// The blocks of the result; nothing when the client gave none.
+    pub content: Option<Vec<ContentBlock>>,
+    /// Whether the tool failed.
+    pub is_error: Option<bool>,
+}
+
+/// The body of `POST /v1/sessions/{id}/events`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventSend {
+    /// At least one event.
+    pub events: Vec<ClientEvent>,
+}
+
+impl EventSend {
+    /// Reads the body of a request.
+    ///
+    /// # Errors
+    /// When the body is not a list of events; the error says where and how to mend it.
+    pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
+        let mut object = Input::body(body)?.object()?;
+        let events = object.required("events")?;
+        let place = events.place().to_owned();
+        let events =
+            events.array("events", MAX_EVENTS)?.into_iter().map(read_event).collect::<Result<Vec<_>, _>>()?;
+        object.finish()?;
+        if events.is_empty() {
+            return Err(RequestError::new(place, "the list is empty; send at least one event"));
+        }
+        check_system_message(&place, &events)?;
+        Ok(Self { events })
+    }
+}
+
+impl From<ClientEvent> for EventKind {
+    fn from(event: ClientEvent) -> Self {
+        match event {
+            ClientEvent::Message { content } => Self::UserMessage { content },
+            ClientEvent::Interrupt => Self::UserInterrupt {},
+            ClientEvent::ToolConfirmation { tool_use_id, result, deny_message } => {
+                Self::UserToolConfirmation { tool_use_id, result, deny_message }
+            }
+            ClientEvent::CustomToolResult {
+                custom_tool_use_id,
+                result: ToolOutcome { content, is_error },
+            } => Self::UserCustomToolResult { custom_tool_use_id, content, is_error },
+            ClientEvent::ToolResult { tool_use_id, result: ToolOutcome { content, is_error } } => {
+                Self::UserToolResult { tool_use_id, content, is_error }
+            }
+            ClientEvent::SystemMessage { content } => Self::SystemMessage { content },
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Message,
+    Interrupt,
+    Confirmation,
+    CustomResult,
+    Result,
+    Outcome,
+    System,
+}
+
+fn read_event(input: Input<'_>) -> Result<ClientEvent, RequestError> {
+    let place = input.place().to_owned();
+    let mut object = input.object()?;
+    let kind = object.kind(&[
+        ("user.message", Kind::Message),
+        ("user.interrupt", Kind::Interrupt),
+        ("user.tool_confirmation", Kind::Confirmation),
+        ("user.custom_tool_result", Kind::CustomResult),
+        ("user.tool_result", Kind::Result),
+        ("user.define_outcome", Kind::Outcome),
+        ("system.message", Kind::System),
+    ])?;
+    let event = match kind {
+        Kind::Message => return read_message(object),
+        Kind::Interrupt => {
+            object.unsupported("session_thread_id", "threads of several agents (`session_thread_id`)")?;
+            ClientEvent::Interrupt
+        }
+        Kind::Confirmation => read_confirmation(&mut object)?,
+        Kind::CustomResult => ClientEvent::CustomToolResult {
+            custom_tool_use_id: object.required("custom_tool_use_id")?.text(1..=MAX_ID)?,
+            result: read_outcome(&mut object)?,
+        },
+        Kind::Result => ClientEvent::ToolResult {
+            tool_use_id: object.required("tool_use_id")?.text(1..=MAX_ID)?,
+            result: read_outcome(&mut object)?,
+        },
+        Kind::Outcome => return Err(RequestError::unsupported(place, "outcomes (`user.define_outcome`)")),
+        Kind::System => ClientEvent::SystemMessage {
+            content: read_some_blocks(object.required("content")?, Allowed::System)?,
+        },
+    };
+    object.finish()?;
+    Ok(event)
+}
+
+fn read_message(mut object: ObjectInput<'_>) -> Result<ClientEvent, RequestError> {
+    let content = read_some_blocks(object.required("content")?, Allowed::Message)?;
+    object.finish()?;
+    Ok(ClientEvent::Message { content })
+}
+
+/// Reads an event that a session is created with: messages alone.
+pub(crate) fn read_initial_event(input: Input<'_>) -> Result<Vec<ContentBlock>, RequestError> {
+    let place = input.place().to_owned();
+    let mut object = input.object()?;
+    if !object.kind(&[("user.message", true), ("user.define_outcome", false)])? {
+        return Err(RequestError::unsupported(place, "outcomes (`user.define_outcome`)"));
+    }
+    let content = read_some_blocks(object.required("content")?, Allowed::Message)?;
+    object.finish()?;
+    Ok(content)
+}
+
+fn read_confirmation(object: &mut ObjectInput<'_>) -> Result<ClientEvent, RequestError> {
+    let result =
+        object.required("result")?.one_of(&[("allow", Confirmation::Allow), ("deny", Confirmation::Deny)])?;
+    let tool_use_id = object.required("tool_use_id")?.text(1..=MAX_ID)?;
+    let deny_message = match object.optional("deny_message") {
+        Some(message) if result == Confirmation::Allow => {
+            return Err(message.error("a message goes with `deny` only; remove it, or deny the call"));
+        }
+        message => message.map(|message| message.string()).transpose()?,
+    };
+    Ok(ClientEvent::ToolConfirmation { tool_use_id, result, deny_message })
+}
+
+fn read_outcome(object: &mut ObjectInput<'_>) -> Result<ToolOutcome, RequestError> {
+    Ok(ToolOutcome {
+        content: object
+            .optional("content")
+            .map(|content| read_blocks(content, Allowed::ToolResult))
+            .transpose()?,
+        is_error: object.optional("is_error").map(|flag| flag.boolean()).transpose()?,
+    })
+}
+
+/// A system message is the last event, and follows the message or result that it accompanies.
+fn check_system_message(place: &str, events: &[ClientEvent]) -> Result<(), RequestError> {
+    let is_system = |event: &ClientEvent| matches!(event, ClientEvent::SystemMessage { .. });
+    let Some(index) = events.iter().position(is_system) else { return Ok(()) };
+    let follows = index.checked_sub(1).and_then(|before| events.get(before)).is_some_and(|before| {
+        matches!(
+            before,
+            ClientEvent::Message { .. }
+                | ClientEvent::ToolResult { .. }
+                | ClientEvent::CustomToolResult { .. }
+        )
+    });
+    if follows && index + 1 == events.len() {
+        return Ok(());
+    }
+    Err(RequestError::new(
+        format!("{place}.{index}"),
+        "a `system.message` must be the last event of a request and follow a `user.message`, `user.tool_result` or \
+         `user.custom_tool_result`",
+    ))
+}

@@ -1,0 +1,115 @@
+//! Resources of a session: files that are mounted in its sandbox.
+
+use serde::{Deserialize, Serialize};
+
+use crate::common::input::{Input, ObjectInput};
+use crate::{FileId, RequestError, ResourceId, Time};
+
+/// Where files are mounted by default.
+const UPLOADS: &str = "/mnt/session/uploads";
+
+/// Places of the system, in which nothing is mounted.
+const SYSTEM_DIRS: [&str; 5] = ["/proc", "/sys", "/dev", "/usr", "/etc"];
+
+const MAX_PATH: usize = 4_096;
+const MAX_COMPONENT: usize = 255;
+const MAX_ID: usize = 256;
+
+/// A file that is mounted in a session's sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename = "file")]
+pub struct Resource {
+    /// Which resource.
+    pub id: ResourceId,
+    /// When it was added.
+    pub created_at: Time,
+    /// The file.
+    pub file_id: FileId,
+    /// Where it is mounted.
+    pub mount_path: String,
+    /// When it was last changed.
+    pub updated_at: Time,
+}
+
+/// A resource that a client asks for; also the body of `POST /v1/sessions/{id}/resources`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResourceCreate {
+    /// The id of the file, as the client wrote it.
+    pub file_id: String,
+    /// Where it is to be mounted; nothing means the default place.
+    pub mount_path: Option<String>,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    File,
+    Repository,
+    Memory,
+}
+
+impl ResourceCreate {
+    /// Reads the body of a request.
+    ///
+    /// # Errors
+    /// When the body is not a resource; the error says where and how to mend it.
+    pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
+        Self::read(Input::body(body)?)
+    }
+
+    pub(crate) fn read(input: Input<'_>) -> Result<Self, RequestError> {
+        let place = input.place().to_owned();
+        let mut object = input.object()?;
+        let kind = object.kind(&[
+            ("file", Kind::File),
+            ("github_repository", Kind::Repository),
+            ("memory_store", Kind::Memory),
+        ])?;
+        match kind {
+            Kind::File => {}
+            Kind::Repository => {
+                return Err(RequestError::unsupported(
+                    place,
+                    "repositories as resources (`github_repository`)",
+                ));
+            }
+            Kind::Memory => {
+                return Err(RequestError::unsupported(place, "memory stores as resources (`memory_store`)"));
+            }
+        }
+        let create = Self {
+            file_id: object.required("file_id")?.text(1..=MAX_ID)?,
+            mount_path: read_mount_path(&mut object)?,
+        };
+        object.finish()?;
+        Ok(create)
+    }
+
+    /// Where the file is mounted.
+    #[must_use]
+    pub fn place(&self, file: FileId) -> String {
+        self.mount_path.clone().unwrap_or_else(|| format!("{UPLOADS}/{file}"))
+    }
+}
+
+fn read_mount_path(object: &mut ObjectInput<'_>) -> Result<Option<String>, RequestError> {
+    let Some(input) = object.optional("mount_path") else { return Ok(None) };
+    let path = input.text(1..=MAX_PATH)?;
+    let Some(relative) = path.strip_prefix('/') else {
+        return Err(input.error(format!("`{path}` is not absolute; begin it with `/`")));
+    };
+    let is_plain = |name: &str| {
+        !matches!(name, "" | "." | "..") && name.len() <= MAX_COMPONENT && !name.contains(char::is_control)
+    };
+    if !relative.split('/').all(is_plain) {
+        return Err(input.error(format!(
+            "`{}` is not the plain path of a file; write it without `.`, `..`, empty and overlong names",
+            path.escape_debug()
+        )));
+    }
+    let is_within =
+        |dir: &str| path.strip_prefix(dir).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    if let Some(dir) = SYSTEM_DIRS.into_iter().find(|dir| is_within(dir)) {
+        return Err(input.error(format!("files cannot be mounted within `{dir}`; choose another place")));
+    }
+    Ok(Some(path))
+}

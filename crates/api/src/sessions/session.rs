@@ -1,0 +1,385 @@
+//! Sessions: an agent at work in an environment.
+
+use serde::{Deserialize, Serialize};
+
+use crate::agents::agent::{
+    Agent, ExecutionIdentity, MAX_SYSTEM, NoMultiagent, patch_text, read_text, required_if_given,
+};
+use crate::agents::mcp_server::{McpServer, patch_mcp_servers};
+use crate::agents::model_config::ModelConfig;
+use crate::agents::skill_ref::{AgentSkill, SkillRef, read_skills};
+use crate::agents::tool::{Tool, read_tools};
+use crate::common::input::{Input, ObjectInput, Patch};
+use crate::common::metadata::{self, Metadata, MetadataPatch};
+use crate::sessions::client_event::read_initial_event;
+use crate::sessions::content::ContentBlock;
+use crate::sessions::resource::{Resource, ResourceCreate};
+use crate::vaults::vault::read_vault_ids;
+use crate::{AgentId, EnvironmentId, RequestError, Time};
+
+const MAX_TITLE: usize = 1_000;
+const MAX_INITIAL_EVENTS: usize = 50;
+const MAX_ID: usize = 256;
+
+/// The most files that a session may have as resources.
+const MAX_FILES: usize = 999;
+
+/// A session.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "type", rename = "session")]
+pub struct Session {
+    /// Which session.
+    pub id: String,
+    /// The agent as the session runs it.
+    pub agent: SessionAgent,
+    /// When it was archived; null while it is in use.
+    pub archived_at: Option<Time>,
+    /// What it may spend; null without a limit.
+    pub budget: Option<Budget>,
+    /// When it was made.
+    pub created_at: Time,
+    /// Always null: this server makes no sessions by itself.
+    pub deployment_id: Option<String>,
+    /// The environment of its sandbox.
+    pub environment_id: EnvironmentId,
+    /// Pairs of text that the client keeps here.
+    pub metadata: Metadata,
+    /// Always empty: this server judges no outcomes.
+    pub outcome_evaluations: Vec<NoMultiagent>,
+    /// What is mounted in its sandbox.
+    pub resources: Vec<Resource>,
+    /// How long it was at work.
+    pub stats: SessionStats,
+    /// What it does now.
+    pub status: SessionStatus,
+    /// A title for people.
+    pub title: Option<String>,
+    /// When it last changed.
+    pub updated_at: Time,
+    /// What it used.
+    pub usage: SessionUsage,
+    /// The vaults with the credentials for its servers of tools.
+    pub vault_ids: Vec<String>,
+}
+
+/// An agent as a session runs it: one version, with what the session changed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "type", rename = "agent")]
+pub struct SessionAgent {
+    /// Which agent.
+    pub id: AgentId,
+    /// What the agent does, for people.
+    pub description: Option<String>,
+    /// Who the agent acts as.
+    pub execution_identity: ExecutionIdentity,
+    /// Servers of tools.
+    pub mcp_servers: Vec<McpServer>,
+    /// The model that answers.
+    pub model: ModelConfig,
+    /// Always null: this server runs one agent in each session.
+    pub multiagent: Option<NoMultiagent>,
+    /// A name for people.
+    pub name: String,
+    /// The skills that the model may load.
+    pub skills: Vec<AgentSkill>,
+    /// The system prompt.
+    pub system: Option<String>,
+    /// The tools that the model may call.
+    pub tools: Vec<Tool>,
+    /// The version of the agent.
+    pub version: u64,
+}
+
+impl From<Agent> for SessionAgent {
+    fn from(agent: Agent) -> Self {
+        Self {
+            id: agent.id,
+            description: agent.description,
+            execution_identity: agent.execution_identity,
+            mcp_servers: agent.mcp_servers,
+            model: agent.model,
+            multiagent: agent.multiagent,
+            name: agent.name,
+            skills: agent.skills,
+            system: agent.system,
+            tools: agent.tools,
+            version: agent.version,
+        }
+    }
+}
+
+/// What a session does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionStatus {
+    /// It will go on by itself, after a failure.
+    Rescheduling,
+    /// A turn is under way.
+    Running,
+    /// It waits for its client.
+    Idle,
+    /// It has ended for good.
+    Terminated,
+}
+
+pub(crate) const STATUSES: [(&str, SessionStatus); 4] = [
+    ("rescheduling", SessionStatus::Rescheduling),
+    ("running", SessionStatus::Running),
+    ("idle", SessionStatus::Idle),
+    ("terminated", SessionStatus::Terminated),
+];
+
+impl SessionStatus {
+    /// The status as text.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        STATUSES[self as usize].0
+    }
+}
+
+/// How long a session was at work.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct SessionStats {
+    /// Seconds in which a turn was under way.
+    pub active_seconds: Option<f64>,
+    /// Seconds since it was made.
+    pub duration_seconds: Option<f64>,
+}
+
+/// What a session used over all its turns.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct SessionUsage {
+    /// Seconds in which a turn was under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active_seconds: Option<f64>,
+    /// Tokens written to the cache of prompts, by lifetime.
+    pub cache_creation: Option<CacheCreation>,
+    /// Tokens read from it.
+    pub cache_read_input_tokens: Option<u64>,
+    /// Other tokens of requests.
+    pub input_tokens: Option<u64>,
+    /// The price of it all, where the model has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub list_cost: Option<Money>,
+    /// Tokens of answers.
+    pub output_tokens: Option<u64>,
+}
+
+/// Tokens written to the cache of prompts, by lifetime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CacheCreation {
+    /// Kept for an hour.
+    pub ephemeral_1h_input_tokens: Option<u64>,
+    /// Kept for five minutes.
+    pub ephemeral_5m_input_tokens: Option<u64>,
+}
+
+/// An amount of money in cents of US dollars.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "MoneyJson", try_from = "MoneyJson")]
+pub struct Money {
+    /// The number of cents.
+    pub cents: u64,
+}
+
+/// [`Money`] as JSON has it.
+#[derive(Serialize, Deserialize)]
+struct MoneyJson {
+    amount: String,
+    currency: String,
+}
+
+impl From<Money> for MoneyJson {
+    fn from(money: Money) -> Self {
+        Self { amount: money.cents.to_string(), currency: "USD".to_owned() }
+    }
+}
+
+impl TryFrom<MoneyJson> for Money {
+    type Error = String;
+
+    fn try_from(json: MoneyJson) -> Result<Self, String> {
+        match (json.currency.as_str(), cents(&json.amount)) {
+            ("USD", Some(cents)) => Ok(Self { cents }),
+            _ => Err(format!("{} {} is not an amount in cents of USD", json.amount, json.currency)),
+        }
+    }
+}
+
+/// The number of cents: digits without leading zeros.
+fn cents(text: &str) -> Option<u64> {
+    let canonical = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let canonical = canonical && (text == "0" || !text.starts_with('0'));
+    if canonical { text.parse().ok() } else { None }
+}
+
+/// What a session may spend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename = "limit")]
+pub struct Budget {
+    /// The price at which it stops, by the public prices of its model.
+    pub max_list_cost: Money,
+}
+
+impl Budget {
+    fn read(input: Input<'_>) -> Result<Self, RequestError> {
+        let mut object = input.object()?;
+        object.kind(&[("limit", ())])?;
+        let mut cost = object.required("max_list_cost")?.object()?;
+        let amount = cost.required("amount")?;
+        let text = amount.string()?;
+        let cents = cents(&text).ok_or_else(|| {
+            amount.error(format!(
+                "`{text}` is not a number of cents; write digits without leading zeros: \"2500\""
+            ))
+        })?;
+        cost.required("currency")?.one_of(&[("USD", ())])?;
+        cost.finish()?;
+        object.finish()?;
+        Ok(Self { max_list_cost: Money { cents } })
+    }
+}
+
+/// The agent that a new session runs.
+#[derive(Debug, Clone)]
+pub struct AgentChoice {
+    /// The id of the agent, as the client wrote it.
+    pub id: String,
+    /// Which version; nothing means the newest.
+    pub version: Option<u64>,
+    /// What replaces the agent's own configuration.
+    pub overrides: AgentOverrides,
+}
+
+/// What a session has instead of its agent's configuration.
+#[derive(Debug, Clone, Default)]
+pub struct AgentOverrides {
+    /// The servers of tools.
+    pub mcp_servers: Patch<Vec<McpServer>>,
+    /// The model.
+    pub model: Option<ModelConfig>,
+    /// The skills.
+    pub skills: Patch<Vec<SkillRef>>,
+    /// The system prompt.
+    pub system: Patch<String>,
+    /// The tools.
+    pub tools: Patch<Vec<Tool>>,
+}
+
+/// The body of `POST /v1/sessions`.
+#[derive(Debug, Clone)]
+pub struct SessionCreate {
+    /// The agent.
+    pub agent: AgentChoice,
+    /// The id of the environment, as the client wrote it.
+    pub environment_id: String,
+    /// What it may spend.
+    pub budget: Option<Budget>,
+    /// Messages that it begins with.
+    pub initial_messages: Vec<Vec<ContentBlock>>,
+    /// Pairs of text.
+    pub metadata: Metadata,
+    /// What is mounted in its sandbox.
+    pub resources: Vec<ResourceCreate>,
+    /// A title for people.
+    pub title: Option<String>,
+    /// The ids of the vaults with its credentials, as the client wrote them.
+    pub vault_ids: Vec<String>,
+}
+
+/// The body of `POST /v1/sessions/{id}`: what is left out stays.
+#[derive(Debug, Clone)]
+pub struct SessionUpdate {
+    /// The agent's tools, while the session is idle.
+    pub tools: Option<Vec<Tool>>,
+    /// What it may spend.
+    pub budget: Patch<Budget>,
+    /// Pairs of text to set or to remove.
+    pub metadata: MetadataPatch,
+    /// A title for people.
+    pub title: Patch<String>,
+}
+
+impl SessionCreate {
+    /// Reads the body of a request.
+    ///
+    /// # Errors
+    /// When the body is not a new session; the error says where and how to mend it.
+    pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
+        let mut object = Input::body(body)?.object()?;
+        let create = Self {
+            agent: read_agent(object.required("agent")?)?,
+            environment_id: object.required("environment_id")?.text(1..=MAX_ID)?,
+            budget: object.optional("budget").map(Budget::read).transpose()?,
+            initial_messages: match object.optional("initial_events") {
+                None => Vec::new(),
+                Some(events) => (events.array("events", MAX_INITIAL_EVENTS)?.into_iter())
+                    .map(read_initial_event)
+                    .collect::<Result<_, _>>()?,
+            },
+            metadata: metadata::read(&mut object)?,
+            resources: object.optional("resources").map_or(Ok(Vec::new()), read_resources)?,
+            title: read_text(&mut object, "title", MAX_TITLE)?,
+            vault_ids: read_vault_ids(&mut object)?,
+        };
+        object.finish()?;
+        Ok(create)
+    }
+}
+
+impl SessionUpdate {
+    /// Reads the body of a request.
+    ///
+    /// # Errors
+    /// When the body is not an update of a session; the error says where and how to mend it.
+    pub fn from_json(body: &[u8]) -> Result<Self, RequestError> {
+        let mut object = Input::body(body)?.object()?;
+        object.unsupported("vault_ids", "a change of a session's vaults (`vault_ids`)")?;
+        let update = Self {
+            tools: object.optional("agent").map(read_agent_update).transpose()?.flatten(),
+            budget: object.patch("budget", Budget::read)?,
+            metadata: metadata::read_patch(&mut object)?,
+            title: patch_text(&mut object, "title", MAX_TITLE)?,
+        };
+        object.finish()?;
+        Ok(update)
+    }
+}
+
+fn read_agent_update(input: Input<'_>) -> Result<Option<Vec<Tool>>, RequestError> {
+    let mut object = input.object()?;
+    object.unsupported("mcp_servers", "a change of a session's MCP servers (`mcp_servers`)")?;
+    let tools = object.optional("tools").map(read_tools).transpose()?;
+    object.finish()?;
+    Ok(tools)
+}
+
+fn read_agent(input: Input<'_>) -> Result<AgentChoice, RequestError> {
+    if input.is_string() {
+        let id = input.text(1..=MAX_ID)?;
+        return Ok(AgentChoice { id, version: None, overrides: AgentOverrides::default() });
+    }
+    let mut object = input.object()?;
+    let has_overrides = object.kind(&[("agent", false), ("agent_with_overrides", true)])?;
+    let choice = AgentChoice {
+        id: object.required("id")?.text(1..=MAX_ID)?,
+        version: object.optional("version").map(|version| version.integer(1..=u64::MAX)).transpose()?,
+        overrides: if has_overrides { read_overrides(&mut object)? } else { AgentOverrides::default() },
+    };
+    object.finish()?;
+    Ok(choice)
+}
+
+fn read_overrides(object: &mut ObjectInput<'_>) -> Result<AgentOverrides, RequestError> {
+    Ok(AgentOverrides {
+        mcp_servers: patch_mcp_servers(object)?,
+        model: required_if_given(object, "model")?.map(ModelConfig::read).transpose()?,
+        skills: object.patch("skills", read_skills)?,
+        system: patch_text(object, "system", MAX_SYSTEM)?,
+        tools: object.patch("tools", read_tools)?,
+    })
+}
+
+fn read_resources(input: Input<'_>) -> Result<Vec<ResourceCreate>, RequestError> {
+    input.array("resources", MAX_FILES)?.into_iter().map(ResourceCreate::read).collect()
+}

@@ -1,0 +1,4 @@
+//! Vaults and the credentials in them.
+
+pub(crate) mod credential;
+pub(crate) mod vault;

@@ -1,0 +1,7 @@
+//! What the service answers.
+
+pub(crate) mod answer_parts;
+pub(crate) mod decoder;
+pub(crate) mod error_body;
+pub(crate) mod finish_reason;
+pub(crate) mod usage;

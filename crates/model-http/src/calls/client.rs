@@ -1,0 +1,189 @@
+//! [`HttpClient`]: streamed and whole calls of one model service under one key.
+//!
+//! Dropping a call closes its connection and releases its place at the limiter. Nothing is stored; the caller records whether the call
+//! was sent.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use conjure_base::{Clock, Jitter, SystemClock};
+use conjure_conversation::{ModelError, ModelEvent};
+use futures_util::{Stream, StreamExt as _, stream};
+use reqwest::Url;
+
+use crate::calls::client_state::ClientState;
+use crate::calls::http_call::{Delivery, HttpCall};
+use crate::calls::model_call::ModelCall;
+use crate::calls::wire::Wire;
+use crate::config::{HttpConfig, HttpConfigError};
+use crate::connection::limiter::Limiter;
+use crate::connection::transport::Transport;
+
+/// The client of one service and key. All calls share its rate limiter, connections and prices. Cheap to clone.
+#[derive(Clone)]
+pub struct HttpClient(Arc<ClientState>);
+
+/// What [`HttpClient::stream`] yields.
+#[derive(Debug, Clone)]
+pub enum CallEvent<A> {
+    /// A preview; never [`ModelEvent::Finished`].
+    Preview(ModelEvent),
+    /// The complete response; the last event of a successful stream.
+    Finished(Box<A>),
+}
+
+impl HttpClient {
+    /// Creates a client with the system clock. Needs a Tokio runtime.
+    ///
+    /// # Errors
+    /// [`HttpConfigError`].
+    pub fn new(config: &HttpConfig) -> Result<Self, HttpConfigError> {
+        Self::with_clock(config, Arc::new(SystemClock))
+    }
+
+    /// Creates a client with this clock, for its waits and for dates in `retry-after`.
+    ///
+    /// # Errors
+    /// [`HttpConfigError`].
+    pub fn with_clock(config: &HttpConfig, clock: Arc<dyn Clock>) -> Result<Self, HttpConfigError> {
+        Ok(Self(Arc::new(ClientState::new(config, clock)?)))
+    }
+
+    /// The URL of an endpoint: the base URL, these path segments, which are encoded, and the configured query.
+    #[must_use]
+    pub fn url<'s>(&self, segments: impl IntoIterator<Item = &'s str>) -> Url {
+        self.0.transport.url(segments)
+    }
+
+    /// The service's host.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        self.0.transport.host()
+    }
+
+    /// The service as [`Origin`](conjure_conversation::Origin) names it: its host, with the port where it is not the usual one.
+    #[must_use]
+    pub fn service(&self) -> String {
+        self.0.transport.service()
+    }
+
+    /// The models without a known price, whose responses count as free; sorted, at most 16. The service says which model responded,
+    /// which may differ from the requested one.
+    #[must_use]
+    pub fn models_without_price(&self) -> Vec<String> {
+        self.0.lock_models_without_price().iter().cloned().collect()
+    }
+
+    /// The HTTP exchanges, for requests that are no model calls.
+    #[must_use]
+    pub fn transport(&self) -> &Transport {
+        &self.0.transport
+    }
+
+    /// The rate limiter of the key.
+    #[must_use]
+    pub fn limiter(&self) -> &Arc<Limiter> {
+        &self.0.limiter
+    }
+
+    /// The random numbers for jitter.
+    #[must_use]
+    pub fn jitter(&self) -> &Jitter {
+        &self.0.jitter
+    }
+
+    /// The number of retries of a call.
+    #[must_use]
+    pub fn retries(&self) -> u32 {
+        self.0.retries
+    }
+
+    /// Starts a streamed call and returns its events. Nothing happens before it is polled; then `make` writes the call. After
+    /// [`CallEvent::Finished`] or an error there is nothing more.
+    pub fn stream<W, F>(
+        &self,
+        wire: Arc<W>,
+        make: F,
+    ) -> impl Stream<Item = Result<CallEvent<W::Answer>, ModelError>> + Send + use<W, F>
+    where
+        W: Wire,
+        F: FnOnce() -> Result<HttpCall, ModelError> + Send + 'static,
+    {
+        let begin: Box<Begin<W>> = {
+            let client = Arc::clone(&self.0);
+            Box::new(move || Ok(ModelCall::new(client, wire, make()?, Delivery::Streamed)))
+        };
+        let state = Running { stage: Stage::New(begin), ready: VecDeque::new() };
+        let events = stream::unfold(state, |mut running| async move {
+            let item = running.next().await?;
+            Some((item, running))
+        });
+        events.fuse()
+    }
+
+    /// Runs a call without streaming. Use the stream for responses that take minutes, because a slow response cannot be told from a dead
+    /// connection here.
+    ///
+    /// # Errors
+    /// [`ModelError`].
+    pub async fn create<W: Wire>(&self, wire: Arc<W>, call: HttpCall) -> Result<W::Answer, ModelError> {
+        ModelCall::new(Arc::clone(&self.0), wire, call, Delivery::Whole).unstreamed().await
+    }
+}
+
+/// Makes the call at the first poll.
+type Begin<W> = dyn FnOnce() -> Result<ModelCall<W>, ModelError> + Send;
+
+/// A streamed call, between two of its events.
+struct Running<W: Wire> {
+    stage: Stage<W>,
+    ready: VecDeque<ModelEvent>,
+}
+
+enum Stage<W: Wire> {
+    New(Box<Begin<W>>),
+    Calling(Box<ModelCall<W>>),
+    /// The result, which follows the events that are ready.
+    Ended(Result<Box<W::Answer>, ModelError>),
+    Over,
+}
+
+impl<W: Wire> Running<W> {
+    async fn next(&mut self) -> Option<Result<CallEvent<W::Answer>, ModelError>> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(Ok(CallEvent::Preview(event)));
+            }
+            let ended = match &mut self.stage {
+                Stage::Calling(call) => match call.next(&mut self.ready).await {
+                    Ok(None) => continue,
+                    Ok(Some(answer)) => Ok(Box::new(answer)),
+                    Err(error) => Err(error),
+                },
+                Stage::New(_) => match std::mem::replace(&mut self.stage, Stage::Over) {
+                    Stage::New(begin) => match begin() {
+                        Ok(call) => {
+                            self.stage = Stage::Calling(Box::new(call));
+                            continue;
+                        }
+                        Err(error) => Err(error),
+                    },
+                    _ => return None,
+                },
+                Stage::Ended(_) => match std::mem::replace(&mut self.stage, Stage::Over) {
+                    Stage::Ended(result) => return Some(result.map(CallEvent::Finished)),
+                    _ => return None,
+                },
+                Stage::Over => return None,
+            };
+            self.stage = Stage::Ended(ended);
+        }
+    }
+}
+
+impl fmt::Debug for HttpClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpClient").field("service", &self.service()).finish_non_exhaustive()
+    }
+}

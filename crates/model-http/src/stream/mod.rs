@@ -1,0 +1,8 @@
+//! Streamed responses, and what decoders of every wire share.
+
+pub(crate) mod decoder;
+pub(crate) mod raw_object;
+pub(crate) mod response_stream;
+pub(crate) mod sse;
+pub(crate) mod token_estimate;
+pub(crate) mod tool_input;

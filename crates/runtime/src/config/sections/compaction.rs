@@ -1,0 +1,77 @@
+//! Settings of compaction: when the beginning of a long conversation is replaced by a summary.
+
+use std::num::NonZeroU64;
+
+use crate::config::keys;
+use conjure_conversation::CompactionPolicy;
+use toml::{Table, Value};
+
+/// When the beginning of a conversation is replaced by a summary, which the conversation's model writes. A `None` is
+/// left to the layer below.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CompactionSettings {
+    /// The input size in tokens from which it is replaced, as the service counts a request including cached input.
+    /// Default: four fifths of the model's context, where that is known.
+    pub threshold: Option<u64>,
+    /// The least number of last messages that are kept. Default: six.
+    pub keep: Option<usize>,
+    /// The input size in tokens from which the model's service compacts by itself, if it can (`compact-2026-01-12`).
+    /// Default: never. Only one of the two thresholds may be set, since the content would be summarised twice.
+    pub service_threshold: Option<u64>,
+}
+
+impl CompactionSettings {
+    /// Merges these settings over `lower`.
+    #[must_use]
+    pub fn merged_over(self, lower: Self) -> Self {
+        Self {
+            threshold: self.threshold.or(lower.threshold),
+            keep: self.keep.or(lower.keep),
+            service_threshold: self.service_threshold.or(lower.service_threshold),
+        }
+    }
+
+    /// Checks the values.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.threshold == Some(0) {
+            return Err("`threshold` must be at least 1".to_owned());
+        }
+        if self.service_threshold == Some(0) {
+            return Err("`service_threshold` must be at least 1".to_owned());
+        }
+        if self.threshold.is_some() && self.service_threshold.is_some() {
+            return Err("`threshold` and `service_threshold` exclude each other: what both compact is summarised twice".to_owned());
+        }
+        if self.keep == Some(0) {
+            return Err("`keep` must be at least 1".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The threshold of the service's compaction.
+    pub(crate) fn service_compaction(self) -> Option<NonZeroU64> {
+        self.service_threshold.and_then(NonZeroU64::new)
+    }
+
+    /// The resulting policy; `None` without a threshold.
+    pub(crate) fn policy(self) -> Option<CompactionPolicy> {
+        let policy = CompactionPolicy::with_threshold(self.threshold?);
+        Some(self.keep.map_or(policy, |keep| policy.with_kept_messages(keep)))
+    }
+}
+
+/// Parses the table `[compaction]` of the file.
+pub(crate) fn parse(table: &Table) -> Result<CompactionSettings, String> {
+    keys::check(table, "compaction")?;
+    let count = |key: &str| match table.get(key) {
+        None => Ok(None),
+        Some(Value::Integer(count)) => {
+            u64::try_from(*count).map(Some).map_err(|_| format!("`{key}`: {count} is less than 0"))
+        }
+        Some(other) => Err(format!("`{key}`: a whole number is needed, not a {}", other.type_str())),
+    };
+    let keep = count("keep")?.map(|keep| usize::try_from(keep).unwrap_or(usize::MAX));
+    let (threshold, service_threshold) = (count("threshold")?, count("service_threshold")?);
+    let settings = CompactionSettings { threshold, keep, service_threshold };
+    settings.check().map(|()| settings)
+}

@@ -1,0 +1,83 @@
+//! Settings of the warm pools: sandboxes that are created before a session needs them.
+
+use std::time::Duration;
+
+use crate::config::keys;
+use toml::{Table, Value};
+
+/// The greatest pool size.
+const MAX_SANDBOXES: usize = 10_000;
+
+/// How many sandboxes are created before a session needs them. The first call of a session claims one instead of
+/// waiting for a new one. A `None` is left to the layer below.
+///
+/// A warm sandbox has the configuration's network, limits and isolation. Its environment, skills and workspace are
+/// set when a session claims it, so tenants share only the pool. It is used once. A session gets a new sandbox if the
+/// pool is empty, if it works in a folder of the embedder, or if it has allowed paths. Engines that share no folders
+/// with this machine have no warm sandboxes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PoolSettings {
+    /// The number of warm jails. Default: none.
+    pub jail: Option<usize>,
+    /// The number of warm containers. Default: none.
+    pub docker: Option<usize>,
+    /// The age at which a warm sandbox is replaced. Default: 30 minutes.
+    pub max_age: Option<Duration>,
+    /// How many sandboxes of a kind are started concurrently, warm ones included. Default: the number of processors.
+    /// Waiting tenants are served by weight ([`TenantPolicy::weight`](crate::TenantPolicy::weight)); warm sandboxes
+    /// are started when no tenant waits.
+    pub starts_at_once: Option<usize>,
+}
+
+impl PoolSettings {
+    /// Merges these settings over `lower`.
+    #[must_use]
+    pub fn merged_over(self, lower: Self) -> Self {
+        Self {
+            jail: self.jail.or(lower.jail),
+            docker: self.docker.or(lower.docker),
+            max_age: self.max_age.or(lower.max_age),
+            starts_at_once: self.starts_at_once.or(lower.starts_at_once),
+        }
+    }
+
+    /// Checks the values.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let too_many = [self.jail, self.docker, self.starts_at_once]
+            .into_iter()
+            .flatten()
+            .find(|count| *count > MAX_SANDBOXES);
+        if let Some(count) = too_many {
+            return Err(format!("{count} is more than {MAX_SANDBOXES}"));
+        }
+        if self.starts_at_once == Some(0) {
+            return Err("`starts_at_once` must be at least 1".to_owned());
+        }
+        if self.max_age.is_some_and(|age| age.is_zero()) {
+            return Err("`max_age` must be more than 0 seconds".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Parses the table `[pool]` of the file.
+pub(crate) fn parse(table: &Table) -> Result<PoolSettings, String> {
+    keys::check(table, "pool")?;
+    let count = |key: &str| {
+        let count = table.get(key).map(|value| match value {
+            Value::Integer(count) => {
+                usize::try_from(*count).map_err(|_| format!("`{key}`: {count} is less than 0"))
+            }
+            other => Err(format!("`{key}`: a whole number is needed, not a {}", other.type_str())),
+        });
+        count.transpose()
+    };
+    let max_age = table.get("max_age").map(crate::config::file::seconds);
+    let settings = PoolSettings {
+        jail: count("jail")?,
+        docker: count("docker")?,
+        max_age: max_age.transpose().map_err(|reason| format!("`max_age`: {reason}"))?,
+        starts_at_once: count("starts_at_once")?,
+    };
+    settings.check().map(|()| settings)
+}

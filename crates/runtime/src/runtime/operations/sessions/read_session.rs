@@ -1,0 +1,227 @@
+//! Reads what is recorded of sessions, and the files that they left. Nothing is started.
+
+use std::path::PathBuf;
+
+use conjure_base::{SessionId, TenantId};
+use conjure_conversation::{
+    Artifact, PinnedSkill, SessionEvent, SessionEventKind, SessionFile, SessionProfile, SkillActivation,
+};
+use conjure_journal::{ListCursor, SessionKey, SessionQuery};
+
+use crate::expected_outputs::ExpectedOutput;
+use crate::expected_outputs::expected_outputs;
+use crate::runtime::error::RuntimeError;
+use crate::runtime::handle::Runtime;
+use crate::runtime::session::readers::event_reader::{EventQuery, SessionEventPage};
+use crate::runtime::session::readers::session_reader::{SessionList, SessionReader, SessionSummary};
+use crate::runtime::task_set::run_blocking;
+use crate::workspace::{ProducedFiles, SessionWorkspace, WorkspaceSnapshot};
+
+impl Runtime {
+    /// The profile of a session, as recorded: that which it was opened with, with the model that it has now. Nothing is started.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NotFound`] if the tenant has no session of this id; an error if its record cannot be read.
+    pub async fn profile(&self, tenant: &TenantId, id: SessionId) -> Result<SessionProfile, RuntimeError> {
+        self.session_reader().await?.profile(&SessionKey::new(tenant.clone(), id)).await
+    }
+
+    /// All events of a session from this number on, each once. Secrets that this process knows are redacted; those that the
+    /// session got in another process are not known here. Nothing is started.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Runtime::profile`].
+    pub async fn events(
+        &self,
+        tenant: &TenantId,
+        id: SessionId,
+        from_seq: u64,
+    ) -> Result<Vec<SessionEvent>, RuntimeError> {
+        let key = SessionKey::new(tenant.clone(), id);
+        let redactor = self.inner.factory.redactor(&key);
+        self.session_reader().await?.events(&key, from_seq, &redactor).await
+    }
+
+    /// A page of a session's events. It costs what it returns, wherever it begins. Secrets are redacted as by [`Runtime::events`], and nothing
+    /// is started.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Runtime::profile`].
+    pub async fn event_page(
+        &self,
+        tenant: &TenantId,
+        id: SessionId,
+        query: EventQuery,
+    ) -> Result<SessionEventPage, RuntimeError> {
+        let key = SessionKey::new(tenant.clone(), id);
+        let redactor = self.inner.factory.redactor(&key);
+        self.session_reader().await?.event_page(&key, query, &redactor).await
+    }
+
+    /// The tenant's sessions, the newest first, at most `limit` (1 to 1,000). `after` continues a former page. Nothing is
+    /// started, and no events are read but those of sessions that an earlier version has recorded.
+    ///
+    /// # Errors
+    ///
+    /// If the journal cannot be read. A session whose record cannot be read is listed as such.
+    pub async fn sessions(
+        &self,
+        tenant: &TenantId,
+        after: Option<ListCursor>,
+        limit: u32,
+    ) -> Result<SessionList, RuntimeError> {
+        self.query_sessions(tenant, SessionQuery { after, limit, ..SessionQuery::default() }).await
+    }
+
+    /// Those of the tenant's sessions that match. A session that an earlier version has recorded has no status, until it is listed
+    /// without one or used.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Runtime::sessions`].
+    pub async fn query_sessions(
+        &self,
+        tenant: &TenantId,
+        query: SessionQuery,
+    ) -> Result<SessionList, RuntimeError> {
+        let redactor = |key: &SessionKey| self.inner.factory.redactor(key);
+        self.session_reader().await?.list(tenant, query, redactor).await
+    }
+
+    /// The summary of one session.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Runtime::profile`].
+    pub async fn summary(&self, tenant: &TenantId, id: SessionId) -> Result<SessionSummary, RuntimeError> {
+        let key = SessionKey::new(tenant.clone(), id);
+        let records = self.session_reader().await?;
+        let info = records.info(&key).await?;
+        records.summary(&key, info, &self.inner.factory.redactor(&key)).await
+    }
+
+    /// The ids of all sessions of the tenant, the newest first. No session is read.
+    ///
+    /// # Errors
+    ///
+    /// If the journal cannot be read.
+    pub async fn session_ids(&self, tenant: &TenantId) -> Result<Vec<SessionId>, RuntimeError> {
+        self.session_reader().await?.ids(tenant).await
+    }
+
+    /// The files in a session's workspace on this machine, with their sizes. Nothing is started. If the sandbox has a
+    /// workspace of its own on another machine, ask the session ([`Session::list_files`](conjure_actors::session::Session::list_files)).
+    ///
+    /// # Errors
+    ///
+    /// As for [`Runtime::profile`].
+    pub async fn files(&self, tenant: &TenantId, id: SessionId) -> Result<ProducedFiles, RuntimeError> {
+        let key = SessionKey::new(tenant.clone(), id);
+        let profile = self.session_reader().await?.opened_profile(&key).await?;
+        let Some(folder) = self.inner.factory.workspace(&key, &profile).await? else {
+            return Ok(ProducedFiles { files: Vec::new(), complete: true });
+        };
+        run_blocking("looking at a workspace", move || {
+            let workspace = SessionWorkspace::at_real_path(&folder)
+                .map_err(|error| RuntimeError::Workspace { path: folder, reason: error.to_string() })?;
+            Ok(workspace.produced_since(&WorkspaceSnapshot::default()))
+        })
+        .await
+    }
+
+    /// The artifacts of a session and the files that its turns produced, as recorded. Nothing is started, and nothing
+    /// is fetched.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Runtime::profile`].
+    pub async fn artifacts_and_files(
+        &self,
+        tenant: &TenantId,
+        id: SessionId,
+    ) -> Result<(Vec<Artifact>, Vec<SessionFile>), RuntimeError> {
+        self.session_reader().await?.artifacts_and_files(&SessionKey::new(tenant.clone(), id)).await
+    }
+
+    /// The outputs that the manifests of the session's skills declare, compared with the files in its workspace. It
+    /// covers the skills that were loaded, or all skills if the model reads skills without loading them. Nothing is
+    /// started.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Runtime::profile`], and if a skill of the session is lost.
+    pub async fn outputs(
+        &self,
+        tenant: &TenantId,
+        id: SessionId,
+    ) -> Result<Vec<ExpectedOutput>, RuntimeError> {
+        let key = SessionKey::new(tenant.clone(), id);
+        let profile = self.profile(tenant, id).await?;
+        let used = match profile.activation {
+            SkillActivation::View => profile.skills.clone(),
+            _ => loaded(&self.events(tenant, id, 0).await?),
+        };
+        if used.is_empty() {
+            return Ok(Vec::new());
+        }
+        let home = self.inner.factory.session_tenant_dir(&key).await?;
+        let finding = move || used.iter().map(|pinned| home.pins.find(pinned)).collect::<Result<Vec<_>, _>>();
+        let mut skills = run_blocking("reading the manifests of skills", finding).await?;
+        skills.retain(|skill| {
+            skill.skill().manifest().is_some_and(|manifest| !manifest.output_files().is_empty())
+        });
+        let workspace = self.inner.factory.workspace(&key, &profile).await?;
+        let Some(workspace) = workspace.filter(|_| !skills.is_empty()) else { return Ok(Vec::new()) };
+        let files = self.files(tenant, id).await?;
+        run_blocking("looking for declared outputs", move || {
+            let skills = skills.iter().map(|skill| &**skill.skill());
+            Ok(expected_outputs(skills, &profile.inputs, &workspace, &files))
+        })
+        .await
+    }
+
+    /// The folder on this machine that a session works in, if there is one: its own, or the embedder's. Nothing is
+    /// started.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Runtime::profile`].
+    pub async fn workspace(&self, tenant: &TenantId, id: SessionId) -> Result<Option<PathBuf>, RuntimeError> {
+        let key = SessionKey::new(tenant.clone(), id);
+        let profile = self.session_reader().await?.opened_profile(&key).await?;
+        self.inner.factory.workspace(&key, &profile).await
+    }
+
+    /// Keeps the own workspace of a session in memory when the session and its sandbox end. Returns its path, or
+    /// `None` if it stays anyway.
+    ///
+    /// # Errors
+    ///
+    /// If this cannot be recorded on the disk. The next start removes the workspace then.
+    pub async fn keep_workspace(
+        &self,
+        tenant: &TenantId,
+        id: SessionId,
+    ) -> Result<Option<PathBuf>, RuntimeError> {
+        self.inner.factory.keep_workspace(&SessionKey::new(tenant.clone(), id)).await
+    }
+
+    pub(crate) async fn session_reader(&self) -> Result<SessionReader, RuntimeError> {
+        SessionReader::open(self.inner.tree.journal(), self.inner.process_lock.clone()).await
+    }
+}
+
+/// The skills that were active at some time, in the order in which they were first loaded.
+fn loaded(events: &[SessionEvent]) -> Vec<PinnedSkill> {
+    let mut loaded: Vec<PinnedSkill> = Vec::new();
+    for event in events {
+        let SessionEventKind::SessionSkillsChanged { active_skills, .. } = &event.kind else { continue };
+        let new: Vec<PinnedSkill> =
+            active_skills.iter().filter(|skill| !loaded.contains(skill)).cloned().collect();
+        loaded.extend(new);
+    }
+    loaded
+}

@@ -1,0 +1,131 @@
+//! The artifact services of a runtime: they ingest, fetch and resolve the sessions' artifacts.
+//!
+//! State: none; `data::artifact_pins` keeps the bytes.
+
+use std::sync::Arc;
+
+use conjure_actors::artifacts::{ArtifactServices, ContentPinner};
+use conjure_artifact::{ArtifactIngestor, ArtifactOptions, Fetch, ReferenceResolver};
+use conjure_base::TenantId;
+use conjure_conversation::SessionProfile;
+use conjure_egress::EgressPolicy;
+use conjure_journal::SessionKey;
+use conjure_skill::Skill;
+
+use crate::config::Config;
+use crate::runtime::data::artifact_pins::ArtifactPins;
+use crate::runtime::data::data_layout::TenantDir;
+use crate::runtime::error::RuntimeError;
+use crate::runtime::options::JournalLocation;
+use crate::runtime::session::factory::network::session_network;
+use crate::runtime::tenants::{DiskUsageCache, TenantPolicies, TenantStoreQuota};
+
+/// The artifact services that all sessions of a runtime share.
+#[derive(Clone)]
+pub(crate) struct RuntimeArtifacts {
+    options: Arc<ArtifactOptions>,
+    fetch: Option<Arc<dyn Fetch>>,
+    policies: TenantPolicies,
+    meters: DiskUsageCache,
+}
+
+impl RuntimeArtifacts {
+    /// As the configuration and the tenants' policies say; `None` if sessions have no artifacts. The embedder may
+    /// replace the fetch.
+    pub(crate) fn new(
+        config: &Config,
+        own: Option<Arc<dyn Fetch>>,
+        policies: TenantPolicies,
+        meters: DiskUsageCache,
+    ) -> Result<Option<Self>, RuntimeError> {
+        let Some(options) = config.artifacts() else { return Ok(None) };
+        let options = Arc::new(options);
+        let fetch = match own {
+            Some(own) => Some(own),
+            None => default_fetch(&options)?,
+        };
+        Ok(Some(Self { options, fetch, policies, meters }))
+    }
+
+    /// The artifact parts of one session.
+    pub(crate) fn parts(
+        &self,
+        key: &SessionKey,
+        profile: &SessionProfile,
+        home: &Arc<TenantDir>,
+        record: JournalLocation,
+        skills: Vec<Arc<Skill>>,
+    ) -> ArtifactServices {
+        let store = home.data.store().clone();
+        let resolver = ReferenceResolver::new(key.tenant.clone(), store.clone(), Arc::clone(&self.options));
+        let intake = ArtifactIngestor::new(Arc::clone(&self.options));
+        let (intake, resolver) = match &self.fetch {
+            Some(fetch) => (intake.with_fetch(Arc::clone(fetch)), resolver.with_fetch(Arc::clone(fetch))),
+            None => (intake, resolver),
+        };
+        let (policies, tenant) = (self.policies.clone(), key.tenant.clone());
+        let resolver = resolver.with_cache_quota(move || policies.policy(&tenant).artifact_cache_bytes);
+        let resolver = resolver.with_network(self.network_of(&key.tenant, profile));
+        let intake = intake.with_network(self.network_of(&key.tenant, profile));
+        let keeper: Arc<dyn ContentPinner> = match record {
+            JournalLocation::OnDisk => {
+                let kept = ArtifactPins::new(home.data.path(), key.session, store);
+                Arc::new(kept.with_guard(Arc::<TenantDir>::clone(home)))
+            }
+            JournalLocation::InMemory => Arc::new(()),
+        };
+        let room = Arc::new(TenantStoreQuota::new(self.meters.clone(), key.tenant.clone()));
+        ArtifactServices {
+            ingestor: intake,
+            resolver: resolver.with_skills(skills),
+            pinner: keeper,
+            quota: room,
+        }
+    }
+
+    /// The policy that fetches for a session obey: that of its tenant at the time of each fetch, and the session's own limit.
+    fn network_of(
+        &self,
+        tenant: &TenantId,
+        profile: &SessionProfile,
+    ) -> impl Fn() -> EgressPolicy + Send + Sync + 'static {
+        let (policies, tenant, limit) = (self.policies.clone(), tenant.clone(), session_network(profile));
+        move || {
+            let policy = policies.policy(&tenant).network.restricted_to(&limit);
+            // A list that cannot be read is refused when it is set.
+            policy.and_then(|policy| policy.policy()).unwrap_or(EgressPolicy::None)
+        }
+    }
+
+    /// The size of the tenant's URL cache in bytes.
+    pub(crate) fn cache_bytes(&self, tenant: &TenantId) -> u64 {
+        self.fetch.as_ref().map_or(0, |fetch| fetch.cached_bytes(tenant))
+    }
+
+    /// Forgets the URL cache of a tenant that is deleted.
+    pub(crate) fn forget(&self, tenant: &TenantId) {
+        if let Some(fetch) = &self.fetch {
+            fetch.forget_tenant(tenant);
+        }
+    }
+}
+
+/// This build fetches nothing.
+#[cfg(not(feature = "fetch"))]
+#[expect(clippy::unnecessary_wraps, reason = "as in the builds that fetch")]
+fn default_fetch(_: &Arc<ArtifactOptions>) -> Result<Option<Arc<dyn Fetch>>, RuntimeError> {
+    Ok(None)
+}
+
+#[cfg(feature = "fetch")]
+fn default_fetch(options: &Arc<ArtifactOptions>) -> Result<Option<Arc<dyn Fetch>>, RuntimeError> {
+    use conjure_egress::Egress;
+    // The network of sandboxes does not limit fetches. Each request carries the tenant's policy.
+    let way_out = Egress::new(EgressPolicy::Full);
+    let fetch =
+        conjure_artifact::HttpFetch::new(Arc::clone(options), way_out, Arc::new(conjure_base::SystemClock));
+    match fetch {
+        Ok(fetch) => Ok(Some(Arc::new(fetch))),
+        Err(error) => Err(RuntimeError::Fetch { reason: error.to_string() }),
+    }
+}

@@ -1,0 +1,397 @@
+//! The Python packages of a session's sandboxes: installed once for each list of a tenant, and read-only in each sandbox.
+//!
+//! A sandbox of its own installs them, with the registry of Python packages as its whole network: building a package runs code of strangers. State:
+//! installations that are under way; on the disk `<tenant>/python/DIGEST/packages`, which is there once an installation is complete. What a crash leaves
+//! of one lies in a workspace, which the next one begins by removing.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conjure_actors::admission::Permit;
+use conjure_actors::executors::ExecutorSource;
+use conjure_base::{Clock as _, Deadline, Digest, SystemClock, lock};
+use conjure_fs::{DirHandle, FileLock, ensure_dir};
+use conjure_sandbox::{
+    CallOptions, Command, CommandEnd, CommandOutcome, Executor, Isolation, Layout, SandboxError,
+    SandboxErrorKind, SharedFolder,
+};
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use crate::config::ExecutorKind;
+use crate::runtime::data::data_layout::TenantDir;
+use crate::runtime::error::RuntimeError;
+use crate::runtime::session::python::python_requirement::PythonRequirement;
+use crate::workspace::CopyBounds;
+use crate::workspace::copy_tree;
+
+/// Where a sandbox has the folder with the packages. It is there before they are installed.
+const SHARED_DIR: &str = "/opt/conjure/python";
+
+/// The packages in that folder.
+const PACKAGES: &str = "packages";
+
+/// How long an installation may take.
+const INSTALL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+
+/// How long its sandbox may take to start.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How often another process's installation is looked for.
+const LOCK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The most characters of what an installation said that its error has.
+const MAX_REASON_CHARS: usize = 2_000;
+
+/// Prints the requirements that the sandbox's Python does not meet, each on a line. Its packages are those of `pip` itself.
+const MISSING: &str = "
+import sys
+try:
+    from importlib.metadata import version, PackageNotFoundError
+    from pip._vendor.packaging.requirements import Requirement
+except ImportError:
+    sys.exit('there is no pip: install the package python3-pip where the sandboxes have their programs from')
+for text in sys.argv[1:]:
+    wanted = Requirement(text)
+    if wanted.marker is not None and not wanted.marker.evaluate():
+        continue
+    try:
+        met = not wanted.extras and wanted.specifier.contains(version(wanted.name), prereleases=True)
+    except PackageNotFoundError:
+        met = False
+    if not met:
+        print(text)
+";
+
+/// The packages of one list, and what installs them.
+pub(crate) struct PythonPackages {
+    requirements: Vec<PythonRequirement>,
+    /// The folder that sandboxes share. It is empty until they are installed.
+    shared: PathBuf,
+    /// Where they are once they are installed.
+    dir: PathBuf,
+    /// The name of the workspace in which they are installed.
+    workspace: String,
+    home: Arc<TenantDir>,
+    /// The kind of the sandboxes that have them.
+    kind: ExecutorKind,
+}
+
+impl PythonPackages {
+    /// These packages of a tenant. Blocks.
+    pub(crate) fn new(
+        requirements: Vec<PythonRequirement>,
+        home: &Arc<TenantDir>,
+        kind: ExecutorKind,
+    ) -> std::io::Result<Self> {
+        let mut names: Vec<&str> = requirements.iter().map(PythonRequirement::as_str).collect();
+        names.sort_unstable();
+        names.dedup();
+        let digest = Digest::of_bytes(names.join("\n").as_bytes()).to_hex();
+        let all = home.data.path().join("python");
+        let shared = all.join(&digest);
+        ensure_dir(&all)?;
+        ensure_dir(&shared)?;
+        make_readable(&File::open(&shared)?)?;
+        let workspace = format!("python-{}", digest.get(..16).unwrap_or_default());
+        let dir = shared.join(PACKAGES);
+        Ok(Self { requirements, shared, dir, workspace, home: Arc::clone(home), kind })
+    }
+
+    /// The kind of the sandboxes that have them.
+    pub(crate) const fn kind(&self) -> ExecutorKind {
+        self.kind
+    }
+
+    /// The folder of this machine that the sandboxes share, and its place in them. `None` for `local`, which has this machine's paths.
+    pub(crate) fn shared_folder(&self) -> Option<SharedFolder> {
+        (self.kind != ExecutorKind::Local).then(|| SharedFolder::new(&self.shared, SHARED_DIR))
+    }
+
+    /// Where the Python of a sandbox finds them.
+    pub(crate) fn python_path(&self) -> String {
+        match self.kind {
+            ExecutorKind::Local => self.dir.to_string_lossy().into_owned(),
+            _ => format!("{SHARED_DIR}/{PACKAGES}"),
+        }
+    }
+
+    /// The workspace of the installation, empty. Blocks.
+    fn empty_workspace(&self) -> Result<PathBuf, SandboxError> {
+        self.home.data.remove_workspace(&self.workspace)?;
+        self.home.data.named_workspace(&self.workspace)
+    }
+}
+
+/// What a sandbox for the installation is made of. It is made when it is needed, in its empty workspace. Blocks.
+pub(crate) type InstallSource =
+    Box<dyn Fn(PathBuf) -> Result<Arc<dyn ExecutorSource>, RuntimeError> + Send + Sync>;
+
+type Installation = Shared<BoxFuture<'static, Result<(), Arc<str>>>>;
+
+/// The installations of a runtime. Dropping it ends them.
+pub(crate) struct PythonInstaller {
+    running: Arc<Mutex<HashMap<PathBuf, Installation>>>,
+    tasks: TaskTracker,
+    ended: CancellationToken,
+    _end: DropGuard,
+}
+
+impl Default for PythonInstaller {
+    fn default() -> Self {
+        let ended = CancellationToken::new();
+        let end = ended.clone().drop_guard();
+        Self { running: Arc::default(), tasks: TaskTracker::new(), ended, _end: end }
+    }
+}
+
+impl PythonInstaller {
+    /// Ends what is under way, and waits for that.
+    pub(crate) async fn end(&self, deadline: Deadline) {
+        self.ended.cancel();
+        self.tasks.close();
+        tokio::select! {
+            biased;
+            () = self.tasks.wait() => {}
+            () = SystemClock.sleep_until(deadline) => {}
+        }
+    }
+
+    /// The installation of these packages, which goes on without its callers. One that failed begins anew.
+    fn install(&self, packages: &Arc<PythonPackages>, source: &Arc<InstallSource>) -> Installation {
+        let mut running = lock(&self.running);
+        if let Some(installation) = running.get(&packages.dir) {
+            return installation.clone();
+        }
+        let (dir, all) = (packages.dir.clone(), Arc::clone(&self.running));
+        let (packages, source, ended) = (Arc::clone(packages), Arc::clone(source), self.ended.clone());
+        let work = async move {
+            let installed = tokio::select! {
+                biased;
+                () = ended.cancelled() => Err("the host ends".to_owned()),
+                installed = install_locked(&packages, &source, &ended) => installed,
+            };
+            lock(&all).remove(&packages.dir);
+            installed.map_err(Arc::from)
+        };
+        let installation = work.boxed().shared();
+        running.insert(dir, installation.clone());
+        drop(self.tasks.spawn(installation.clone()));
+        installation
+    }
+}
+
+/// Installs the packages unless that was done meanwhile, also by another process.
+async fn install_locked(
+    packages: &Arc<PythonPackages>,
+    source: &Arc<InstallSource>,
+    ended: &CancellationToken,
+) -> Result<(), String> {
+    let deadline = SystemClock.deadline(INSTALL_TIMEOUT);
+    let lock_path = packages.shared.with_extension("lock");
+    // Work that blocks goes on when this future is dropped, and holds the lock until its end.
+    let locked = Arc::new(loop {
+        let file =
+            FileLock::open(&lock_path).map_err(|errno| format!("`{}`: {errno}", lock_path.display()))?;
+        match FileLock::try_exclusive(file).map_err(|errno| errno.to_string())? {
+            Some(held) => break held,
+            None if SystemClock.remaining(deadline).is_zero() => {
+                return Err("another process has been installing them for too long".to_owned());
+            }
+            None => SystemClock.sleep_until(SystemClock.deadline(LOCK_INTERVAL)).await,
+        }
+    });
+    if packages.dir.is_dir() {
+        return Ok(());
+    }
+    let (begun, making, held) = (Arc::clone(packages), Arc::clone(source), Arc::clone(&locked));
+    let made = conjure_fs::run_blocking(move || {
+        let _held = held;
+        let workspace = begun.empty_workspace().map_err(|error| error.to_string())?;
+        let source = making(workspace.clone()).map_err(|error| error.to_string())?;
+        Ok::<_, String>((workspace, source))
+    });
+    let (workspace, source) = made.await.map_err(|error| error.to_string())??;
+    let start = SystemClock.deadline(START_TIMEOUT).min(deadline);
+    let _permit = source.acquire_permit(start).await.map_err(|error| error.to_string())?;
+    let sandbox = source.create(start).await.map_err(|error| error.to_string())?;
+    let options = CallOptions { deadline, cancel: ended.clone() };
+    let installed = install_in(&*sandbox, &packages.requirements, options).await;
+    drop(sandbox);
+    let (finished, cancel) = (Arc::clone(packages), ended.clone());
+    conjure_fs::run_blocking(move || {
+        let _held = locked;
+        match installed {
+            Ok(()) => finish(&finished, &workspace, &cancel),
+            Err(reason) => {
+                // It may be large. The next installation removes it too.
+                let _ = finished.home.data.remove_workspace(&finished.workspace);
+                Err(reason)
+            }
+        }
+    })
+    .await
+    .map_err(|error| error.to_string())?
+}
+
+/// Installs what the sandbox lacks into `layer` of its workspace.
+async fn install_in(
+    sandbox: &dyn Executor,
+    requirements: &[PythonRequirement],
+    options: CallOptions,
+) -> Result<(), String> {
+    let names = requirements.iter().map(PythonRequirement::as_str);
+    let find = ["python3", "-I", "-c", MISSING].into_iter().chain(names);
+    let found = run(sandbox, Command { merge_stderr: false, ..Command::new(find) }, options.clone()).await?;
+    let missing: Vec<String> =
+        String::from_utf8_lossy(&found.stdout.head).lines().map(str::to_owned).collect();
+    run(sandbox, Command::new(["mkdir", "layer"]), options.clone()).await?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let pip = [
+        "python3",
+        "-m",
+        "pip",
+        "install",
+        "--target",
+        "layer",
+        "--no-input",
+        "--no-cache-dir",
+        "--disable-pip-version-check",
+        "--no-warn-script-location",
+        "--",
+    ];
+    let command = Command::new(pip.into_iter().map(str::to_owned).chain(missing));
+    run(sandbox, command, options).await.map(drop)
+}
+
+/// Runs a program that has to succeed. The error has the last of what it said.
+async fn run(
+    sandbox: &dyn Executor,
+    command: Command,
+    options: CallOptions,
+) -> Result<CommandOutcome, String> {
+    let outcome = sandbox.run(command, options).await.map_err(|error| error.to_string())?;
+    let how = match outcome.end {
+        CommandEnd::Exited(0) => return Ok(outcome),
+        CommandEnd::Exited(code) => format!("the installation ended with {code}"),
+        CommandEnd::TimedOut => format!("it was not done after {} s", INSTALL_TIMEOUT.as_secs()),
+        CommandEnd::QuotaExceeded(_) => "the packages do not fit the sandbox's disk quota".to_owned(),
+        CommandEnd::OutOfMemory => "memory ran out".to_owned(),
+        _ => "the installation was ended".to_owned(),
+    };
+    let said =
+        [&outcome.stdout, &outcome.stderr].map(|output| [&*output.head, &*output.tail].concat()).concat();
+    let said = String::from_utf8_lossy(&said);
+    let said = said.trim();
+    let skipped = said.chars().count().saturating_sub(MAX_REASON_CHARS);
+    let last: String = said.chars().skip(skipped).collect();
+    Err(if last.is_empty() { how } else { format!("{how}: {last}") })
+}
+
+/// Puts what was installed in its place. Blocks.
+fn finish(packages: &PythonPackages, workspace: &Path, cancel: &CancellationToken) -> Result<(), String> {
+    let failed = |path: &Path, reason: &dyn fmt::Display| format!("`{}`: {reason}", path.display());
+    // Code of strangers has run in the workspace: no link of it is followed.
+    let root = DirHandle::open(workspace).map_err(|errno| failed(workspace, &errno))?;
+    let layer = root.open_dir(Path::new("layer")).map_err(|errno| failed(workspace, &errno))?;
+    let partial = packages.shared.with_extension("partial");
+    conjure_sandbox::dir_id(&partial)
+        .ok()
+        .map(|id| conjure_sandbox::remove_tree(&partial, id))
+        .transpose()
+        .map_err(|error| failed(&partial, &error))?;
+    ensure_dir(&partial).map_err(|error| failed(&partial, &error))?;
+    let to = File::open(&partial).map_err(|error| failed(&partial, &error))?;
+    make_readable(&to).map_err(|error| failed(&partial, &error))?;
+    let copy = to.try_clone().map_err(|error| failed(&partial, &error))?;
+    copy_tree(layer.into(), copy.into(), CopyBounds::default(), cancel)
+        .map_err(|error| failed(&error.path, &error.reason))?;
+    // What has its final name is taken for complete for ever, also after a loss of power; and then nobody looks for the workspace any more.
+    rustix::fs::syncfs(&to).map_err(|errno| failed(&partial, &errno))?;
+    packages.home.data.remove_workspace(&packages.workspace).map_err(|error| error.to_string())?;
+    std::fs::rename(&partial, &packages.dir).map_err(|error| failed(&packages.dir, &error))
+}
+
+/// The user of a jail may be another one. The folders around keep others of the machine out.
+fn make_readable(folder: &File) -> std::io::Result<()> {
+    folder.set_permissions(Permissions::from_mode(0o755))
+}
+
+/// A source whose sandboxes are created when the packages are there.
+pub(crate) struct PackagedSource {
+    source: Arc<dyn ExecutorSource>,
+    packages: Arc<PythonPackages>,
+    install: Arc<InstallSource>,
+    installer: Arc<PythonInstaller>,
+}
+
+impl PackagedSource {
+    /// The first sandbox begins the installation, if it was not done before.
+    pub(crate) fn new(
+        source: Arc<dyn ExecutorSource>,
+        packages: PythonPackages,
+        install: InstallSource,
+        installer: &Arc<PythonInstaller>,
+    ) -> Self {
+        Self {
+            source,
+            packages: Arc::new(packages),
+            install: Arc::new(install),
+            installer: Arc::clone(installer),
+        }
+    }
+
+    /// Waits until the packages are there.
+    async fn installed(&self, deadline: Deadline) -> Result<(), SandboxError> {
+        if self.packages.dir.is_dir() {
+            return Ok(());
+        }
+        let unavailable = |reason: String| SandboxError::new(SandboxErrorKind::Unavailable, reason);
+        tokio::select! {
+            biased;
+            installed = self.installer.install(&self.packages, &self.install) => installed.map_err(|reason| {
+                unavailable(format!("the Python packages of the session could not be installed: {reason}"))
+            }),
+            () = SystemClock.sleep_until(deadline) => Err(unavailable(
+                "the Python packages of the session are still being installed; try again in a minute".to_owned(),
+            )),
+        }
+    }
+}
+
+impl fmt::Debug for PackagedSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PackagedSource").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+impl ExecutorSource for PackagedSource {
+    fn layout(&self) -> &Layout {
+        self.source.layout()
+    }
+
+    fn isolation(&self) -> Isolation {
+        self.source.isolation()
+    }
+
+    /// The installation comes before the permit: its sandbox needs one too.
+    fn acquire_permit(&self, deadline: Deadline) -> BoxFuture<'_, Result<Option<Permit>, SandboxError>> {
+        Box::pin(async move {
+            self.installed(deadline).await?;
+            self.source.acquire_permit(deadline).await
+        })
+    }
+
+    fn create(&self, deadline: Deadline) -> BoxFuture<'_, Result<Box<dyn Executor>, SandboxError>> {
+        self.source.create(deadline)
+    }
+}

@@ -1,0 +1,241 @@
+//! Between the types of [`crate::Executor`] and the messages of the guest's protocol.
+//!
+//! What the guest says is checked here: counts that do not agree with the bytes that came are a violation.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::time::Duration;
+
+use bytes::Bytes;
+use conjure_guest::protocol::{
+    CaptureLimits, CapturedOutput, ErrorCode, ExecEnd, ExecReply, ExecRequest, GuestError, OutputMode,
+    ProgramLifetime, Request, StdinMode, StreamId, ViewReply,
+};
+use futures_util::{StreamExt, stream};
+
+use crate::calls::command::{Command, CommandEnd, CommandOutcome, CommandOutput, Input};
+use crate::calls::executor::ContentStream;
+use crate::calls::files::{Listing, View};
+use crate::error::{SandboxError, SandboxErrorKind};
+use crate::mux::{Call, Event};
+
+/// The most that the guest keeps of one end of a stream.
+const KEEP_MAX: u32 = 1024 * 1024;
+
+/// Content on its way in. Its state survives when [`ContentSender::run`] is dropped and called again.
+pub(crate) struct ContentSender {
+    content: Option<ContentStream>,
+    piece: Bytes,
+    failure: Option<SandboxError>,
+}
+
+impl ContentSender {
+    /// No content, and no end of it either: for operations that take none.
+    pub(crate) const fn none() -> Self {
+        Self { content: None, piece: Bytes::new(), failure: None }
+    }
+
+    /// The whole of this stream.
+    pub(crate) fn from_stream(content: ContentStream) -> Self {
+        Self { content: Some(content), ..Self::none() }
+    }
+
+    /// These bytes.
+    pub(crate) fn bytes(bytes: Bytes) -> Self {
+        Self::from_stream(stream::iter([Ok(bytes)]).boxed())
+    }
+
+    /// The next event of the call, while content goes in as the guest grants credit.
+    pub(crate) async fn next(&mut self, call: &Call) -> Event {
+        tokio::select! {
+            biased;
+            event = call.next() => event,
+            never = self.run(call) => match never {},
+        }
+    }
+
+    async fn run(&mut self, call: &Call) -> Infallible {
+        while let Some(content) = &mut self.content {
+            if !self.piece.is_empty() {
+                call.send(&mut self.piece).await;
+                continue;
+            }
+            match content.next().await {
+                Some(Ok(piece)) => self.piece = piece,
+                Some(Err(error)) => {
+                    // Without its end the guest keeps nothing of it.
+                    self.failure = Some(error);
+                    self.content = None;
+                    call.cancel();
+                }
+                None => {
+                    self.content = None;
+                    call.finish();
+                }
+            }
+        }
+        pending().await
+    }
+
+    /// The error in the content, if it had one: it explains the cancelled operation.
+    pub(crate) fn into_failure(self) -> Option<SandboxError> {
+        self.failure
+    }
+}
+
+/// What a call collected.
+#[derive(Debug, Default)]
+pub(crate) struct CollectedOutput {
+    pub(crate) content: Vec<u8>,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+impl CollectedOutput {
+    pub(crate) fn push(&mut self, stream: StreamId, bytes: &[u8]) {
+        let buffer = match stream {
+            StreamId::Content => &mut self.content,
+            StreamId::Stdout => &mut self.stdout,
+            StreamId::Stderr => &mut self.stderr,
+        };
+        buffer.extend_from_slice(bytes);
+    }
+}
+
+/// The request for a program whose output is captured, and the bytes that it may send.
+pub(crate) fn captured(command: Command) -> (Request, u32, ContentSender) {
+    let head = command.keep_head.min(KEEP_MAX);
+    let tail = command.keep_tail.min(KEEP_MAX);
+    let streams = if command.merge_stderr { 1 } else { 2 };
+    let limits = CaptureLimits { head, tail, spill: command.spill };
+    let (request, pump) = exec(command, OutputMode::Capture(limits));
+    (request, (head + tail) * streams, pump)
+}
+
+/// The request for a program whose output is streamed.
+pub(crate) fn streamed(command: Command) -> (Request, ContentSender) {
+    exec(command, OutputMode::Stream)
+}
+
+/// The request for a program that lives between calls, and the first bytes of its input.
+pub(crate) fn started(mut command: Command) -> (Request, Vec<u8>) {
+    let first = match std::mem::replace(&mut command.input, Input::Empty) {
+        Input::Empty => Vec::new(),
+        Input::Bytes(bytes) => bytes,
+    };
+    let request = exec_request(command, StdinMode::Stream, OutputMode::Stream, ProgramLifetime::Session);
+    (request, first)
+}
+
+fn exec(mut command: Command, output: OutputMode) -> (Request, ContentSender) {
+    let (stdin, pump) = match std::mem::replace(&mut command.input, Input::Empty) {
+        Input::Empty => (StdinMode::Null, ContentSender::none()),
+        Input::Bytes(bytes) => (StdinMode::Stream, ContentSender::bytes(Bytes::from(bytes))),
+    };
+    (exec_request(command, stdin, output, ProgramLifetime::Call), pump)
+}
+
+fn exec_request(
+    command: Command,
+    stdin: StdinMode,
+    output: OutputMode,
+    lifetime: ProgramLifetime,
+) -> Request {
+    Request::Exec(ExecRequest {
+        argv: command.argv,
+        env: command.env,
+        cwd: command.cwd,
+        stdin,
+        output,
+        merge_stderr: command.merge_stderr,
+        limits: command.limits,
+        lifetime,
+    })
+}
+
+/// How a program ended; `None` when the counts are not those of the bytes that came.
+pub(crate) fn outcome(reply: ExecReply, collected: CollectedOutput) -> Option<CommandOutcome> {
+    Some(CommandOutcome {
+        end: match reply.end {
+            ExecEnd::Exited(code) => CommandEnd::Exited(code),
+            ExecEnd::Signaled(signal) => CommandEnd::Signaled(signal),
+            ExecEnd::OutOfMemory => CommandEnd::OutOfMemory,
+            ExecEnd::TimedOut => CommandEnd::TimedOut,
+            ExecEnd::Cancelled => CommandEnd::Cancelled,
+            ExecEnd::Lost => CommandEnd::Lost,
+            ExecEnd::QuotaExceeded(excess) => CommandEnd::QuotaExceeded(excess),
+        },
+        stdout: output(reply.stdout, collected.stdout)?,
+        stderr: output(reply.stderr, collected.stderr)?,
+        duration: Duration::from_micros(reply.duration_us),
+        limits_hit: reply.reached,
+    })
+}
+
+fn output(captured: CapturedOutput, mut bytes: Vec<u8>) -> Option<CommandOutput> {
+    let kept = captured.head.checked_add(captured.tail)?;
+    if kept != bytes.len() as u64 || captured.total < kept {
+        return None;
+    }
+    let tail = bytes.split_off(usize::try_from(captured.head).ok()?);
+    Some(CommandOutput {
+        head: bytes,
+        tail,
+        total: captured.total,
+        spill_path: captured.spill_path,
+        spilled: captured.spilled,
+    })
+}
+
+/// What a program wrote in all, when its output was streamed.
+pub(crate) fn streamed_outcome(reply: ExecReply) -> Option<CommandOutcome> {
+    let without_content = |captured| CapturedOutput { head: 0, tail: 0, ..captured };
+    let reply =
+        ExecReply { stdout: without_content(reply.stdout), stderr: without_content(reply.stderr), ..reply };
+    outcome(reply, CollectedOutput::default())
+}
+
+/// What a view shows; `None` when the content is not what the guest says.
+pub(crate) fn view(viewed: ViewReply, content: Vec<u8>) -> Option<View> {
+    Some(match viewed {
+        ViewReply::Text { first_line, last_line, total_lines, size, truncated } => View::Text {
+            text: String::from_utf8(content).ok()?,
+            first_line,
+            last_line,
+            total_lines,
+            size,
+            truncated,
+        },
+        ViewReply::Image { media_type, size } if size == content.len() as u64 => {
+            View::Image { media_type, bytes: content }
+        }
+        ViewReply::Image { .. } => return None,
+        ViewReply::Binary { size } => View::Binary { size },
+        ViewReply::Directory { entries, truncated } => View::Directory(Listing { entries, truncated }),
+    })
+}
+
+/// A failure in the guest as one of the sandbox.
+pub(crate) fn failure(error: GuestError) -> SandboxError {
+    let kind = match error.code {
+        ErrorCode::NotFound => SandboxErrorKind::NotFound,
+        ErrorCode::PermissionDenied => SandboxErrorKind::PermissionDenied,
+        ErrorCode::PathNotAllowed => SandboxErrorKind::PathNotAllowed,
+        ErrorCode::IsDirectory | ErrorCode::NotDirectory | ErrorCode::NotRegular => {
+            SandboxErrorKind::WrongFileType
+        }
+        ErrorCode::Exists => SandboxErrorKind::Exists,
+        ErrorCode::TooLarge | ErrorCode::ArgumentsTooLong => SandboxErrorKind::TooLarge,
+        ErrorCode::NotText => SandboxErrorKind::NotText,
+        ErrorCode::NoMatch => SandboxErrorKind::NoMatch,
+        ErrorCode::NotUnique => SandboxErrorKind::NotUnique,
+        ErrorCode::NoSpace => SandboxErrorKind::NoSpace,
+        ErrorCode::NotExecutable => SandboxErrorKind::NotExecutable,
+        ErrorCode::Exhausted => SandboxErrorKind::Exhausted,
+        ErrorCode::TimedOut => SandboxErrorKind::TimedOut,
+        ErrorCode::Cancelled => SandboxErrorKind::Cancelled,
+        ErrorCode::BadRequest => SandboxErrorKind::BadRequest,
+        _ => SandboxErrorKind::Io,
+    };
+    SandboxError::new(kind, error.message)
+}

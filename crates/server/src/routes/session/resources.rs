@@ -1,0 +1,128 @@
+//! Routes of a session's resources: list, read, add, remove.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use conjure_api::{
+    Cursor, Deleted, DeletedKind, Page, PageQuery, Resource, ResourceCreate, ResourceId, no_query,
+};
+
+use crate::access::{Caller, Scope};
+use crate::http::{ApiError, Body, Path, RawQuery};
+use crate::routes::route::Route;
+use crate::routes::session::sessions::refuse_archived;
+use crate::sessions::{SessionStore, new_resource, put_resource, remove_resource};
+use crate::state::ServerState;
+
+type Shared = State<Arc<ServerState>>;
+
+/// The most resources of a session.
+const MAX_RESOURCES: usize = 999;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::get("/v1/sessions/{id}/resources", list),
+        Route::post(Scope::Run, "/v1/sessions/{id}/resources", add).idempotent(),
+        Route::get("/v1/sessions/{id}/resources/{resource_id}", retrieve),
+        Route::post(Scope::Run, "/v1/sessions/{id}/resources/{resource_id}", update),
+        Route::delete(Scope::Run, "/v1/sessions/{id}/resources/{resource_id}", remove),
+    ]
+}
+
+async fn list(
+    State(state): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Page<Resource>>, ApiError> {
+    let query = PageQuery::resources(&query)?;
+    let stored = SessionStore::new(&*state.records, &caller.tenant).get(&id).await?;
+    let list = format!("resources {id}");
+    let after = query.page.as_deref().map(|page| Cursor::position(page, &list)).transpose()?;
+    let skipped =
+        |resource: &&Resource| after.as_ref().is_some_and(|after| resource.id.to_string() <= *after);
+    let mut resources: Vec<&Resource> = stored.row.resources.iter().collect();
+    // In an order that an addition or a removal does not disturb.
+    resources.sort_by_key(|resource| resource.id.to_string());
+    let mut rest = resources.into_iter().skip_while(skipped);
+    let data: Vec<Resource> = rest.by_ref().take(query.limit).cloned().collect();
+    let position = data.last().map(|last| last.id.to_string()).filter(|_| rest.next().is_some());
+    Ok(Json(Page { data, next_page: position.map(|position| Cursor { list, position }.encode()) }))
+}
+
+async fn retrieve(
+    State(state): Shared,
+    caller: Caller,
+    Path((id, resource_id)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Resource>, ApiError> {
+    no_query(&query)?;
+    let stored = SessionStore::new(&*state.records, &caller.tenant).get(&id).await?;
+    find(&stored.row.resources, &resource_id).cloned().map(Json)
+}
+
+async fn add(
+    State(state): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+    Body(body): Body,
+) -> Result<Json<Resource>, ApiError> {
+    let create = ResourceCreate::from_json(&body)?;
+    let store = SessionStore::new(&*state.records, &caller.tenant);
+    let stored = store.get(&id).await?;
+    refuse_archived(&stored)?;
+    if stored.row.resources.len() >= MAX_RESOURCES {
+        return Err(ApiError::invalid(format!(
+            "a session has at most {MAX_RESOURCES} resources; remove one first"
+        )));
+    }
+    let resource = new_resource(&state, &caller.tenant, &create, "body").await?;
+    // The file is there before anybody is told so. A place that is taken is refused.
+    put_resource(&state, &caller.tenant, stored.id, &resource, "body").await?;
+    let added = resource.clone();
+    let update = move |row: &mut crate::sessions::SessionRow| {
+        row.resources.push(added.clone());
+        Ok(())
+    };
+    store.update(stored.id, update).await?;
+    Ok(Json(resource))
+}
+
+/// What the API can change of a resource is the token of a repository, and this server has no repositories.
+async fn update(
+    State(state): Shared,
+    caller: Caller,
+    Path((id, resource_id)): Path<(String, String)>,
+) -> Result<Json<Resource>, ApiError> {
+    let stored = SessionStore::new(&*state.records, &caller.tenant).get(&id).await?;
+    find(&stored.row.resources, &resource_id)?;
+    Err(ApiError::invalid("a file cannot be changed as a resource; remove it, and add another one"))
+}
+
+async fn remove(
+    State(state): Shared,
+    caller: Caller,
+    Path((id, resource_id)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Deleted>, ApiError> {
+    no_query(&query)?;
+    let store = SessionStore::new(&*state.records, &caller.tenant);
+    let stored = store.get(&id).await?;
+    refuse_archived(&stored)?;
+    let resource = find(&stored.row.resources, &resource_id)?.clone();
+    remove_resource(&state, &caller.tenant, stored.id, &resource).await?;
+    let gone = resource.id;
+    let update = move |row: &mut crate::sessions::SessionRow| {
+        row.resources.retain(|other| other.id != gone);
+        Ok(())
+    };
+    store.update(stored.id, update).await?;
+    Ok(Json(Deleted::new(DeletedKind::SessionResource, resource.id)))
+}
+
+fn find<'r>(resources: &'r [Resource], id: &str) -> Result<&'r Resource, ApiError> {
+    let missing = || ApiError::not_found(format!("the session has no resource `{}`", id.escape_debug()));
+    let id: ResourceId = id.parse().map_err(|_| missing())?;
+    resources.iter().find(|resource| resource.id == id).ok_or_else(missing)
+}

@@ -1,0 +1,93 @@
+//! Routes of a session's events: send and list. The stream is a file of its own.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use conjure_api::{Cursor, Event, EventListQuery, EventSend, Order, Page, SentEvents};
+use conjure_runtime::{EventCursor, EventOrder, EventQuery};
+
+use crate::access::{Caller, Scope};
+use crate::events::api_events;
+use crate::http::{ApiError, Body, Path, RawQuery};
+use crate::routes::route::Route;
+use crate::routes::session::sessions::refuse_archived;
+use crate::sessions::{self, SessionStore};
+use crate::state::ServerState;
+
+/// How many events are read at once. A page of some types may read several times as many as it returns.
+const CHUNK: usize = 256;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::post(Scope::Run, "/v1/sessions/{id}/events", send).idempotent(),
+        Route::get("/v1/sessions/{id}/events", list),
+    ]
+}
+
+async fn send(
+    State(state): State<Arc<ServerState>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Body(body): Body,
+) -> Result<Json<SentEvents>, ApiError> {
+    let events = EventSend::from_json(&body)?.events;
+    let stored = SessionStore::new(&*state.records, &caller.tenant).get(&id).await?;
+    refuse_archived(&stored)?;
+    let session = state.runtime.session(&caller.tenant, stored.id).await?;
+    Ok(Json(SentEvents { data: sessions::send(&state.runtime, &session, events).await? }))
+}
+
+async fn list(
+    State(state): State<Arc<ServerState>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Page<Event>>, ApiError> {
+    let query = EventListQuery::from_query(&query)?;
+    let stored = SessionStore::new(&*state.records, &caller.tenant).get(&id).await?;
+    let list = list_name(&id, &query);
+    let place = query.page.page.as_deref().map(|page| Cursor::position(page, &list)).transpose()?;
+    let mut from = place.as_deref().map(read_place).transpose()?;
+    let order = match query.order {
+        Order::Ascending => EventOrder::Ascending,
+        Order::Descending => EventOrder::Descending,
+    };
+    let mut data = Vec::new();
+    loop {
+        let wanted = EventQuery { order, from, limit: (query.page.limit - data.len()).min(CHUNK) };
+        let page = state.runtime.event_page(&caller.tenant, stored.id, wanted).await?;
+        for event in &page.events {
+            let mut events = api_events(event);
+            if query.order == Order::Descending {
+                events.reverse();
+            }
+            data.extend(events.into_iter().filter(|event| is_wanted(event, &query)));
+        }
+        from = page.next;
+        let Some(EventCursor { seq, place }) = from else { return Ok(Json(Page { data, next_page: None })) };
+        if data.len() >= query.page.limit {
+            let next_page = Cursor { list, position: format!("{seq}.{place}") }.encode();
+            return Ok(Json(Page { data, next_page: Some(next_page) }));
+        }
+    }
+}
+
+fn is_wanted(event: &Event, query: &EventListQuery) -> bool {
+    let is_of_type = query.types.is_empty() || query.types.contains(&event.kind.type_name());
+    // What waits in the queue has no time yet.
+    is_of_type && event.processed_at.is_none_or(|at| query.created_at.contains(at))
+}
+
+/// Which list a cursor belongs to: its session, its order and its filters.
+fn list_name(id: &str, query: &EventListQuery) -> String {
+    format!("events {id} {} {:?} {:?}", query.order.as_str(), query.types, query.created_at)
+}
+
+fn read_place(text: &str) -> Result<EventCursor, ApiError> {
+    let numbers =
+        text.split_once('.').and_then(|(seq, place)| Some((seq.parse().ok()?, place.parse().ok()?)));
+    let (seq, place) = numbers
+        .ok_or_else(|| ApiError::invalid("page: the value is not a cursor; give `next_page` as it is"))?;
+    Ok(EventCursor { seq, place })
+}

@@ -1,0 +1,197 @@
+//! Routes of sessions: create, read, list, change, archive, delete.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use conjure_api::{
+    Deleted, DeletedKind, Patch, Session, SessionCreate, SessionListQuery, SessionUpdate, Tool, TwoWayPage,
+    patch_metadata,
+};
+use conjure_base::{Clock as _, SystemClock};
+use conjure_conversation::ProfileChange;
+use conjure_runtime::RuntimeError;
+
+use crate::access::{Caller, Scope};
+use crate::http::{ApiError, Body, Path, RawQuery};
+use crate::routes::route::Route;
+use crate::sessions::{self, SessionStore, StoredSession, client_tools, cost_micros};
+use crate::state::ServerState;
+
+/// How many rows are looked at for one page with a filter of statuses.
+const MOST_SKIPPED: usize = 10_000;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::post(Scope::Run, "/v1/sessions", create).idempotent(),
+        Route::get("/v1/sessions", list),
+        Route::get("/v1/sessions/{id}", retrieve),
+        Route::post(Scope::Run, "/v1/sessions/{id}", update),
+        Route::delete(Scope::Run, "/v1/sessions/{id}", delete),
+        Route::post(Scope::Run, "/v1/sessions/{id}/archive", archive),
+    ]
+}
+
+async fn create(
+    State(state): State<Arc<ServerState>>,
+    caller: Caller,
+    Body(body): Body,
+) -> Result<Json<Session>, ApiError> {
+    let stored = sessions::create(&state, &caller, SessionCreate::from_json(&body)?).await?;
+    shown(&state, &caller, &stored).await
+}
+
+async fn retrieve(
+    State(state): State<Arc<ServerState>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<Session>, ApiError> {
+    let stored = SessionStore::new(&*state.records, &caller.tenant).get(&id).await?;
+    shown(&state, &caller, &stored).await
+}
+
+async fn list(
+    State(state): State<Arc<ServerState>>,
+    caller: Caller,
+    RawQuery(query): RawQuery,
+) -> Result<Json<TwoWayPage<Session>>, ApiError> {
+    let mut query = SessionListQuery::from_query(&query)?;
+    let store = SessionStore::new(&*state.records, &caller.tenant);
+    let wanted = query.page.limit;
+    let (mut data, mut prev_page, mut looked_at) = (Vec::new(), None, 0);
+    loop {
+        let page = store.list(&query).await?;
+        if looked_at == 0 {
+            prev_page = page.prev_page;
+        }
+        looked_at += page.data.len();
+        for stored in &page.data {
+            let session = sessions::show(&state.runtime, &caller.tenant, stored).await?;
+            if query.statuses.is_empty() || query.statuses.contains(&session.status) {
+                data.push(session);
+            }
+        }
+        // A page of sessions with some statuses may have fewer than were asked for, but not none while there are more.
+        if page.next_page.is_none() || !data.is_empty() || looked_at >= MOST_SKIPPED.max(wanted) {
+            return Ok(Json(TwoWayPage { data, next_page: page.next_page, prev_page }));
+        }
+        query.page.page = page.next_page;
+    }
+}
+
+async fn update(
+    State(state): State<Arc<ServerState>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Body(body): Body,
+) -> Result<Json<Session>, ApiError> {
+    let SessionUpdate { tools, budget, metadata, title } = SessionUpdate::from_json(&body)?;
+    let store = SessionStore::new(&*state.records, &caller.tenant);
+    let stored = store.get(&id).await?;
+    refuse_archived(&stored)?;
+    if let (Patch::Set(_), None) = (&budget, stored.row.budget) {
+        let message = "budget: a session that was created without a budget cannot get one";
+        return Err(ApiError::invalid(message).with_code(Some("budget_create_only")));
+    }
+    let new_title = match title {
+        Patch::Keep => None,
+        Patch::Clear => Some(None),
+        Patch::Set(title) => Some(Some(title)),
+    };
+    let mut new_metadata = stored.row.metadata.clone();
+    patch_metadata(&mut new_metadata, metadata.clone())?;
+    let change = ProfileChange {
+        title: new_title.clone().map(Option::unwrap_or_default),
+        client_tools: tools.as_deref().map(client_tools).transpose()?,
+        max_cost_micros: match &budget {
+            Patch::Keep => None,
+            Patch::Clear => Some(u64::MAX),
+            Patch::Set(budget) => Some(cost_micros(*budget)),
+        },
+        ..ProfileChange::default()
+    };
+    refuse_other_toolset(&stored, tools.as_deref())?;
+    if change != ProfileChange::default() {
+        state.runtime.session(&caller.tenant, stored.id).await?.update(change).await?;
+    }
+    let change_row = move |row: &mut sessions::SessionRow| {
+        patch_metadata(&mut row.metadata, metadata.clone())?;
+        row.title = new_title.clone().unwrap_or_else(|| row.title.take());
+        row.budget = budget.clone().apply(row.budget);
+        row.agent.tools = tools.clone().unwrap_or_else(|| std::mem::take(&mut row.agent.tools));
+        Ok(())
+    };
+    let stored = store.update(stored.id, change_row).await?;
+    shown(&state, &caller, &stored).await
+}
+
+/// The tools of the sandbox are given to the model's first call, and stay.
+fn refuse_other_toolset(stored: &StoredSession, tools: Option<&[Tool]>) -> Result<(), ApiError> {
+    let toolsets = |tools: &[Tool]| -> Vec<Tool> {
+        tools.iter().filter(|tool| matches!(tool, Tool::Toolset(_) | Tool::Mcp(_))).cloned().collect()
+    };
+    match tools {
+        Some(tools) if toolsets(tools) != toolsets(&stored.row.agent.tools) => Err(ApiError::invalid(
+            "agent.tools: this server cannot change the toolset of a session yet; change the custom tools, or make a new session",
+        )),
+        _ => Ok(()),
+    }
+}
+
+async fn archive(
+    State(state): State<Arc<ServerState>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<Session>, ApiError> {
+    let store = SessionStore::new(&*state.records, &caller.tenant);
+    let stored = store.get(&id).await?;
+    if stored.row.archived_at.is_some() {
+        return shown(&state, &caller, &stored).await;
+    }
+    let now = SystemClock.timestamp();
+    let session = state.runtime.session(&caller.tenant, stored.id).await?;
+    let archive = |row: &mut sessions::SessionRow| {
+        row.archived_at.get_or_insert(now.into());
+        Ok(())
+    };
+    let stored = store.update(stored.id, archive).await?;
+    // Nobody can send anything any more, so that a turn ends here.
+    session.interrupt().await?;
+    session.close().await?;
+    shown(&state, &caller, &stored).await
+}
+
+async fn delete(
+    State(state): State<Arc<ServerState>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<Deleted>, ApiError> {
+    let store = SessionStore::new(&*state.records, &caller.tenant);
+    let stored = store.get(&id).await?;
+    // The row goes first. What a crash leaves behind it is deleted by the next start.
+    store.delete(stored.id).await?;
+    match state.runtime.delete(&caller.tenant, stored.id).await {
+        Ok(_) | Err(RuntimeError::NotFound { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(Json(Deleted::new(DeletedKind::Session, stored.id)))
+}
+
+/// Refuses a change of a session that was archived.
+pub(crate) fn refuse_archived(stored: &StoredSession) -> Result<(), ApiError> {
+    if stored.row.archived_at.is_some() {
+        return Err(ApiError::invalid(format!(
+            "the session `{}` is archived; it can only be read",
+            stored.id
+        )));
+    }
+    Ok(())
+}
+
+async fn shown(
+    state: &ServerState,
+    caller: &Caller,
+    stored: &StoredSession,
+) -> Result<Json<Session>, ApiError> {
+    sessions::show(&state.runtime, &caller.tenant, stored).await.map(Json)
+}

@@ -1,0 +1,4 @@
+//! The routes of vaults and credentials.
+
+pub(super) mod credentials;
+pub(super) mod vaults;

@@ -1,0 +1,6 @@
+//! Walking the directories that hold skills.
+
+pub(crate) mod beneath;
+pub(crate) mod scope_scan;
+#[cfg(test)]
+pub(crate) mod unprivileged;

@@ -1,0 +1,165 @@
+//! Prints the events of a turn on a thread of its own, since the follower of a session must not wait for a slow reader.
+//!
+//! State: the queue. It is unbounded, but it holds the history, which is in memory anyway.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use conjure::SessionEvent;
+use conjure::model::ModelEvent;
+use conjure::tool::ToolProgress;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::cli::terminal::Terminal;
+
+/// Shows what happens in a turn.
+pub(crate) trait TurnDisplay: Send + 'static {
+    /// Shows a recorded event.
+    fn event(&mut self, event: &SessionEvent, terminal: &Terminal);
+
+    /// Shows a part of the response that is being received. It is recorded later.
+    fn preview(&mut self, _preview: &ModelEvent, _terminal: &Terminal) {}
+
+    /// Shows how far a running call is.
+    fn progress(&mut self, _progress: &ToolProgress, _terminal: &Terminal) {}
+
+    /// Previews were lost.
+    fn lagged(&mut self) {}
+
+    /// Prepares standard error for a line that somebody else prints.
+    fn begin_line(&mut self, _terminal: &Terminal) {}
+}
+
+/// The sender of the queue.
+#[derive(Debug)]
+pub(crate) struct EventSender {
+    queue: Mutex<Sender<PrintItem>>,
+}
+
+/// An item for the printer.
+#[derive(Debug)]
+enum PrintItem {
+    /// An event.
+    Event(Box<SessionEvent>),
+    /// A part of the response.
+    Preview(ModelEvent),
+    /// How far a running call is.
+    Progress(ToolProgress),
+    /// Previews were lost.
+    Lagged,
+    /// A line for people.
+    Note(String),
+    /// Replies when everything before it is written.
+    Flush(oneshot::Sender<()>),
+}
+
+/// The thread that prints.
+#[derive(Debug)]
+pub(crate) struct PrinterThread {
+    done: JoinHandle<()>,
+}
+
+/// Starts the printer.
+pub(crate) fn start_printer(
+    terminal: Arc<Terminal>,
+    display: impl TurnDisplay,
+) -> (EventSender, PrinterThread) {
+    let (sender, receiver) = channel();
+    let done = tokio::task::spawn_blocking(move || write_all(&receiver, &terminal, display));
+    (EventSender { queue: Mutex::new(sender) }, PrinterThread { done })
+}
+
+impl EventSender {
+    /// Prints a line on standard error after all earlier events. Does not wait for a reader.
+    pub(crate) fn note(&self, line: impl Into<String>) {
+        self.send(PrintItem::Note(line.into()));
+    }
+
+    /// Returns when all earlier items are written.
+    pub(crate) async fn flush(&self) {
+        let (sender, told) = oneshot::channel();
+        self.send(PrintItem::Flush(sender));
+        let _ = told.await;
+    }
+
+    /// Prints an event.
+    pub(crate) fn send_event(&self, event: &SessionEvent) {
+        self.send(PrintItem::Event(Box::new(event.clone())));
+    }
+
+    /// Prints a part of the response.
+    pub(crate) fn send_preview(&self, preview: ModelEvent) {
+        self.send(PrintItem::Preview(preview));
+    }
+
+    /// Shows how far a running call is.
+    pub(crate) fn send_progress(&self, progress: ToolProgress) {
+        self.send(PrintItem::Progress(progress));
+    }
+
+    /// Reports that previews were lost.
+    pub(crate) fn send_lagged(&self) {
+        self.send(PrintItem::Lagged);
+    }
+
+    fn send(&self, item: PrintItem) {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        // The printer ends only after the senders.
+        let _ = queue.send(item);
+    }
+}
+
+impl PrinterThread {
+    /// Waits until everything is written: a reader may be slow, and a missing event would look like one that did not
+    /// happen. Returns the value of `over` if that comes first. All senders must be dropped.
+    pub(crate) async fn finish<T>(self, over: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            _ = self.done => None,
+            over = over => Some(over),
+        }
+    }
+}
+
+fn write_all(receiver: &Receiver<PrintItem>, terminal: &Terminal, mut display: impl TurnDisplay) {
+    for item in receiver {
+        match item {
+            PrintItem::Event(event) => display.event(&event, terminal),
+            PrintItem::Preview(preview) => display.preview(&preview, terminal),
+            PrintItem::Progress(progress) => display.progress(&progress, terminal),
+            PrintItem::Lagged => display.lagged(),
+            PrintItem::Note(line) => {
+                display.begin_line(terminal);
+                terminal.note(&line);
+            }
+            PrintItem::Flush(told) => {
+                display.begin_line(terminal);
+                let _ = told.send(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    #[expect(clippy::disallowed_methods, reason = "the tasks stand in for the writer's thread")]
+    async fn a_slow_reader_is_waited_for_unless_the_user_ends_the_wait() {
+        let (read, reading) = oneshot::channel::<()>();
+        let printing = async { reading.await.unwrap_or_default() };
+        let done = tokio::spawn(printing);
+        let mut finishing = Box::pin(PrinterThread { done }.finish(std::future::pending::<()>()));
+        let day = std::time::Duration::from_secs(24 * 60 * 60);
+        assert!(
+            tokio::time::timeout(day, &mut finishing).await.is_err(),
+            "the rest of the events was given up"
+        );
+        read.send(()).unwrap();
+        assert_eq!(finishing.await, None);
+
+        let stuck = PrinterThread { done: tokio::spawn(std::future::pending()) };
+        assert_eq!(stuck.finish(std::future::ready("a signal")).await, Some("a signal"));
+    }
+}

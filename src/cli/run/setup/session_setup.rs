@@ -1,0 +1,102 @@
+//! Steps of the preparation that new and resumed sessions share.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use conjure::model::{ModelTarget, Recorder};
+use conjure::session::{ContextOptions, Redactor, SessionWorkspace, WorkspaceSnapshot};
+use conjure::{Config, Model, ProcessEnv};
+
+use crate::cli::args::Variable;
+use crate::cli::cli_error::{CliError, ExitStatus};
+use crate::cli::destination::{self, ToolDirs};
+use crate::cli::run::setup::model_source::SelectedModel;
+use crate::cli::run::setup::prompt_input;
+
+/// The error if files cannot be copied, because nothing runs on this machine.
+pub(crate) fn no_workspace_error() -> CliError {
+    CliError::usage("`--file`: there is no workspace to copy it to, as nothing runs here")
+}
+
+/// The redactor for the variables, and for the secrets of all models that a session may change to.
+pub(crate) fn redactor(
+    variables: &BTreeMap<String, String>,
+    words: &SelectedModel,
+    config: &Config,
+    process: &ProcessEnv,
+) -> Redactor {
+    let mut secrets = ModelTarget::secrets(config, process);
+    secrets.extend(words.secrets.clone());
+    let environment = variables.clone();
+    ContextOptions { environment, secrets, ..ContextOptions::default() }.redactor()
+}
+
+/// The folders that tools may write: the user's workspace and the data folder.
+pub(crate) fn tool_dirs(workspace: Option<&Path>, config: &Config, process: &ProcessEnv) -> ToolDirs {
+    let data = config.data().map(Path::to_owned).or_else(|| process.data_folder());
+    ToolDirs::new(workspace.into_iter().chain(data.as_deref()))
+}
+
+/// A model, and its recorder if there is one.
+pub(crate) type RecordedModel = (SelectedModel, Option<Arc<Recorder<Arc<dyn Model>>>>);
+
+/// Adds a recorder to the model, if a recording is wanted.
+pub(crate) fn with_recorder(
+    mut model: SelectedModel,
+    record: Option<&Path>,
+    redactor: Redactor,
+    tools: &ToolDirs,
+) -> Result<RecordedModel, CliError> {
+    let Some(path) = record else { return Ok((model, None)) };
+    let refused = |told: String| CliError::usage(format!("`--record`: {told}"));
+    let (folder, name) = destination::open_parent(path, tools).map_err(|error| refused(error.to_string()))?;
+    let recorder = Recorder::create_in(Arc::clone(&model.model), folder.handle, name, path);
+    let recorder = Arc::new(recorder.map_err(|error| refused(error.to_string()))?.with_redactor(redactor));
+    model.model = Arc::clone(&recorder) as Arc<dyn Model>;
+    Ok((model, Some(recorder)))
+}
+
+/// Copies files to a workspace. Returns a snapshot before any tool ran.
+pub(crate) async fn add_files(
+    folder: PathBuf,
+    files: Vec<PathBuf>,
+) -> Result<(Vec<PathBuf>, WorkspaceSnapshot), CliError> {
+    run_blocking(move || {
+        let workspace = SessionWorkspace::at_real_path(&folder)?;
+        let added = files
+            .iter()
+            .map(|path| Ok(workspace.add_file(prompt_input::check_file_name(path)?)?))
+            .collect::<Result<Vec<PathBuf>, CliError>>()
+            .map_err(|failure| failure.in_option("--file"))?;
+        Ok((added, workspace.snapshot()))
+    })
+    .await
+}
+
+/// Runs blocking work on a thread for it.
+pub(crate) async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, CliError> + Send + 'static,
+) -> Result<T, CliError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(CliError::internal(format!("the preparation failed: {error}"))))
+}
+
+/// The variables for tools.
+pub(crate) fn variables(given: &[Variable]) -> Result<BTreeMap<String, String>, CliError> {
+    let mut variables = BTreeMap::new();
+    for variable in given {
+        let value = match &variable.value {
+            Some(value) => value.clone(),
+            None => ProcessEnv::var(&variable.name).ok_or_else(|| {
+                CliError::new(
+                    ExitStatus::Usage,
+                    format!("`--env {}`: this variable is not set", variable.name),
+                )
+                .with_hint("`--env NAME=VALUE` gives its value")
+            })?,
+        };
+        variables.insert(variable.name.clone(), value);
+    }
+    Ok(variables)
+}
